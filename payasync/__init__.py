@@ -122,40 +122,22 @@ __all__ = [
     "__version__",
 ]
 
-_NAMES: Final = {
-    "credentials": "Credentials Secret",
-    "documents": "ABSENT",
-    "endpoints": "OPERATIONS Operation",
-    "errors": (
-        "AuthenticationError ConfigurationError DuplicateError IntentConflictError InvalidArgumentError "
-        "InvalidSignatureError NoAnswerError NoAnswerTimeoutError NotConfiguredError NotSentError "
-        "NotSentTimeoutError OutcomeUnknownError PayasyncError RateLimitedError ServiceError "
-        "SessionClosedError StorageError WaitTimeoutError"
-    ),
-    "middleware.observe": "Attempted Event Retrying Unknown",
-    "profile": "Accept AnswerShape HttpCodes NotificationShape Parameter Profile Recovery ResultCodes States",
-    "resources.orders": "CloseOrder PlaceOrder QueryOrder",
-    "resources.payments": "CreatePayment QueryPayment",
-    "resources.refunds": "CreateRefund QueryRefund",
-    "resources.subscriptions": "CancelSubscription CreateSubscription UpdateSubscription",
-    "session": "Done Refused Session",
-    "settings": "RetryPolicy Timeouts",
-    "signing": "SignatureScheme SortedPairs",
-    "wire.call": "Call Layer Reply Send",
-    "wire.request": "Request",
-    "wire.response": "OrderResponse PaymentResponse RefundResponse Response SubscriptionResponse",
-}
-"""Which module each public name is in."""
+_MODULES: Final = (
+    "errors documents settings credentials endpoints profile signing wire.call wire.request wire.response "
+    "middleware.observe resources.payments resources.orders resources.refunds resources.subscriptions session"
+)
+"""The modules of the public names; `session` is last, because it loads aiohttp."""
 
 if not TYPE_CHECKING:  # a checker would take every name for one that is there
 
     def __getattr__(name: str) -> Any:
         """Load a public name, or a module of one, at its first use: `import payasync` alone loads nothing."""
-        if name in _NAMES:
+        modules = _MODULES.split()
+        if name in modules:
             return import_module(f"payasync.{name}")
-        for module, names in _NAMES.items():
-            if name in names.split():
-                found = getattr(import_module(f"payasync.{module}"), name)
+        for module in modules if name in __all__ else ():
+            found = getattr(import_module(f"payasync.{module}"), name, None)
+            if found is not None:
                 globals()[name] = found
                 return found
         raise AttributeError(f"module 'payasync' has no attribute {name!r}", name=name)

@@ -164,7 +164,7 @@ TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each 
 
 
 def names_with(auth: Auth) -> tuple[str, ...]:
-    """Return the operations that the document authenticates so."""
+    """Return the names of the operations that the document authenticates in this way."""
     return tuple(operation.name for operation in OPERATIONS if operation.auth is auth)
 
 
@@ -176,7 +176,7 @@ def custom_operation(method: str, path: str, *, read: bool) -> Operation:
     """Return an endpoint that the document does not show.
 
     Raises:
-        InvalidArgumentError: The method or the path is none.
+        InvalidArgumentError: The method is not one of the five, or the path is no path below the base URL.
     """
     if method not in _METHODS:
         raise InvalidArgumentError(

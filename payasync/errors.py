@@ -77,15 +77,6 @@ class PayasyncError(Exception):
         after = f" (after {self.attempts} attempts)" if self.attempts > 1 else ""
         return f"{about}: {self.args[0]}{after}" if about else f"{self.args[0]}{after}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _revive, (type(self), self.args, self.__dict__)
-
-
-def _revive(kind: type[PayasyncError], args: tuple[Any, ...], facts: Mapping[str, Any]) -> PayasyncError:
-    error = kind(*args)
-    error.__dict__.update(facts)
-    return error
-
 
 class ConfigurationError(PayasyncError):
     """The profile, the credentials or a setting of the session is wrong.
@@ -109,7 +100,7 @@ class InvalidArgumentError(PayasyncError):
     Attributes:
         field: The argument.
         rule: What it must be.
-        value: What it was; of a mapping, such as a customer's details, its type.
+        value: The refused value. For a mapping, such as a customer's details, it is the type.
     """
 
     field: str | None = None
@@ -117,12 +108,9 @@ class InvalidArgumentError(PayasyncError):
     value: object = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _revive, (type(self), self.args, {**self.__dict__, "value": _shown(self.value)})
-
-
-def _shown(value: object) -> object:
-    """Return what pickles for sure: a plain value, else how it reads."""
-    return value if isinstance(value, str | int | float | bytes | None) else repr(value)
+        # What is not plain may not pickle.
+        plain = isinstance(self.value, str | int | float | bytes | None)
+        return type(self), self.args, {**self.__dict__, "value": self.value if plain else repr(self.value)}
 
 
 class NotSentError(PayasyncError):
@@ -228,28 +216,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
-LIBRARIES: Final = frozenset(
-    {
-        *sys.stdlib_module_names,
-        "payasync",
-        "aiohappyeyeballs",
-        "aiohttp",
-        "aiosignal",
-        "attr",
-        "attrs",
-        "backoff",
-        "cattr",
-        "cattrs",
-        "cryptography",
-        "frozenlist",
-        "multidict",
-        "orjson",
-        "procrastinate",
-        "propcache",
-        "psycopg",
-        "yarl",
-    }
+_DEPENDENCIES: Final = (
+    "aiohappyeyeballs aiohttp aiosignal attr attrs backoff cattr cattrs cryptography frozenlist multidict orjson "
+    "procrastinate propcache psycopg yarl"
 )
+LIBRARIES: Final = frozenset({*sys.stdlib_module_names, "payasync", *_DEPENDENCIES.split()})
 """The packages whose frames are removed."""
 
 

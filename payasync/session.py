@@ -11,7 +11,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from attrs import Factory, evolve, field, frozen
 from yarl import URL
@@ -64,11 +64,13 @@ from payasync.transport.pools import PoolSettings
 from payasync.transport.send import Transport
 from payasync.wire.call import Call, Entry, Layer, Reply, Send
 from payasync.wire.encode import Codec
-from payasync.wire.request import NOTHING, Request, check_word, invalid
+from payasync.wire.request import NOTHING, Request, check_word, invalid_argument
 from payasync.wire.response import Response
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from payasync.journal.journal import Journal
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
@@ -82,31 +84,6 @@ LONGEST_JOURNALLED: Final = 3600.0
 TOTAL_RULE: Final = f"at most {LONGEST_JOURNALLED:.0f} seconds with a journal, which asks about a lost call after them"
 CUT_OFF_GRACE: Final = 0.5
 """Seconds that a call which was cut off has to end; only a layer of the user's takes so long."""
-
-
-class Recorder(Protocol):
-    """The part of a journal that a session uses."""
-
-    def layer(self, merchant: str, service: str, tell: Callable[[Event], None] | None = None) -> Layer:
-        """Return the layer that records one merchant's writes to one service, named as by `Session.service`."""
-        ...
-
-    async def queued(self, intent_id: int, merchant: str) -> Request[Response]:
-        """Return a request that was queued."""
-        ...
-
-
-class Recording(Protocol):
-    """A journal, as a session sees it."""
-
-    @property
-    def recorder(self) -> Recorder:
-        """What records the writes."""
-        ...
-
-    async def note(self, intent_id: int, reason: str) -> bool:
-        """Record why a queued intent cannot be sent."""
-        ...
 
 
 @frozen
@@ -185,7 +162,7 @@ class Options:
     retry: RetryPolicy
     middleware: tuple[Layer, ...] = field(converter=_as_layers)
     on_event: Callable[[Event], None] | None = field(repr=False)
-    journal: Recording | None = None
+    journal: "Journal | None" = None
 
     def __attrs_post_init__(self) -> None:
         kinds = {"credentials": Credentials, "profile": Profile, "timeouts": Timeouts, "retry": RetryPolicy}
@@ -359,7 +336,7 @@ class Session:
         retry: RetryPolicy = RetryPolicy(),
         middleware: Iterable[Layer] = (),
         on_event: Callable[[Event], None] | None = None,
-        journal: Recording | None = None,
+        journal: "Journal | None" = None,
         http: "aiohttp.ClientSession | None" = None,
         tls: ssl.SSLContext | None = None,
         proxy: str | None = None,
@@ -476,7 +453,7 @@ class Session:
         *,
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
-        journal: Recording | None = None,
+        journal: "Journal | None" = None,
     ) -> Self:
         """Return a copy with other timeouts, retries or another journal; closing it does not close the connections.
 
@@ -583,11 +560,9 @@ class Session:
         try:
             timeouts = evolve(self._options.timeouts, total=seconds)
         except ConfigurationError:
-            timeouts = None
-        if timeouts is None:
-            raise invalid("timeout", "a number of seconds above 0", seconds)
+            raise invalid_argument("timeout", "a number of seconds above 0", seconds) from None
         if self._options.is_too_long(seconds):
-            raise invalid("timeout", TOTAL_RULE, seconds)
+            raise invalid_argument("timeout", TOTAL_RULE, seconds)
         return timeouts
 
     @frameless
@@ -643,11 +618,13 @@ class Session:
         self._check_open()
         self._timeouts_within(timeout)
         if type(limit) is not int or limit < 1:
-            raise invalid("limit", "an int of 1 or more", limit)
+            raise invalid_argument("limit", "an int of 1 or more", limit)
         if on_progress is not None and (not callable(on_progress) or iscoroutinefunction(on_progress)):
-            raise invalid("on_progress", "a plain function of two numbers, or None", on_progress)
+            raise invalid_argument("on_progress", "a plain function of two numbers, or None", on_progress)
         if not isinstance(requests, Iterable) or isinstance(requests, str | bytes):
-            raise invalid("requests", "an iterable of request objects, such as [CreateRefund(...), ...]", requests)
+            raise invalid_argument(
+                "requests", "an iterable of request objects, such as [CreateRefund(...), ...]", requests
+            )
         checked = tuple(requests)
         _check_distinct(checked, self._check_sendable)
         return frameless_results(_run_bulk(checked, partial(self._result_of, timeout), limit, on_progress))
@@ -737,7 +714,7 @@ class Session:
         operation = custom_operation(method, path, read=read)
         for name, flag in (("bearer", bearer), ("signed", signed), ("read", read)):
             if not isinstance(flag, bool):
-                raise invalid(name, "True or False", flag, operation)
+                raise invalid_argument(name, "True or False", flag, operation)
         call = self._codec.custom(operation, fields, bearer=bearer, signed=signed)
         timeouts = self._timeouts_of(call, timeout, intent)
         deadline = asyncio.get_running_loop().time() + timeouts.total
@@ -811,7 +788,7 @@ class Session:
             InvalidArgumentError: The grace is no number of seconds of 0 or more; the session stays open.
         """
         if not is_number(grace) or not grace >= 0:
-            raise invalid("grace", "a number of seconds, 0 or more", grace)
+            raise invalid_argument("grace", "a number of seconds, 0 or more", grace)
         self._closed = True
         if not self._owner:
             return
@@ -852,7 +829,7 @@ def _service_url(address: str, profile: Profile) -> URL:
     url = parse_base_url(address)
     if _is_sandbox(profile) and not is_loopback(url):
         raise ConfigurationError(
-            f"profile is the sandbox's own, and {address!r} is not on this machine: its answers are not the "
+            f"profile is the sandbox's own, and {address!r} is not on this machine: its responses are not the "
             "service's; write a profile of the service",
             field="profile",
         )
@@ -888,7 +865,7 @@ def _profile_from(environment: Environment) -> Profile:
 
 def _check_request(name: str, request: object) -> None:
     if not isinstance(request, Request) or not hasattr(request, "operation"):
-        raise invalid(name, "a request object, such as CreateRefund(...)", request)
+        raise invalid_argument(name, "a request object, such as CreateRefund(...)", request)
 
 
 def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]], object]) -> None:
@@ -896,8 +873,7 @@ def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]]
 
     Raises:
         InvalidArgumentError: It names the first one that is wrong, by its position from 0 on.
-        ConfigurationError: The session cannot send one, whatever stands in it, such as without a key; it names none.
-        NotConfiguredError: One needs a point that the profile leaves open.
+        ConfigurationError: The session cannot send one, because the profile or a key is incomplete; it names none.
     """
     places: dict[tuple[str, str], int] = {}
     for place, request in enumerate(requests):
@@ -910,19 +886,22 @@ def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]]
             error.add(reference=None)  # the setting is wrong, and not this request
             raise
         except InvalidArgumentError as error:
-            field_name, rule, value = f"{name}.{error.field}", error.rule, error.value
-            message = f"{name}: {error.args[0]}"
-        else:
-            if operation.kind is not Kind.KEYED or reference is None:
-                continue
-            first = places.setdefault((operation.name, reference), place)
-            if first == place:
-                continue
-            field_name, rule, value = f"{name}.{operation.reference}", "a number of its own", reference
-            message = f"{field_name} must be {rule}: requests[{first}] has {reference!r} already"
-        raise InvalidArgumentError(
-            message, field=field_name, rule=rule, value=value, operation=operation.name, reference=reference
-        )
+            error.args = (f"{name}: {error.args[0]}",)
+            error.add(field=f"{name}.{error.field}")
+            raise
+        if operation.kind is not Kind.KEYED or reference is None:
+            continue
+        first = places.setdefault((operation.name, reference), place)
+        if first != place:
+            field_name, rule = f"{name}.{operation.reference}", "a number of its own"
+            raise InvalidArgumentError(
+                f"{field_name} must be {rule}: requests[{first}] has {reference!r} already",
+                field=field_name,
+                rule=rule,
+                value=reference,
+                operation=operation.name,
+                reference=reference,
+            )
 
 
 async def _run_bulk(

@@ -27,7 +27,7 @@ from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import KINDS
 from payasync.settings import is_number
 from payasync.signing.schemes import SortedPairs
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 
 __all__ = ["Signed", "sign_notification"]
 
@@ -81,7 +81,7 @@ def sign_notification(
         raise not_configured("notification.verification", "how they are signed: body, standard-webhooks, or none")
     wrong = find_flaw(data) if isinstance(data, Mapping) else "anything else"
     if wrong:
-        raise invalid("data", f"a mapping of names to JSON values, without {wrong}", data)
+        raise invalid_argument("data", f"a mapping of names to JSON values, without {wrong}", data)
     document: dict[str, Any] = {}
     _object_at(document, shape.data).update(copy_plain(data))
     if name := _event_name(profile, kind, event):
@@ -98,7 +98,7 @@ def sign_notification(
         check_secrets(keys)
         number = f"msg_{token_hex(12)}" if id is None else id
         if not is_word(number):
-            raise invalid("id", A_WORD, number)
+            raise invalid_argument("id", A_WORD, number)
         signature = sign_webhook(raw, number=number, sent=int(sent), key=keys[0])
         headers |= {WEBHOOK_ID: number, TIMESTAMP: str(int(sent)), SIGNATURE: signature}
     return Signed(raw, headers)
@@ -113,7 +113,7 @@ def _to_seconds(time: datetime | float | None) -> float:
     if isinstance(moment, datetime) and moment.utcoffset() is not None:
         return moment.timestamp()
     if not is_number(moment) or not 0 <= moment < MILLISECONDS_FROM:
-        raise invalid("time", "an aware datetime, or seconds since 1970", time)
+        raise invalid_argument("time", "an aware datetime, or seconds since 1970", time)
     return moment
 
 
@@ -121,7 +121,7 @@ def _event_name(profile: Profile, kind: str | None, event: str | None) -> str | 
     """Return the name of the event, or `None` if the body has none."""
     shape = profile.notification
     if kind is not None and kind not in KINDS:
-        raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
+        raise invalid_argument("kind", f"one of {', '.join(KINDS)}", kind)
     if event is not None and not shape.kind:
         raise not_configured("notification.kind", "the path at which an event's name stands")
     if event is not None or kind is None or not shape.kind:

@@ -15,7 +15,7 @@ from payasync.sandbox import Sandbox
 from payasync.signing.schemes import SortedPairs
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import Answer
-from tests.sandbox.web.test_admin import ACTIONS
+from tests.sandbox.web.test_dashboard import ACTIONS
 from tests.test_readme import blocks
 
 ROOT: Final = Path(__file__).parents[1]

@@ -38,7 +38,7 @@ _STYLES: Final = {
 }
 
 
-@click.command(short_help="Run the whole story on a sandbox of its own.")
+@click.command()
 @click.option(
     "--save",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),

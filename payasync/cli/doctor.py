@@ -39,7 +39,7 @@ MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
 CONNECTION: Final = "Connection"
 
 
-@click.command(short_help="Tell what is configured, what is open, and whether the service can be reached.")
+@click.command()
 @profile_option
 @base_url_option
 def doctor(profile: str | None, base_url: str | None) -> None:
@@ -257,8 +257,6 @@ _STYLES: Final[dict[Status, str]] = {"open": "yellow", "assumed": "cyan", "answe
 """In the order in which points are shown."""
 _WIDE: Final = 100
 """Columns from which on the three columns of points stand side by side."""
-_NARROW: Final = 80
-"""Columns from which on the value of a point stands beside its name, else below."""
 
 
 class DoctorScreen:
@@ -298,7 +296,7 @@ class DoctorScreen:
 
 
 def _point_table(points: Sequence[Point], width: int) -> Table:
-    """Return the points as a table; on a narrow terminal cells stand below each other, so that no name is broken."""
+    """Return the points as a table; on a narrow terminal what needs a point stands below its name."""
     longest = max(len(point.name) for point in points)
     table = _bare(header=True)
     table.add_column(no_wrap=True)
@@ -307,23 +305,16 @@ def _point_table(points: Sequence[Point], width: int) -> Table:
         table.add_column("Point", width=longest)
         table.add_column(value, overflow="fold")
         table.add_column("Needed by", width=21 + (width - _WIDE) // 3)
-    elif width >= _NARROW:
+    else:
         table.add_column("Point\nNeeded by", width=longest)
         table.add_column(value, overflow="fold")
-    else:
-        table.add_column(f"Point\n{value}\nNeeded by", overflow="fold")
     order = list(_STYLES)
     for point in sorted(points, key=lambda each: order.index(each.status)):
         name = f"[bold]{escape(point.name)}[/]"
         unset = point.status == "open" or point.value in (None, "")
         shown = escape(point.means if unset else _in_words(point.value))
         needed = f"[dim]{escape(list_methods(point.needed_by) or 'notifications')}[/]"
-        if width >= _WIDE:
-            cells = [name, shown, needed]
-        elif width >= _NARROW:
-            cells = [f"{name}\n{needed}", shown]
-        else:
-            cells = [f"{name}\n{shown}\n{needed}"]
+        cells = [name, shown, needed] if width >= _WIDE else [f"{name}\n{needed}", shown]
         table.add_row(f"[{_STYLES[point.status]}]{point.status}[/]", *cells)
     return table
 

@@ -42,7 +42,7 @@ _QUESTIONS: Final[dict[tuple[bool, State], str]] = {
 def _positive_id(_context: click.Context, _argument: click.Parameter, text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
         raise click.BadParameter(
-            f"{text!r} is not the number of an intention, which payasync journal list shows; "
+            f"{text!r} is not the number of an intent, which payasync journal list shows; "
             "of an order, a refund or a subscription it finds it with --number"
         )
     return int(text)
@@ -58,15 +58,15 @@ def _age(_context: click.Context, _option: click.Parameter, text: str) -> timede
     return age
 
 
-@click.group(short_help="See what a journal keeps, and end what needs a person.")
+@click.group()
 def journal() -> None:
     """See what a journal keeps of each write, and end what needs a person.
 
-    The exit code is 1 if there is no intention of that number, and 2 if the journal cannot be read.
+    The exit code is 1 if there is no intent of that number, and 2 if the journal cannot be read.
     """
 
 
-@journal.command("list", short_help="List intentions.")
+@journal.command("list", short_help="List intents.")
 @existing_journal
 @click.option("--state", type=click.Choice(STATES), help="Only those of one state.")
 @click.option("--number", metavar="NUMBER", help="Only those about one order, refund or subscription.")
@@ -76,7 +76,7 @@ def journal() -> None:
 def list_intents(
     address: Address, *, state: State | None, number: str | None, limit: int, after: int, json: bool
 ) -> None:
-    """List intentions in the order of their numbers."""
+    """List intents in the order of their numbers."""
 
     async def work(journal: Journal) -> list[Intent]:
         if number is None:
@@ -90,25 +90,25 @@ def list_intents(
     JournalScreen(json=json).listed(found[:limit], state=state, number=number, after=after, more=more)
 
 
-@journal.command(short_help="Show one intention, whole.")
+@journal.command(short_help="Show one intent, whole.")
 @existing_journal
 @click.argument("intent_id", callback=_positive_id, metavar="ID")
 @click.option("--json", is_flag=True, help="Show it as a line of JSON.")
 def show(address: Address, intent_id: int, *, json: bool) -> None:
-    """Show all that is kept of the intention ID."""
+    """Show all that is kept of the intent ID."""
     JournalScreen(json=json).shown(_existing(address, intent_id), address)
 
 
-@journal.command(short_help="End an intention by your word.")
+@journal.command(short_help="End an intent by your word.")
 @existing_journal
 @click.argument("intent_id", callback=_positive_id, metavar="ID")
 @click.option("--as", "end", type=click.Choice(sorted(ENDS, reverse=True)), required=True, help="What became of it.")
 @click.option("--reason", required=True, metavar="TEXT", help="How you know; it is kept.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: bool) -> None:
-    """End the new, unknown, accepted or manual intention ID by what you know, as from the service's back office.
+    """End the new, unknown, accepted or manual intent ID by what you know, as from the service's back office.
 
-    An intention that has succeeded is never sent again. A rejected one is sent as soon as somebody repeats it under its
+    An intent that has succeeded is never sent again. A rejected one is sent as soon as somebody repeats it under its
     number: be sure that it was not done. A new one was not done from here. Reject it if nobody wants it any more; end
     it as succeeded if it was done by other means. No task that is left of it sends it then.
     """
@@ -175,7 +175,7 @@ def _existing(address: Address, intent_id: int) -> Intent:
 
     found = run_with_journal(address, work, command="journal show")
     if found is None:
-        click.echo(f"payasync journal: there is no intention {intent_id} in {address.shown}", err=True)
+        click.echo(f"payasync journal: there is no intent {intent_id} in {address.shown}", err=True)
         sys.exit(1)
     return found
 
@@ -214,7 +214,7 @@ class JournalScreen:
             return
         if not intents:
             under = f" under {plain(number)}" if number is not None else ""
-            later = f" after intention {after}" if after else ""
+            later = f" after intent {after}" if after else ""
             self._lines.write((f"Nothing is {state or 'kept'}{under}{later}.", "dim"))
             return
         self._lines.print(intent_table(intents, width=self._lines.console.width))
@@ -249,7 +249,7 @@ class JournalScreen:
     def resolved(self, intent: Intent) -> None:
         """Say that a person has ended an intent."""
         self._lines.write(
-            f"Intention {intent.id}, {plain(intent.operation)} {plain(number_of(intent))}, is now ",
+            f"Intent {intent.id}, {plain(intent.operation)} {plain(number_of(intent))}, is now ",
             (intent.state, STYLES[intent.state]),
             ".",
         )
@@ -261,7 +261,7 @@ class JournalScreen:
 
     def pruned(self, count: int, before: datetime) -> None:
         """Say how much was deleted."""
-        what = "1 intention that ended" if count == 1 else f"{count} intentions that ended"
+        what = "1 intent that ended" if count == 1 else f"{count} intents that ended"
         self._lines.write(f"Deleted {what} before {before.astimezone():%Y-%m-%d %H:%M}.")
 
 

@@ -1,16 +1,15 @@
 """`payasync listen`: a receiver for development, which keeps what comes and shows it."""
 
 import asyncio
-import itertools
 import json
 import logging
-import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, Literal
 
 import click
@@ -44,7 +43,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
 from payasync.sandbox.server import Server, let_loop_turn, url_of
 from payasync.sandbox.server import listen as bind
-from payasync.settings import Pace, new_private
+from payasync.settings import Pace
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
 
@@ -87,7 +86,7 @@ _http_logger.addHandler(logging.NullHandler())
 _http_logger.propagate = False
 
 
-@click.command(short_help="Receive notifications on this machine, and show them.")
+@click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", default=8403, show_default=True, help="Where it listens; 0: a free port.")
 @click.option(
@@ -297,22 +296,12 @@ def save(seen: Inspection, request: web.Request, body: bytes, folder: Path) -> I
     headers = tuple((name, value) for name, value in request.headers.items() if name.lower() not in _UNSAVED)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file, descriptor = _new_file(folder, f"{seen.at:%Y%m%dT%H%M%S.%f}-{seen.kind or 'notification'}")
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(HttpMessage(body, headers, request.raw_path).to_bytes())
+        begin, end = f"{seen.at:%Y%m%dT%H%M%S.%f}-", f"-{seen.kind or 'notification'}.http"
+        with NamedTemporaryFile(dir=folder, prefix=begin, suffix=end, delete=False) as file:
+            file.write(HttpMessage(body, headers, request.raw_path).to_bytes())
     except OSError as error:
         return evolve(seen, why=f"{seen.why} (not saved: {error.strerror})".lstrip())
-    return evolve(seen, file=str(file))
-
-
-def _new_file(folder: Path, name: str) -> tuple[Path, int]:
-    for number in itertools.count():
-        file = folder / f"{name}{f'-{number}' if number else ''}.http"
-        try:
-            return file, new_private(file)
-        except FileExistsError:
-            continue
-    raise AssertionError  # pragma: no cover - the numbers do not end
+    return evolve(seen, file=file.name)
 
 
 @frozen(kw_only=True)

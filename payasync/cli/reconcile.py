@@ -15,7 +15,6 @@ import click
 from attrs import asdict, evolve, frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from payasync import __version__
 from payasync.cli.intent_table import STYLES, all_intents, duration, intent_table, now, number_of, reason_beside
@@ -74,7 +73,7 @@ class Left:
     interrupted: bool = False
 
 
-@click.command(short_help="Ask the service what became of unknown writes.")
+@click.command()
 @existing_journal
 @profile_option
 @base_url_option
@@ -242,7 +241,7 @@ _WIDTH: Final = 15
 _REASON: Final = _WIDTH + 10
 """The column of a reason in the summary."""
 _WRITE: Final = 26
-"""The column of the write in a line of `--watch`; a reason that has no room behind it is below."""
+"""The column of the write in a line of `--watch`."""
 _REASONS: Final = 3
 """The greatest number of reasons that are shown, the most frequent first."""
 
@@ -356,17 +355,15 @@ class ReconcileScreen:
             return
         intent, reason = result.intent, plain(reason_beside(result.state, result.reason))
         words, style = _ENDS[result.end]
-        parts: list[Part] = [
+        self._lines.write(
             (f"  {now().astimezone():%H:%M:%S}  ", "dim"),
             (f"{words:12}  ", style),
             f"{plain(intent.operation):20}  ",
             (f"{plain(number_of(intent)):14}  ", "bold"),
             (f"{result.state:9}  ", STYLES[result.state]),
-        ]
-        if reason and Text.assemble(*parts, reason).cell_len > self._lines.width:
-            self._lines.write(*parts, hang=_WRITE)
-            parts = [" " * _WRITE]
-        self._lines.write(*parts, (reason, "dim"), hang=_WRITE)
+            (reason, "dim"),
+            hang=_WRITE,
+        )
 
     def ran(self, report: Report) -> None:
         """Note that a run has ended."""
@@ -425,8 +422,9 @@ class ReconcileScreen:
             "cut_short": left is None,
             "of_other_merchants": dict(self._others),
         }
-        unknown = dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))
-        return json.dumps({**facts, **(_left_facts(left) if left else unknown)})
+        if left:
+            return json.dumps({**facts, **_left_facts(left)})
+        return json.dumps({**facts, **dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))})
 
     def _plan_json(self, left: Left) -> str:
         due = [
@@ -521,26 +519,24 @@ class ReconcileScreen:
         self._lines.write()
 
     def _list_unsent(self, intents: Sequence[Intent]) -> None:
-        if not intents:
-            return
-        waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
-        tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
-        self._lines.write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
-        self._lines.write()
-        self._list_some(intents, with_state=False)
-        self._lines.write("  What nobody is to send any more ends with:")
-        self._write_resolve("rejected")
+        if intents:
+            waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
+            tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
+            self._lines.write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
+            self._list_with_command(intents, "What nobody is to send any more ends with:", "rejected")
 
     def _list_manual(self, manual: Sequence[Intent]) -> None:
-        if not manual:
-            return
-        self._lines.write((f"  {_writes(len(manual))} {'needs' if len(manual) == 1 else 'need'} a person", "bold red"))
-        self._lines.write()
-        self._list_some(manual, with_state=any(each.state != "manual" for each in manual))
-        self._lines.write("  Look into the service's back office what became of each, then:")
-        self._write_resolve("succeeded|rejected")
+        if manual:
+            need = "needs" if len(manual) == 1 else "need"
+            self._lines.write((f"  {_writes(len(manual))} {need} a person", "bold red"))
+            advice = "Look into the service's back office what became of each, then:"
+            self._list_with_command(manual, advice, "succeeded|rejected")
 
-    def _write_resolve(self, ends: str) -> None:
+    def _list_with_command(self, intents: Sequence[Intent], advice: str, ends: str) -> None:
+        """List intents, and the command that ends one."""
+        self._lines.write()
+        self._list_some(intents, with_state=any(each.state not in {"manual", "new"} for each in intents))
+        self._lines.write(f"  {advice}")
         command = f"payasync journal resolve ID{self._journal.option} --as {ends} --reason …"
         self._lines.write((f"  {plain(command)}", "cyan"))
         self._lines.write()

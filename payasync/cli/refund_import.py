@@ -75,7 +75,7 @@ PATIENCE: Final = 180.0
 """Seconds in which the service is asked about rows in doubt: longer than a lease and a usual quarantine."""
 
 
-@click.group(short_help="Refund many orders from a file.")
+@click.group()
 def refund() -> None:
     """Refund orders."""
 
@@ -523,8 +523,8 @@ class RefundImportScreen:
         if seconds > _NOTED and silent not in self._announced:
             self._announced.add(silent)
             why = "The service does not answer: " if silent else ""
-            rows = f"{_rows(count)} {'is' if count == 1 else 'are'} in doubt"
-            self._lines.write(f"  {why}{rows}, and asked about again in {duration(seconds)}.", hang=2)
+            words = f"{_rows(count)} in doubt; the next question is in {duration(seconds)}."
+            self._lines.write(f"  {why}{words}", hang=2)
             self._lines.write()
 
     def stopping(self, why: str = "") -> None:

@@ -32,7 +32,7 @@ _REFUNDS: Final = {
 }
 
 
-@click.command(short_help="Serve the whole service on this machine.")
+@click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address: it serves nobody else.")
 @click.option("--port", default=8402, show_default=True, help="Where it listens; 0: a free port.")
 @click.option("--db", default=":memory:", metavar="FILE", help="Keep everything in this file, the keys included.")
@@ -83,16 +83,17 @@ async def run(profile: Path | None, screen: "SandboxScreen", settings: dict[str,
     stop = stopped_by_signals()
     log = LogScreen(screen)
     try:
-        if not quiet:
-            log.attach()
         async with Sandbox(spoken, **arguments) as sandbox:
             screen.opened(Welcome.of(sandbox, profile, **settings))
-            log.show()
+            if not quiet:
+                _LOGGER.addHandler(log)
+                _LOGGER.setLevel(logging.INFO)
+                _LOGGER.propagate = False
             await stop.wait()
-            log.detach()
+            _LOGGER.removeHandler(log)
             sandbox.faults.clear()  # a fault that still waits is no failure here: no test armed it
     finally:
-        log.detach()
+        _LOGGER.removeHandler(log)
     screen.closed()
 
 
@@ -280,37 +281,18 @@ _LOGGER: Final = logging.getLogger("payasync.sandbox")
 
 
 class LogScreen(logging.Handler):
-    """Shows requests and notifications from the log, beginning when the screen has been opened."""
+    """Shows requests and notifications from the log."""
 
     def __init__(self, screen: SandboxScreen) -> None:
         super().__init__(logging.INFO)
         self._screen = screen
-        self._early: list[logging.LogRecord] | None = []
-
-    def attach(self) -> None:
-        """Begin to collect records."""
-        _LOGGER.addHandler(self)
-        _LOGGER.setLevel(logging.INFO)
-        _LOGGER.propagate = False
-
-    def show(self) -> None:
-        """Show the collected records, and from now on each as it comes."""
-        early, self._early = self._early or [], None
-        for record in early:
-            self.emit(record)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a request or a notification."""
         facts = record.__dict__
-        if self._early is not None:
-            self._early.append(record)
-        elif "seen" in facts:
+        if "seen" in facts:
             self._screen.request(facts["seen"])
         elif "delivery" in facts:
             self._screen.notification(facts["delivery"])
         elif logging.lastResort:
             logging.lastResort.handle(record)  # a defect of our own, as Python would show it
-
-    def detach(self) -> None:
-        """Show no more."""
-        _LOGGER.removeHandler(self)

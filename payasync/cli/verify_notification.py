@@ -59,7 +59,7 @@ def _parse_headers(_context: click.Context, _option: click.Parameter, lines: tup
     return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-@click.command("verify-notification", short_help="Tell whether a notification in a file is from the service.")
+@click.command("verify-notification")
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
 )

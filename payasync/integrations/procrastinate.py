@@ -204,7 +204,7 @@ class PaymentTasks:
             answer = await self._session.execute(intent_id)
         except OutcomeUnknownError as error:
             # `reconcile` asks about it. It must not be repeated.
-            logger.info("intention %d is left to be asked about: %s", intent_id, error.reason)
+            logger.info("intent %d is left to be asked about: %s", intent_id, error.reason)
             return
         now = await self._journal.get(intent_id)
         if now is not None and now.state in DECLINED and _declines(now, answer):
@@ -222,7 +222,7 @@ class PaymentTasks:
         try:
             self._on_result(result)
         except Exception:
-            logger.exception("on_result raised about intention %d; reconciling goes on", result.intent.id)
+            logger.exception("on_result raised about intent %d; reconciling goes on", result.intent.id)
 
     async def _retry_stalled(self, jobs: Any) -> None:
         """Give the jobs of dead workers back to the queue."""
@@ -265,5 +265,5 @@ class PaymentTasks:
         else:
             return True
         if await self._journal.note(intent.id, why):
-            logger.warning("intention %d cannot be sent, and is left to a person: %s", intent.id, why)
+            logger.warning("intent %d cannot be sent, and is left to a person: %s", intent.id, why)
         return False

@@ -21,7 +21,7 @@ from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.wire.call import Call
 from payasync.wire.match import COMPARED_NAMES
-from payasync.wire.request import NOTHING, Request, check_word, invalid
+from payasync.wire.request import NOTHING, Request, check_word, invalid_argument
 from payasync.wire.response import Response
 
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -95,12 +95,12 @@ def entry_of_call(call: Call, merchant: str, keep: Keep) -> Draft:
     if name not in ARGUMENTS:
         counted = call.fields
     elif START in arguments:
-        counted = {**arguments, START: _day(arguments[START], call.profile.formats.get(START, ""))}
+        counted = {**arguments, START: _format_day(arguments[START], call.profile.formats.get(START, ""))}
     return Draft(
         operation=name,
         merchant=merchant,
         reference=call.reference,
-        number=_key(call.operation, call.reference),
+        number=_number_key(call.operation, call.reference),
         intent=call.intent,
         hash=digest(name, merchant, counted),
         request=_apply_keep(keep, name, arguments),
@@ -160,7 +160,7 @@ def entry_of_request(request: Request[Response], merchant: str, intent: str | No
         ConfigurationError: `keep` returns what cannot be kept.
     """
     if WRITES.get(request.operation.name if isinstance(request, Request) else "") is not type(request):
-        raise invalid("request", "a write, such as CreateRefund(...)", request)
+        raise invalid_argument("request", "a write, such as CreateRefund(...)", request)
     operation = request.operation
     given = {each.name: getattr(request, each.name) for each in fields(type(request))}
     arguments = {
@@ -168,12 +168,12 @@ def entry_of_request(request: Request[Response], merchant: str, intent: str | No
         for name, value in given.items()
         if value is not ABSENT and value is not NOTHING
     }
-    counted = {**arguments, START: _day(arguments[START])} if START in arguments else arguments
+    counted = {**arguments, START: _format_day(arguments[START])} if START in arguments else arguments
     draft = Draft(
         operation=operation.name,
         merchant=check_word("merchant", merchant, operation),
         reference=request.reference,
-        number=_key(operation, request.reference),
+        number=_number_key(operation, request.reference),
         intent=None if intent is None else check_word("intent", intent, operation),
         hash=digest(operation.name, merchant, counted),
         request=_apply_keep(keep, operation.name, arguments),
@@ -199,7 +199,7 @@ def request_of(intent: Intent) -> Request[Response]:
     return cast("Request[Response]", WRITES[intent.operation](**arguments))
 
 
-def _day(text: str, form: str = "") -> str:
+def _format_day(text: str, form: str = "") -> str:
     """Return the day of a date in a profile's format, or in ISO's."""
     with suppress(ValueError):
         return (datetime.strptime(text, form) if form else _parse_date(text)).strftime("%Y-%m-%d")  # noqa: DTZ007 - a day
@@ -210,7 +210,7 @@ def _parse_date(text: str) -> date:
     return datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
 
 
-def _key(operation: Operation, reference: str | None) -> str | None:
+def _number_key(operation: Operation, reference: str | None) -> str | None:
     """Return the key that follows from the merchant's own number."""
     return f"{operation.name}:{reference}" if operation.kind is Kind.KEYED and reference is not None else None
 

@@ -28,7 +28,7 @@ from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import check_moment, check_number
 from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
 from payasync.wire.match import comparison_of
-from payasync.wire.request import Request, invalid
+from payasync.wire.request import Request, invalid_argument
 from payasync.wire.response import Response
 
 logger = logging.getLogger("payasync")
@@ -141,7 +141,9 @@ class Journal(ABC):
         before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old))
         merchants, known = await self._run(lambda _: transactions.move_service(before, after, unused=sandbox))
         if not merchants:
-            raise invalid("old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old)
+            raise invalid_argument(
+                "old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old
+            )
         return sorted(merchants)
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
@@ -365,9 +367,9 @@ class Journal(ABC):
             InvalidArgumentError: There is no such intent, or its state is another.
         """
         if as_ not in (ends := sorted(ENDS)):
-            raise invalid("as_", f"one of {', '.join(ends)}", as_)
+            raise invalid_argument("as_", f"one of {', '.join(ends)}", as_)
         if not isinstance(reason, str) or not reason.strip():
-            raise invalid("reason", "a text that says how you know", reason)
+            raise invalid_argument("reason", "a text that says how you know", reason)
         asked, why = check_number("intent_id", intent_id), " ".join(reason.split())
         was = None if seen is None else _check_state(seen, "seen")
         sent = None if attempts is None else check_number("attempts", attempts)
@@ -403,11 +405,11 @@ class Journal(ABC):
             InvalidArgumentError: There is no such operation.
         """
         if operation not in list(BY_STATE):
-            raise invalid("operation", f"one of {', '.join(BY_STATE)}", operation)
+            raise invalid_argument("operation", f"one of {', '.join(BY_STATE)}", operation)
         if profile is not None and not isinstance(profile, Profile):
-            raise invalid("profile", "a Profile, such as `session.profile`, or left out", profile)
+            raise invalid_argument("profile", "a Profile, such as `session.profile`, or left out", profile)
         if state is not None and not isinstance(state, str):
-            raise invalid("state", "our name of a state, or None", state)
+            raise invalid_argument("state", "our name of a state, or None", state)
         end = BY_STATE[operation].get(state or "")
         if end is None:
             return []
@@ -420,7 +422,7 @@ class Journal(ABC):
         changed, others = await self._run(lambda now: transactions.apply_notice(notice, now))
         for kept, why in others:
             words = " ".join(why.split())
-            logger.warning("intention %d is %s; what was told is of another: %s", kept.id, kept.state, words)
+            logger.warning("intent %d is %s; what was told is of another: %s", kept.id, kept.state, words)
         return changed
 
     async def prune(self, before: datetime) -> int:
@@ -446,11 +448,11 @@ class Journal(ABC):
 
 def _check_lease(given: object) -> float:
     if not (isinstance(given, float) or type(given) is int) or not 0 <= given <= LONGEST_LEASE:
-        raise invalid("lease", "a number of seconds, 0 or more, and no more than a billion", given)
+        raise invalid_argument("lease", "a number of seconds, 0 or more, and no more than a billion", given)
     return given
 
 
 def _check_state(state: State, name: str = "state") -> State:
     if state not in STATES:
-        raise invalid(name, f"one of {', '.join(STATES)}", state)
+        raise invalid_argument(name, f"one of {', '.join(STATES)}", state)
     return state

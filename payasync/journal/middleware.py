@@ -1,6 +1,6 @@
-"""The middleware that records each write: before its first byte that it is being sent, then what became of it.
+"""The middleware that records each write: that it is being sent, before its first byte; then what became of it.
 
-It is the outermost, because it records the end of the whole call, after all its attempts and queries.
+It is the outermost layer, because it records the end of the whole call, after all attempts and queries.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknown
 from payasync.journal.entries import Keep, beyond_arguments, entry_of_call, request_of
 from payasync.journal.intents import Begun, Intent, State, Step
 from payasync.journal.redaction import redact_text
-from payasync.journal.replay import TAKEN, lost_lease_error, recorded_reply, refusal_error
+from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
 from payasync.journal.transactions import (
     may_be_of_an_earlier_attempt,
     state_of_error,
@@ -25,7 +25,7 @@ from payasync.middleware.chain import GRACE, await_in_time
 from payasync.middleware.observe import Event, Unknown
 from payasync.middleware.outcome import unknown_error
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
-from payasync.wire.request import Request, invalid
+from payasync.wire.request import Request, invalid_argument
 from payasync.wire.response import Response
 
 if TYPE_CHECKING:
@@ -62,17 +62,17 @@ class Recorder:
         self._settling: set[asyncio.Task[Any]] = set()
         self._not_noted: dict[int, Intent] = {}
 
-    def layer(self, merchant: str, service: str, tell: Notify | None = None) -> Layer:
+    def layer(self, merchant: str, service: str, notify: Notify | None = None) -> Layer:
         """Return the middleware that records one merchant's writes.
 
         Args:
             merchant: The merchant's number.
             service: `Session.service`.
-            tell: Called with a doubt that the layers below cannot know of.
+            notify: Called with a doubt that the layers below cannot know of.
         """
 
         def layer(call: Call, send: Send) -> Awaitable[Reply]:
-            return send(call) if call.read else self._record(call, send, merchant, service, tell)
+            return send(call) if call.read else self._record(call, send, merchant, service, notify)
 
         return layer
 
@@ -84,9 +84,9 @@ class Recorder:
         """
         intent = await self._journal.get(intent_id)
         if intent is None:
-            raise invalid("intent_id", "the number of an intention in the journal", intent_id)
+            raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
         if intent.merchant != merchant:
-            rule = f"the number of an intention of merchant {merchant!r}"
+            rule = f"the number of an intent of merchant {merchant!r}"
             why = f"intent_id must be {rule}; {intent_id} is of {intent.merchant!r}"
             raise InvalidArgumentError(why, field="intent_id", rule=rule, value=intent_id)
         return request_of(intent)
@@ -101,7 +101,7 @@ class Recorder:
             await self._journal.note_used(intent)
             self._not_noted.pop(intent.id, None)
 
-    async def _record(self, call: Call, send: Send, merchant: str, service: str, tell: Notify | None) -> Reply:
+    async def _record(self, call: Call, send: Send, merchant: str, service: str, notify: Notify | None) -> Reply:
         # Read before the journal's own clock is, so that the lease ends here first.
         lease = Lease(self._clock(), call.timeouts.total + LEASE_MARGIN, self._clock)
         begun = await self._begin(call, merchant, service, lease.seconds)
@@ -121,7 +121,7 @@ class Recorder:
             held = await self._settle_error(call, error, intent)
             taken = held is False or (held is None and lease.over)
             if taken and isinstance(error, PayasyncError) and error.sent is False:
-                _notify(tell, call, TAKEN)
+                _report_unknown(notify, call, TAKEN_OVER)
                 raise lost_lease_error(intent, error) from None
             raise
         state, reason = state_of_response(call, reply)
@@ -129,7 +129,7 @@ class Recorder:
             lost = unknown_error(call, EARLIER, reply)
             lost.add(used_before=call.progress.used_before)
             await self._settle_error(call, lost, intent)
-            _notify(tell, call, EARLIER)
+            _report_unknown(notify, call, EARLIER)
             raise lost
         await self._in_background(
             call, self._settle(intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
@@ -207,9 +207,9 @@ class Recorder:
         try:
             held = await self._journal.settle(intent, state, **facts)
         except Exception:
-            logger.warning("intention %d is %s, which the journal could not keep", intent.id, state, exc_info=True)
+            logger.warning("intent %d is %s, which the journal could not keep", intent.id, state, exc_info=True)
         if held is False:
-            logger.warning("intention %d is %s, but its lease was over, and somebody took it", intent.id, state)
+            logger.warning("intent %d is %s, but its lease was over, and somebody took it", intent.id, state)
         # "Used before" is true of the number, whoever holds the claim.
         noted = held or not facts.get("answered") or await self._note_used(intent) is not None
         if not noted and intent.id not in self._not_noted:
@@ -221,7 +221,7 @@ class Recorder:
         try:
             return await self._journal.note_used(intent)
         except Exception:
-            logger.warning("the journal could not keep that intention %d was used before", intent.id, exc_info=True)
+            logger.warning("the journal could not keep that intent %d was used before", intent.id, exc_info=True)
             return None
 
     async def _note_used_later(self, intent: Intent) -> None:
@@ -239,11 +239,11 @@ class Recorder:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         except Exception:
-            logger.warning("the journal cannot keep that intention %d was used before", intent.id, exc_info=True)
+            logger.warning("the journal cannot keep that intent %d was used before", intent.id, exc_info=True)
         finally:
             self._not_noted.pop(intent.id, None)
 
 
-def _notify(tell: Notify | None, call: Call, reason: str) -> None:
-    if tell:
-        tell(Unknown(operation=call.operation.name, reference=call.reference, reason=reason))
+def _report_unknown(notify: Notify | None, call: Call, reason: str) -> None:
+    if notify:
+        notify(Unknown(operation=call.operation.name, reference=call.reference, reason=reason))

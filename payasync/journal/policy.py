@@ -242,13 +242,13 @@ def decide(
         patience: How long to ask.
         jitter: Draws a number of seconds up to a bound.
     """
-    pause = _pause(intent, evidence, patience, jitter)
+    pause = _draw_pause(intent, evidence, patience, jitter)
     if intent.state == "accepted" and evidence.finding is Finding.UNMATCHED:
         return _wait_for_end(intent, evidence, pause, asked_at, patience)
     on_its_way = intent.state == "unknown" and not intent.answered
     earlier = on_its_way and may_be_of_an_earlier_attempt(intent, evidence.state)
     if evidence.state not in {None, intent.state} and not earlier:
-        return _settle(evidence.state or "accepted", evidence.reason, pause)
+        return _settle_as(evidence.state or "accepted", evidence.reason, pause)
     if intent.state == "accepted":
         return _wait_for_end(intent, evidence, pause, asked_at, patience)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
@@ -257,15 +257,15 @@ def decide(
     if in_doubt < quarantine:
         reason = f"{evidence.reason}{', perhaps of an earlier attempt' if earlier else ' yet'}, and it may still arrive"
         return Decision(move=Move.POSTPONE, state="unknown", reason=reason, pause=min(pause, quarantine - in_doubt))
-    return _settle("rejected", evidence.reason) if earlier else _resend_or_give_up(intent, evidence, patience)
+    return _settle_as("rejected", evidence.reason) if earlier else _resend_or_give_up(intent, evidence, patience)
 
 
 def _resend_or_give_up(intent: Intent, evidence: Evidence, patience: Patience) -> Decision:
     """Return what follows for a write that never arrived: a direct call is its caller's to repeat."""
     if not intent.queued:
-        return _settle("rejected", f"never arrived: {evidence.reason}")
+        return _settle_as("rejected", f"never arrived: {evidence.reason}")
     if intent.attempts >= patience.sends:
-        return _settle("manual", f"sent {intent.attempts} times, and never arrived: {evidence.reason}")
+        return _settle_as("manual", f"sent {intent.attempts} times, and never arrived: {evidence.reason}")
     return Decision(move=Move.SEND, state="sending", reason=f"never arrived: {evidence.reason}")
 
 
@@ -292,11 +292,11 @@ def _wait_for_end(intent: Intent, evidence: Evidence, pause: float, asked_at: da
     if since and _is_too_long(since, asked_at, patience):
         reason = f"no usable answer since {since:%Y-%m-%d}: {evidence.reason}"
         if evidence.finding is Finding.UNMATCHED:
-            return _settle("manual", reason)
+            return _settle_as("manual", reason)
     return Decision(move=Move.POSTPONE, state="accepted", reason=reason, pause=pause, denied=denied, silent_since=since)
 
 
-def _settle(state: State, reason: str, pause: float | None = None) -> Decision:
+def _settle_as(state: State, reason: str, pause: float | None = None) -> Decision:
     return Decision(move=Move.SETTLE, state=state, reason=reason, pause=pause if state == "accepted" else None)
 
 
@@ -304,17 +304,17 @@ def _ask_again_or_give_up(
     intent: Intent, evidence: Evidence, in_doubt: float, pause: float, patience: Patience
 ) -> Decision:
     if evidence.finding is Finding.UNASKABLE:
-        return _settle("manual", evidence.reason)
+        return _settle_as("manual", evidence.reason)
     reason = evidence.reason
     if evidence.finding is Finding.NOT_DONE or evidence.state == "rejected":
         reason = f"{reason}; {USED_BEFORE if intent.answered else NO_QUARANTINE}"
     too_long = evidence.finding is not Finding.SILENT or in_doubt >= patience.give_up
     if too_long and intent.asked >= patience.questions:
-        return _settle("manual", f"asked {intent.asked} times: {reason}")
+        return _settle_as("manual", f"asked {intent.asked} times: {reason}")
     return Decision(move=Move.POSTPONE, state="unknown", reason=reason, pause=pause)
 
 
-def _pause(intent: Intent, evidence: Evidence, patience: Patience, jitter: Callable[[float], float]) -> float:
+def _draw_pause(intent: Intent, evidence: Evidence, patience: Patience, jitter: Callable[[float], float]) -> float:
     """Return half of a bound that doubles, the other half by chance; and no less than the service asked for."""
     bounds = backoff.expo(base=2, factor=patience.first, max_value=patience.longest)
     # backoff's generators begin with an empty step.
@@ -389,13 +389,13 @@ class Report:
         return cls(silent=silent, unsent=unsent, rejected=rejected, **{end: counted[end] for end in ENDS})
 
 
-def notice(result: Result) -> str:
+def describe_for_person(result: Result) -> str:
     """Return a line for the log if somebody must hear of a result, because its caller may be gone; else nothing."""
     if not result.rejected and result.end != "manual":
         return ""
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
     name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
-    return f"intention {intent.id} ({intent.operation}, {name}) {what}: {why}"
+    return f"intent {intent.id} ({intent.operation}, {name}) {what}: {why}"
 
 
 def is_due(intent: Intent, now: datetime) -> bool:

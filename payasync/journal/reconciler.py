@@ -34,18 +34,18 @@ from payasync.journal.policy import (
     Report,
     Result,
     decide,
+    describe_for_person,
     evidence_of_error,
     evidence_of_failure,
     evidence_of_response,
     is_due,
     is_shown,
     names_of,
-    notice,
     query_for,
 )
 from payasync.session import Session
 from payasync.settings import Pace, RetryPolicy, is_number
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 
 logger = logging.getLogger("payasync")
 
@@ -192,7 +192,7 @@ class Reconciler:
                 waits, and the run goes on.
         """
         if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
-            raise invalid("on_result", "a plain function of a result, or None", on_result)
+            raise invalid_argument("on_result", "a plain function of a result, or None", on_result)
         run = _Run(self._now(), on_result)
         try:
             async with asyncio.TaskGroup() as group:
@@ -274,12 +274,12 @@ class Reconciler:
         except asyncio.CancelledError:
             await self._outlast(asyncio.ensure_future(self._give_back_claimed(run, asking)))
             raise
-        return next((_turn(run, held) for held in asking.result()), None)
+        return next((_make_turn(run, held) for held in asking.result()), None)
 
     async def _give_back_claimed(self, run: _Run, asking: Awaitable[Intents]) -> None:
         with suppress(PayasyncError):  # a claim that failed has nothing to give back
             for held in await asking:
-                await self._give_back(_turn(run, held))
+                await self._give_back(_make_turn(run, held))
 
     async def _outlast(self, task: asyncio.Task[None]) -> None:
         """Wait for a task, but not for long. It goes on by itself then, and its failure is logged."""
@@ -301,11 +301,11 @@ class Reconciler:
                 raise
             except Exception as error:
                 # Of a user's middleware, for example: this intent waits, and the run goes on.
-                logger.warning("intention %d cannot be asked about now", turn.held.id, exc_info=True)
+                logger.warning("intent %d cannot be asked about now", turn.held.id, exc_info=True)
                 evidence = evidence_of_failure(error)
                 # The error says nothing of whether the service answers.
                 result, finding = await self._keep(turn, self._decide(turn, evidence), evidence), Finding.UNASKABLE
-            if words := notice(result):
+            if words := describe_for_person(result):
                 logger.warning("%s", words)
             run.add(result, finding)
         except BaseException:
@@ -354,9 +354,9 @@ class Reconciler:
         except (SessionClosedError, StorageError):
             raise
         except PayasyncError as error:
-            logger.debug("intention %d was sent again: %s", held.id, error)
+            logger.debug("intent %d was sent again: %s", held.id, error)
         except Exception as error:
-            logger.warning("intention %d was sent again, if at all, with an error", held.id, exc_info=True)
+            logger.warning("intent %d was sent again, if at all, with an error", held.id, exc_info=True)
             now = await self._journal.get(held.id)
             # With another fence it was begun, and the session has kept what became of it.
             return None if now is None or now.fence != held.fence else evidence_of_failure(error)
@@ -399,7 +399,7 @@ class Reconciler:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
 
 
-def _turn(run: _Run, held: Intent) -> _Turn:
+def _make_turn(run: _Run, held: Intent) -> _Turn:
     return _Turn(held, held.lease - timedelta(seconds=LEASE) if held.lease else run.started)
 
 

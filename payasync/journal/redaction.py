@@ -137,16 +137,16 @@ def _redactor(call: Call, document: Any) -> _Redactor:
     own = (at(document, shape.code), at(document, shape.request_id), *located)
     return _Redactor(
         frozenset(names),
-        tuple(_details(call.fields.get(customer))),
+        tuple(_find_details(call.fields.get(customer))),
         tuple(value for value in own if isinstance(value, str) or type(value) is int),
     )
 
 
-def _details(value: Any) -> Iterator[str | int]:
+def _find_details(value: Any) -> Iterator[str | int]:
     """Yield the values inside a JSON value that may identify a customer."""
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from _details(inner)
+            yield from _find_details(inner)
     elif (isinstance(value, str) and value) or (type(value) is int and value >= SMALLEST_NUMBER):
         yield value
 

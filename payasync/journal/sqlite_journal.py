@@ -50,7 +50,7 @@ def _to_sqlite(values: Mapping[str, Any]) -> dict[str, Any]:
     return written
 
 
-def _results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _read_results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the intents that stand in rows, or one column of them, as the query says."""
     return [row[query.column] if query.column else _intent_of_row(row) for row in rows]
 
@@ -135,7 +135,7 @@ class SqliteJournal(Journal):
         transaction = work(utc_moment(self._clock()))
 
         async def execute(query: Query) -> list[Any]:
-            return _results(query, await _fetch_rows(connection, query.statement, _to_sqlite(query.values)))
+            return _read_results(query, await _fetch_rows(connection, query.statement, _to_sqlite(query.values)))
 
         try:
             marks = [(await _fetch_rows(connection, f"PRAGMA {name}"))[0][name] for name in MARKS]
@@ -180,19 +180,19 @@ def _run_on(db: sqlite3.Connection, transaction: Transaction[T]) -> T:
     try:
         query = next(transaction)
         while True:
-            query = transaction.send(_results(query, fetch_rows(db, query.statement, _to_sqlite(query.values))))
+            query = transaction.send(_read_results(query, fetch_rows(db, query.statement, _to_sqlite(query.values))))
     except StopIteration as end:
         result: T = end.value
         return result
 
 
 async def _fetch_rows(connection: Any, statement: str, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    cursor = await _awaited(connection.execute(statement, values or {}))
+    cursor = await _await_if_needed(connection.execute(statement, values or {}))
     names = [column[0] for column in cursor.description or ()]
-    found = [tuple(row) for row in await _awaited(cursor.fetchall())]
-    await _awaited(cursor.close())
+    found = [tuple(row) for row in await _await_if_needed(cursor.fetchall())]
+    await _await_if_needed(cursor.close())
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
-async def _awaited(result: Any) -> Any:
+async def _await_if_needed(result: Any) -> Any:
     return await result if isawaitable(result) else result

@@ -38,12 +38,12 @@ from payasync.journal.replay import other_service_error
 from payasync.profile.profile import Profile
 from payasync.wire.call import Call, Comparison, Reply
 from payasync.wire.match import mismatch, names_number_and_amounts
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
-INTERRUPTED: Final = "whoever was sending it was interrupted"
+INTERRUPTED: Final = "its sender was interrupted"
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
     """
     if unused and (done := (yield from change_intents(statements.DONE_THERE, {"old": old}))):
         rule = "a service that has done nothing, where it is the sandbox"
-        why = f"old must be {rule}: intention {done[0]} was done there, or may have been"
+        why = f"old must be {rule}: intent {done[0]} was done there, or may have been"
         raise InvalidArgumentError(why, field="old", rule=rule, value=old)
     merchants: Sequence[str] = yield Query(statements.MOVE, {"old": old, "new": new}, column="merchant")
     services: Sequence[str] = yield Query(statements.SERVICES, {"merchant": None}, column="service")
@@ -315,7 +315,7 @@ def claim(
     named: Mapping[str, object] | None = None,
 ) -> Transaction[Begun]:
     """Make an intent *sending*, unless its state forbids it."""
-    kept = yield from _get(intent_id)
+    kept = yield from _lock_intent(intent_id)
     yield from bind_service(kept.merchant, where)
     begun = Begun(next_step(kept, now, fence=fence), kept)
     if begun.step is Step.SEND:
@@ -357,7 +357,7 @@ def settle(
     """
     check_transition(held.state, state)
     if state == "sending":
-        raise invalid("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
+        raise invalid_argument("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
     moments = {
         "now": now,
         "due": (due or now) if state in ASKED else None,
@@ -441,16 +441,16 @@ def resolve(
     intent_id: int, state: State, reason: str, seen: tuple[State | None, int | None], now: datetime
 ) -> Transaction[Intent]:
     """End an intent by a person's word. If it is rejected, no queue that has its number sends it."""
-    kept = yield from _get(intent_id)
+    kept = yield from _lock_intent(intent_id)
     before = state_now(kept, now)
     if before not in FOR_A_PERSON:
         raise _not_resolvable_error(kept)
     shown, attempts = seen
     if shown not in {None, kept.state, before}:
-        raise invalid("seen", f"what intention {intent_id} is by now, {before}: look at it again", shown)
+        raise invalid_argument("seen", f"what intent {intent_id} is by now, {before}: look at it again", shown)
     if attempts not in {None, kept.attempts}:
-        rule = f"how often intention {intent_id} was sent by now, {kept.attempts}: look at it again"
-        raise invalid("attempts", rule, attempts)
+        rule = f"how often intent {intent_id} was sent by now, {kept.attempts}: look at it again"
+        raise invalid_argument("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
     (resolved,) = yield from find_intents(statements.RESOLVE, values)
@@ -462,7 +462,7 @@ def _not_resolvable_error(kept: Intent) -> InvalidArgumentError:
     stands = f"{kept.state} already" if kept.state in ENDS else kept.state
     if kept.lease is not None:
         stands += f", and somebody's until {kept.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
-    return InvalidArgumentError(f"intention {kept.id} is {stands}; {rule}", field="intent_id", rule=rule, value=kept.id)
+    return InvalidArgumentError(f"intent {kept.id} is {stands}; {rule}", field="intent_id", rule=rule, value=kept.id)
 
 
 @frozen
@@ -529,8 +529,8 @@ def _state_by_notice(kept: Intent, stands: State, end: State) -> State | None:
     return "manual" if contradicted else None
 
 
-def _get(intent_id: int) -> Transaction[Intent]:
+def _lock_intent(intent_id: int) -> Transaction[Intent]:
     found = yield from find_intents(statements.INTENT, {"id": intent_id}, FOR_UPDATE)
     if not found:
-        raise invalid("intent_id", "the number of an intention in the journal", intent_id)
+        raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
     return found[0]

@@ -114,24 +114,22 @@ def observe(report: EventSink, send: Send) -> Send:
 async def _observed(call: Call, send: Send, report: EventSink) -> Reply:
     clock = asyncio.get_running_loop().time
     started = clock()
+    reply: Reply | None = None
+    failed: list[PayasyncError] = []
     try:
         reply = await send(call)
     except PayasyncError as error:
-        ended = [error]
-    else:
-        report(_attempted(call, clock() - started, status=reply.status))
-        return reply
+        failed.append(error)
     # Outside of `except`, so that `on_event` finds no error that is being handled.
-    report(_attempted(call, clock() - started, error=type(ended[0]).__name__))
-    raise ended.pop()
-
-
-def _attempted(call: Call, elapsed: float, *, status: int | None = None, error: str | None = None) -> Attempted:
-    return Attempted(
+    event = Attempted(
         operation=call.operation.name,
         reference=call.reference,
         attempt=call.attempt,
-        elapsed=elapsed,
-        status=status,
-        error=error,
+        elapsed=clock() - started,
+        status=None if reply is None else reply.status,
+        error=type(failed[0]).__name__ if failed else None,
     )
+    report(event)
+    if reply is None:
+        raise failed.pop()
+    return reply

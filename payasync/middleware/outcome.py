@@ -36,14 +36,14 @@ class Outcome(enum.Enum):
     SUCCESS = "success"
     NOT_SENT = "not sent"
     NOT_SENDABLE = "not sent, and not worth another try"
-    NO_RESPONSE = "no answer"
-    UNRECOGNISED = "an answer that the profile does not recognise"
-    UNVERIFIED = "an answer that is not signed by the service"
+    NO_RESPONSE = "no response"
+    UNRECOGNISED = "a response that the profile does not recognise"
+    UNVERIFIED = "a response that is not signed by the service"
     REDIRECT = "a redirect, which is never followed"
     NOT_EXECUTED = "refused before it was done"
     ABSENT = "not found"
     DUPLICATE = "the number was used before"
-    UNLISTED = "an answer that the profile neither takes for success nor lists in its codes"
+    UNLISTED = "a response that the profile neither takes for success nor lists in its codes"
     RATE_LIMITED = "too many requests"
     SERVER_ERROR = "the service failed"
 
@@ -151,7 +151,7 @@ def _classify_2xx(profile: Profile, reply: Reply) -> Outcome:
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:
-    """Return what a response that is not 2xx means, whoever sends it and whatever it is about."""
+    """Return what a response with another status than 2xx means; its signature and subject are checked later."""
     status = reply.status
     if status == 429:
         return Outcome.RATE_LIMITED
@@ -234,7 +234,7 @@ def _objection_to_success(call: Call, reply: Reply) -> Objection | None:
 
 
 def _named_by(call: Call) -> Mapping[str, object]:
-    """Return what a response to a call is compared with: its fields, and those of the write that it asks about."""
+    """Return what a response is compared with: the fields of the call, and of the write that a query asks about."""
     asked = call.expected.asked
     return {**call.fields, **asked} if asked else call.fields
 
@@ -355,15 +355,15 @@ def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: b
 
 
 def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
-    """Return the error of a response that says nothing of what was done."""
+    """Return the error of a response that does not say what was done."""
     kind, hint = (NoAnswerError, REPEAT_HINT) if call.read else (OutcomeUnknownError, advice(call))
     objection = objection_to(call, reply) if outcome is Outcome.UNRECOGNISED else None
     if objection:
         words = f"a response that cannot be believed: {objection.words}"
     elif outcome is Outcome.UNVERIFIED and reply.doubt:
-        words = f"an answer whose signature cannot be checked: {reply.doubt}"
+        words = f"a response whose signature cannot be checked: {reply.doubt}"
     elif _was_refused(call, outcome):
-        words = f"{outcome.value}, after an attempt that nobody knows the end of"
+        words = f"{outcome.value}, after an attempt whose outcome is unknown"
     elif outcome is Outcome.RATE_LIMITED:
         key = "http.rate_limit_precedes_execution"
         words = f"{outcome.value}, which may have been executed (see {key} in the profile)"
@@ -377,7 +377,7 @@ def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
 
 
 def _was_refused(call: Call, outcome: Outcome) -> bool:
-    """Return whether a response proves that nothing was done, or answers a read, where that hardly matters."""
+    """Return whether a response proves that nothing was done, or is for a read, where that hardly matters."""
     if outcome in {Outcome.NOT_EXECUTED, Outcome.ABSENT}:
         return True
     if outcome is Outcome.RATE_LIMITED:
@@ -476,11 +476,7 @@ def _facts(call: Call, reply: Reply) -> dict[str, Any]:
     }
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def parse_retry_after(value: str | None, now: Callable[[], datetime] = _utc_now) -> float | None:
+def parse_retry_after(value: str | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float | None:
     """Return the seconds that a service asked to wait, or `None` if it did not say, or not clearly.
 
     Args:

@@ -12,7 +12,7 @@ from payasync.resources.refunds import QueryRefund
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Codec
 from payasync.wire.match import compared_fields, why_empty
-from payasync.wire.request import Request, invalid
+from payasync.wire.request import Request, invalid_argument
 from payasync.wire.response import Response
 
 
@@ -60,7 +60,7 @@ def query_after(error: PayasyncError) -> Request[Response]:
         PayasyncError: The error itself, if nothing names what it was about, or its number stands for another.
     """
     if not isinstance(error, PayasyncError):
-        raise invalid("error", "the error of a call, such as an OutcomeUnknownError", error)
+        raise invalid_argument("error", "the error of a call, such as an OutcomeUnknownError", error)
     request = status_query(error.operation, error.reference)
     if request is None or isinstance(error, IntentConflictError):
         raise error

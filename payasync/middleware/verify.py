@@ -7,15 +7,15 @@ from typing import Any
 from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import ABSENT, ExactNumber, at, loads_exact
+from payasync.documents import ExactNumber, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
 from payasync.wire.call import Call, Layer, Reply, Send
 
 
-def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> bool | None:
-    """Return whether one of the keys verifies a response; `None` where it carries no signature.
+def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> Reply:
+    """Return a reply with a note on whether one of the keys verifies it, and which field the scheme refuses.
 
     Args:
         call: Its profile says where the signature stands.
@@ -26,27 +26,17 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
     place, _, name = call.profile.answer.signature.rpartition(".")
     signed = at(reply.document, place)
     if not isinstance(signed, dict) or name not in signed:
-        return None
+        return evolve(reply, verified=None, doubt="")  # whatever a layer of the user's says of it
     # Again: a field that stands twice is in doubt, and how a number was written is lost.
-    document = loads_exact(reply.body, number=number_type(scheme))
-    if not isinstance(signed[name], str) or document is ABSENT:
-        return False
-    return is_signed_by_any(
-        scheme_for_responses(call, scheme), at(document, place), name, path=call.operation.path, keys=keys
-    )
-
-
-def unverifiable_field(call: Call, reply: Reply, scheme: SignatureScheme) -> str:
-    """Return which field of a response the scheme refuses, and what to set; nothing where it refuses none.
-
-    Args:
-        call: As for `verify_reply`, which has not verified the response.
-        reply: The response.
-        scheme: That of the profile.
-    """
-    place, _, name = call.profile.answer.signature.rpartition(".")
     signed = at(loads_exact(reply.body, number=number_type(scheme)), place)
-    return refused_field(scheme_for_responses(call, scheme), signed, place, name) if isinstance(signed, dict) else ""
+    if not isinstance(signed, dict):
+        return evolve(reply, verified=False)
+    if isinstance(scheme, SortedPairs):
+        scheme = _for_responses(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
+    verified = isinstance(signed[name], str) and is_signed_by_any(
+        scheme, signed, name, path=call.operation.path, keys=keys
+    )
+    return evolve(reply, verified=verified, doubt="" if verified else refused_field(scheme, signed, place, name))
 
 
 def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:
@@ -103,13 +93,6 @@ def read_as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -
     return document if number is float else loads_exact(body, number=number)
 
 
-def scheme_for_responses(call: Call, scheme: SignatureScheme) -> SignatureScheme:
-    """Return the scheme as it verifies the response to a call."""
-    if not isinstance(scheme, SortedPairs):
-        return scheme
-    return _for_answers(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
-
-
 def is_signed_by_any(
     scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path: str, keys: Iterable[Secret]
 ) -> bool:
@@ -150,7 +133,7 @@ def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: s
 
 
 @lru_cache(maxsize=64)
-def _for_answers(scheme: SortedPairs, address: str) -> SortedPairs:
+def _for_responses(scheme: SortedPairs, address: str) -> SortedPairs:
     """Return a scheme that lets the delimiters stand in the redirect address, too: no request has that field."""
     if not address or address in IDENTIFIERS:
         return scheme
@@ -170,11 +153,8 @@ def verify(credentials: Credentials) -> Layer:
     async def layer(call: Call, send: Send) -> Reply:
         scheme = call.profile.signature
         if scheme is None:
-            raise not_configured("signature", "the scheme that the service signs its answers with")
-        keys = service_keys(credentials, scheme, signed="answers", point="answer.signature")
-        reply = await send(call)
-        verified = verify_reply(call, reply, scheme, keys)
-        doubt = unverifiable_field(call, reply, scheme) if verified is False else ""
-        return evolve(reply, verified=verified, doubt=doubt)
+            raise not_configured("signature", "the scheme that the service signs its responses with")
+        keys = service_keys(credentials, scheme, signed="responses", point="answer.signature")
+        return verify_reply(call, await send(call), scheme, keys)
 
     return layer

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 from attrs import field, fields, frozen
 
 from payasync.storage import check_moment, check_number
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 
 State = Literal["pending", "leased", "done", "dead", "parked", "quarantined"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -305,7 +305,7 @@ class StoredInbox(ABC):
     async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
         """End a lease; `False`, and nothing changes, where it is lost."""
         if state not in ENDS and state != "pending":
-            raise invalid("state", f"pending, {', '.join(sorted(ENDS))}", state)
+            raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
         values = {"state": state, "reason": reason, "failed": int(wait is not None), "due": None}
         if state != "pending":
             return await self._run(lambda _: _change(claim, FINISH, **values))
@@ -319,7 +319,7 @@ class StoredInbox(ABC):
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, those of one state or all, in the order of their numbers, `after` one of them."""
         if state is not None and state not in STATES:
-            raise invalid("state", f"one of {', '.join(STATES)}", state)
+            raise invalid_argument("state", f"one of {', '.join(STATES)}", state)
         values = {"state": state, "limit": check_number("limit", limit), "after": check_number("after", after)}
         return await self._run(lambda _: _events(values))
 

@@ -23,7 +23,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
 from payasync.settings import Pace, is_number
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -279,7 +279,7 @@ class Receiver:
     async def _replay_as(self, event_id: int, kind: Kind) -> bool:
         """Replay an event of a kind that a person says; it has the key that a redelivery would have."""
         if kind not in KINDS:
-            raise invalid("kind", f"one of {', '.join(KINDS)}", kind)
+            raise invalid_argument("kind", f"one of {', '.join(KINDS)}", kind)
         found = await self._inbox.events(limit=1, after=max(event_id - 1, 0))
         if not found or found[0].id != event_id or not found[0].raw:  # of a forgotten event, only the key is there
             return False
@@ -289,7 +289,7 @@ class Receiver:
         if event.kind is not None and not (
             kind == "refund" and hold_refund(self._read(event, event.kind), self._profile)
         ):
-            raise invalid("kind", f"{event.kind}, which the event is of", kind)
+            raise invalid_argument("kind", f"{event.kind}, which the event is of", kind)
         told = evolve(self._read(event, kind), verified=event.verified, received_at=event.received_at)
         return await self._inbox.replay(event_id, build_received(told, timed=False))
 
@@ -306,7 +306,7 @@ class Receiver:
             InvalidArgumentError: It is none of these.
         """
         if state not in REPLAYABLE:
-            raise invalid("state", f"one of {', '.join(sorted(REPLAYABLE))}", state)
+            raise invalid_argument("state", f"one of {', '.join(sorted(REPLAYABLE))}", state)
         replayed, last = 0, 0
         while found := await self._inbox.events(state, limit=REPLAYED_TOGETHER, after=last):
             last = found[-1].id
@@ -324,7 +324,7 @@ class Receiver:
             InvalidArgumentError: The grace is no number of seconds, 0 or more; the receiver is left open.
         """
         if not is_number(grace) or not grace >= 0:
-            raise invalid("grace", "a number of seconds, 0 or more", grace)
+            raise invalid_argument("grace", "a number of seconds, 0 or more", grace)
         if self._ingest.closed:
             return
         self._ingest.closed = True

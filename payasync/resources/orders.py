@@ -1,7 +1,6 @@
 """`pay.orders`: endpoints 2, 3 and 4."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -9,8 +8,8 @@ from attrs import field, frozen
 from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.errors import frameless_async
-from payasync.resources.polling import Namespace, wait
-from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
+from payasync.resources.polling import Namespace
+from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_url, validate_word
 from payasync.wire.response import OrderResponse
 
 
@@ -36,14 +35,14 @@ class PlaceOrder(Request[OrderResponse]):
     operation = PLACE_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    total_amt: int = field(validator=an_amount)
-    currency: str = field(validator=a_word)
-    subject: str | Absent = field(default=ABSENT, validator=a_text)
-    body: str | Absent = field(default=ABSENT, validator=a_text)
-    notify_url: str | Absent = field(default=ABSENT, validator=a_url)
-    scene_type: str | Absent = field(default=ABSENT, validator=a_word)
-    return_url: str | Absent = field(default=ABSENT, validator=a_url)
-    out_trade_no: str | Absent = field(default=ABSENT, validator=a_word)
+    total_amt: int = field(validator=validate_amount)
+    currency: str = field(validator=validate_word)
+    subject: str | Absent = field(default=ABSENT, validator=validate_text)
+    body: str | Absent = field(default=ABSENT, validator=validate_text)
+    notify_url: str | Absent = field(default=ABSENT, validator=validate_url)
+    scene_type: str | Absent = field(default=ABSENT, validator=validate_word)
+    return_url: str | Absent = field(default=ABSENT, validator=validate_url)
+    out_trade_no: str | Absent = field(default=ABSENT, validator=validate_word)
 
 
 @frozen(kw_only=True)
@@ -61,7 +60,7 @@ class QueryOrder(Request[OrderResponse]):
     operation = QUERY_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    out_trade_no: str = field(validator=a_word)
+    out_trade_no: str = field(validator=validate_word)
 
 
 @frozen(kw_only=True)
@@ -79,7 +78,7 @@ class CloseOrder(Request[OrderResponse]):
     operation = CLOSE_ORDER
     answer: ClassVar[type[OrderResponse]] = OrderResponse
 
-    out_trade_no: str = field(validator=a_word)
+    out_trade_no: str = field(validator=validate_word)
 
 
 class Orders(Namespace):
@@ -209,7 +208,4 @@ class Orders(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such order.
         """
-        query = partial(self.query, out_trade_no, extra=extra)
-        return await wait(
-            query, thing="order", reference=out_trade_no, until=until, timeout=timeout, profile=self._profile
-        )
+        return await self._wait(QueryOrder(out_trade_no=out_trade_no, extra=extra), until, timeout)

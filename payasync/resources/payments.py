@@ -1,7 +1,6 @@
 """`pay.payments`: endpoints 1 and 6."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -9,8 +8,8 @@ from attrs import field, frozen
 from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CREATE_PAYMENT, QUERY_PAYMENT
 from payasync.errors import frameless_async
-from payasync.resources.polling import Namespace, wait
-from payasync.wire.request import NOTHING, Request, a_text, a_word, an_amount
+from payasync.resources.polling import Namespace
+from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_word
 from payasync.wire.response import PaymentResponse
 
 
@@ -31,9 +30,9 @@ class CreatePayment(Request[PaymentResponse]):
     operation = CREATE_PAYMENT
     answer: ClassVar[type[PaymentResponse]] = PaymentResponse
 
-    amount: int = field(validator=an_amount)
-    currency: str = field(validator=a_word)
-    description: str | Absent = field(default=ABSENT, validator=a_text)
+    amount: int = field(validator=validate_amount)
+    currency: str = field(validator=validate_word)
+    description: str | Absent = field(default=ABSENT, validator=validate_text)
 
 
 @frozen(kw_only=True)
@@ -51,7 +50,7 @@ class QueryPayment(Request[PaymentResponse]):
     operation = QUERY_PAYMENT
     answer: ClassVar[type[PaymentResponse]] = PaymentResponse
 
-    identifier: str = field(validator=a_word)
+    identifier: str = field(validator=validate_word)
 
 
 class Payments(Namespace):
@@ -130,7 +129,4 @@ class Payments(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such payment.
         """
-        query = partial(self.status, identifier, extra=extra)
-        return await wait(
-            query, thing="payment", reference=identifier, until=until, timeout=timeout, profile=self._profile
-        )
+        return await self._wait(QueryPayment(identifier=identifier, extra=extra), until, timeout)

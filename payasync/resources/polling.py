@@ -1,21 +1,23 @@
-"""What a namespace needs of a session, and waiting for a state: a query, repeated with growing pauses."""
+"""What a namespace needs of a session, and how it waits for a state: a query, repeated with growing pauses."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from inspect import isawaitable, iscoroutine, iscoroutinefunction
 from typing import Final, Protocol, TypeVar
 
 import backoff
 
-from payasync.endpoints import QUERY_ORDER, QUERY_PAYMENT, QUERY_REFUND
 from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitTimeoutError
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ORDER_STATES, REFUND_STATES
 from payasync.settings import Pace, is_number
-from payasync.wire.request import Request, invalid
+from payasync.wire.request import Request, invalid_argument
 from payasync.wire.response import Response
 
 R = TypeVar("R", bound=Response)
+
+PLAIN_FUNCTION: Final = "a plain function of the response, which says whether to wait no more"
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 8.0
 
 
 class SendRequest(Protocol):
@@ -29,73 +31,45 @@ class SendRequest(Protocol):
 
 
 class Namespace:
-    """One of `pay.payments`, `pay.orders`, `pay.refunds` and `pay.subscriptions`."""
+    """One of `pay.payments`, `pay.orders`, `pay.refunds` and `pay.subscriptions`.
 
-    def __init__(self, send: SendRequest, profile: Profile) -> None:
+    Args:
+        send: Sends a request object.
+        profile: Maps the states.
+        pace: Time and chance between the queries of a wait.
+    """
+
+    def __init__(self, send: SendRequest, profile: Profile, pace: Pace = Pace()) -> None:
         self._send = send
         self._profile = profile
+        self._pace = pace
 
-
-R_co = TypeVar("R_co", bound=Response, covariant=True)
-
-PLAIN_FUNCTION: Final = "a plain function of the answer, which says whether to wait no more"
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 8.0
-_QUERIES: Final = {"order": QUERY_ORDER.name, "payment": QUERY_PAYMENT.name, "refund": QUERY_REFUND.name}
-_NAMES: Final = {"order": ORDER_STATES, "payment": ORDER_STATES, "refund": REFUND_STATES}
-
-
-class Query(Protocol[R_co]):
-    """Asks once, within so many seconds."""
-
-    def __call__(self, *, timeout: float) -> Awaitable[R_co]:
-        """Ask."""
-        ...
-
-
-async def wait(
-    query: Query[R],
-    *,
-    thing: str,
-    reference: str,
-    until: str | Callable[[R], bool],
-    timeout: float,
-    profile: Profile,
-    pace: Pace = Pace(),
-) -> R:
-    """Ask until what is waited for is there, and return the response that says so.
-
-    What a query that got no response leaves is nothing: it is asked again. A response of the service that refuses
-    ends the waiting.
-
-    Raises:
-        InvalidArgumentError: `until` is no state of ours and no function, or the time is no number above 0.
-        NotConfiguredError: The profile does not map the state.
-        WaitTimeoutError: The state did not come in time; `response` is the last response.
-        ServiceError: The service refused the query, or knows no such number.
-    """
-    reached = _reached(thing, until, profile)
-    end = pace.clock() + _seconds(timeout)
-    wanted = repr(until) if isinstance(until, str) else "what was waited for"
-    message = f"{wanted} did not come within {timeout} s"
-    missed = WaitTimeoutError(message, operation=_QUERIES[thing], reference=reference, reason="out of time")
-    pauses = _pauses(pace)
-    while (left := end - pace.clock()) > 0:
-        try:
-            answer = await query(timeout=left)
-        except (NoAnswerError, NotSentError, RateLimitedError) as error:
-            if getattr(error, "permanent", False):
-                raise
-            missed.add(attempts=missed.attempts + error.attempts, retry_after=error.retry_after)
-        else:
-            if reached(answer):
-                return answer
-            missed.add(attempts=missed.attempts + answer.attempts, response=answer, retry_after=None)
-        left = end - pace.clock()
-        if (missed.retry_after or 0.0) > left:
-            break  # the service does not want to be asked again within the time
-        await pace.sleep(max(0.0, min(max(next(pauses), missed.retry_after or 0.0), left)))
-    raise missed
+    async def _wait(self, query: Request[R], until: str | Callable[[R], bool], timeout: float) -> R:
+        """Repeat a query until its response has a state, or a function says so; the session's refusals end it."""
+        pace, reached = self._pace, _condition(query.answer.thing, until, self._profile)
+        if not is_number(timeout) or not 0 < timeout < float("inf"):
+            raise invalid_argument("timeout", "a number of seconds above 0", timeout)
+        end = pace.clock() + timeout
+        wanted = repr(until) if isinstance(until, str) else "what was waited for"
+        message, operation = f"{wanted} did not come within {timeout} s", query.operation.name
+        missed = WaitTimeoutError(message, operation=operation, reference=query.reference, reason="out of time")
+        pauses = _pauses(pace)
+        while (left := end - pace.clock()) > 0:
+            try:
+                response = await self._send(query, timeout=left)
+            except (NoAnswerError, NotSentError, RateLimitedError) as error:
+                if getattr(error, "permanent", False):
+                    raise
+                missed.add(attempts=missed.attempts + error.attempts, retry_after=error.retry_after)
+            else:
+                if reached(response):
+                    return response
+                missed.add(attempts=missed.attempts + response.attempts, response=response, retry_after=None)
+            left = end - pace.clock()
+            if (missed.retry_after or 0.0) > left:
+                break  # the service does not want to be asked again within the time
+            await pace.sleep(max(0.0, min(max(next(pauses), missed.retry_after or 0.0), left)))
+        raise missed
 
 
 def _pauses(pace: Pace) -> Iterator[float]:
@@ -105,30 +79,31 @@ def _pauses(pace: Pace) -> Iterator[float]:
     yield from (bound / 2 + pace.jitter(bound / 2) for bound in bounds)
 
 
-def _reached(thing: str, until: str | Callable[[R], bool], profile: Profile) -> Callable[[R], bool]:
+def _condition(thing: str, until: str | Callable[[R], bool], profile: Profile) -> Callable[[R], bool]:
+    """Return the function that says whether a response ends the wait.
+
+    Raises:
+        InvalidArgumentError: `until` is no state of ours and no plain function.
+        NotConfiguredError: The profile does not map the state.
+    """
     if iscoroutinefunction(until):
-        raise invalid("until", PLAIN_FUNCTION, until)
-    if callable(until):
-        return partial(_said_by, until)
-    if until not in _NAMES[thing]:
-        raise invalid("until", f"one of {', '.join(_NAMES[thing])}, or a function of the answer", until)
-    if until not in getattr(profile.states, thing):
-        raise not_configured(f"states.{thing}", f"the service's values that mean {until!r}")
-    if not getattr(profile.answer, f"{thing}_status"):
-        raise not_configured(f"answer.{thing}_status", f"the path of the state of the {thing}")
-    return lambda response: response.state == until
+        raise invalid_argument("until", PLAIN_FUNCTION, until)
+    if not callable(until):
+        names = REFUND_STATES if thing == "refund" else ORDER_STATES
+        if until not in names:
+            raise invalid_argument("until", f"one of {', '.join(names)}, or a function of the response", until)
+        if until not in getattr(profile.states, thing):
+            raise not_configured(f"states.{thing}", f"the service's values that mean {until!r}")
+        if not getattr(profile.answer, f"{thing}_status"):
+            raise not_configured(f"answer.{thing}_status", f"the path of the state of the {thing}")
+        return lambda response: response.state == until
 
+    def ask(response: R) -> bool:
+        said = until(response)
+        if isawaitable(said):  # it would pass for true, whatever it comes to
+            if iscoroutine(said):
+                said.close()
+            raise invalid_argument("until", PLAIN_FUNCTION, until)
+        return bool(said)
 
-def _said_by(until: Callable[[R], bool], answer: R) -> bool:
-    said = until(answer)
-    if isawaitable(said):  # it would pass for true, whatever it comes to
-        if iscoroutine(said):
-            said.close()
-        raise invalid("until", PLAIN_FUNCTION, until)
-    return bool(said)
-
-
-def _seconds(timeout: object) -> float:
-    if not is_number(timeout) or not 0 < timeout < float("inf"):
-        raise invalid("timeout", "a number of seconds above 0", timeout)
-    return float(timeout)
+    return ask

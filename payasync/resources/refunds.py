@@ -1,7 +1,6 @@
 """`pay.refunds`: endpoints 5 and 7."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -9,8 +8,8 @@ from attrs import field, frozen
 from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
 from payasync.errors import frameless_async
-from payasync.resources.polling import Namespace, wait
-from payasync.wire.request import NOTHING, Request, a_text, a_url, a_word, an_amount
+from payasync.resources.polling import Namespace
+from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_url, validate_word
 from payasync.wire.response import RefundResponse
 
 
@@ -34,12 +33,12 @@ class CreateRefund(Request[RefundResponse]):
     operation = CREATE_REFUND
     answer: ClassVar[type[RefundResponse]] = RefundResponse
 
-    out_trade_no: str = field(validator=a_word)
-    out_refund_no: str = field(validator=a_word)
-    total_amt: int = field(validator=an_amount)
-    refund_amt: int = field(validator=an_amount)
-    refund_desc: str | Absent = field(default=ABSENT, validator=a_text)
-    notify_url: str | Absent = field(default=ABSENT, validator=a_url)
+    out_trade_no: str = field(validator=validate_word)
+    out_refund_no: str = field(validator=validate_word)
+    total_amt: int = field(validator=validate_amount)
+    refund_amt: int = field(validator=validate_amount)
+    refund_desc: str | Absent = field(default=ABSENT, validator=validate_text)
+    notify_url: str | Absent = field(default=ABSENT, validator=validate_url)
 
 
 @frozen(kw_only=True)
@@ -57,7 +56,7 @@ class QueryRefund(Request[RefundResponse]):
     operation = QUERY_REFUND
     answer: ClassVar[type[RefundResponse]] = RefundResponse
 
-    identifier: str = field(validator=a_word)
+    identifier: str = field(validator=validate_word)
 
 
 class Refunds(Namespace):
@@ -153,7 +152,4 @@ class Refunds(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such refund.
         """
-        query = partial(self.status, identifier, extra=extra)
-        return await wait(
-            query, thing="refund", reference=identifier, until=until, timeout=timeout, profile=self._profile
-        )
+        return await self._wait(QueryRefund(identifier=identifier, extra=extra), until, timeout)

@@ -10,7 +10,15 @@ from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
 from payasync.errors import frameless, frameless_async
 from payasync.resources.polling import Namespace
-from payasync.wire.request import NOTHING, Request, a_date, a_word, an_amount, an_object, copy_object
+from payasync.wire.request import (
+    NOTHING,
+    Request,
+    copy_object,
+    validate_amount,
+    validate_date,
+    validate_object,
+    validate_word,
+)
 from payasync.wire.response import SubscriptionResponse
 
 T = TypeVar("T")
@@ -41,10 +49,10 @@ class CreateSubscription(Request[SubscriptionResponse]):
     operation = CREATE_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    frequency: str = field(validator=a_word)
-    amount: int = field(validator=an_amount)
-    start_date: date = field(validator=a_date)
-    customer: Mapping[str, Any] = field(converter=copy_object, validator=an_object, repr=False)
+    frequency: str = field(validator=validate_word)
+    amount: int = field(validator=validate_amount)
+    start_date: date = field(validator=validate_date)
+    customer: Mapping[str, Any] = field(converter=copy_object, validator=validate_object, repr=False)
 
 
 @_frameless_init
@@ -67,11 +75,13 @@ class UpdateSubscription(Request[SubscriptionResponse]):
     operation = UPDATE_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    subscription_id: str = field(validator=a_word)
-    frequency: str | Absent = field(default=ABSENT, validator=a_word)
-    amount: int | Absent = field(default=ABSENT, validator=an_amount)
-    start_date: date | Absent = field(default=ABSENT, validator=a_date)
-    customer: Mapping[str, Any] | Absent = field(default=ABSENT, converter=copy_object, validator=an_object, repr=False)
+    subscription_id: str = field(validator=validate_word)
+    frequency: str | Absent = field(default=ABSENT, validator=validate_word)
+    amount: int | Absent = field(default=ABSENT, validator=validate_amount)
+    start_date: date | Absent = field(default=ABSENT, validator=validate_date)
+    customer: Mapping[str, Any] | Absent = field(
+        default=ABSENT, converter=copy_object, validator=validate_object, repr=False
+    )
 
 
 @frozen(kw_only=True)
@@ -89,7 +99,7 @@ class CancelSubscription(Request[SubscriptionResponse]):
     operation = CANCEL_SUBSCRIPTION
     answer: ClassVar[type[SubscriptionResponse]] = SubscriptionResponse
 
-    subscription_id: str = field(validator=a_word)
+    subscription_id: str = field(validator=validate_word)
 
 
 class Subscriptions(Namespace):

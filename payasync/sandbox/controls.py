@@ -1,10 +1,8 @@
 """What a test does and reads beside the wire: starting points, the bank, the customer and the ledger."""
 
-import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import date
-from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 import aiohttp
@@ -12,16 +10,7 @@ from yarl import URL
 
 from payasync.documents import encodable
 from payasync.errors import InvalidArgumentError, NoAnswerError
-from payasync.sandbox.arguments import (
-    Check,
-    check_amount,
-    check_currency,
-    check_customer,
-    check_frequency,
-    check_pattern,
-    check_text,
-    check_url,
-)
+from payasync.sandbox.arguments import SORTS
 from payasync.sandbox.dialect import value_at
 from payasync.sandbox.model import (
     Answered,
@@ -37,6 +26,7 @@ from payasync.sandbox.model import (
 )
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
+from payasync.sandbox.web.pages import gateway_path
 
 
 class WithDocument(Protocol):
@@ -83,11 +73,11 @@ class Numbers:
         """
         number = self.find(name, named)
         if number is None:
-            raise _invalid(name, "a number as a text, or an answer of this sandbox that tells it", named)
+            raise _invalid_argument(name, "a number as a text, or a response of this sandbox that contains it", named)
         return number
 
 
-def _invalid(field: str, rule: str, value: object) -> InvalidArgumentError:
+def _invalid_argument(field: str, rule: str, value: object) -> InvalidArgumentError:
     return InvalidArgumentError(f"{field} must be {rule}, not {value!r}", field=field, rule=rule, value=value)
 
 
@@ -115,27 +105,19 @@ def manual_change(store: Store, **given: object) -> Generator[None]:
     raise InvalidArgumentError(message, field=field, rule=refused.message, value=given[field])
 
 
+_PLACED: Final = ("total_amt", "currency", "out_trade_no", "subject", "body", "notify_url", "return_url")
+
+
 class Factories:
     """Makes orders and subscriptions; each method returns the number of what it made.
 
     Args:
         service: Makes them.
-        store: Has the transaction.
-        identifier: The pattern that numbers must match as a whole.
     """
 
-    def __init__(self, service: Service, store: Store, identifier: str) -> None:
-        self._checks: Final[Mapping[str, Check]] = {
-            "total_amt": check_amount,
-            "currency": check_currency,
-            "out_trade_no": partial(check_pattern, re.compile(identifier)),
-            "subject": check_text,
-            "body": check_text,
-            "notify_url": check_url,
-            "return_url": check_url,
-        }
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._store = store
+        self._checks = service.dialect.checks
 
     async def pending_order(self, total_amt: int = 450, currency: str = "CAD", **given: Any) -> str:
         """Make an order that nobody has paid yet.
@@ -146,9 +128,9 @@ class Factories:
             given: `out_trade_no`, `subject`, `body`, `notify_url`, `return_url`.
 
         Raises:
-            InvalidArgumentError: The number is taken, or an argument is invalid; the error names it.
+            InvalidArgumentError: The number is in use, or an argument is invalid; the error names it.
         """
-        with manual_change(self._store, out_trade_no=given.get("out_trade_no")):
+        with manual_change(self._service.store, out_trade_no=given.get("out_trade_no")):
             return self._place(total_amt=total_amt, currency=currency, **given).out_trade_no
 
     async def paid_order(self, total_amt: int = 450, currency: str = "CAD", **given: Any) -> str:
@@ -160,9 +142,9 @@ class Factories:
             given: As for `pending_order`.
 
         Raises:
-            InvalidArgumentError: The number is taken, or an argument is invalid; the error names it.
+            InvalidArgumentError: The number is in use, or an argument is invalid; the error names it.
         """
-        with manual_change(self._store, out_trade_no=given.get("out_trade_no")):
+        with manual_change(self._service.store, out_trade_no=given.get("out_trade_no")):
             order = self._place(total_amt=total_amt, currency=currency, **given)
             return self._service.decide(order, "authorize").out_trade_no
 
@@ -186,36 +168,31 @@ class Factories:
             InvalidArgumentError: An argument is invalid; the error names it.
         """
         if start_date is not None and type(start_date) is not date:
-            raise _invalid("start_date", "a date without a time", start_date)
+            raise _invalid_argument("start_date", "a date without a time", start_date)
         details = {"email": "a@example.com"} if customer is None else customer
         terms = {
-            "frequency": _checked("frequency", check_frequency, frequency),
-            "amount": _checked("amount", check_amount, amount),
-            "customer": _checked("customer", _check_details, details),
+            "frequency": self._checked("frequency", frequency),
+            "amount": self._checked("amount", amount),
+            "customer": self._checked("customer", dict(details) if isinstance(details, Mapping) else details),
             "start_date": start_date or self._service.today(),
         }
-        with manual_change(self._store, **terms):
+        with manual_change(self._service.store, **terms):
             return self._service.create_subscription(**terms).subscription_id
 
     def _place(self, **given: Any) -> Order:
         for name, value in given.items():
-            if name not in self._checks:
-                raise _invalid(name, f"left out: there are {', '.join(self._checks)}", value)
+            if name not in _PLACED:
+                raise _invalid_argument(name, f"left out: there are {', '.join(_PLACED)}", value)
         return self._service.place_order(
-            **{name: _checked(name, self._checks[name], value) for name, value in given.items() if value is not None}
+            **{name: self._checked(name, value) for name, value in given.items() if value is not None}
         )
 
-
-def _check_details(value: object) -> str:
-    return check_customer(dict(value) if isinstance(value, Mapping) else value)
-
-
-def _checked(field: str, check: Check, value: object) -> Any:
-    try:
-        return check(value)
-    except ValueError as error:
-        rule = str(error)
-    raise _invalid(field, rule, value)
+    def _checked(self, name: str, value: object) -> Any:
+        try:
+            return self._checks[SORTS[name]](value)
+        except ValueError as error:
+            rule = str(error)
+        raise _invalid_argument(name, rule, value)
 
 
 MOST_TIMES: Final = 1000
@@ -226,13 +203,11 @@ class Bank:
 
     Args:
         service: Does it.
-        store: Has the transaction.
         numbers: Finds numbers in responses.
     """
 
-    def __init__(self, service: Service, store: Store, numbers: Numbers) -> None:
+    def __init__(self, service: Service, numbers: Numbers) -> None:
         self._service = service
-        self._store = store
         self._numbers = numbers
 
     async def settle_refund(self, out_refund_no: Named, state: RefundState = "succeeded") -> None:
@@ -246,7 +221,7 @@ class Bank:
             InvalidArgumentError: There is no such refund, it has ended before, or `state` is not an end.
         """
         number = self._numbers.number("out_refund_no", out_refund_no)
-        with manual_change(self._store, out_refund_no=number, state=state):
+        with manual_change(self._service.store, out_refund_no=number, state=state):
             self._service.settle_refund(self._service.refund(number), state)
 
     async def fail_renewals(self, subscription_id: Named, times: int = 1) -> None:
@@ -260,9 +235,9 @@ class Bank:
             InvalidArgumentError: There is no such subscription, it is cancelled, or `times` is invalid.
         """
         if type(times) is not int or not 0 <= times <= MOST_TIMES:
-            raise _invalid("times", f"an integer from 0 to {MOST_TIMES}", times)
+            raise _invalid_argument("times", f"an integer from 0 to {MOST_TIMES}", times)
         number = self._numbers.number("subscription_id", subscription_id)
-        with manual_change(self._store, subscription_id=number):
+        with manual_change(self._service.store, subscription_id=number):
             self._service.fail_charges(number, times)
 
 
@@ -276,18 +251,16 @@ class Customer:
 
     Args:
         http: The browser.
-        page_url: Returns the address of the gateway page by the number of the order or the payment, if there is one.
-        base: The sandbox's own address: no other page is opened.
+        store: Has the orders.
+        url: The sandbox's own address: no other page is opened.
         numbers: Finds addresses and numbers in responses.
     """
 
-    def __init__(
-        self, http: aiohttp.ClientSession, *, page_url: Callable[[str], str | None], base: str, numbers: Numbers
-    ) -> None:
+    def __init__(self, http: aiohttp.ClientSession, store: Store, numbers: Numbers, url: str) -> None:
         self._http = http
+        self._store = store
         self._numbers = numbers
-        self._page_url = page_url
-        self._base = base
+        self._url = url
 
     async def authorize(self, order: Paying) -> str | None:
         """Pay.
@@ -320,7 +293,7 @@ class Customer:
             headers = {"Accept": "application/json"}
             async with self._http.get(page_url, headers=headers, allow_redirects=False) as page:
                 if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
-                    raise _unknown(order)
+                    raise _unknown_order(order)
                 offered = (await page.json())["decisions"]
             if decision not in offered:
                 return None
@@ -330,27 +303,27 @@ class Customer:
             why = str(error) or type(error).__name__
         else:
             return None if location in {None, page_url.raw_path} else location
-        raise NoAnswerError(f"the gateway does not answer: {why}")
+        raise NoAnswerError(f"the gateway does not respond: {why}")
 
     def _address(self, order: Paying) -> str:
         # A response's document is read by the sandbox's own paths: the response may have no such attribute.
         named = order if hasattr(order, "document") or isinstance(order, str) else getattr(order, "redirect_url", None)
         address = self._numbers.find("redirect_url", named)
         if address is None or "://" not in address:
-            number = self._numbers.find("out_trade_no", order)
-            address = None if number is None else self._page_url(number)
-        if address is None or not address.startswith(f"{self._base}/"):
-            raise _unknown(order)
+            found = self._store.order_named(self._numbers.find("out_trade_no", order) or "")
+            address = self._url + gateway_path(found) if found else None
+        if address is None or not address.startswith(f"{self._url}/"):
+            raise _unknown_order(order)
         return address
 
 
-def _unknown(order: Paying) -> InvalidArgumentError:
-    rule = "an answer of this sandbox about an order or a payment, the address in it, or the number of either"
-    return _invalid("order", rule, order)
+def _unknown_order(order: Paying) -> InvalidArgumentError:
+    rule = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
+    return _invalid_argument("order", rule, order)
 
 
 class Ledger:
-    """Reads what the service really did, whatever a client was told; states are by our names, such as `paid`.
+    """Reads what the service really did, whatever its responses said; states are by our names, such as `paid`.
 
     A method that takes a number also takes a response that contains it, such as that of `orders.place`. An order is
     found by its payment's number, too. Anything else is an `InvalidArgumentError`.
@@ -382,7 +355,7 @@ class Ledger:
         """
         order = self._order(out_trade_no)
         if order is None:
-            raise _not_here("out_trade_no", out_trade_no)
+            raise _not_found("out_trade_no", out_trade_no)
         return order.state
 
     def refund_state(self, out_refund_no: Named) -> str:
@@ -391,9 +364,9 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such refund.
         """
-        refund: Refund | None = self._store.refund(self._numbers.number("out_refund_no", out_refund_no))
+        refund = self._store.find(Refund, out_refund_no=self._numbers.number("out_refund_no", out_refund_no))
         if refund is None:
-            raise _not_here("out_refund_no", out_refund_no)
+            raise _not_found("out_refund_no", out_refund_no)
         return refund.state
 
     def subscription_state(self, subscription_id: Named) -> str:
@@ -414,15 +387,15 @@ class Ledger:
 
     def orders(self) -> int:
         """Count the orders that endpoint 2 made, and those of `sandbox.given`."""
-        return self._store.count_orders("order")
+        return self._store.count(Order, origin="order")
 
     def payments(self) -> int:
         """Count the payments that endpoint 1 made."""
-        return self._store.count_orders("payment")
+        return self._store.count(Order, origin="payment")
 
     def refunds(self) -> int:
         """Count the refunds."""
-        return self._store.count_refunds()
+        return self._store.count(Refund)
 
     def calls(self, operation: str | None = None) -> list[Answered]:
         """Return the calls that were answered, oldest first.
@@ -430,15 +403,17 @@ class Ledger:
         Args:
             operation: Only those of one, by its name such as `refunds.create`.
         """
-        return self._store.calls(operation)
+        if operation is None:
+            return self._store.find_all(Answered)
+        return self._store.find_all(Answered, operation=operation)
 
     def deliveries(self) -> list[Attempt]:
         """Return the attempts to deliver notifications, oldest first."""
-        return self._store.attempts()
+        return self._store.find_all(Attempt)
 
     def notifications(self) -> list[Notification]:
         """Return the notifications, oldest first; each has a `state`: waiting, delivered or dead."""
-        return self._store.notifications()
+        return self._store.find_all(Notification)
 
     def charges(self, subscription_id: Named) -> list[Charge]:
         """Return what a subscription was billed, period by period.
@@ -446,17 +421,21 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such subscription.
         """
-        return self._store.charges(self._subscription(subscription_id).subscription_id)
+        return self._store.find_all(
+            Charge, "period", subscription_id=self._subscription(subscription_id).subscription_id
+        )
 
     def _order(self, out_trade_no: Named) -> Order | None:
         return self._store.order_named(self._numbers.number("out_trade_no", out_trade_no))
 
     def _subscription(self, subscription_id: Named) -> Subscription:
-        subscription = self._store.subscription(self._numbers.number("subscription_id", subscription_id))
+        subscription = self._store.find(
+            Subscription, subscription_id=self._numbers.number("subscription_id", subscription_id)
+        )
         if subscription is None:
-            raise _not_here("subscription_id", subscription_id)
+            raise _not_found("subscription_id", subscription_id)
         return subscription
 
 
-def _not_here(field: str, value: Named) -> InvalidArgumentError:
-    return _invalid(field, "the number of something in this sandbox", value)
+def _not_found(field: str, value: Named) -> InvalidArgumentError:
+    return _invalid_argument(field, "the number of something in this sandbox", value)

@@ -173,8 +173,8 @@ class Vocabulary:
     def event(self, kind: Kind, name: str) -> str | None:
         """Return the service's name of an event; `None` if it has no such event.
 
-        The profile's names are taken in the order of the sandbox's own, and the last stands for the rest. Of orders and
-        payments only what has a name is sent: `trade.paid` must not stand for one that has expired.
+        The profile's names are used in the order of the sandbox's own, and the last one stands for the rest. Events of
+        orders need a name of their own: `trade.paid` must not stand for an order that has expired.
         """
         own = PROFILE.notification.kinds[kind]
         names = self.notification.kinds.get(kind) or own
@@ -191,33 +191,29 @@ def _fill_signature(given: SignatureScheme | None) -> SignatureScheme:
     return scheme
 
 
-NO_PATHS: Final = frozenset({"ok", "refusals_signed"})
+_HEADER: Final = "header:"
+_NO_PATHS: Final = frozenset({"ok", "refusals_signed"})
 """Points of a profile's answer that are not paths."""
-_ALL_THINGS: Final = frozenset({"order", "payment", "refund", "subscription"})
-POINTS_OF: Final[Mapping[str, frozenset[str]]] = {
-    "payment_id": frozenset({"order", "payment"}),
-    "payment_status": frozenset({"payment"}),
-    "redirect_url": frozenset({"order", "payment"}),
-    "order_status": frozenset({"order"}),
-    "refund_status": frozenset({"refund"}),
-    "subscription_id": frozenset({"subscription"}),
-    "subscription_status": frozenset({"subscription"}),
-    "out_trade_no": frozenset({"order", "payment", "refund"}),
-    "out_refund_no": frozenset({"refund"}),
-    "total_amt": frozenset({"order", "payment", "refund"}),
-    "refund_amt": frozenset({"refund"}),
-    "currency": _ALL_THINGS,
-    "merchant_id": _ALL_THINGS,
+_FRAME: Final = frozenset({"data", "code", "message", "request_id", "signature"})
+"""Points of a profile's answer that are paths from the top; the others begin at `data`."""
+
+
+_THINGS: Final = {
+    "payment": "order",
+    "redirect": "order",
+    "order": "order",
+    "refund": "refund",
+    "subscription": "subscription",
 }
-"""Which responses have these points of a profile's answer; all others are in every response."""
+"""What responses are about that have a point of a profile's answer, by how its name begins; else it is in all."""
 
 
 def locate_point(answer: AnswerShape, point: str) -> str:
     """Return the whole path of a point of a response; empty if it has none."""
     path: str = getattr(answer, point)
-    if not path or path.startswith("header:"):
+    if not path or path.startswith(_HEADER):
         return ""
-    return join_path(answer.data, path) if point in POINTS_OF else path
+    return path if point in _FRAME else join_path(answer.data, path)
 
 
 def _fill_answer(given: AnswerShape) -> AnswerShape:
@@ -225,28 +221,25 @@ def _fill_answer(given: AnswerShape) -> AnswerShape:
 
     A point is left out if its own place would collide with one that the profile answers.
     """
-    points = [name for name in fields_dict(AnswerShape) if name not in NO_PATHS]
+    points = [name for name in fields_dict(AnswerShape) if name not in _NO_PATHS]
     answered = [name for name in points if getattr(given, name)]
     # An open point that is compared has its wire name.
     unanswered = [name for name in points if name not in answered and name not in COMPARED]
     own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in unanswered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
     left_out: dict[str, Any] = {
-        name: "" for name in unanswered if any(_collide(filled, name, other) for other in answered)
+        name: "" for name in unanswered if any(_would_overwrite(filled, name, other) for other in answered)
     }
     return evolve(filled, **left_out)
 
 
-def _collide(answer: AnswerShape, one: str, other: str) -> bool:
-    if other == "data":
-        return f"{answer.data}.".startswith(f"{locate_point(answer, one)}.")
-    together = POINTS_OF.get(one, _ALL_THINGS) & POINTS_OF.get(other, _ALL_THINGS)
-    return bool(together) and _overlap(locate_point(answer, one), locate_point(answer, other))
-
-
-def _overlap(one: str, other: str) -> bool:
-    """Return whether two paths are equal, or one of them leads through the other."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+def _would_overwrite(answer: AnswerShape, one: str, other: str) -> bool:
+    """Return whether a point would overwrite another in a response that has both."""
+    things = {_THINGS[prefix] for point in (one, other) if (prefix := point.partition("_")[0]) in _THINGS}
+    if len(things) > 1 or (one.endswith("_status") and other.endswith("_status")):
+        return False
+    path, other_path = (f"{locate_point(answer, point)}." for point in (one, other))
+    return other_path.startswith(path) or (other != "data" and path.startswith(other_path))
 
 
 def _fill_notification(given: NotificationShape) -> NotificationShape:
@@ -266,7 +259,6 @@ def format_time(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-_HEADER: Final = "header:"
 _NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
 
 Failures = Literal["", "status", "200"]
@@ -316,6 +308,19 @@ class Outgoing:
     refused: bool = False
 
 
+_ORDER: Final = Order(out_trade_no="T", payment_id="P", token="", origin="order", total_amt=1, currency="CAD")
+_REFUND: Final = Refund(out_refund_no="R", out_trade_no="T", total_amt=1, refund_amt=1, fingerprint="")
+_SUBSCRIPTION: Final = Subscription(
+    subscription_id="S", frequency="monthly", amount=1, start_date="2027-01-31", customer="{}"
+)
+SAMPLES: Final = (
+    Event(kind="payment", name="paid", subject=_ORDER, url=None),
+    Event(kind="refund", name="succeeded", subject=_REFUND, url=None),
+    Event(kind="subscription", name="renewed", subject=_SUBSCRIPTION, url=None),
+)
+"""One event of each kind, to see what notifications look like."""
+
+
 class Dialect:
     """Reads requests and writes responses and notifications, as a profile says.
 
@@ -327,13 +332,14 @@ class Dialect:
     Attributes:
         words: The profile's words, with no point open.
         failures_inside: Whether refusals are sent inside HTTP 200.
+        checks: The checks of arguments, by what they check.
     """
 
     def __init__(self, profile: Profile, failures: Failures = "") -> None:
         inside = profile.answer.code and not profile.http.not_executed
         self.words: Final = Vocabulary(profile)
         self.failures_inside: Final = (failures or ("200" if inside else "status")) == "200"
-        self._checks = make_checks(profile.identifier, self.words.date_format)
+        self.checks: Final = make_checks(profile.identifier, self.words.date_format)
 
     def number_paths(self) -> dict[str, str]:
         """Return where responses name orders, refunds and subscriptions, and the customer's page."""
@@ -384,6 +390,14 @@ class Dialect:
             if getattr(answer, name) != "" or value_at(payload, path) is None:
                 set_at(payload, path, value)
         return payload
+
+    def sample(self, thing: str, redirect_url: str = "") -> dict[str, Any]:
+        """Return what responses about an order, payment, refund or subscription have as payload."""
+        if thing == "refund":
+            return self.refund(_REFUND)
+        if thing == "subscription":
+            return self.subscription(_SUBSCRIPTION)
+        return self.order(_ORDER, redirect_url, "payment" if thing == "payment" else "order")
 
     def number(self, payload: Mapping[str, Any]) -> str:
         """Return the number of the order, payment or subscription of a payload."""
@@ -476,7 +490,7 @@ class Dialect:
         if name not in fields:
             raise RefusedError("invalid", f"{name} is missing", field=name)
         try:
-            return self._checks[sort](fields[name])
+            return self.checks[sort](fields[name])
         except ValueError as error:
             message = f"{name} must be {error}"
         raise RefusedError("invalid", message, field=name)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, Literal
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 from attrs.converters import optional
 
 MERCHANT_ID: Final = "SANDBOX"
@@ -35,6 +35,7 @@ Kind = Literal["payment", "refund", "subscription"]
 Why = Literal["invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state", "duplicate", "absent", "busy"]
 
 
+@define
 class RefusedError(Exception):
     """A request is refused.
 
@@ -47,23 +48,12 @@ class RefusedError(Exception):
         expected: The text that should have been signed: for the dashboard, and never sent.
     """
 
-    def __init__(
-        self,
-        why: Why,
-        message: str,
-        *,
-        argument: str = "",
-        field: str = "",
-        status: int | None = None,
-        expected: str = "",
-    ) -> None:
-        super().__init__(message)
-        self.why: Why = why
-        self.message = message
-        self.argument = argument
-        self.field = field
-        self.status = status
-        self.expected = expected
+    why: Why
+    message: str
+    argument: str = ""
+    field: str = ""
+    status: int | None = None
+    expected: str = ""
 
 
 @frozen(kw_only=True)
@@ -349,16 +339,6 @@ _DIGITS: Final = {
     **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
 }
 """Currencies whose smallest unit is not a hundredth."""
-
-
-def format_order_amount(order: Order, unit: str) -> str:
-    """Return an order's amount with its currency.
-
-    Args:
-        order: Whose amount is an integer.
-        unit: `major` where that counts whole units of the currency, else the smallest ones.
-    """
-    return format_amount(order.total_amt, order.currency, unit)
 
 
 def format_amount(count: int, currency: str, unit: str) -> str:

@@ -2,27 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from copy import deepcopy
+from typing import Any, Final, get_args
 
 from payasync import __version__
-from payasync.endpoints import (
-    CANCEL_SUBSCRIPTION,
-    CLOSE_ORDER,
-    CREATE_PAYMENT,
-    CREATE_REFUND,
-    CREATE_SUBSCRIPTION,
-    OPERATIONS,
-    PLACE_ORDER,
-    QUERY_ORDER,
-    QUERY_PAYMENT,
-    QUERY_REFUND,
-    UPDATE_SUBSCRIPTION,
-    Argument,
-    Operation,
-    camel,
-)
+from payasync.endpoints import CREATE_PAYMENT, OPERATIONS, PLACE_ORDER, Argument, Operation
 from payasync.profile.schema import MERCHANT, NONCE, SIGN, Code
-from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox.arguments import (
     ARGUMENTS,
     FIRST_YEAR,
@@ -33,7 +18,8 @@ from payasync.sandbox.arguments import (
     MAX_WORD,
     SORTS,
 )
-from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, join_path, locate_point, sibling_path
+from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, locate_point, set_at, sibling_path
+from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
 from payasync.sandbox.rules import STEPS
 from payasync.sandbox.server import MAX_ADDRESS, MAX_BODY
 from payasync.signing.schemes import SortedPairs
@@ -41,34 +27,14 @@ from payasync.signing.schemes import SortedPairs
 Schema = dict[str, Any]
 
 TEXT: Final[Schema] = {"type": "string"}
-NUMBER: Final[Schema] = {"type": "integer"}
 _WORD: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_WORD}
 _DIGITS: Final = {"%Y": "[1-9][0-9]{3}", "%m": "(?:0[1-9]|1[0-2])", "%d": "(?:0[1-9]|[12][0-9]|3[01])"}
 """What parts of a date look like."""
-_THINGS: Final[Mapping[Operation, str]] = {
-    CREATE_PAYMENT: "payment",
-    PLACE_ORDER: "order",
-    QUERY_ORDER: "order",
-    CLOSE_ORDER: "order",
-    CREATE_REFUND: "refund",
-    QUERY_PAYMENT: "payment",
-    QUERY_REFUND: "refund",
-    CREATE_SUBSCRIPTION: "subscription",
-    UPDATE_SUBSCRIPTION: "subscription",
-    CANCEL_SUBSCRIPTION: "subscription",
-}
-_NAMED: Final[Mapping[str, frozenset[str]]] = {
-    "payment": frozenset({"out_trade_no", "total_amt", "currency"}),
-    "order": frozenset({"out_trade_no", "total_amt", "currency"}),
-    "refund": frozenset({"out_refund_no", "out_trade_no", "total_amt", "refund_amt"}),
-    "subscription": frozenset(),
-}
-"""What a payload always names of each thing."""
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
-    "order": ("pending", "paid", "failed", "expired", "closed"),
-    "payment": ("pending", "paid", "failed", "expired", "closed"),
-    "refund": ("processing", "succeeded", "failed"),
-    "subscription": ("scheduled", "active", "past_due", "cancelled"),
+    "order": get_args(OrderState),
+    "payment": get_args(OrderState),
+    "refund": get_args(RefundState),
+    "subscription": get_args(SubscriptionState),
 }
 
 
@@ -125,68 +91,56 @@ def _describe_date(written: str) -> Schema:
     return schema
 
 
-def _describe_success(words: Vocabulary, operation: Operation) -> Schema:
-    thing, answer = _THINGS[operation], words.answer
-    # What a success always names, and what its request names, if the profile gives a path for it.
-    sent = {MERCHANT, *describe_request(words, operation)[1]}
-    named = (name for name in COMPARED if name in _NAMED[thing] or (camel(name) in sent and getattr(answer, name)))
-    payload = {words.path(name, thing): NUMBER if name.endswith("_amt") else TEXT for name in named}
-    if thing == "subscription":
-        names = {"frequency": TEXT, "subscription_amount": NUMBER, "start_date": TEXT}
-        payload |= {words.fields[name]: schema for name, schema in names.items()}
-        payload[answer.subscription_id or ""] = TEXT
-    elif thing != "refund":
-        payload[answer.payment_id] = TEXT
-        if operation in {CREATE_PAYMENT, PLACE_ORDER}:
-            payload[answer.redirect_url] = {"type": "string", "format": "uri"}
+def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
+    words, thing = dialect.words, operation.name.partition("s.")[0]
+    payload = dialect.sample(thing, "-" if operation in {CREATE_PAYMENT, PLACE_ORDER} else "")
+    sent: dict[str, Any] = dict.fromkeys([MERCHANT, *describe_request(words, operation)[1]], "")
+    sent |= dict.fromkeys((name for name in sent if name.endswith("Amt")), 0)
+    schema = _describe(dialect.answer(payload, sent, "-").document, words, signed=True)
     states = [words.state(thing, state) for state in _STATES[thing]]
-    payload[getattr(answer, f"{thing}_status")] = {"enum": states}
-    paths = {join_path(answer.data, path): schema for path, schema in payload.items()}
-    return _document({**paths, **_describe_frame(words, answer.ok[:1], signed=True)})
+    _set_enum(schema, locate_point(words.answer, f"{thing}_status"), states)
+    _set_enum(schema, words.answer.code, words.answer.ok[:1])
+    return schema
 
 
-def _describe_refusal(words: Vocabulary) -> Schema:
-    codes = [words.code(why) for why in STATUSES]
-    schema = _document(_describe_frame(words, codes, signed=words.answer.refusals_signed is not False))
+def _describe_refusal(dialect: Dialect) -> Schema:
+    words = dialect.words
+    sample = dialect.refusal(RefusedError("invalid", "", field="-"), None, "-").document
+    schema = _describe(sample, words, signed=words.answer.refusals_signed is not False)
+    _set_enum(schema, words.answer.code, map(words.code, STATUSES))
     *above, name = sibling_path(words.answer.message, "field").split(".")
     holder = schema
     for step in above:
         holder = holder["properties"][step]
-    holder["properties"][name] = {"type": "string", "description": "The field at fault."}
+    holder["required"].remove(name)
     return schema
 
 
-def _describe_frame(words: Vocabulary, codes: Iterable[Code], *, signed: bool) -> dict[str, Schema]:
-    """Return the schemas of what every response has, by their paths."""
-    answer = words.answer
-    frame = {locate_point(answer, "code"): {"enum": list(dict.fromkeys(codes))}, locate_point(answer, "message"): TEXT}
-    frame |= {locate_point(answer, "request_id"): TEXT}
-    if answer.signature and signed:
-        above = answer.signature.rpartition(".")[0]
-        frame |= {answer.signature: TEXT, join_path(above, NONCE): TEXT}
-    return frame
+def _describe(sample: Mapping[str, Any], words: Vocabulary, *, signed: bool) -> Schema:
+    """Return the schema of a response from one that has all its fields."""
+    document, place = deepcopy(dict(sample)), words.answer.signature
+    if place and signed:
+        set_at(document, place, "")
+        set_at(document, sibling_path(place, NONCE), "")
+    return _schema_of(document)
 
 
-def _document(paths: Mapping[str, Schema]) -> Schema:
-    """Return the schema of a document that has all these paths."""
-    document: Schema = {"type": "object", "properties": {}, "required": []}
-    for path, schema in paths.items():
-        if path:
-            _add_path(document, path.split("."), schema)
-    return document
+def _schema_of(value: object) -> Schema:
+    if not isinstance(value, dict):
+        return {"type": "integer" if isinstance(value, int) else "string"}
+    return {
+        "type": "object",
+        "properties": {name: _schema_of(inner) for name, inner in value.items()},
+        "required": list(value),
+    }
 
 
-def _add_path(document: Schema, steps: list[str], schema: Schema) -> None:
-    name, *rest = steps
-    properties: dict[str, Schema] = document["properties"]
-    if name not in document["required"]:
-        document["required"].append(name)
-    if not rest:
-        properties[name] = schema
-        return
-    if "properties" not in properties.get(name, {}):
-        properties[name] = {"type": "object", "properties": {}, "required": []}
-    _add_path(properties[name], rest, schema)
+def _set_enum(schema: Schema, path: str, values: Iterable[Code]) -> None:
+    if path:
+        *above, name = path.split(".")
+        for step in above:
+            schema = schema["properties"][step]
+        schema["properties"][name] = {"enum": list(dict.fromkeys(values))}
 
 
 PATH: Final = "/openapi.json"
@@ -215,14 +169,14 @@ _PLAIN: Final[Mapping[str, Any]] = {"text/plain": {"schema": TEXT}}
 _USED: Final = "The number was used before."
 
 
-def document(dialect: Dialect) -> dict[str, Any]:
+def describe_service(dialect: Dialect) -> dict[str, Any]:
     """Return the OpenAPI document of a sandbox that speaks a dialect."""
     words = dialect.words
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
         parameter = words.parameters.get(operation.name)
         rest = f"/{{{parameter.name}}}" if parameter and parameter.place == "path" else ""
-        paths[operation.path + rest] = {operation.method.lower(): _operation(dialect, operation)}
+        paths[operation.path + rest] = {operation.method.lower(): _describe_operation(dialect, operation)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "payasync sandbox", "version": __version__, "description": _DESCRIPTION},
@@ -234,16 +188,16 @@ def document(dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def _operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
+def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     words, profile = dialect.words, dialect.words.profile
     described: dict[str, Any] = {
         "operationId": operation.name,
-        "parameters": list(_parameters(words, operation)),
-        "responses": _responses(dialect, operation),
+        "parameters": list(_describe_parameters(words, operation)),
+        "responses": _describe_responses(dialect, operation),
         "security": [{"bearer": list[str]()}] if operation.name in profile.bearer else [],
     }
     if operation.name in profile.signed:
-        described["description"] = _signing(words)
+        described["description"] = _describe_signing(words)
     if operation.has_body:
         properties, required = describe_request(words, operation)
         schema = {"type": "object", "properties": properties, "required": required}
@@ -251,7 +205,7 @@ def _operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     return described
 
 
-def _parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, Any]]:
+def _describe_parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, Any]]:
     for name, value in words.profile.headers.items():
         yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
     if operation.has_body:
@@ -263,7 +217,7 @@ def _parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, A
         yield {"name": name, "in": where, "required": name in required, "schema": schema}
 
 
-def _signing(words: Vocabulary) -> str:
+def _describe_signing(words: Vocabulary) -> str:
     options = words.signature
     if not isinstance(options, SortedPairs):
         return "sign is made, and checked, by a scheme of the merchant's own."
@@ -288,13 +242,13 @@ def _signing(words: Vocabulary) -> str:
     return f"sign is {options.algorithm} in {options.encoding} of: {text}."
 
 
-def _responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
+def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     words = dialect.words
-    success, refusal = _describe_success(words, operation), _describe_refusal(words)
-    statuses = list(_statuses(dialect, operation))
+    success, refusal = _describe_success(dialect, operation), _describe_refusal(dialect)
+    statuses = list(_possible_statuses(dialect, operation))
     inside = [status for status in statuses if dialect.failures_inside and status in INSIDE]
     refusals = {
-        str(status): _response(words, _REASONS.get(status, _USED), refusal, status)
+        str(status): _describe_response(words, _REASONS.get(status, _USED), refusal, status)
         for status in statuses
         if status not in inside
     }
@@ -304,10 +258,10 @@ def _responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
         "content": _PLAIN,
     }
     schema: Schema = {"oneOf": [success, refusal]} if inside else success
-    return {"200": _response(words, "Done, or refused." if inside else "Done.", schema, 200), **refusals}
+    return {"200": _describe_response(words, "Done, or refused." if inside else "Done.", schema, 200), **refusals}
 
 
-def _statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
+def _possible_statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
     words, profile = dialect.words, dialect.words.profile
     bearer, signed = operation.name in profile.bearer, operation.name in profile.signed
     there = {401: bearer or signed, 403: signed or operation.name in profile.merchant}
@@ -320,7 +274,7 @@ def _statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
         yield used
 
 
-def _response(words: Vocabulary, description: str, schema: Schema, status: int) -> dict[str, Any]:
+def _describe_response(words: Vocabulary, description: str, schema: Schema, status: int) -> dict[str, Any]:
     headers = dict[str, Any](_MARKED)
     if words.answer.request_id.startswith("header:"):
         name = words.answer.request_id.removeprefix("header:")

@@ -19,17 +19,17 @@ from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers
 from payasync.sandbox.dialect import Dialect, Failures, Vocabulary, check_failures
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.injection import FaultInjector
+from payasync.sandbox.model import Entry
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
 from payasync.sandbox.server import MOST_READ, Server, access_logger, let_loop_turn, listen, url_of
-from payasync.sandbox.service import Numbering, Service
+from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
-from payasync.sandbox.timeline import Recorder, Timeline, format_entry
-from payasync.sandbox.web.admin import Admin
+from payasync.sandbox.timeline import Recorder, format_entry
+from payasync.sandbox.web.dashboard import Dashboard
 from payasync.sandbox.web.gateway import Gateway
-from payasync.sandbox.web.pages import gateway_path
 from payasync.sandbox.webhooks import Acknowledgement, Deliveries, outgoing_client
 from payasync.session import Session
 
@@ -43,10 +43,8 @@ class _Services:
 
     url: str
     keys: Keys
-    store: Store
     clock: Clock
     service: Service
-    timeline: Timeline
     bank: Bank
     customer: Customer
     ledger: Ledger
@@ -233,7 +231,7 @@ class Sandbox:
         Raises:
             ConfigurationError: The sandbox does not run.
         """
-        return [format_entry(entry) for entry in self._started("timeline").timeline.entries()]
+        return [format_entry(entry) for entry in self._started("timeline").service.store.find_all(Entry)]
 
     async def settle(self) -> None:
         """Return when all that was due is done: timers have run, and notifications have been attempted.
@@ -254,14 +252,14 @@ class Sandbox:
             InvalidArgumentError: There is no such notification.
         """
         running = self._started("resend")
-        with manual_change(running.store, notification_id=notification_id):
+        with manual_change(running.service.store, notification_id=notification_id):
             running.service.resend(notification_id)
 
     async def start(self) -> Self:
         """Listen, and deliver what is due.
 
         Raises:
-            ConfigurationError: The sandbox runs already, its port is taken, or its database cannot be used.
+            ConfigurationError: The sandbox runs already, its port is in use, or its database cannot be used.
         """
         if self._running:
             raise ConfigurationError("the sandbox runs already: close it first")
@@ -271,91 +269,62 @@ class Sandbox:
 
     async def _open(self, stack: AsyncExitStack) -> _Services:
         """Return a sandbox that runs; if something fails, the stack closes all that was opened."""
-        profile, faults = self.profile, self.faults
         listening = listen(self._host, self._port)
         server, url = Server(listening), url_of(listening)
         stack.callback(server.close)
-        dialect = Dialect(profile, self._failures)
-        store = Store(self._db)
-        stack.callback(store.close)
-        keys = self._keys if self._keys and self._db == MEMORY else make_keys(profile, store.stored_key)
-        clock = Clock(self._pace, store)
-        stack.callback(clock.store_time)
-        service = Service(
-            store,
-            now=clock.now,
-            body_of=dialect.notification,
-            numbering=Numbering(profile),
-            terms=self._terms,
-            webhook_url=self._webhook_url,
-        )
-        signer = ServiceSigner(dialect.words, keys.service)
+        keys, clock, service = self._open_service(stack)
+        store, dialect = service.store, service.dialect
+        signer = ServiceSigner(dialect, keys.service)
+        browser = outgoing_client(allow_remote=False)
+        stack.push_async_callback(browser.close)
         deliveries = Deliveries(
             store,
             clock,
-            faults.armed_faults,
-            secret=keys.merchant.notification_keys[0],
+            self.faults.armed_faults,
             signer=signer,
-            acknowledgement=Acknowledgement.of(dialect.words.notification, profile.notification),
-            allow_remote=self._allow_remote,
+            secret=keys.merchant.notification_keys[0],
+            acknowledgement=Acknowledgement.of(dialect.words),
+            http=outgoing_client(allow_remote=self._allow_remote),
         )
         stack.push_async_callback(deliveries.close)
         stack.push_async_callback(clock.close)
         clock.start(service.due_actions, deliveries)
-        faults.serve(server)
-        stack.callback(faults.serve, None)
-        timeline = Timeline(store)
-        recorder = Recorder(timeline)
-        injector = FaultInjector(faults.armed_faults, server=server, deliver=clock.settle)
-        api = Api(
-            dialect=dialect,
-            credentials=keys.merchant,
-            service=service,
-            store=store,
-            recorder=recorder,
-            page_url=lambda order: url + gateway_path(order),
-            signer=signer,
-            faults=injector,
+        self.faults.serve(server)
+        stack.callback(self.faults.serve, None)
+        recorder = Recorder(store)
+        injector = FaultInjector(self.faults.armed_faults, server=server, deliver=clock.settle)
+        api = Api(service, credentials=keys.merchant, recorder=recorder, url=url, signer=signer, faults=injector)
+        dashboard = Dashboard(
+            url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, pace=self._pace
         )
-        merchant, unit = keys.merchant.merchant_id, profile.amount_unit
-        gateway = Gateway(service=service, store=store, merchant=merchant, unit=unit)
-        admin = Admin(
-            url=url,
-            keys=keys,
-            words=dialect.words,
-            store=store,
-            timeline=timeline,
-            service=service,
-            faults=faults,
-            clock=clock,
-            pace=self._pace,
+        application = web.Application(
+            middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors]
         )
-        application = web.Application(middlewares=[server.note, admin.check_host, recorder.note, api.shape_errors])
-        application.add_routes([*api.routes(), *gateway.routes(), *admin.routes()])
+        application.add_routes([*api.routes(), *Gateway(service).routes(), *dashboard.routes()])
         application.on_response_prepare.append(_mark)
         application.on_shutdown.append(injector.end)
         await _serve(application, server, stack)
-        browser = outgoing_client(allow_remote=False)
-        stack.push_async_callback(browser.close)
-
-        def page_url(number: str) -> str | None:
-            order = store.order_named(number)
-            return url + gateway_path(order) if order else None
-
         numbers = Numbers(dialect.number_paths())
         return _Services(
             url=url,
             keys=keys,
-            store=store,
             clock=clock,
             service=service,
-            timeline=timeline,
-            bank=Bank(service, store, numbers),
-            customer=Customer(browser, page_url=page_url, base=url, numbers=numbers),
+            bank=Bank(service, numbers),
+            customer=Customer(browser, store, numbers, url),
             ledger=Ledger(store, numbers),
-            given=Factories(service, store, profile.identifier),
+            given=Factories(service),
             closing=stack.pop_all(),
         )
+
+    def _open_service(self, stack: AsyncExitStack) -> tuple[Keys, Clock, Service]:
+        store = Store(self._db)
+        stack.callback(store.close)
+        keys = self._keys if self._keys and self._db == MEMORY else make_keys(self.profile, store.stored_key)
+        clock = Clock(self._pace, store)
+        stack.callback(clock.store_time)
+        dialect = Dialect(self.profile, self._failures)
+        return keys, clock, Service(store, dialect, terms=self._terms, webhook_url=self._webhook_url)
 
     async def close(self) -> None:
         """Stop listening and delivering; closing again does nothing."""

@@ -4,7 +4,7 @@ import re
 import secrets
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import date, datetime
+from datetime import date
 from typing import Any, Final, Literal, TypeVar
 
 from attrs import evolve
@@ -12,6 +12,7 @@ from attrs import evolve
 from payasync.profile.profile import Profile
 from payasync.sandbox import rules
 from payasync.sandbox.clock import DueAction
+from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.model import (
     Charge,
     Decision,
@@ -30,13 +31,14 @@ from payasync.sandbox.store import Store
 T = TypeVar("T")
 _SENT_BACK: Final = ("out_trade_no", "identifier", "subscription_id")
 """The arguments by which a merchant names what the sandbox has numbered."""
-_SIZES: Final = (*range(21, 1, -1), *range(22, 65))
+_MAX_LENGTH: Final = 64
+_SIZES: Final = (*range(21, 1, -1), *range(22, _MAX_LENGTH + 1))
 """Characters of a number, the preferred first: long ones are never drawn twice by chance."""
 _TRIES: Final = 100
 
 
 class Numbering:
-    """Draws numbers that a profile's merchants may send back: of its form, and not too long.
+    """Draws numbers that a profile's merchants may send back: they match its pattern, and are not too long.
 
     Args:
         profile: The service's.
@@ -45,64 +47,48 @@ class Numbering:
     def __init__(self, profile: Profile) -> None:
         lengths = profile.accept.length
         self._pattern: Final = re.compile(profile.identifier)
-        self._most: Final = min((lengths[name] for name in _SENT_BACK if name in lengths), default=max(_SIZES))
+        self._most: Final = min(lengths.get(name, _MAX_LENGTH) for name in _SENT_BACK)
 
-    def new(self, kind: str, taken: Callable[[str], object]) -> str:
-        """Return a number that names nothing yet; if none of the profile's form is found, one of our own form.
+    def new(self, kind: str, used: Callable[[str], object]) -> str:
+        """Return a number that names nothing yet; if none matches the profile's pattern, one of our own form.
 
         Args:
             kind: The capital that it begins with, if the profile allows that.
-            taken: Says whether a number names something.
+            used: Says whether a number names something.
         """
         for number in (number for _ in range(_TRIES) for number in _draw(kind)):
-            if len(number) <= self._most and self._pattern.fullmatch(number) and not taken(number):
+            if len(number) <= self._most and self._pattern.fullmatch(number) and not used(number):
                 return number
         return next(_draw(kind))
 
 
 def _draw(kind: str) -> Iterator[str]:
-    yield kind + _digits(_SIZES[0] - 1)
-    yield str(uuid.uuid4())
     for size in _SIZES:
-        digits = _digits(size - 1)
-        yield from (kind + digits, kind.lower() + digits, _digits(size))
-
-
-def _digits(size: int) -> str:
-    # None begins with 0: a profile may mean numbers that are counted.
-    least = 10 ** (size - 1)
-    return str(least + secrets.randbelow(9 * least))
+        # The first digit is not 0: a profile may mean numbers that are counted.
+        digits = str(secrets.randbelow(9 * 10 ** (size - 1)) + 10 ** (size - 1))
+        yield from (kind + digits[1:], kind.lower() + digits[1:], digits)
+    yield str(uuid.uuid4())
 
 
 class Service:
     """Orders, refunds and subscriptions, and the notifications about them.
 
     Args:
-        store: Where they are stored.
-        now: The sandbox's time.
-        body_of: Returns the body of a notification; `None` if the service does not send this event.
-        numbering: Gives the numbers that the merchant does not.
+        store: Where they are stored; its `now` is the sandbox's time.
+        dialect: Writes notifications.
         terms: How refunds end.
         webhook_url: Where notifications go that have no address of their own.
 
     Attributes:
+        store: As given.
+        dialect: As given.
         webhook_url: As given; it may be changed.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        now: Callable[[], datetime],
-        body_of: Callable[[Event, datetime], str | None],
-        numbering: Numbering,
-        terms: RefundTerms,
-        webhook_url: str | None,
-    ) -> None:
-        self._store = store
-        self._now = now
-        self._body_of = body_of
-        self._numbering = numbering
+    def __init__(self, store: Store, dialect: Dialect, *, terms: RefundTerms, webhook_url: str | None) -> None:
+        self.store: Final = store
+        self.dialect: Final = dialect
+        self._numbering = Numbering(dialect.words.profile)
         self._terms = terms
         self.webhook_url = webhook_url
 
@@ -113,7 +99,7 @@ class Service:
 
     def today(self) -> date:
         """Return the day, by the sandbox's time."""
-        return self._now().date()
+        return self.store.now().date()
 
     def create_payment(
         self, *, amount: int, currency: str, description: str = "", return_url: str | None = None
@@ -137,15 +123,15 @@ class Service:
         return order
 
     def _new_order(self, origin: Literal["order", "payment"], **given: Any) -> Order:
-        payment_id, token = self._numbering.new("P", self._store.order_named), secrets.token_urlsafe(24)
+        payment_id, token = self._numbering.new("P", self.store.order_named), secrets.token_urlsafe(24)
         if "out_trade_no" not in given:
-            given["out_trade_no"] = self._numbering.new("T", self._store.order_named)
-        return Order(origin=origin, payment_id=payment_id, token=token, created=self._now(), **given)
+            given["out_trade_no"] = self._numbering.new("T", self.store.order_named)
+        return Order(origin=origin, payment_id=payment_id, token=token, created=self.store.now(), **given)
 
     def _add_order(self, order: Order) -> bool:
-        added = self._store.add_order(order)
+        added = self.store.add_order(order)
         if added:
-            self._store.set_timer("expire", order.out_trade_no, order.created + rules.EXPIRY)
+            self.store.set_timer("expire", order.out_trade_no, order.created + rules.EXPIRY)
         return added
 
     def order(self, out_trade_no: str) -> Order:
@@ -154,7 +140,7 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        return _required(self._store.order(out_trade_no), "order", "out_trade_no")
+        return _required(self.store.find(Order, out_trade_no=out_trade_no), "order", "out_trade_no")
 
     def payment(self, identifier: str) -> Order:
         """Return the order that a merchant's number names, or a payment's (docs/service.md#payments).
@@ -162,7 +148,7 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        return _required(self._store.order_named(identifier), "payment", "identifier")
+        return _required(self.store.order_named(identifier), "payment", "identifier")
 
     def at_gateway(self, token: str) -> Order:
         """Return the order of a gateway page.
@@ -170,7 +156,7 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        return _required(self._store.order_by_token(token), "gateway page", "")
+        return _required(self.store.find(Order, token=token), "gateway page", "")
 
     def close_order(self, *, out_trade_no: str) -> Order:
         """Close an order (docs/service.md#orders).
@@ -192,10 +178,10 @@ class Service:
     def _move_order(self, before: Order, after: Order) -> Order:
         if after == before:
             return before
-        if not self._store.move_order(before, after):
-            raise RefusedError("wrong_state", "the order has changed meanwhile")
+        if not self.store.move(before, after):
+            raise RefusedError("wrong_state", "the order has changed since it was read")
         if after.state != "pending":
-            self._store.set_timer("expire", after.out_trade_no, None)
+            self.store.set_timer("expire", after.out_trade_no, None)
         self._notify(rules.order_event(before, after))
         return after
 
@@ -209,17 +195,17 @@ class Service:
         Raises:
             RefusedError: The number names another refund, or the order has less left to refund.
         """
-        refund = Refund(fingerprint=fingerprint, created=self._now(), **given)
-        if first := self._store.refund(refund.out_refund_no):
+        refund = Refund(fingerprint=fingerprint, created=self.store.now(), **given)
+        if first := self.store.find(Refund, out_refund_no=refund.out_refund_no):
             return rules.repeat_refund(first, refund, refused=self._terms.once)
         rules.check_refund(self.order(refund.out_trade_no), refund)
-        if not self._store.reserve(refund.out_trade_no, refund.refund_amt):
+        if not self.store.reserve(refund.out_trade_no, refund.refund_amt):
             raise RefusedError("wrong_state", "less is left to refund", argument="refund_amt")
-        self._store.add(refund)
+        self.store.add(refund)
         if self._terms.outcome:
             return self.settle_refund(refund, self._terms.outcome)
         if self._terms.after:
-            self._store.set_timer("settle", refund.out_refund_no, self._now() + self._terms.after)
+            self.store.set_timer("settle", refund.out_refund_no, self.store.now() + self._terms.after)
         return refund
 
     def settle_refund(self, refund: Refund, state: RefundState) -> Refund:
@@ -229,11 +215,11 @@ class Service:
             RefusedError: It has ended before.
         """
         settled = rules.settle(refund, state)
-        if not self._store.move_refund(refund.out_refund_no, refund.state, settled.state):
-            raise RefusedError("wrong_state", "the refund has ended meanwhile")
-        self._store.set_timer("settle", refund.out_refund_no, None)
+        if not self.store.move(refund, settled):
+            raise RefusedError("wrong_state", "the refund has already ended")
+        self.store.set_timer("settle", refund.out_refund_no, None)
         if settled.state == "failed":
-            self._store.release(refund.out_trade_no, refund.refund_amt)
+            self.store.release(refund.out_trade_no, refund.refund_amt)
         self._notify(rules.refund_event(settled))
         return settled
 
@@ -246,14 +232,14 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        return _required(self._store.refund(out_refund_no), "refund", "identifier")
+        return _required(self.store.find(Refund, out_refund_no=out_refund_no), "refund", "identifier")
 
     def create_subscription(self, **given: Any) -> Subscription:
         """Make a subscription, which begins on its start date (docs/service.md#subscriptions)."""
-        number = self._numbering.new("S", self._store.subscription)
-        planned = Subscription(subscription_id=number, created=self._now(), **given)
+        number = self._numbering.new("S", lambda number: self.store.find(Subscription, subscription_id=number))
+        planned = Subscription(subscription_id=number, created=self.store.now(), **given)
         subscription = rules.begin(planned, self.today())
-        self._store.add(subscription)
+        self.store.add(subscription)
         self._bill(planned, subscription)
         return subscription
 
@@ -281,7 +267,8 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        return _required(self._store.subscription(subscription_id), "subscription", "subscription_id")
+        found = self.store.find(Subscription, subscription_id=subscription_id)
+        return _required(found, "subscription", "subscription_id")
 
     def fail_charges(self, subscription_id: str, times: int) -> Subscription:
         """Make the next charges of a subscription fail.
@@ -300,8 +287,8 @@ class Service:
         return f"subscription {event.name}" if event else ""
 
     def _move_subscription(self, before: Subscription, after: Subscription) -> Subscription:
-        if not self._store.move_subscription(before, after):
-            raise RefusedError("wrong_state", "the subscription has changed meanwhile")
+        if not self.store.move(before, after):
+            raise RefusedError("wrong_state", "the subscription has changed since it was read")
         self._bill(before, after)
         self._notify(rules.subscription_event(before, after))
         return after
@@ -310,17 +297,17 @@ class Service:
         number = after.subscription_id
         if after.period > before.period:
             paid = not after.failures
-            self._store.add(
-                Charge(subscription_id=number, period=after.period, at=self._now(), amount=after.amount, paid=paid)
+            self.store.add(
+                Charge(subscription_id=number, period=after.period, at=self.store.now(), amount=after.amount, paid=paid)
             )
         due = after.start_date if after.state == "scheduled" else after.renews
-        self._store.set_timer("renew", number, rules.midnight(due) if due else None)
+        self.store.set_timer("renew", number, rules.midnight(due) if due else None)
 
     def _notify(self, event: Event | None) -> None:
         """Put an event into the outbox, if there is one, an address for it, and the service sends it."""
-        url, now = event and (event.url or self.webhook_url), self._now()
-        if event and url and (body := self._body_of(event, now)) is not None:
-            self._store.add(
+        url, now = event and (event.url or self.webhook_url), self.store.now()
+        if event and url and (body := self.dialect.notification(event, now)) is not None:
+            self.store.add(
                 Notification(
                     notification_id=f"msg_{secrets.token_hex(12)}",
                     event=f"{event.kind}.{event.name}",
@@ -338,9 +325,11 @@ class Service:
         Raises:
             RefusedError: There is none.
         """
-        before = _required(self._store.notification(notification_id), "notification", "notification_id")
-        again = evolve(before, state="waiting", due=self._now(), tries=0, resends=before.resends + 1)
-        self._store.move_notification(before, again)
+        before = _required(
+            self.store.find(Notification, notification_id=notification_id), "notification", "notification_id"
+        )
+        again = evolve(before, state="waiting", due=self.store.now(), tries=0, resends=before.resends + 1)
+        self.store.move(before, again)
         return again
 
 

@@ -11,27 +11,28 @@ import importlib
 import inspect
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from attrs import evolve, fields_dict, frozen
+from attrs import evolve, frozen
 
 from payasync.credentials import Credentials, Secret
+from payasync.endpoints import camel
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import NONCE, AnswerShape
+from payasync.profile.schema import NONCE
+from payasync.profile.signed_fields import COMPARED
 from payasync.sandbox.dialect import (
-    NO_PATHS,
-    POINTS_OF,
+    SAMPLES,
+    Dialect,
     Outgoing,
-    Vocabulary,
     format_time,
     join_path,
-    locate_point,
     set_at,
     table_at,
+    value_at,
 )
 from payasync.sandbox.model import MERCHANT_ID
 from payasync.signing.schemes import SignatureScheme, SortedPairs
@@ -162,14 +163,14 @@ def text_to_sign(scheme: SignatureScheme, fields: Mapping[str, Any], *, path: st
     """
     if not isinstance(scheme, SortedPairs):
         return ""
-    texts = {name: _text(scheme, name, value) for name, value in sorted(fields.items())}
+    texts = {name: _field_text(scheme, name, value) for name, value in sorted(fields.items())}
     text = scheme.separator.join(f"{name}={text}" for name, text in texts.items() if text is not None)
     if scheme.key_param:
         text += f"{scheme.separator}{scheme.key_param}={key}"
     return text + path if scheme.append_path else text
 
 
-def _text(scheme: SortedPairs, name: str, value: object) -> str | None:
+def _field_text(scheme: SortedPairs, name: str, value: object) -> str | None:
     """Return the text of a field's value; `None` if the scheme leaves the field out."""
     nested = isinstance(value, dict | list)
     if name in scheme.exclude or (nested and scheme.nested == "omit") or (value is None and scheme.skip_null):
@@ -189,7 +190,7 @@ def _text(scheme: SortedPairs, name: str, value: object) -> str | None:
     raise UnsignableError(name)
 
 
-def _message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
+def _signed_message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
     message = text_to_sign(scheme, fields, path=path, key=key).encode()
     if scheme.prehash == "sha256-hex":
         return hashlib.sha256(message).hexdigest().encode()
@@ -198,11 +199,11 @@ def _message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: str
 
 def _symmetric_signature(scheme: SortedPairs, message: bytes, key: str) -> str:
     if scheme.algorithm == "md5":
-        return _encode(scheme, hashlib.md5(message, usedforsecurity=False).digest())
-    return _encode(scheme, hmac.digest(key.encode(), message, _DIGESTS[scheme.algorithm]))
+        return _encode_signature(scheme, hashlib.md5(message, usedforsecurity=False).digest())
+    return _encode_signature(scheme, hmac.digest(key.encode(), message, _DIGESTS[scheme.algorithm]))
 
 
-def _encode(scheme: SortedPairs, raw: bytes) -> str:
+def _encode_signature(scheme: SortedPairs, raw: bytes) -> str:
     if scheme.encoding == "base64":
         return base64.b64encode(raw).decode()
     return raw.hex().upper() if scheme.encoding == "HEX" else raw.hex()
@@ -226,7 +227,7 @@ def verify(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, *
             return scheme.verify(fields, signature, path=path, key=key)
         except Exception:  # noqa: BLE001 - whatever a scheme of somebody else raises, it has not verified
             return False
-    message = _message(scheme, fields, path, key.reveal())
+    message = _signed_message(scheme, fields, path, key.reveal())
     if scheme.algorithm not in ASYMMETRIC:
         expected = _symmetric_signature(scheme, message, key.reveal())
         return hmac.compare_digest(expected.encode(), signature.encode())
@@ -244,7 +245,7 @@ class ServiceSigner:
     The object that holds the signature is signed.
 
     Args:
-        words: The profile's.
+        dialect: The profile's.
         key: The service's.
         now: Wall time, which verifiers compare with theirs.
 
@@ -252,16 +253,25 @@ class ServiceSigner:
         ConfigurationError: What would be signed holds objects, which the profile's scheme refuses to sign.
     """
 
-    def __init__(self, words: Vocabulary, key: Secret, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, dialect: Dialect, key: Secret, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        words = dialect.words
         self._now: Final = now
         self._scheme: Final = words.signature
         self._answer: Final = words.answer
         self._notification: Final = words.notification
         self._key: Final = key
         if isinstance(self._scheme, SortedPairs) and self._scheme.nested == "refuse":
-            _check_flat("answer.signature", self._answer.signature, _answer_paths(words))
-            if self._notification.verification == "body":
-                _check_flat("notification.signature", self._notification.signature, _notification_paths(words))
+            self._check_samples(dialect, self._scheme.exclude)
+
+    def _check_samples(self, dialect: Dialect, exclude: Collection[str]) -> None:
+        carried = {camel(name): "" for name in COMPARED}
+        payloads = (dialect.sample(thing, "-") for thing in ("order", "payment", "refund", "subscription"))
+        answers = [dialect.answer(payload, carried, "-").document for payload in payloads]
+        _check_flat("answer.signature", self._answer.signature, answers, exclude)
+        if self._notification.verification == "body":
+            bodies = (dialect.notification(event, self._now()) for event in SAMPLES)
+            documents = [json.loads(body) for body in bodies if body]
+            _check_flat("notification.signature", self._notification.signature, documents, exclude)
 
     async def sign_answer(self, outgoing: Outgoing, path: str) -> Outgoing:
         """Return a response with its signature, if the profile says that responses have one.
@@ -322,36 +332,22 @@ class ServiceSigner:
             made = scheme.sign(signed, path=path, key=self._key)
             signed[name] = await made if inspect.isawaitable(made) else made
             return
-        message = _message(scheme, signed, path, key)
+        message = _signed_message(scheme, signed, path, key)
         if scheme.algorithm in ASYMMETRIC:
-            signed[name] = _encode(scheme, _private_key(key).sign(message, *_padding(scheme.algorithm)))
+            signed[name] = _encode_signature(scheme, _private_key(key).sign(message, *_padding(scheme.algorithm)))
         else:
             signed[name] = _symmetric_signature(scheme, message, key)
 
 
-def _check_flat(point: str, at: str, paths: Iterator[str]) -> None:
+def _check_flat(point: str, at: str, documents: Iterable[Mapping[str, Any]], exclude: Collection[str]) -> None:
     above = at.rpartition(".")[0]
-    prefix = f"{above}." if above else ""
-    for path in paths if at else ():
-        if path.startswith(prefix) and "." in path.removeprefix(prefix):
-            raise ConfigurationError(
-                f"{point}: the object that holds {at} holds {path}, too, and signature.nested refuses to sign an "
-                "object inside it. Set nested to json or omit, or move one of the two",
-                field="signature.nested",
-            )
-
-
-def _answer_paths(words: Vocabulary) -> Iterator[str]:
-    """Yield the paths of what stands in responses."""
-    answer = words.answer
-    yield from (locate_point(answer, point) for point in fields_dict(AnswerShape) if point not in {"data", *NO_PATHS})
-    yield join_path(answer.data, words.path("out_trade_no"))
-
-
-def _notification_paths(words: Vocabulary) -> Iterator[str]:
-    """Yield the paths of what stands in notifications."""
-    shape, answer = words.notification, words.answer
-    yield from (shape.kind, shape.time)
-    paths = [getattr(answer, point) for point in POINTS_OF if point != "redirect_url"]
-    for path in (*paths, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, words.path("out_trade_no")):
-        yield join_path(shape.data, path)
+    for document in documents if at else ():
+        signed = value_at(document, above) if above else document
+        for name, value in signed.items() if isinstance(signed, Mapping) else ():
+            if isinstance(value, dict) and name not in exclude:
+                raise ConfigurationError(
+                    f"{point}: the object that holds {at} holds the object {join_path(above, name)}, too, and "
+                    "signature.nested refuses to sign an object inside it. Set nested to json or omit, or move one of "
+                    "the two",
+                    field="signature.nested",
+                )

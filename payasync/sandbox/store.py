@@ -7,15 +7,17 @@ Only if the machine itself stops may the last commits be missing; waiting for th
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, date, datetime
 from functools import partial
 from importlib import resources
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from attrs import AttrsInstance, asdict, fields_dict
+from attrs import AttrsInstance, asdict, evolve, fields_dict
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import (
@@ -26,7 +28,6 @@ from payasync.sandbox.model import (
     Notification,
     Order,
     Refund,
-    RefundState,
     RefusedError,
     Subscription,
     Timer,
@@ -43,6 +44,10 @@ APPLICATION: Final = 0x50617973
 """`Pays`: marks the file as a sandbox's, in its header."""
 VERSION: Final = 2
 """Of the schema; a file of another version is refused."""
+MOST_TEXT: Final = 4096
+"""Characters that one text of the timeline may have: a request may be long."""
+MOST_ENTRIES: Final = 10_000
+"""The schema's trigger deletes older entries of the timeline."""
 LOCKED_SECONDS: Final = 0.25
 """How long the start waits for a sandbox that is just closing the file."""
 _TABLES: Final[Mapping[type, str]] = {
@@ -70,6 +75,12 @@ _INSERTIONS: Final = {
 }
 
 
+def select(kind: type, columns: Iterable[str], by: str = "") -> str:
+    """Return the statement that finds rows by the values of columns, in the order of one."""
+    where = " AND ".join(f"{name} = :{name}" for name in columns)
+    return f"SELECT * FROM {_TABLES[kind]}{where and f' WHERE {where}'}{by and f' ORDER BY {by}'}"  # noqa: S608 - our own names
+
+
 class Store:
     """Reads and writes what the sandbox stores; make all related changes in one `transaction`.
 
@@ -87,7 +98,7 @@ class Store:
     def __init__(self, path: str) -> None:
         self._before_commit: Callable[[], object] = bool
         self._after_commit: Callable[[], object] = bool
-        self._db = _open(path)
+        self._db = _open_database(path)
         self.now: Callable[[], datetime] = partial(datetime.now, UTC)
         self._db.create_function("sandbox_now", 0, lambda: format_instant(self.now()))
 
@@ -139,32 +150,36 @@ class Store:
             return cursor.lastrowid or 0
 
     def add_order(self, order: Order) -> bool:
-        """Insert an order; `False` if its number is taken."""
+        """Insert an order; `False` if its number is in use."""
         return self._change(_INSERTIONS[Order] + " ON CONFLICT (out_trade_no) DO NOTHING", **asdict(order))
 
-    def order(self, out_trade_no: str) -> Order | None:
-        """Return the order with this number."""
-        return self._first(Order, "SELECT * FROM orders WHERE out_trade_no = :key", key=out_trade_no)
+    def find(self, kind: type[T], /, **values: Any) -> T | None:
+        """Return what has these values, or `None`."""
+        return self._first(kind, select(kind, values), **values)
+
+    def find_all(self, kind: type[T], by: str = "seq", /, **values: Any) -> list[T]:
+        """Return all that have these values, in the order of a column."""
+        return self._read(kind, select(kind, values, by), **values)
+
+    def count(self, kind: type, /, **values: Any) -> int:
+        """Count those that have these values."""
+        return self._number(select(kind, values).replace("*", "count(*)"), **values)
+
+    def newest(self, kind: type[T], limit: int, /, **values: Any) -> list[T]:
+        """Return the newest that have these values, newest first."""
+        return self._read(kind, f"{select(kind, values, 'rowid')} DESC LIMIT {limit}", **values)
+
+    def move(self, before: AttrsInstance, after: AttrsInstance) -> bool:
+        """Store a changed value; `False` if the row has changed since it was read."""
+        old, new = asdict(before), asdict(after)
+        changes = ", ".join(f"{name} = :{name}" for name in new if new[name] != old[name])
+        unchanged = " AND ".join(f"{name} IS :old_{name}" for name in old)
+        statement = f"UPDATE {_TABLES[type(after)]} SET {changes} WHERE {unchanged}"  # noqa: S608 - our own names
+        return not changes or self._change(statement, **new, **{f"old_{name}": value for name, value in old.items()})
 
     def order_named(self, number: str) -> Order | None:
         """Return the order with this number, or else the one with this payment number."""
-        by_payment = "SELECT * FROM orders WHERE payment_id = :key"
-        return self.order(number) or self._first(Order, by_payment, key=number)
-
-    def order_by_token(self, token: str) -> Order | None:
-        """Return the order whose gateway page has this token."""
-        return self._first(Order, "SELECT * FROM orders WHERE token = :key", key=token)
-
-    def move_order(self, before: Order, after: Order) -> bool:
-        """Change an order's state; `False` if it has changed since it was read."""
-        return self._change(
-            """
-            UPDATE orders SET state = :state, declines = :declines
-            WHERE out_trade_no = :out_trade_no AND state = :was AND declines = :declined""",
-            **asdict(after),
-            was=before.state,
-            declined=before.declines,
-        )
+        return self.find(Order, out_trade_no=number) or self.find(Order, payment_id=number)
 
     def reserve(self, out_trade_no: str, amount: int) -> bool:
         """Reserve the amount of a refund; `False` if the order has less left, or is not paid."""
@@ -181,19 +196,6 @@ class Store:
         statement = "UPDATE orders SET reserved = reserved - :amount WHERE out_trade_no = :out_trade_no"
         self._change(statement, out_trade_no=out_trade_no, amount=amount)
 
-    def count_orders(self, origin: str) -> int:
-        """Count what endpoint 1 (`payment`) or 2 (`order`) made."""
-        return self._number("SELECT count(*) FROM orders WHERE origin = :origin", origin=origin)
-
-    def refund(self, out_refund_no: str) -> Refund | None:
-        """Return the refund with this number."""
-        return self._first(Refund, "SELECT * FROM refunds WHERE out_refund_no = :key", key=out_refund_no)
-
-    def move_refund(self, out_refund_no: str, was: RefundState, state: RefundState) -> bool:
-        """Change a refund's state; `False` if it has changed since it was read."""
-        statement = "UPDATE refunds SET state = :state WHERE out_refund_no = :out_refund_no AND state = :was"
-        return self._change(statement, out_refund_no=out_refund_no, was=was, state=state)
-
     def refunded(self, out_trade_no: str) -> int:
         """Return the sum of an order's refunds that have succeeded."""
         return self._number(
@@ -202,38 +204,6 @@ class Store:
             WHERE out_trade_no = :out_trade_no AND state = 'succeeded'""",
             out_trade_no=out_trade_no,
         )
-
-    def refunds_of(self, out_trade_no: str) -> list[Refund]:
-        """Return an order's refunds, in no order."""
-        return self._read(Refund, "SELECT * FROM refunds WHERE out_trade_no = :key", key=out_trade_no)
-
-    def count_refunds(self) -> int:
-        """Count all refunds."""
-        return self._number("SELECT count(*) FROM refunds")
-
-    def subscription(self, subscription_id: str) -> Subscription | None:
-        """Return the subscription with this number."""
-        statement = "SELECT * FROM subscriptions WHERE subscription_id = :key"
-        return self._first(Subscription, statement, key=subscription_id)
-
-    def move_subscription(self, before: Subscription, after: Subscription) -> bool:
-        """Change a subscription; `False` if it has changed since it was read."""
-        return self._change(
-            """
-            UPDATE subscriptions SET
-                frequency = :frequency, amount = :amount, start_date = :start_date, customer = :customer,
-                state = :state, period = :period, renews = :renews, ends = :ends, failing = :failing,
-                failures = :failures
-            WHERE subscription_id = :subscription_id AND state = :was AND period = :before""",
-            **asdict(after),
-            was=before.state,
-            before=before.period,
-        )
-
-    def charges(self, subscription_id: str) -> list[Charge]:
-        """Return the charges of a subscription, by period."""
-        statement = "SELECT * FROM charges WHERE subscription_id = :key ORDER BY period"
-        return self._read(Charge, statement, key=subscription_id)
 
     def set_timer(self, kind: TimerKind, reference: str, due: datetime | None) -> None:
         """Set the one timer of this kind, in place of what it was set to; `None` stops it."""
@@ -291,15 +261,6 @@ class Store:
         statement = "INSERT INTO nonces VALUES (:merchant_id, :nonce) ON CONFLICT DO NOTHING"
         return self._change(statement, merchant_id=merchant_id, nonce=nonce)
 
-    def notification(self, notification_id: str) -> Notification | None:
-        """Return the notification with this number."""
-        statement = "SELECT * FROM notifications WHERE notification_id = :key"
-        return self._first(Notification, statement, key=notification_id)
-
-    def notifications(self) -> list[Notification]:
-        """Return all notifications, oldest first."""
-        return self._read(Notification, "SELECT * FROM notifications ORDER BY seq")
-
     def next_notification(self, after: datetime) -> Notification | None:
         """Return the notification whose attempt falls due first after this time."""
         statement = "SELECT * FROM notifications WHERE due > :after ORDER BY due, seq LIMIT 1"
@@ -325,74 +286,47 @@ class Store:
             busy=json.dumps([*busy]),
         )
 
-    def move_notification(self, before: Notification, after: Notification) -> bool:
-        """Change the delivery of a notification; `False` if it has changed since it was read."""
-        if self.notification(before.notification_id) != before:
-            return False
-        return self._change(
-            """
-            UPDATE notifications SET state = :state, due = :due, tries = :tries, resends = :resends
-            WHERE notification_id = :notification_id""",
-            **asdict(after),
-        )
-
-    def attempts(self) -> list[Attempt]:
-        """Return all attempts to deliver, oldest first."""
-        return self._read(Attempt, "SELECT * FROM attempts ORDER BY seq")
-
-    def attempts_of(self, notification_id: str) -> list[Attempt]:
-        """Return the attempts to deliver one notification, oldest first."""
-        statement = "SELECT * FROM attempts WHERE notification_id = :key ORDER BY seq"
-        return self._read(Attempt, statement, key=notification_id)
-
-    def calls(self, operation: str | None) -> list[Answered]:
-        """Return the calls of one operation, or all, oldest first."""
-        if operation is None:
-            return self._read(Answered, "SELECT * FROM calls ORDER BY seq")
-        return self._read(Answered, "SELECT * FROM calls WHERE operation = :key ORDER BY seq", key=operation)
-
-    def entries(self) -> list[Entry]:
-        """Return the timeline, oldest first."""
-        return self._read(Entry, "SELECT * FROM timeline ORDER BY seq")
+    def add_entry(self, entry: Entry) -> int:
+        """Insert an entry of the timeline, with its time and with long texts cut, and return its number."""
+        changes: dict[str, Any] = {"at": format_instant(self.now())}
+        for name, text in asdict(entry).items():
+            if isinstance(text, str) and len(text) > MOST_TEXT:
+                changes[name] = f"{text[:MOST_TEXT]}… ({len(text):,} characters)"
+        return self.add(evolve(entry, **changes))
 
     def entries_about(self, reference: str) -> list[Entry]:
-        """Return the entries that name one number, oldest first."""
-        return self._read(Entry, "SELECT * FROM timeline WHERE reference = :key ORDER BY seq", key=reference)
+        """Return the entries about an order, refund or subscription, oldest first.
 
-    def newest_requests(self, limit: int) -> list[Entry]:
-        """Return the newest requests of the timeline, newest first."""
-        statement = "SELECT * FROM timeline WHERE kind = 'request' ORDER BY seq DESC LIMIT :limit"
-        return self._read(Entry, statement, limit=limit)
+        The number of an order or of its payment includes both, and the order's refunds.
+        """
+        numbers, order = {reference}, self.order_named(reference)
+        if order:
+            refunds = self._read(Refund, select(Refund, ("out_trade_no",)), out_trade_no=order.out_trade_no)
+            numbers |= {order.out_trade_no, order.payment_id, *(refund.out_refund_no for refund in refunds)}
+        found = (self.find_all(Entry, reference=number) for number in numbers)
+        return sorted(chain.from_iterable(found), key=attrgetter("seq"))
 
-    def admin_entry(self, seq: int) -> Entry | None:
-        """Return the entry with this number, if it records an action of the dashboard."""
-        return self._first(Entry, "SELECT * FROM timeline WHERE seq = :seq AND kind = 'admin'", seq=seq)
-
-    def newest(self, kind: type[T], limit: int) -> list[T]:
-        """Return the newest orders, refunds, subscriptions or notifications, newest first."""
-        return self._read(kind, f"SELECT * FROM {_TABLES[kind]} ORDER BY rowid DESC LIMIT {limit}")  # noqa: S608 - our own names
-
-    def _change(self, statement: str, **values: Any) -> bool:
+    def _change(self, statement: str, /, **values: Any) -> bool:
         """Run a statement that changes one row; `False` if it found none to change."""
         with self._run(statement, **values) as cursor:
             return cursor.rowcount == 1
 
-    def _first(self, kind: type[T], statement: str, **values: Any) -> T | None:
+    def _first(self, kind: type[T], statement: str, /, **values: Any) -> T | None:
         return next(iter(self._read(kind, statement, **values)), None)
 
-    def _read(self, kind: type[T], statement: str, **values: Any) -> list[T]:
+    def _read(self, kind: type[T], statement: str, /, **values: Any) -> list[T]:
         with self._run(statement, **values) as cursor:
             return [kind(**{name: found[name] for name in _NAMES[kind]}) for found in cursor]
 
-    def _number(self, statement: str, **values: Any) -> int:
+    def _number(self, statement: str, /, **values: Any) -> int:
         with self._run(statement, **values) as cursor:
             return int(cursor.fetchone()[0])
 
-    def _run(self, statement: str, **values: Any) -> closing[sqlite3.Cursor]:
-        return closing(self._db.execute(statement, {name: _written(value) for name, value in values.items()}))
+    def _run(self, statement: str, /, **values: Any) -> closing[sqlite3.Cursor]:
+        return closing(self._db.execute(statement, {name: _to_column(value) for name, value in values.items()}))
 
 
-def _written(value: Any) -> Any:
+def _to_column(value: Any) -> Any:
     """Return a value as the database has it: a time as microseconds, a day in ISO 8601."""
     if isinstance(value, datetime):
         return to_micros(value)
@@ -411,12 +345,12 @@ def read_location(db: object) -> str:
     raise ConfigurationError(f"db must be the path of a file, or {MEMORY!r}, not {db!r}", field="db")
 
 
-def _open(path: str) -> sqlite3.Connection:
+def _open_database(path: str) -> sqlite3.Connection:
     try:
         _check_header(path)
         database = sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None)
         try:
-            _prepare(database)
+            _prepare_database(database)
         except BaseException:
             database.close()
             raise
@@ -459,14 +393,14 @@ def _check_marks(database: sqlite3.Connection) -> None:
         raise OSError(f"its schema is of version {version}, and this payasync's of {VERSION}: name another file")
 
 
-def _prepare(database: sqlite3.Connection) -> None:
+def _prepare_database(database: sqlite3.Connection) -> None:
     database.row_factory = sqlite3.Row
     # Held until the end, so that there is one sandbox to a file.
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     if database.execute("PRAGMA page_count").fetchone()[0]:
         _check_marks(database)
     else:
-        _create(database)
+        _create_tables(database)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA foreign_keys = ON")
@@ -474,7 +408,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.execute("COMMIT")
 
 
-def _create(database: sqlite3.Connection) -> None:
+def _create_tables(database: sqlite3.Connection) -> None:
     """Create all tables or none, before there is a log: the header must say whose file it is."""
     schema = resources.files("payasync.sandbox").joinpath("schema.sql").read_text(encoding="utf-8")
     marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"

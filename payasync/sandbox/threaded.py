@@ -3,9 +3,8 @@
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
-from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
@@ -25,30 +24,26 @@ if TYPE_CHECKING:
 
 
 class LoopThread:
-    """A thread whose event loop holds something open.
+    """A thread that runs an event loop.
 
     Args:
-        held: Entered in the loop by `start`, and left by `close`.
         name: The thread's.
     """
 
-    def __init__(self, held: AbstractAsyncContextManager[object], name: str) -> None:
-        self._held = held
-        self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._failure: BaseException | None = None
+    def __init__(self, name: str) -> None:
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Start the thread, or raise the error that keeps it from starting."""
         self._thread.start()
-        self._loop, self._stop = self._ready.result()
+
+    def _run(self) -> None:
+        with self._runner:
+            self._loop.run_forever()
 
     def close(self) -> None:
-        """End what is held, and then the thread; an error in it is raised here."""
-        self._loop.call_soon_threadsafe(self._stop.set)
+        """End the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        if self._failure:
-            raise self._failure
 
     def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Call a function in the loop's thread, and return its result, or raise its error.
@@ -67,20 +62,9 @@ class LoopThread:
             future.cancel()
             raise
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._hold())
-        except BaseException as error:  # noqa: BLE001 - whoever waits raises it again
-            if self._ready.done():
-                self._failure = error
-            else:
-                self._ready.set_exception(error)
-
-    async def _hold(self) -> None:
-        async with self._held:
-            stop = asyncio.Event()
-            self._ready.set_result((asyncio.get_running_loop(), stop))
-            await stop.wait()
+    def wait(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine in the loop's thread, and block until it has ended."""
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
 async def _called(function: Callable[..., Any], args: Any, named: Any) -> Any:
@@ -238,12 +222,16 @@ class ThreadedSandbox:
         """Start the thread, and the sandbox in it.
 
         Raises:
-            ConfigurationError: It runs already, its port is taken, or its database cannot be used.
+            ConfigurationError: It runs already, its port is in use, or its database cannot be used.
         """
         if self._thread:
             raise ConfigurationError("the sandbox runs already: close it first")
-        thread = LoopThread(self._open(), "payasync sandbox")
-        thread.start()
+        thread = LoopThread("payasync sandbox")
+        try:
+            thread.wait(self._sandbox.start())
+        except BaseException:
+            thread.close()
+            raise
         self._thread = thread
         return self
 
@@ -251,7 +239,10 @@ class ThreadedSandbox:
         """Close the sandbox, and end its thread; closing again does nothing."""
         thread, self._thread = self._thread, None
         if thread:
-            thread.close()
+            try:
+                thread.wait(self._end())
+            finally:
+                thread.close()
 
     def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Call any function in the sandbox's thread, and return what it returns.
@@ -297,11 +288,8 @@ class ThreadedSandbox:
         """Call a function of an object that outlives the thread; without the thread, nobody else calls one."""
         return self.call(function, *args, **named) if self._thread else function(*args, **named)
 
-    @asynccontextmanager
-    async def _open(self) -> AsyncGenerator[None]:
-        await self._sandbox.start()
+    async def _end(self) -> None:
         try:
-            yield
             self._last_timeline = self._sandbox.timeline()
         finally:
             await self._sandbox.close()

@@ -4,72 +4,18 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from itertools import chain
-from operator import attrgetter
 from typing import Any, Final
 
 from aiohttp import web
-from attrs import asdict, evolve
 
 from payasync.errors import ConfigurationError
-from payasync.sandbox.model import Entry, format_instant
+from payasync.sandbox.model import Entry
 from payasync.sandbox.store import Store
 from payasync.sandbox.web.pages import GATEWAY, TIMELINE
 
-MOST_TEXT: Final = 4096
-"""Characters that one text of an entry may have: a request may be long."""
-MOST_ENTRIES: Final = 10_000
-"""The schema's trigger deletes older ones."""
 LOGGER: Final = logging.getLogger("payasync.sandbox")
 SILENT: Final = ("/admin/", TIMELINE, "/openapi.json", "/favicon.ico")
 """Paths that people and tools look at: they are not the service's."""
-
-
-class Timeline:
-    """Stores the newest entries.
-
-    Args:
-        store: Where.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def add(self, entry: Entry) -> int:
-        """Store an entry in a transaction of its own, and return its number."""
-        with self._store.transaction():
-            return self.insert(entry)
-
-    def insert(self, entry: Entry) -> int:
-        """Store an entry in the open transaction, with long texts cut, and return its number."""
-        changes: dict[str, Any] = {"at": format_instant(self._store.now())}
-        for name, text in asdict(entry).items():
-            if isinstance(text, str) and len(text) > MOST_TEXT:
-                changes[name] = f"{text[:MOST_TEXT]}… ({len(text):,} characters)"
-        return self._store.add(evolve(entry, **changes))
-
-    def entries(self, reference: str | None = None) -> list[Entry]:
-        """Return the entries, oldest first.
-
-        Args:
-            reference: Only those about this order, refund or subscription. The number of an order or of its payment
-                includes both, and the order's refunds.
-        """
-        if reference is None:
-            return self._store.entries()
-        numbers, order = {reference}, self._store.order_named(reference)
-        if order:
-            refunds = (refund.out_refund_no for refund in self._store.refunds_of(order.out_trade_no))
-            numbers |= {order.out_trade_no, order.payment_id, *refunds}
-        return sorted(chain.from_iterable(map(self._store.entries_about, numbers)), key=attrgetter("seq"))
-
-    def requests(self, limit: int) -> list[Entry]:
-        """Return the newest requests, newest first."""
-        return self._store.newest_requests(limit)
-
-    def done(self, seq: int) -> Entry | None:
-        """Return the entry with this number, if it records an action of the dashboard."""
-        return self._store.admin_entry(seq)
 
 
 def format_entry(entry: Entry) -> str:
@@ -88,7 +34,7 @@ def format_entry(entry: Entry) -> str:
 
 def describe_outcome(entry: Entry) -> str:
     """Return how an entry ended: status, outcome and duration."""
-    status = str(entry.status or ("no answer" if entry.kind in {"request", "delivery"} else ""))
+    status = str(entry.status or ("no response" if entry.kind in {"request", "delivery"} else ""))
     took = "" if entry.milliseconds is None else f"({entry.milliseconds:.1f} ms)"
     return " ".join(word for word in (status, entry.outcome, took) if word)
 
@@ -104,16 +50,16 @@ class Recorder:
     """Records requests.
 
     Args:
-        timeline: Where.
+        store: Where.
         seconds: A monotonic clock.
     """
 
-    def __init__(self, timeline: Timeline, seconds: Callable[[], float] = time.perf_counter) -> None:
-        self._timeline = timeline
+    def __init__(self, store: Store, seconds: Callable[[], float] = time.perf_counter) -> None:
+        self._store = store
         self._seconds = seconds
 
     @web.middleware
-    async def note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Have a request answered, record it unless that was done in its own transaction, and log it."""
         status, request[_STARTED] = None, self._seconds()
         try:
@@ -123,17 +69,18 @@ class Recorder:
         finally:
             entry = request.get(_RECORDED)
             if (entry is None or entry.status != status) and (entry := self._entry(request, status)):
-                with suppress(ConfigurationError):  # the response is sent even if the database cannot be written
-                    self._timeline.add(entry)
+                # The response is sent even if the database cannot be written.
+                with suppress(ConfigurationError), self._store.transaction():
+                    self._store.add_entry(entry)
             if entry:
                 LOGGER.info("%s", format_entry(entry), extra={"seen": entry})
 
-    def record(self, request: web.Request, status: int) -> None:
+    def record_in_transaction(self, request: web.Request, status: int) -> None:
         """Record a request in the open transaction, unless a fault may change how it ends."""
         entry = self._entry(request, status)
         if entry and not entry.fault:
             request[_RECORDED] = entry
-            self._timeline.insert(entry)
+            self._store.add_entry(entry)
 
     def _entry(self, request: web.Request, status: int | None) -> Entry | None:
         """Return the entry of a request; `None` if it is not for the service."""
@@ -146,7 +93,7 @@ class Recorder:
         return Entry(kind="request", status=status, milliseconds=milliseconds, **facts)
 
 
-def note(request: web.Request, **known: Any) -> None:
+def add_facts(request: web.Request, **known: Any) -> None:
     """Add what is known of a request to its entry.
 
     Args:

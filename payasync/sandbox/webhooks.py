@@ -20,8 +20,8 @@ from attrs import evolve, frozen
 
 from payasync.credentials import Secret
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import NotificationShape
 from payasync.sandbox.clock import Clock, Happened
+from payasync.sandbox.dialect import Vocabulary
 from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, DeliveryPlan, iterate_strings
 from payasync.sandbox.model import Attempt, Entry, Notification, NotificationState
 from payasync.sandbox.signatures import ServiceSigner
@@ -109,19 +109,14 @@ SECONDS: Final = 5.0
 class ElsewhereError(OSError):
     """The address is not on this machine."""
 
-    def __str__(self) -> str:
-        return "the address is not on this machine: the sandbox notifies loopback addresses only"
-
 
 def explain_failure(failure: Exception) -> str:
     """Return why there was no response; never with the address, which may hold secrets."""
     cause = getattr(failure, "os_error", failure)
     if isinstance(cause, ElsewhereError):
         return str(cause)
-    if isinstance(failure, aiohttp.ConnectionTimeoutError):
-        return f"no connection within {SECONDS:g} seconds"
     if isinstance(failure, TimeoutError):
-        return f"no answer within {SECONDS:g} seconds"
+        return f"no response within {SECONDS:g} seconds"
     if isinstance(failure, aiohttp.ClientConnectorCertificateError):
         return "its certificate cannot be trusted"
     return "the address cannot be used" if isinstance(failure, ValueError) else describe_failure(failure)
@@ -147,31 +142,27 @@ class Acknowledgement:
     bare: bool = False
 
     @classmethod
-    def of(cls, shape: NotificationShape, given: NotificationShape) -> Self:
+    def of(cls, words: Vocabulary) -> Self:
         """Return what acknowledges by a profile: exactly the status and the body that it names.
 
         If it names no status, or is the sandbox's own, any 2xx acknowledges. If the body is the sandbox's own, an
         empty one acknowledges, too.
-
-        Args:
-            shape: The profile's shape, with open points filled from the sandbox's own.
-            given: The profile's shape as it is.
         """
+        given = words.profile.notification
         own = given == PROFILE.notification
-        status = None if own else given.ack_status
-        return cls(status=status, body=shape.ack_body, bare=own or not given.ack_body)
+        body, bare = words.notification.ack_body, own or not given.ack_body
+        return cls(status=None if own else given.ack_status, body=body, bare=bare)
 
     def missing(self, status: int, body: str) -> str:
         """Return why a response does not acknowledge; empty if it does."""
-        taken = status == self.status if self.status else status // 100 == 2  # noqa: PLR2004 - any 2xx
-        if not taken:
+        if not (status == self.status if self.status else status // 100 == 2):  # noqa: PLR2004 - any 2xx
             return f"answered {status}, which does not acknowledge"
-        if self.body and not (self.bare and not body) and not _same(self.body, body):
+        if self.body and not (self.bare and not body) and not _is_same_document(self.body, body):
             return f"answered a body that does not acknowledge: it must be {self.body}"
         return ""
 
 
-def _same(expected: str, body: str) -> bool:
+def _is_same_document(expected: str, body: str) -> bool:
     if expected.strip() == body.strip():
         return True
     try:
@@ -205,7 +196,7 @@ MOST_AT_ONCE: Final = 32
 
 
 class Deliveries:
-    """Delivers the notifications that are due, and records each attempt; to loopback only, unless allowed.
+    """Delivers the notifications that are due, and records each attempt.
 
     Args:
         store: The outbox.
@@ -214,7 +205,7 @@ class Deliveries:
         secret: Signs in headers, by Standard Webhooks.
         signer: Signs in the body, where the profile says so.
         acknowledgement: Which response acknowledges.
-        allow_remote: Deliver beyond loopback, too.
+        http: Sends them; `close` closes it.
     """
 
     def __init__(
@@ -225,8 +216,8 @@ class Deliveries:
         *,
         secret: Secret,
         signer: ServiceSigner,
-        acknowledgement: "Acknowledgement",
-        allow_remote: bool,
+        acknowledgement: Acknowledgement,
+        http: aiohttp.ClientSession,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -234,7 +225,7 @@ class Deliveries:
         self._secret = secret
         self._signer = signer
         self._acknowledgement = acknowledgement
-        self._http = outgoing_client(allow_remote=allow_remote)
+        self._http = http
         self._busy = set[str]()
         self._held = set[str]()
         self._overtaken = list[Notification]()
@@ -301,7 +292,7 @@ class Deliveries:
 
     def _move(self, before: Notification, after: Notification) -> None:
         with self._store.transaction():
-            self._store.move_notification(before, after)
+            self._store.move(before, after)
 
     async def _attempt(self, notification: Notification, plan: DeliveryPlan) -> Notification:
         """Send a notification once, record the attempt, and return the notification after it."""
@@ -321,8 +312,8 @@ class Deliveries:
         with self._store.transaction():
             self._store.add(attempt)
             # If it was resent while this attempt was under way, it stays due.
-            if not self._store.move_notification(notification, after):
-                stored = self._store.notification(notification.notification_id) or after
+            if not self._store.move(notification, after):
+                stored = self._store.find(Notification, notification_id=notification.notification_id) or after
         self._log(attempt, stored)
         return after
 
@@ -340,7 +331,7 @@ class Deliveries:
         LOGGER.info("%s", format_entry(delivery.entry), extra={"delivery": delivery})
 
     async def _send(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
-        """Return the response's status and body, and why it does not acknowledge, or why there is none."""
+        """Return the response's status and body, and why it is missing or does not acknowledge."""
         headers = {"Content-Type": "application/json"}
         try:
             body = await self._signer.sign_notification(notification.body, plan.age)
@@ -352,13 +343,13 @@ class Deliveries:
         data = plan.body(body).encode()
         try:
             async with self._http.post(notification.url, data=data, headers=headers, allow_redirects=False) as response:
-                answer = (await _start(response.content)).decode(errors="replace")
+                answer = (await _read_start(response.content)).decode(errors="replace")
         except (aiohttp.ClientError, OSError, ValueError) as failure:
             return None, "", explain_failure(failure)
         return response.status, answer, self._acknowledgement.missing(response.status, answer)
 
 
-async def _start(content: aiohttp.StreamReader) -> bytes:
+async def _read_start(content: aiohttp.StreamReader) -> bytes:
     received = bytearray()
     async for chunk in content.iter_any():
         received += chunk
@@ -370,7 +361,9 @@ async def _start(content: aiohttp.StreamReader) -> bytes:
 def outgoing_client(*, allow_remote: bool) -> aiohttp.ClientSession:
     """Return a client that sends no cookies, uses no proxy, and connects to loopback only, unless allowed."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(socket_factory=_socket if allow_remote else loopback_socket, force_close=True),
+        connector=aiohttp.TCPConnector(
+            socket_factory=_make_socket if allow_remote else loopback_socket, force_close=True
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=SECONDS),
         auto_decompress=False,
@@ -387,11 +380,11 @@ def loopback_socket(address: Any) -> socket.socket:
     """
     host = address[4][0]
     if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
-        raise ElsewhereError
-    return _socket(address)
+        raise ElsewhereError("the address is not on this machine: the sandbox notifies loopback addresses only")
+    return _make_socket(address)
 
 
-def _socket(address: Any) -> socket.socket:
+def _make_socket(address: Any) -> socket.socket:
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.settimeout(0)

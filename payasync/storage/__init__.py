@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 
 LARGEST_INTEGER: Final = 2**63 - 1
 
@@ -40,7 +40,7 @@ def check_number(name: str, given: object) -> int:
         InvalidArgumentError: The argument is something else.
     """
     if type(given) is not int or not 0 <= given <= LARGEST_INTEGER:
-        raise invalid(name, "an integer of 0 or more, below 2**63", given)
+        raise invalid_argument(name, "an integer of 0 or more, below 2**63", given)
     return given
 
 
@@ -51,5 +51,5 @@ def check_moment(name: str, given: object) -> datetime:
         InvalidArgumentError: The argument is something else.
     """
     if not isinstance(given, datetime) or given.tzinfo is None:
-        raise invalid(name, "a moment with its offset from UTC", given)
+        raise invalid_argument(name, "a moment with its offset from UTC", given)
     return given

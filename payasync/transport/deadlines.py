@@ -56,14 +56,13 @@ class Deadline:
         self.when = min(self.when, self._deadlines.time() + self._call.timeouts.connect)
 
     def begin(self) -> None:
-        """Note that the write begins: from here to the whole response it is `Timeouts.read`, within the call's time.
+        """Note that the write begins: the whole response must come within `Timeouts.read` and the call's time.
 
         Raises:
-            TimeoutError: The time is over, or the call has been given up: a process that was stopped, and wakes when
-                others have taken the call for lost, must not write; nor must what a layer of the user's has shielded,
-                or whose task is cancelled and has not heard of it yet.
-            LeaseOverError: The journal's lease may be over. The loop's clock does not tell: it stands still while the
-                machine is suspended.
+            TimeoutError: The time is over, as in a process that was stopped and wakes late. Or the call has ended, or
+                its task is being cancelled, though a layer of the user's still runs it.
+            LeaseOverError: The journal's lease may be over. Its clock counts while the machine is suspended; the loop's
+                clock does not.
         """
         lease = self._call.lease
         if lease is not None and lease.over:

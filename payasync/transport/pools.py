@@ -182,17 +182,12 @@ class Pools:
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
             self._sweep()
-            self._check_home(loop)
+            # The sockets of a lent connector belong to the first loop.
+            if self._settings.http is not None and self._home not in {None, loop}:
+                raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
+            self._home = loop
             pool = self._pools[loop] = Pool(self._settings)
         return pool
-
-    def _check_home(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Refuse a second loop, or a forked child's, to an injected session: its sockets are the first one's."""
-        if self._settings.http is None:
-            return
-        if self._home not in {None, loop}:
-            raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
-        self._home = loop
 
     def _sweep(self) -> None:
         for loop, pool in tuple(self._pools.items()):
@@ -201,15 +196,19 @@ class Pools:
                 pool.dispose()
 
     async def aclose(self) -> None:
-        """Close the running loop's pool; tell other living loops to close theirs."""
+        """Close the running loop's pool; other running loops close theirs, and pools of idle loops are disposed of."""
         self._sweep()
         here = asyncio.get_running_loop()
         pools, self._pools = self._pools, {}
+        own = pools.pop(here, None)
         for loop, pool in pools.items():
-            if loop is not here:
-                _close_elsewhere(loop, pool)
-        if here in pools:
-            await pools[here].aclose()
+            if loop.is_running():
+                with suppress(RuntimeError):  # it was closed just now, and its pool with it
+                    loop.call_soon_threadsafe(pool.close_soon)
+            else:
+                pool.dispose()
+        if own is not None:
+            await own.aclose()
 
     def disown(self, nowhere: int) -> None:
         """In a forked child: let go of everything, without closing it."""
@@ -217,15 +216,6 @@ class Pools:
         _inherited.append(pools)
         for pool in pools.values():
             pool.disown(nowhere)
-
-
-def _close_elsewhere(loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
-    """Close a pool of another loop: in it, while it runs; one that stands still is disposed of."""
-    if loop.is_running():
-        with suppress(RuntimeError):  # it was closed meanwhile, and its pool with it
-            loop.call_soon_threadsafe(pool.close_soon)
-    else:
-        pool.dispose()
 
 
 _live: "weakref.WeakSet[Pools]" = weakref.WeakSet()

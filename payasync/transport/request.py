@@ -65,7 +65,7 @@ class OneShotBody(Payload):
 
     @property
     def consumed(self) -> bool:
-        """Always: another connection is another attempt, with a nonce of its own, and aiohttp would take one."""
+        """Always true, so that aiohttp does not send it again: each attempt needs a nonce of its own."""
         return True
 
     @property
@@ -198,7 +198,7 @@ class OwnRequest(aiohttp.ClientRequest):
             return await super().send(conn)
         writer = StreamWriter(conn.protocol, self.loop)  # type: ignore[arg-type] # a connection that was just taken
         await writer.write_headers(f"{self.method} {path} HTTP/1.1", self.headers)
-        answer = self.response_class(
+        response = self.response_class(
             self.method,
             self.original_url,
             writer=None,
@@ -211,7 +211,7 @@ class OwnRequest(aiohttp.ClientRequest):
             stream_writer=writer,
         )
         self.loop.call_soon(lambda: run_to_end(self.write_bytes(writer, conn)))
-        return answer
+        return response
 
     def _check_verified(self, conn: "Connection") -> None:
         """Refuse a connection that another context made, or that showed no certificate.

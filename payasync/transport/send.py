@@ -32,7 +32,7 @@ PATHS: Final = frozenset(operation.path for operation in OPERATIONS)
 """Of these there are ten, so that their URLs can be kept; an identifier in a path makes any number of others."""
 
 
-class AnswerTooLargeError(aiohttp.ClientError):
+class ResponseTooLargeError(aiohttp.ClientError):
     """The response is longer than `max_response_bytes`."""
 
 
@@ -98,7 +98,7 @@ class Transport:
                 content = response.content
                 whole = content.read_nowait() if content.is_eof() else await self._rest(response)
                 if len(whole) > self._max_response_bytes:
-                    raise AnswerTooLargeError  # noqa: TRY301 - as above
+                    raise ResponseTooLargeError  # noqa: TRY301 - as above
             elapsed = pool.deadlines.time() - call.deadline + call.timeouts.total
             return Reply(response.status, response.headers, whole, elapsed, call.attempt)
         except asyncio.CancelledError as cancelled:
@@ -123,7 +123,7 @@ class Transport:
         while part := await response.content.readany():
             parts += part
             if len(parts) > self._max_response_bytes:
-                raise AnswerTooLargeError
+                raise ResponseTooLargeError
         return bytes(parts)
 
     async def aclose(self) -> None:
@@ -161,16 +161,16 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (ssl.SSLCertVerificationError, "the certificate of the service cannot be trusted"),
     (aiohttp.ClientConnectorDNSError, "the host name does not resolve"),
     (aiohttp.ClientConnectorSSLError, "the TLS handshake failed"),
-    (aiohttp.ClientProxyConnectionError, "the proxy does not answer"),
+    (aiohttp.ClientProxyConnectionError, "the proxy does not respond"),
     (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
     (LeaseOverError, "the journal's lease on this write is over"),
     (NoFreeConnectionError, "no connection was free in time: raise max_connections (with http, its connector's limit)"),
-    (TimeoutError, "no answer in time"),
-    (AnswerTooLargeError, "the answer is longer than max_response_bytes"),
-    (aiohttp.ClientPayloadError, "the answer was cut short"),
-    (aiohttp.ServerDisconnectedError, "the connection was closed before the answer"),
-    (aiohttp.ClientResponseError, "the answer is not HTTP"),
+    (TimeoutError, "no response in time"),
+    (ResponseTooLargeError, "the response is longer than max_response_bytes"),
+    (aiohttp.ClientPayloadError, "the response was cut short"),
+    (aiohttp.ServerDisconnectedError, "the connection was closed before the response"),
+    (aiohttp.ClientResponseError, "the response is not HTTP"),
 )
 
 _PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError, ConfigurationError)
@@ -188,7 +188,7 @@ def attempt_error(error: BaseException, address: str, *, begun: bool) -> NotSent
     if begun:
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
         reason = describe_failure(error)
-        return kind(f"no usable answer from {address}: {reason}", reason=reason, sent=None)
+        return kind(f"no usable response from {address}: {reason}", reason=reason, sent=None)
     # Both say themselves what was late.
     late = timed_out and not isinstance(error, LeaseOverError | NoFreeConnectionError)
     reason = "no connection in time" if late else describe_failure(error)

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
-from attrs import Factory, field, fields, frozen
+from attrs import Factory, field, frozen
 from multidict import CIMultiDict
 
 from payasync import documents
@@ -262,13 +262,8 @@ class Reply:
             kept["document"] = documents.loads(self.body)
         return kept["document"]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        facts = {each.name: getattr(self, each.name) for each in fields(type(self)) if each.init}
-        return _revive, ({**facts, "headers": CIMultiDict(self.headers)},)
-
-
-def _revive(facts: Mapping[str, Any]) -> Reply:
-    return Reply(**facts)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "headers": CIMultiDict(self.headers)}  # a read-only view of them does not pickle
 
 
 Send: TypeAlias = Callable[[Call], Awaitable[Reply]]

@@ -26,7 +26,7 @@ from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.wire.call import Call, Expected, Progress
 from payasync.wire.match import comparison_of
-from payasync.wire.request import NOTHING, Request, check_object, invalid
+from payasync.wire.request import NOTHING, Request, check_object, invalid_argument
 from payasync.wire.response import Response
 
 IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "identifier")
@@ -146,7 +146,7 @@ class Template:
 
     Attributes:
         writer: Gives the arguments their wire names.
-        identifiers: The numbers among the arguments, each with the pattern that it must match.
+        identifiers: The numbers among the arguments, which must match the profile's pattern.
         blank: The call, with those fields only that every call of the kind carries.
         refused: The names that `extra` may not hold, with why.
         nested: Some of these fields hold others, so that each call needs its own.
@@ -154,7 +154,7 @@ class Template:
     """
 
     writer: Writer
-    identifiers: tuple[tuple[str, Callable[[str], object]], ...]
+    identifiers: tuple[str, ...]
     blank: Call
     refused: Refused
     nested: bool
@@ -175,6 +175,7 @@ class Codec:
 
     def __init__(self, profile: Profile, credentials: Credentials, writers: dict[Kind, Writer] | None = None) -> None:
         self._profile = profile
+        self._is_identifier = re.compile(profile.identifier).fullmatch
         self._merchant_id = credentials.merchant_id
         self._proofs = proof_paths(profile, credentials)
         self._proof_names = proof_names(profile, self._proofs)
@@ -205,11 +206,11 @@ class Codec:
         kind, profile = type(request), self._profile
         try:
             template = self._templates.get(kind) or self._make_template(kind)
-            for name, matches in template.identifiers:
+            for name in template.identifiers:
                 value = getattr(request, name)
-                if value is not ABSENT and not matches(value):
+                if value is not ABSENT and not self._is_identifier(value):
                     rule = f"an identifier that matches {profile.identifier} (the profile's `identifier`)"
-                    raise invalid(name, rule, value)
+                    raise invalid_argument(name, rule, value)
             if profile.accept is not ANYTHING:
                 check_accepted(request, profile.accept)
             blank, fields = template.blank, template.writer.fields(request)
@@ -265,11 +266,11 @@ class Codec:
 
     def _make_template(self, kind: Kind) -> Template:
         operation, profile = kind.operation, self._profile
-        parameter = None
-        if operation is QUERY_PAYMENT:
-            parameter = profile.payment_status or _open_parameter("payment_status")
-        elif operation is QUERY_REFUND:
-            parameter = profile.refund_status or _open_parameter("refund_status")
+        point = {QUERY_PAYMENT: "payment_status", QUERY_REFUND: "refund_status"}.get(operation)
+        parameter: Parameter | None = getattr(profile, point) if point else None
+        if point and parameter is None:
+            table = f"status.{point.removesuffix('_status')}"
+            raise not_configured(point, f"the name and the place of its identifier (TOML: [{table}])")
         if kind not in self._writers:
             self._writers[kind] = make_writer(kind, profile)
         writer = self._writers[kind]
@@ -282,13 +283,12 @@ class Codec:
             signed=operation.name in profile.signed,
             expected=self._expected(operation),
         ).derived()  # CPython reads the attributes of a derived call in a quarter of the time
-        matches = re.compile(profile.identifier).fullmatch
         set_by_us = {*self._merchant(operation), *(SIGNING if blank.signed else ())}
         if parameter:
             set_by_us.add(parameter.name)
         template = self._templates[kind] = Template(
             writer=writer,
-            identifiers=tuple((name, matches) for name in IDENTIFIERS if name in fields_dict(kind)),
+            identifiers=tuple(name for name in IDENTIFIERS if name in fields_dict(kind)),
             blank=blank,
             refused=(
                 (frozenset(writer.names.values()), _ARGUMENT),
@@ -309,11 +309,6 @@ class Codec:
     def _always(self, operation: Operation) -> dict[str, Any]:
         constants = self._profile.constants
         return {**self._merchant(operation), **constants.get("*", {}), **constants.get(operation.name, {})}
-
-
-def _open_parameter(point: str) -> Parameter:
-    thing = point.removesuffix("_status")
-    raise not_configured(point, f"the name and the place of its identifier (TOML: [status.{thing}])")
 
 
 def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> None:
@@ -345,19 +340,16 @@ def check_accepted(request: Request[Response], accept: Accept) -> None:
     for name, allowed in (("currency", accept.currency), ("scene_type", accept.scene_type)):
         value = getattr(request, name, ABSENT)
         if allowed and value is not ABSENT and value not in allowed:
-            raise invalid(name, f"one of {', '.join(allowed)} (accept.{name})", value)
+            raise invalid_argument(name, f"one of {', '.join(allowed)} (accept.{name})", value)
     for name in AMOUNTS if accept.amount else ():
         least, most = accept.amount
         value = getattr(request, name, ABSENT)
         if value is not ABSENT and not least <= value <= most:
-            raise invalid(name, f"from {least} to {most} (accept.amount)", value)
+            raise invalid_argument(name, f"from {least} to {most} (accept.amount)", value)
     for name, longest in accept.length.items():
         value = getattr(request, name, ABSENT)
         if isinstance(value, str) and len(value) > longest:
-            raise invalid(name, f"at most {longest} characters long (accept.length)", value)
-
-
-_NOTHING: Final[Mapping[str, str]] = {}
+            raise invalid_argument(name, f"at most {longest} characters long (accept.length)", value)
 
 
 @define
@@ -387,19 +379,21 @@ def encode(call: Call) -> Encoded:
     """
     path, parameter = call.operation.path, call.parameter
     if call.operation.has_body:
-        return Encoded(path, _NOTHING, _NOTHING, documents.dumps(call.fields))
+        return Encoded(path, NOTHING, NOTHING, documents.dumps(call.fields))
     query = {name: _query_text(call, name, value) for name, value in call.fields.items()}
     if parameter is None or parameter.place == "query":
-        return Encoded(path, query, _NOTHING, b"")
+        return Encoded(path, query, NOTHING, b"")
     identifier = query.pop(parameter.name)
     if parameter.place == "header":
         if not is_header(parameter.name, identifier):
             rule = "of visible ASCII characters: it travels in a header"
-            raise invalid("identifier", rule, identifier, call.operation)
+            raise invalid_argument("identifier", rule, identifier, call.operation)
         return Encoded(path, query, {parameter.name: identifier}, b"")
     if identifier in {".", ".."}:
-        raise invalid("identifier", "no step between folders: it travels in the path", identifier, call.operation)
-    return Encoded(f"{path}/{quote(identifier, safe='')}", query, _NOTHING, b"")
+        raise invalid_argument(
+            "identifier", "no step between folders: it travels in the path", identifier, call.operation
+        )
+    return Encoded(f"{path}/{quote(identifier, safe='')}", query, NOTHING, b"")
 
 
 def _query_text(call: Call, name: str, value: object) -> str:

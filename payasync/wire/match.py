@@ -19,7 +19,6 @@ from payasync.endpoints import (
     CREATE_SUBSCRIPTION,
     OPERATIONS,
     PLACE_ORDER,
-    QUERY_ORDER,
     QUERY_PAYMENT,
     QUERY_REFUND,
     UPDATE_SUBSCRIPTION,
@@ -59,19 +58,6 @@ PAYMENT: Final = "payment_id"
 
 _AMOUNTS: Final = (("total_amt", "totalAmt"), ("total_amt", _AMOUNT), ("refund_amt", "refundAmt"))
 """By key of the profile's `[answer]`, the wire names of all amounts."""
-
-_THINGS: Final[Mapping[str, str]] = {
-    CREATE_PAYMENT.name: "payment",
-    PLACE_ORDER.name: "order",
-    QUERY_ORDER.name: "order",
-    CLOSE_ORDER.name: "order",
-    CREATE_REFUND.name: "refund",
-    QUERY_PAYMENT.name: "payment",
-    QUERY_REFUND.name: "refund",
-    CREATE_SUBSCRIPTION.name: "subscription",
-    CANCEL_SUBSCRIPTION.name: "subscription",
-}
-"""By operation, what it creates, ends or asks about."""
 
 _DONE: Final[Mapping[str, frozenset[str]]] = {
     CREATE_PAYMENT.name: frozenset({"pending", "paid"}),
@@ -216,6 +202,13 @@ def one_line(text: str, longest: int) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
+def _thing_of(operation: Operation) -> str:
+    """Return what an operation creates, ends or asks about; an update has no state that tells its success."""
+    if operation is UPDATE_SUBSCRIPTION or operation not in OPERATIONS:
+        return ""
+    return operation.name.partition("s.")[0]
+
+
 def contradiction(operation: Operation, profile: Profile, data: object, *, absent: bool) -> Objection | None:
     """Return that a refusal contradicts itself: what it refuses has a state that only a success leads to.
 
@@ -225,7 +218,7 @@ def contradiction(operation: Operation, profile: Profile, data: object, *, absen
         data: The payload of the refusal.
         absent: It is "not found". If a query asked, any state contradicts it.
     """
-    thing = _THINGS.get(operation.name, "")
+    thing = _thing_of(operation)
     path: str = getattr(profile.answer, f"{thing}_status", "")
     state = profile.states.name(thing, at(data, path)) if path else None
     if operation.read:
@@ -237,7 +230,7 @@ def contradiction(operation: Operation, profile: Profile, data: object, *, absen
 
 def may_be_relabelled(operation: Operation, profile: Profile, data: object) -> bool:
     """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover."""
-    thing = _THINGS.get(operation.name, "")
+    thing = _thing_of(operation)
     if path := getattr(profile.answer, f"{thing}_status", ""):
         return _is_said(at(data, path)) and profile.states.name(thing, at(data, path)) is None
     places = (getattr(profile.answer, key) or name for key, name, _ in _wire_names(operation))

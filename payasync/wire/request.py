@@ -22,15 +22,15 @@ NOTHING: Final[Mapping[str, Any]] = {}
 MAX_AMOUNT: Final = 2**53 - 1
 """The greatest integer that every JSON reader keeps exact."""
 
-A_WORD: Final = "a text that is not empty"
-AN_OBJECT: Final = "a mapping of names to JSON values"
+WORD_RULE: Final = "a text that is not empty"
+OBJECT_RULE: Final = "a mapping of names to JSON values"
 
 _URL: Final = re.compile(
     r"(?i:https?)://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?"
 )
 
 
-def invalid(name: str, rule: str, value: object, operation: Operation | None = None) -> InvalidArgumentError:
+def invalid_argument(name: str, rule: str, value: object, operation: Operation | None = None) -> InvalidArgumentError:
     """Return the error for a bad argument: it names the field, the rule and the value."""
     hint = ": leave it out" if value is None else ""
     message = f"{name} must be {rule}, not {_shown(value)}{hint}"
@@ -48,26 +48,26 @@ def _shown(value: object) -> str:
 def _refuse(request: Any, attribute: "Attribute[Any]", rule: str, value: object) -> None:
     """Raise, but where an argument that may be left out was: its default is `ABSENT`, and `None` is another value."""
     if value is not ABSENT or attribute.default is not ABSENT:
-        raise invalid(attribute.name, rule, value, request.operation)
+        raise invalid_argument(attribute.name, rule, value, request.operation)
 
 
-def an_amount(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+def validate_amount(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check an amount: an `int`, in the unit that the service counts in."""
     if type(value) is not int or not 1 <= value <= MAX_AMOUNT:
         rule = f"an int from 1 to {MAX_AMOUNT}, in the unit that the service counts in"
         _refuse(request, attribute, rule, value)
 
 
-def a_text(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+def validate_text(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a text; it may be empty."""
     if not isinstance(value, str) or not (value.isascii() or encodable(value)):
         _refuse(request, attribute, "a text of valid Unicode", value)
 
 
-def a_word(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+def validate_word(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a code or a number that names something: a text that is not empty."""
     if not isinstance(value, str) or not value.strip() or not (value.isascii() or encodable(value)):
-        _refuse(request, attribute, A_WORD, value)
+        _refuse(request, attribute, WORD_RULE, value)
 
 
 def check_word(name: str, value: object, operation: Operation) -> str:
@@ -77,7 +77,7 @@ def check_word(name: str, value: object, operation: Operation) -> str:
         InvalidArgumentError: It is something else.
     """
     if not isinstance(value, str) or not value.strip() or not encodable(value):
-        raise invalid(name, A_WORD, value, operation)
+        raise invalid_argument(name, WORD_RULE, value, operation)
     return value
 
 
@@ -87,13 +87,13 @@ def _is_url(text: str) -> bool:
     return bool(_URL.fullmatch(text)) and encodable(text)
 
 
-def a_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+def validate_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check an absolute http(s) URL."""
     if not isinstance(value, str) or not _is_url(value):
         _refuse(request, attribute, "an absolute http or https URL", value)
 
 
-def a_date(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+def validate_date(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a date; a `datetime` is one, too."""
     if not isinstance(value, date):
         _refuse(request, attribute, "a datetime.date", value)
@@ -106,9 +106,9 @@ def check_object(name: str, value: object, operation: Operation) -> None:
         InvalidArgumentError: The argument, the rule and the value.
     """
     if not isinstance(value, Mapping):
-        raise invalid(name, AN_OBJECT, _kind(value), operation)
+        raise invalid_argument(name, OBJECT_RULE, _kind(value), operation)
     if found := find_flaw(value):
-        raise invalid(name, f"{AN_OBJECT}, without {found}", _kind(value), operation)
+        raise invalid_argument(name, f"{OBJECT_RULE}, without {found}", _kind(value), operation)
 
 
 def _kind(value: object) -> type | None:
@@ -116,14 +116,14 @@ def _kind(value: object) -> type | None:
     return None if value is None else type(value)
 
 
-def an_object(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+def validate_object(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a mapping that can be sent as a JSON object."""
     if value is not NOTHING and not (value is ABSENT and attribute.default is ABSENT):
         check_object(attribute.name, value, request.operation)
 
 
 def copy_object(value: Any) -> Any:
-    """Return a copy of a mapping that nobody else can change; what cannot be sent stays for `an_object` to refuse."""
+    """Return a copy of a mapping that nobody else can change; `validate_object` refuses what cannot be sent."""
     if value is NOTHING:
         return value
     return copy_plain(value) if isinstance(value, Mapping) and not find_flaw(value) else value
@@ -140,7 +140,7 @@ class Request(Generic[R_co]):
     operation: ClassVar[Operation]
     answer: ClassVar[type[Response]]
 
-    extra: Mapping[str, Any] = field(default=NOTHING, converter=copy_object, validator=an_object)
+    extra: Mapping[str, Any] = field(default=NOTHING, converter=copy_object, validator=validate_object)
 
     @property
     def reference(self) -> str | None:

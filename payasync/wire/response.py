@@ -23,7 +23,7 @@ T = TypeVar("T")
 class Response:
     """A response of the service, read by the call's profile."""
 
-    # What is public of it are properties, which nobody can set: to freeze the rest, too, makes it in twice the time.
+    # Properties cannot be set; freezing the private attributes, too, would double the time to make one.
 
     _reply: Reply
     _shape: AnswerShape = field(eq=False)
@@ -76,7 +76,7 @@ class Response:
 
     @property
     def attempts(self) -> int:
-        """Those begun for this call, queries of recovery included."""
+        """The attempts that began for this call, queries of recovery included."""
         return self._reply.attempts
 
     @property
@@ -110,7 +110,7 @@ class Response:
         Raises:
             InvalidArgumentError: The data does not fit the class; the message says where.
         """
-        return structure_as(self.data, kind, "the answer")
+        return structure_as(self.data, kind, "the response")
 
     @property
     def state(self) -> str | None:
@@ -121,7 +121,7 @@ class Response:
     def _located(self, name: str) -> str | int | None:
         path = getattr(self._shape, name)
         if not path:
-            raise not_configured(f"answer.{name}", f"the path, inside the answer's data, of its {name}")
+            raise not_configured(f"answer.{name}", f"the path, inside the response's data, of its {name}")
         return scalar_at(payload(self._shape, self._reply.document), path)
 
 
@@ -139,7 +139,7 @@ def payload(shape: AnswerShape, document: Any) -> Any:
 
 
 def is_empty_envelope(shape: AnswerShape, document: Any) -> bool:
-    """Return whether the profile's envelope is empty: so some services answer who asks about what they do not know."""
+    """Return whether the profile's envelope is empty: some services respond so to a query about an unknown number."""
     return bool(shape.data) and not at(document, shape.data, None)
 
 
@@ -154,13 +154,17 @@ class PaymentResponse(Response):
         """The service's number of the payment.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+            NotConfiguredError: The profile does not say where it stands.
         """
         return self._located("payment_id")
 
     @property
     def payment_status(self) -> str | int | None:
-        """Its state, as the service sent it."""
+        """Its state, as the service sent it.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands.
+        """
         return self._located("payment_status")
 
 
@@ -175,14 +179,18 @@ class OrderResponse(Response):
         """Where the customer goes to authorise (docs/service.md#orders).
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+            NotConfiguredError: The profile does not say where it stands.
         """
         found = self._located("redirect_url")
         return found if isinstance(found, str) else None
 
     @property
     def order_status(self) -> str | int | None:
-        """Its state, as the service sent it."""
+        """Its state, as the service sent it.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands.
+        """
         return self._located("order_status")
 
 
@@ -213,13 +221,17 @@ class SubscriptionResponse(Response):
         """The service's number of the subscription.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands; so with the next, too.
+            NotConfiguredError: The profile does not say where it stands.
         """
         return self._located("subscription_id")
 
     @property
     def subscription_status(self) -> str | int | None:
-        """Its state, as the service sent it."""
+        """Its state, as the service sent it.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands.
+        """
         return self._located("subscription_status")
 
 
@@ -276,7 +288,7 @@ def _made(kind: Any, converter: Converter) -> Any:
     structure = converter.gen_structure_attrs_fromdict(kind)
 
     def hook(value: object, _: object) -> Any:
-        if not isinstance(value, Mapping):  # cattrs would say what `[]` cannot do
+        if not isinstance(value, Mapping):  # the words of cattrs would be those of `[]`
             raise TypeError(f"expected an object, got {type(value).__name__}")
         return structure(value, kind)
 
@@ -300,11 +312,6 @@ def _strict_converter() -> Converter:
 STRICT: Final = _strict_converter()
 
 
-def explain_misfit(error: Exception, path: str) -> str:
-    """Return what does not fit, and where, in the words of the hooks above."""
-    return "; ".join(transform_error(error, path=path, format_exception=_words))
-
-
 def structure_as(data: Any, kind: type[T], whose: str) -> T:
     """Return data as an attrs class, strictly.
 
@@ -319,7 +326,7 @@ def structure_as(data: Any, kind: type[T], whose: str) -> T:
     try:
         return STRICT.structure(data, kind)
     except Exception as error:  # noqa: BLE001 - whatever a hook of the class raises, it does not fit
-        why = explain_misfit(error, "data")
+        why = "; ".join(transform_error(error, path="data", format_exception=_words))
     name = getattr(kind, "__name__", str(kind))
     rule = f"fits {whose}'s data"
     raise InvalidArgumentError(f"{whose} does not fit {name}: {why}", field=name, rule=rule)

@@ -93,7 +93,7 @@ class KillableJournal(Journal):
         self._has_system_clock = True
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
-        """Keep an intention."""
+        """Keep an intent."""
         self.trace.mark("asking", draft.reference)
         token = WITHIN.set(("writing", draft.reference))
         try:

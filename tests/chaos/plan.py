@@ -35,7 +35,7 @@ MOMENTS: Final = ("asking", "writing", "kept", *SENDING, "judged", "settling", "
 
 Before the journal is asked; within its transaction; once that is on the disk; before the first byte; on the way;
 once the answer is there; while a question about it is; before the verdict is kept; within that transaction; after it;
-and once a reconciler holds an intention.
+and once a reconciler holds an intent.
 """
 
 

@@ -50,7 +50,7 @@ class KillableJournal(SqliteJournal):
     """A journal whose process may die around each of its transactions."""
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
-        """Keep an intention."""
+        """Keep an intent."""
         begun = await super().begin(draft, lease, service=service)
         reached("kept", draft.reference)
         return begun

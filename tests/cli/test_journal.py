@@ -63,7 +63,7 @@ def in_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]], **sett
 
 
 async def filled(journal: SqliteJournal) -> None:
-    """Keep four intentions."""
+    """Keep four intents."""
     await journal.settle(
         await sending(journal, refund("R1")), "succeeded", outcome=Outcome(status=200, body=b'{"state":"DONE"}')
     )
@@ -75,12 +75,12 @@ async def filled(journal: SqliteJournal) -> None:
 
 
 async def sending(journal: Journal, request: Request[Any], intent: str | None = None) -> Intent:
-    """Keep an intention as being sent."""
+    """Keep an intent as being sent."""
     return (await journal.begin(entry_of_request(request, "M1", intent, keep_all_but_customer), 60.0)).intent
 
 
 def kept(path: Path, intent_id: int) -> Intent:
-    """Return an intention of the journal."""
+    """Return an intent of the journal."""
 
     async def work(journal: SqliteJournal) -> Intent:
         found = await journal.get(intent_id)
@@ -136,8 +136,8 @@ def test_list_goes_on(path: Path) -> None:
     [
         (("--number", "R9"), "Nothing is kept under R9."),
         (("--number", "R1", "--state", "manual"), "Nothing is manual under R1."),
-        (("--number", "R1", "--after", "1"), "Nothing is kept under R1 after intention 1."),
-        (("--after", "4"), "Nothing is kept after intention 4."),
+        (("--number", "R1", "--after", "1"), "Nothing is kept under R1 after intent 1."),
+        (("--after", "4"), "Nothing is kept after intent 4."),
         (("--state", "accepted"), "Nothing is accepted."),
         (("--number", "\x1b[2J"), "Nothing is kept under ?[2J."),
     ],
@@ -250,7 +250,7 @@ def test_show_of_nothing(path: Path) -> None:
     result = run("show", "99", "--journal", str(path))
 
     assert 1 == result.exit_code
-    assert f"payasync journal: there is no intention 99 in {path}\n" == result.stderr
+    assert f"payasync journal: there is no intent 99 in {path}\n" == result.stderr
 
 
 @pytest.mark.parametrize("text", ["R-1", "0", "\u0661", "9" * 19, ""])
@@ -261,7 +261,7 @@ def test_what_is_no_number_of_an_intention(path: Path, command: tuple[str, ...],
     (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
 
     assert 2 == result.exit_code
-    assert f"'ID': {text!r} is not the number of an intention, which payasync journal list shows" in why
+    assert f"'ID': {text!r} is not the number of an intent, which payasync journal list shows" in why
 
 
 def test_what_was_kept_does_not_reach_the_terminal_raw(path: Path) -> None:
@@ -328,7 +328,7 @@ def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.Monk
     result = run("resolve", "3", "--journal", str(path), "--as", "rejected", "--reason", "not wanted")
 
     assert (2, "accepted") == (result.exit_code, kept(path, 3).state)
-    assert "seen must be what intention 3 is by now, accepted: look at it again" in result.stderr
+    assert "seen must be what intent 3 is by now, accepted: look at it again" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.Monk
     [
         (
             ("1", "--reason", "seen"),
-            "intention 1 is succeeded already; only new, accepted, unknown or manual ones can be ended",
+            "intent 1 is succeeded already; only new, accepted, unknown or manual ones can be ended",
         ),
         (("4", "--reason", " "), "reason must be a text that says how you know"),
     ],
@@ -357,7 +357,7 @@ def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
     left = [line.split()[0] for line in run("list", "--journal", str(path)).output.splitlines()[1:]]
 
     assert 0 == result.exit_code
-    assert result.output.startswith("Deleted 1 intention that ended before ")
+    assert result.output.startswith("Deleted 1 intent that ended before ")
     assert ["1", "2", "3", "4", "6"] == left
 
 
@@ -394,12 +394,12 @@ def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
     after = datetime.now(UTC).astimezone() - timedelta(hours=hours)
 
     assert any(f"before {moment:%Y-%m-%d %H:%M}." in result.output for moment in (before, after))
-    assert result.output.startswith("Deleted 0 intentions")
+    assert result.output.startswith("Deleted 0 intents")
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [((), [1]), (("--state", "new"), []), (("--after", "1"), [])])
 def test_list_of_a_number(path: Path, arguments: tuple[str, ...], expected: list[int]) -> None:
-    """Who asks about a refund knows its number, and not that of its intention."""
+    """Who asks about a refund knows its number, and not that of its intent."""
     result = run("list", "--journal", str(path), "--number", "R1", "--json", *arguments)
 
     assert 0 == result.exit_code
@@ -411,7 +411,7 @@ def test_resolve_of_none(path: Path, more: tuple[str, ...]) -> None:
     """What is not there is told as by `show`, with the same exit code."""
     result = run("resolve", "--journal", str(path), "99", "--as", "rejected", "--reason", "seen", *more)
 
-    assert (1, f"payasync journal: there is no intention 99 in {path}\n") == (result.exit_code, result.output)
+    assert (1, f"payasync journal: there is no intent 99 in {path}\n") == (result.exit_code, result.output)
 
 
 OLD: Final = "https://pay.example"

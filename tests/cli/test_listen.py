@@ -25,7 +25,7 @@ from rich.console import Console
 
 from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape
 from payasync.cli.commands import payasync
-from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, Opening, inspect
+from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
 from payasync.notifications.ingest import Arrival
 from payasync.notifications.notification import MAX_BYTES
@@ -195,19 +195,6 @@ def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
     assert Ended(0, "", "") == end
 
 
-def test_second_start_on_the_port_is_refused(tmp_path: Path) -> None:
-    """A port that is taken: one line that says so, exit code 2, and no inbox is made."""
-    (tmp_path / "second").mkdir()
-    with listening(tmp_path) as first:
-        port = first.opening["url"].rpartition(":")[2]
-        with running(tmp_path / "second", "--port", port) as process:
-            second = ended(process)
-
-    why = "it is in use: stop what listens there, or choose another port"
-    assert Ended(2, "", f"payasync listen: port: cannot listen on 127.0.0.1:{port}: {why}\n") == second
-    assert [] == [*(tmp_path / "second").iterdir()]
-
-
 @pytest.mark.parametrize(
     ("arguments", "environ", "words"),
     [
@@ -343,20 +330,6 @@ def test_whatever_comes_it_goes_on(raw: bytes, tmp_path: Path) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-def test_goes_on_where_nobody_reads(tmp_path: Path) -> None:
-    """Whoever read its lines may go: it keeps what comes, and ends without a complaint."""
-    with running(tmp_path, "--port", "0") as process:
-        url = next(line.split()[1] for line in lines(process, "Ctrl-C") if "payments" in line)
-        process.stdout.close()
-        answers = [post(url, each.raw, each.headers)[0] for each in [signed()] * 3]
-        process.send_signal(signal.SIGTERM)
-        complaint = process.stderr.read()
-        code = process.wait()
-
-    assert [200] * 3 == answers
-    assert (0, "") == (code, complaint)
-
-
 async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     """A profile without names of events needs the addresses: one for all is not offered."""
     profile = tmp_path / "service.toml"
@@ -479,17 +452,6 @@ def test_not_kept() -> None:
     assert ("not kept", 503, "disk full") == (told.verdict, told.status, told.why)
 
 
-OPENING: Final = Opening(
-    url="http://127.0.0.1:65535",
-    routed=False,
-    inbox="/home/me/shop/payasync-inbox.db",
-    saved="/home/me/shop/received",
-    profile="my-gateway",
-    source="service.toml",
-    checks="webhook-signature over the body, by 2 of your keys; webhook-timestamp within 300 seconds",
-    yes='200 {"received":true}',
-    no='400 {"received":false}',
-)
 HEARD: Final = Inspection(
     at=datetime(2027, 1, 31, 12, tzinfo=UTC),
     verdict="verified",
@@ -502,44 +464,12 @@ HEARD: Final = Inspection(
 )
 
 
-def shown_lines(told: Opening | Inspection, width: int | None) -> list[str]:
+def shown_lines(seen: Inspection, width: int | None) -> list[str]:
     """Return the lines that are shown on a terminal of so many columns, or in a file."""
     written = io.StringIO()
     console = Console(file=written, width=width, force_terminal=width is not None, color_system=None, highlight=False)
-    screen = ListenScreen(console=console)
-    if isinstance(told, Opening):
-        screen.opened(told)
-    else:
-        screen.received(told)
+    ListenScreen(console=console).received(seen)
     return [line.rstrip() for line in written.getvalue().splitlines()]
-
-
-@pytest.mark.parametrize("opening", [OPENING, evolve(OPENING, routed=True, checks="")], ids=["signed", "unsigned"])
-@pytest.mark.parametrize("width", [80, 120])
-def test_opening_breaks_no_word(opening: Opening, width: int) -> None:
-    """With the longest port there is, no line is longer than the terminal, and no word of it is broken."""
-    narrow, whole = shown_lines(opening, width), shown_lines(opening, None)
-
-    assert all(len(line) <= width for line in narrow)
-    assert " ".join(whole).split() == " ".join(narrow).split()
-
-
-def test_addresses_are_a_line_each() -> None:
-    """In 80 columns what each is for stands beside it."""
-    shown = [line for line in shown_lines(OPENING, 80) if "/notify" in line and "--webhook-url" not in line]
-
-    assert ["notifyUrl", "notifyUrl", "endpoint", "which"] == [line.split()[-1] for line in shown]
-
-
-@pytest.mark.parametrize("event", ["payment.paid", "payment.expired", "ORDER_PAID"])
-@pytest.mark.parametrize("again", [False, True])
-def test_genuine_one_is_one_line(event: str, again: bool) -> None:  # noqa: FBT001 - a case
-    """In 80 columns, with its kind, its event, its number and its amount."""
-    (line,) = shown_lines(evolve(HEARD, event=event, again=again), 80)
-
-    assert len(line) <= 80
-    assert [] == [word for word in ("payment", event, "L1", "450 CAD") if word not in line]
-    assert again is ("again" in line)
 
 
 @pytest.mark.parametrize(("width", "there"), [(80, False), (119, False), (120, True), (None, True)])

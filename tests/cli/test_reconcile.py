@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -31,9 +30,8 @@ from payasync.journal import SqliteJournal
 from payasync.journal.entries import entry_of_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.journal.policy import End, Report, Result
-from payasync.profile.schema import Recovery
 from payasync.resources.refunds import CreateRefund
-from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import Sandbox
 from tests.cli.sandbox_process import Ended
 from tests.inside import until
 from tests.journal.building import kept
@@ -43,7 +41,6 @@ SECONDS: Final = 60
 LONG_AGO: Final = 7200.0
 """Seconds; every quarantine is over since then."""
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
-QUICK: Final = evolve(PROFILE, recovery=Recovery(quarantine=0.0))
 
 
 @pytest.fixture
@@ -129,7 +126,7 @@ async def unnamed(sandbox: Sandbox, path: Path) -> None:
 
 
 async def states(path: Path) -> list[str]:
-    """Return the state of each intention."""
+    """Return the state of each intent."""
     async with SqliteJournal(path) as journal:
         return [each.state for each in await journal.list()]
 
@@ -712,64 +709,6 @@ def test_most_frequent_reasons_of_waiting() -> None:
     lines = [line.strip() for line in shown(*twelve).splitlines()]
 
     assert ["3: reason 0", "3: reason 1", "2: reason 2"] == [line for line in lines if ": reason" in line]
-
-
-SAID: Final = (
-    "2 open writes are of other merchants (A-MERCHANT-OF-A-LONG-NAME, ANOTHER-OF-A-LONG-NAME)",
-    "the service knows the refund",
-    "1: HTTP 500, and the service says that it is to be asked again tomorrow",
-    "1 write not done: tell whoever believes it was, or make it again, under its own number.",
-    "1000 writes are being sent, or were cut off: the first is asked about in 5 h",
-    "1 write queued, and not sent for some minutes: is a worker running? Why says what came of the last try.",
-)
-
-
-WAITS: Final = ("HTTP 503, the service failed", "HTTP 500, and the service says that it is to be asked again tomorrow")
-
-
-def watched(**console: Any) -> list[str]:
-    """Return the lines of a run that watches, and has as much to say as there can be."""
-    out = StringIO()
-    screen = ReconcileScreen(
-        Address("pay.db"), watch=True, terminal=Console(file=out, highlight=False, color_system=None, **console)
-    )
-    intent = kept(state="unknown", reference="REFUND-2026-000002")
-    screen.opened("M1", [intent], others={"A-MERCHANT-OF-A-LONG-NAME": 1, "ANOTHER-OF-A-LONG-NAME": 1})
-    ends: list[tuple[State, str]] = [("succeeded", "the service knows the refund"), ("rejected", "never arrived")]
-    for state, why in ends:
-        screen.noted(Result(intent=intent, end="resolved", state=state, reason=why))
-    for number, why in enumerate(WAITS, 2):
-        screen.noted(Result(intent=evolve(intent, id=number), end="waiting", state="unknown", reason=why))
-    screen.ran(Report(resolved=2, waiting=2, rejected=1))
-    later = [now() + timedelta(hours=5)] * 1000
-    screen.closed(Left(unsent=[evolve(intent, state="new", reason="no")], ahead=Ahead(sending=later)))
-    return [line for line in out.getvalue().splitlines() if "payasync journal resolve" not in line]
-
-
-@pytest.mark.parametrize("width", [72, 80, 100])
-def test_lines_fit(width: int) -> None:
-    """No word is broken, and what goes on below is indented; but a command stays whole, to be copied."""
-    lines = watched(width=width, force_terminal=True)
-    words = " ".join(" ".join(lines).split())
-
-    assert width >= max(map(len, lines))
-    assert [] == [sentence for sentence in SAID if sentence not in words]
-    assert [] == [line for line in lines[2:] if line and not line.startswith("  ")]
-
-
-@pytest.mark.parametrize("sentence", SAID)
-def test_line_in_a_file_is_one(sentence: str) -> None:
-    """Where nobody watches, whoever searches finds each as a whole."""
-    assert [line for line in watched(width=80) if sentence in line]
-
-
-def test_reason_stands_whole() -> None:
-    """While it watches, in 80 columns, a reason that has no room behind the state is below the name of the write."""
-    lines = watched(width=80, force_terminal=True)
-    place = next(place for place, line in enumerate(lines) if line.endswith("succeeded"))
-
-    assert lines[place].index("refunds.create") == lines[place + 1].index("the service knows the refund")
-    assert [line for line in watched(width=1000) if line.endswith("succeeded  the service knows the refund")]
 
 
 def closed(manual: Sequence[Intent] = (), unsent: Sequence[Intent] = (), *, json: bool = False) -> str:

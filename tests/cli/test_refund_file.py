@@ -47,7 +47,7 @@ from payasync.journal.intents import Intent, State
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.session import Unknown
 from payasync.wire.call import Reply
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, kept, refund
 
 HEADER = "out_trade_no,out_refund_no,total_amt,refund_amt"
@@ -155,7 +155,7 @@ def test_what_the_service_does_not_take_is_bad() -> None:
 
     def check(request: CreateRefund) -> None:
         if request.out_trade_no == "T 1":
-            raise invalid("out_trade_no", "a word", request.out_trade_no)
+            raise invalid_argument("out_trade_no", "a word", request.out_trade_no)
 
     found = read_rows(f"{HEADER}\nT 1,R1,450,1\nT1,R2,450,1", check)
 

@@ -468,46 +468,9 @@ def test_nothing_that_a_terminal_would_obey() -> None:
     assert "?[2J: no ?;" in told
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_lines_fit(width: int) -> None:
-    """No word is broken, and the time stands alone at the left."""
-    told, written = screen(width)
-    told.notification(evolve(REFUSED, status=400, error="answered 400, which does not acknowledge"))
-    lines = written.getvalue().splitlines()
-
-    assert 2 == len(lines)
-    assert all(len(line) <= width for line in lines)
-    assert lines[1].startswith(" " * 14)
-    assert "http://127.0.0.1:9999/notify/payment" in lines[1].split()
-
-
-def test_what_happens_before_the_beginning_is_shown_after_it() -> None:
-    """What a database has due at the start is told below the words of the start, and not lost."""
-    told, written = screen()
-    watching = LogScreen(told)
-    watching.attach()
-    try:
-        logging.getLogger("payasync.sandbox").info("early", extra={"delivery": TAKEN})
-        before = written.getvalue()
-        watching.show()
-        logging.getLogger("payasync.sandbox").info("late", extra={"delivery": REFUSED})
-    finally:
-        watching.detach()
-    logging.getLogger("payasync.sandbox").info("over", extra={"delivery": TAKEN})
-
-    assert "" == before
-    assert ["200", "-"] == [line.split()[1] for line in written.getvalue().splitlines()]
-
-
 def test_defect_of_our_own_is_shown_as_python_would(capsys: pytest.CaptureFixture[str]) -> None:
     """What is neither a request nor a notification goes to standard error, and breaks nothing."""
     told, written = screen()
-    watching = LogScreen(told)
-    watching.attach()
-    try:
-        watching.show()
-        logging.getLogger("payasync.sandbox.http").error("Error handling request")
-    finally:
-        watching.detach()
+    LogScreen(told).handle(logging.makeLogRecord({"msg": "Error handling request", "levelno": logging.ERROR}))
 
     assert ("", "Error handling request\n") == (written.getvalue(), capsys.readouterr().err)

@@ -1,6 +1,5 @@
 """`payasync verify-notification`: whether a notification in a file is from the service."""
 
-import io
 import json
 import time
 from collections.abc import Mapping
@@ -12,11 +11,10 @@ from attrs import evolve
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from payasync import Credentials
 from payasync.cli.commands import payasync
-from payasync.cli.verify_notification import LONGEST, Finding, HttpMessage, VerificationScreen
+from payasync.cli.verify_notification import LONGEST, HttpMessage
 from payasync.errors import InvalidArgumentError
 from payasync.notifications.verification import sign_webhook
 from payasync.sandbox import PROFILE, Sandbox
@@ -192,20 +190,6 @@ def test_file_that_cannot_be_read(file: Path) -> None:
     assert 2 == result.exit_code
     assert "cannot tell: the file cannot be read: Input/output error" in result.output
     assert "paid.http\ngenuine\n" in result.output
-
-
-@pytest.mark.parametrize(("columns", "lines"), [(80, 2), (120, 1)])
-def test_what_was_checked_fits(columns: int, lines: int) -> None:
-    """On a terminal no word of it is broken: it takes two lines, or one where there is room."""
-    checked = "webhook-signature over the body, by 1 of your keys; webhook-timestamp within 300 seconds"
-    written = io.StringIO()
-    console = Console(file=written, width=columns, force_terminal=True, color_system=None, highlight=False)
-    VerificationScreen(console).found(Finding("genuine", "", (("Checked", checked),)))
-    shown = written.getvalue().splitlines()[1:]
-
-    assert lines == len(shown)
-    assert checked.split() == " ".join(shown).split()[1:]
-    assert all(len(line) <= columns for line in shown)
 
 
 def test_standard_input(file: Path) -> None:

@@ -159,7 +159,7 @@ async def shop(postgres_dsn: str, sandbox: Sandbox) -> AsyncGenerator[Shop]:
 
 
 async def test_queued_with_the_business(shop: Shop, sandbox: Sandbox) -> None:
-    """An invoice, the intention to pay it back, and the task that does it commit together, or none of them is there."""
+    """An invoice, the intent to pay it back, and the task that does it commit together, or none of them is there."""
     async with await psycopg.AsyncConnection.connect(shop.dsn) as connection:
         await shop.tasks.add(refund("R1"), connection=connection)
         await connection.rollback()

@@ -46,7 +46,7 @@ async def main():
     number = await shop.keep_refund("I1")
     for attempt in (1, 2):
         try:
-            await shop.tried(f"intention {number}", shop.execute(number), attempt)
+            await shop.tried(f"intent {number}", shop.execute(number), attempt)
         except (shop.NotDoneError, payasync.InvalidArgumentError) as error:
             print(error)
     await shop.pay.aclose()
@@ -272,7 +272,7 @@ async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
 
     first, again = said.splitlines()
 
-    assert "intention 1 was not done: the refund's state is failed" == first
+    assert "intent 1 was not done: the refund's state is failed" == first
     assert "has been rejected since it was added" in again
     assert ([200], [("R-I1", "rejected")]) == (shop.answers(), await shop.states())
 
@@ -294,7 +294,7 @@ async def test_what_is_declined_at_once_fails(shop: Shop, redis_server: Server, 
     command, _, refund = engine.commands
     worker = await shop.start(command, *engine.worker)
     await shop.run(*refund)
-    await worker.says("NotDoneError.*intention 1 was not done", "NotDoneError.*intention 2 was not done")
+    await worker.says("NotDoneError.*intent 1 was not done", "NotDoneError.*intent 2 was not done")
 
     assert ([200, 200], [("R-I1", "rejected"), ("R-I2", "rejected")]) == (shop.answers(), await shop.states())
 
@@ -307,8 +307,8 @@ async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, en
     command, _, refund = engine.commands
     worker = await shop.start(command, *engine.worker)
     await shop.run(*refund, "I1")
-    await worker.says("intention 2 is done")
-    await worker.says("intention 1 is (done|left)", times=2)
+    await worker.says("intent 2 is done")
+    await worker.says("intent 1 is (done|left)", times=2)
 
     assert [200, 200] == shop.answers()
     assert [("R-I1", "succeeded"), ("R-I2", "succeeded")] == await shop.states()
@@ -328,7 +328,7 @@ async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None
     await clock.says(engine.ready)
     await clock.end(signal.SIGTERM)
     await shop.run(*refund)
-    await worker.says("intention 2 is tried again in 1800 s")
+    await worker.says("intent 2 is tried again in 1800 s")
     await shop.told.next(timeout=SECONDS)
     await worker.end(signal.SIGKILL)
     evening = shop.answers(), await shop.states()
@@ -336,7 +336,7 @@ async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None
 
     worker = await shop.start(command, *engine.worker, late=True)
     await shop.start(ticking, *engine.clock, late=True)
-    await worker.says("intention 1 is done", "intention 2 is done", "asked about 1", "intention 3 is (left|done)")
+    await worker.says("intent 1 is done", "intent 2 is done", "asked about 1", "intent 3 is (left|done)")
 
     assert [200, 200, 200] == shop.answers()
     assert [450, 450, 450] == [shop.sandbox.ledger.refunded(order) for order in orders]
@@ -369,7 +369,7 @@ async def test_child_of_celery_is_killed(shop: Shop, redis_server: Server) -> No
     await shop.told.next(timeout=SECONDS)
     (child,) = worker.children()
     os.kill(child, signal.SIGKILL)
-    await worker.says("intention 1 is (left|done)", "intention 2 is done")
+    await worker.says("intent 1 is (left|done)", "intent 2 is done")
 
     assert [200, 200] == shop.answers()
     assert [("R-I1", "sending"), ("R-I2", "succeeded")] == await shop.states()

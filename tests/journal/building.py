@@ -48,7 +48,7 @@ def draft(request: Request[Any] | None = None, intent: str | None = None, mercha
 
 
 def kept(**facts: Any) -> Intent:
-    """Return an intention that was kept at the start."""
+    """Return an intent that was kept at the start."""
     given: dict[str, Any] = {
         "id": 1,
         "operation": "refunds.create",

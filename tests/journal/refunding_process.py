@@ -67,7 +67,7 @@ class KillableJournal(Journal):
     within: tuple[str, str | None] = ("", None)
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
-        """Keep an intention."""
+        """Keep an intent."""
         reached("asking", draft.reference)
         self.within = "writing", draft.reference
         begun = await super().begin(draft, lease, service=service)

@@ -63,7 +63,7 @@ async def added(pay: Session, journal: SqliteJournal) -> None:
 
 
 async def only(journal: SqliteJournal) -> Intent:
-    """Return the journal's only intention."""
+    """Return the journal's only intent."""
     (intent,) = await journal.list()
     return intent
 
@@ -126,7 +126,7 @@ async def test_verdict_is_not_lost_while_the_file_is_held(
 
     assert ("succeeded", "sending", "succeeded") == (answer.state, between, again.state)
     assert (Report(resolved=1), 0) == (report, again.attempts)
-    assert ["intention 1 is succeeded, which the journal could not keep"] == [
+    assert ["intent 1 is succeeded, which the journal could not keep"] == [
         record.getMessage() for record in caplog.records if record.name == "payasync"
     ]
     assert ["SBX_OK"] == [each.code for each in sandbox.ledger.calls("refunds.create")]

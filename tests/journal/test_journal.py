@@ -1,4 +1,4 @@
-"""What every journal promises, whichever place it keeps intentions in."""
+"""What every journal promises, whichever place it keeps intents in."""
 
 import asyncio
 from collections import Counter
@@ -44,14 +44,14 @@ async def journal(
 
 
 async def sending(journal: Journal, what: Draft | None = None) -> Intent:
-    """Begin to send, and return the intention."""
+    """Begin to send, and return the intent."""
     begun = await journal.begin(what or draft(), LEASE)
     assert Step.SEND is begun.step
     return begun.intent
 
 
 async def in_state(journal: Journal, state: State) -> Intent:
-    """Return an intention in a state, as it was when it was last claimed."""
+    """Return an intent in a state, as it was when it was last claimed."""
     if state == "new":
         return await got(journal, await journal.add(refund(), merchant=MERCHANT))
     intent = await sending(journal)
@@ -64,7 +64,7 @@ async def in_state(journal: Journal, state: State) -> Intent:
 
 
 async def got(journal: Journal, intent_id: int) -> Intent:
-    """Return an intention that must be there."""
+    """Return an intent that must be there."""
     intent = await journal.get(intent_id)
     assert intent is not None
     return intent
@@ -166,12 +166,12 @@ async def test_what_the_sandbox_has_done_no_service_has(journal: Journal, state:
     """Nobody's word makes what was tried out a refund that was made."""
     intent = await in_state(journal, state)
     await journal.bind(MERCHANT, "payasync-sandbox")
-    with pytest.raises(InvalidArgumentError, match=f"intention {intent.id} was done there, or may have been"):
+    with pytest.raises(InvalidArgumentError, match=f"intent {intent.id} was done there, or may have been"):
         await journal.move("sandbox", SERVICE)
 
 
 async def test_first_is_sent(journal: Journal) -> None:
-    """An intention that nobody has had before is kept as *sending*, and its sender holds it."""
+    """An intent that nobody has had before is kept as *sending*, and its sender holds it."""
     begun = await journal.begin(draft(), LEASE)
     expected = kept(
         hash=draft().hash,
@@ -303,7 +303,7 @@ async def test_number_and_intent_name_the_same(journal: Journal) -> None:
 
 
 async def test_number_and_intent_of_two_are_a_conflict(journal: Journal) -> None:
-    """Who mixes up two of his intentions is told, and neither is touched."""
+    """Who mixes up two of his intents is told, and neither is touched."""
     await sending(journal)
     await sending(journal, draft(refund("R2"), intent="b"))
     before = await journal.list()
@@ -342,7 +342,7 @@ def test_transitions_are_the_designs() -> None:
 
 @pytest.mark.parametrize(("before", "after"), SETTLED)
 async def test_verdict_follows_the_table(journal: Journal, before: State, after: State) -> None:
-    """Who holds an intention can say what became of it, in so far as the design's table allows it."""
+    """Who holds an intent can say what became of it, in so far as the design's table allows it."""
     intent = await sending(journal)
     if before != "sending":
         await journal.settle(intent, before)
@@ -425,7 +425,7 @@ async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journa
 
     assert ([], over) == before
     assert ("unknown", now, 1, 2, 1) == (asked.state, asked.sent_at, asked.asked, asked.fence, asked.attempts)
-    assert ("whoever was sending it was interrupted", now) == (asked.reason, asked.updated)
+    assert ("its sender was interrupted", now) == (asked.reason, asked.updated)
     assert now + timedelta(seconds=LEASE) == asked.lease == await journal.next_due()
     assert [] == await journal.ask(1, LEASE)
 
@@ -505,7 +505,7 @@ async def test_what_comes_due_later_can_be_left_out(journal: Journal, clock: Clo
 
 
 async def test_two_askers_share_the_work(journal: Journal) -> None:
-    """An intention is claimed by one of those who ask at the same moment."""
+    """An intent is claimed by one of those who ask at the same moment."""
     for number in range(20):
         await journal.settle(await sending(journal, draft(refund(str(number)))), "unknown")
     claims = await asyncio.gather(*(journal.ask(3, LEASE) for _ in range(10)))
@@ -537,15 +537,13 @@ async def test_holder_sends_nothing_once_it_has_ended(journal: Journal) -> None:
 
 async def test_claim_of_nothing_is_refused(journal: Journal) -> None:
     """A number that the journal does not know is a mistake, or was pruned."""
-    with pytest.raises(
-        InvalidArgumentError, match="intent_id must be the number of an intention in the journal, not 7"
-    ):
+    with pytest.raises(InvalidArgumentError, match="intent_id must be the number of an intent in the journal, not 7"):
         await journal.claim(7, LEASE)
 
 
 @pytest.mark.parametrize("state", STATES)
 async def test_added_again_is_the_same(journal: Journal, state: State) -> None:
-    """Who queues an intention twice has queued it once; what was rejected waits for a worker again."""
+    """Who queues an intent twice has queued it once; what was rejected waits for a worker again."""
     before = await got(journal, (await in_state(journal, state)).id)
     again = await journal.add(refund(), merchant=MERCHANT, intent="a")
     after = await got(journal, again)
@@ -584,7 +582,7 @@ async def test_why_it_cannot_be_sent_is_kept(journal: Journal, clock: Clock) -> 
 async def test_other_request_cannot_be_added_under_a_key(journal: Journal) -> None:
     """A conflict is found as it is queued, and changes nothing."""
     await journal.add(refund(), merchant=MERCHANT)
-    with pytest.raises(IntentConflictError, match="number R1 stands for another request: intention 1") as caught:
+    with pytest.raises(IntentConflictError, match="number R1 stands for another request: intent 1") as caught:
         await journal.add(refund(refund_amt=1), merchant=MERCHANT, intent="a")
 
     assert 1 == caught.value.intent_id
@@ -625,7 +623,7 @@ async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     intent = await in_state(journal, state)
     held = f"{START + timedelta(seconds=LEASE):%Y-%m-%d %H:%M:%S}"
     more = f", and somebody's until {held} UTC at the latest" if state == "sending" else " already"
-    words = f"intention {intent.id} is {state}{more}; only new, accepted, unknown or manual ones can be ended"
+    words = f"intent {intent.id} is {state}{more}; only new, accepted, unknown or manual ones can be ended"
     with pytest.raises(InvalidArgumentError, match=f"^{words}$") as caught:
         await journal.resolve(intent.id, as_="succeeded", reason="seen")
 
@@ -637,7 +635,7 @@ async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
 async def test_person_s_word_is_of_what_was_seen(journal: Journal, seen: State, now: State) -> None:
     """Who wants to end what nobody has sent says nothing of what a worker has sent meanwhile: that stays as it is."""
     before = await in_state(journal, now)
-    with pytest.raises(InvalidArgumentError, match=f"seen must be what intention 1 is by now, {now}") as caught:
+    with pytest.raises(InvalidArgumentError, match=f"seen must be what intent 1 is by now, {now}") as caught:
         await journal.resolve(1, as_="rejected", reason="not wanted", seen=seen)
     left = await got(journal, 1)
 
@@ -659,7 +657,7 @@ async def test_what_a_person_rejected_no_worker_sends(journal: Journal, state: S
     """Its number may still stand in a queue, or a worker have looked at it already; added again, it is sent again."""
     intent_id = (await in_state(journal, state)).id
     await journal.resolve(intent_id, as_="rejected", reason="refunded by hand")
-    with pytest.raises(InvalidArgumentError, match="or has been rejected since it was added: make it again") as caught:
+    with pytest.raises(InvalidArgumentError, match="rejected since it was added: repeat the call") as caught:
         await journal.claim(intent_id, LEASE)
     left = await got(journal, intent_id)
     again = await journal.add(refund(), merchant=MERCHANT)
@@ -716,7 +714,7 @@ async def test_what_turned_out_not_to_be_done_no_worker_sends(journal: Journal, 
     else:
         (held,) = await journal.ask(1, LEASE)
         await journal.settle(held, "rejected")
-    with pytest.raises(InvalidArgumentError, match="or has been rejected since it was added: make it again"):
+    with pytest.raises(InvalidArgumentError, match="rejected since it was added: repeat the call"):
         await journal.claim(intent_id, LEASE)
     await journal.add(refund(), merchant=MERCHANT)
 
@@ -732,7 +730,7 @@ async def test_persons_word_is_about_what_was_seen(journal: Journal) -> None:
     again = await journal.claim(intent_id, LEASE, fence=held.fence)
     await journal.settle(again.intent, "unknown")
     seen: dict[str, Any] = {"seen": shown.state, "attempts": shown.attempts}
-    with pytest.raises(InvalidArgumentError, match=r"attempts must be how often intention 1 was sent by now, 2"):
+    with pytest.raises(InvalidArgumentError, match=r"attempts must be how often intent 1 was sent by now, 2"):
         await journal.resolve(intent_id, as_="rejected", reason="not there", **seen)
 
     assert "unknown" == (await got(journal, intent_id)).state
@@ -794,10 +792,12 @@ async def test_what_is_sent_again_is_not_answered_yet(journal: Journal) -> None:
 
 
 async def test_what_was_done_the_first_time_is_not_sent_again(journal: Journal) -> None:
-    """Its late notification ends what was added again after all, and its worker sends nothing."""
+    """A late notification ends what was added again only if it was done after all: a failure is that of before."""
     await in_state(journal, "rejected")
     intent_id = await journal.add(refund(), merchant=MERCHANT)
-    (ended,) = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": 200}, merchant=MERCHANT)
+    about: Any = {"data": {"refundAmt": 200}, "merchant": MERCHANT}
+    assert [] == await journal.told("refunds.create", "R1", "failed", **about)
+    (ended,) = await journal.told("refunds.create", "R1", "succeeded", **about)
 
     assert ("succeeded", Step.ANSWER) == (ended.state, (await journal.claim(intent_id, LEASE)).step)
 
@@ -869,7 +869,7 @@ async def test_service_s_word_of_another_amount(
     with caplog.at_level("WARNING", "payasync"):
         ended = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": 201}, merchant=MERCHANT)
     other = "refundAmt is 201 in the response, and 200 in the request"
-    words = f"intention {intent.id} is {state}; what was told is of another: {other}"
+    words = f"intent {intent.id} is {state}; what was told is of another: {other}"
 
     assert [] == ended
     assert ([] if state == "succeeded" else [words]) == caplog.messages
@@ -974,7 +974,7 @@ async def test_pruning_counts_from_the_end(journal: Journal, clock: Clock) -> No
 
 
 async def test_numbers_are_never_used_again(journal: Journal, clock: Clock) -> None:
-    """A number that an engine has kept never means another intention."""
+    """A number that an engine has kept never means another intent."""
     await journal.settle(await sending(journal), "succeeded")
     await journal.prune(clock.advance(1))
     again = await sending(journal)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import time_machine
@@ -17,6 +17,7 @@ from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.journal.journal import boot_time
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.wire.call import Call, Reply, Send
 from tests.journal.building import LEASE, draft, refund
 
 QUARANTINE: Final = 60.0
@@ -52,9 +53,15 @@ async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
 
 
 @pytest.fixture
-async def pay(journal: SqliteJournal) -> AsyncIterator[Session]:
-    """A session whose refund was lost a moment ago."""
-    async with Sandbox(SLOW, clock="frozen") as sandbox, sandbox.session(journal=journal, retry=ONCE) as pay:
+async def pay(ticks: Ticks, journal: SqliteJournal) -> AsyncIterator[Session]:
+    """A session whose refund was lost a moment ago, half a quarantine after it began."""
+
+    async def delay(call: Call, send: Send) -> Reply:
+        ticks.seconds += 0 if call.read else QUARANTINE / 2
+        return await send(call)
+
+    options: dict[str, Any] = {"journal": journal, "retry": ONCE, "middleware": [delay]}
+    async with Sandbox(SLOW, clock="frozen") as sandbox, sandbox.session(**options) as pay:
         await sandbox.given.paid_order(out_trade_no="T1")
         sandbox.faults.reset_before("refunds.create")
         with pytest.raises(OutcomeUnknownError):

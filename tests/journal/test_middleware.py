@@ -49,7 +49,7 @@ async def sent(journal: SqliteJournal, leads: Way, **facts: Any) -> Reply:
 
 
 async def only(journal: SqliteJournal) -> Intent:
-    """Return the journal's only intention."""
+    """Return the journal's only intent."""
     (intent,) = await journal.list()
     return intent
 
@@ -162,7 +162,7 @@ async def test_journal_has_no_longer_than_the_call(journal: SqliteJournal) -> No
 async def test_verdict_that_cannot_be_kept_stops_nobody(
     journal: SqliteJournal, path: Any, clock: Clock, caplog: pytest.LogCaptureFixture, end: Any
 ) -> None:
-    """The caller hears what the service said; the intention stays *sending*, and is asked about in time."""
+    """The caller hears what the service said; the intent stays *sending*, and is asked about in time."""
 
     async def send(_: Call) -> Reply:
         await journal.aclose()
@@ -204,7 +204,7 @@ async def test_verdict_that_comes_too_late_is_told(
 
 
 class Gated(SqliteJournal):
-    """A journal that waits for a gate before it keeps a verdict, or an intention."""
+    """A journal that waits for a gate before it keeps a verdict, or an intent."""
 
     def __init__(self, path: Any, clock: Clock) -> None:
         super().__init__(path, clock=clock)
@@ -233,18 +233,18 @@ async def test_cancelled_while_it_is_kept_is_kept(path: Any, clock: Clock) -> No
 
 
 class Slow(SqliteJournal):
-    """A journal that waits for a gate after it has committed that an intention is being sent."""
+    """A journal that waits for a gate after it has committed that an intent is being sent."""
 
     def __init__(self, path: Any, clock: Clock) -> None:
         super().__init__(path, clock=clock)
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
-        """Keep an intention as *sending*."""
+        """Keep an intent as *sending*."""
         return await self._gated(await super().begin(draft, lease, service=service))
 
     async def claim(self, intent_id: int, lease: float, **facts: Any) -> Begun:
-        """Make an intention *sending*."""
+        """Make an intent *sending*."""
         return await self._gated(await super().claim(intent_id, lease, **facts))
 
     async def _gated(self, begun: Begun) -> Begun:
@@ -490,7 +490,7 @@ async def test_queued_that_may_have_arrived_is_never_new(journal: SqliteJournal)
 
 
 async def test_unknown_is_sent_again_by_who_holds_it(journal: SqliteJournal) -> None:
-    """Who has found out that a queued intention never arrived sends it; any other is told that it is unknown."""
+    """Who has found out that a queued intent never arrived sends it; any other is told that it is unknown."""
     intent_id = await journal.add(refund(), merchant=MERCHANT)
     with pytest.raises(OutcomeUnknownError):
         await sent(journal, way(UNKNOWN), entry=Entry(intent_id))
@@ -508,8 +508,8 @@ async def test_unknown_is_sent_again_by_who_holds_it(journal: SqliteJournal) -> 
 @pytest.mark.parametrize(
     ("number", "merchant", "rule"),
     [
-        (7, MERCHANT, "the number of an intention"),
-        (1, "M2", "the number of an intention of merchant 'M2'; 1 is of 'M1'"),
+        (7, MERCHANT, "the number of an intent"),
+        (1, "M2", "the number of an intent of merchant 'M2'; 1 is of 'M1'"),
     ],
 )
 async def test_queued_is_ones_own(journal: SqliteJournal, number: int, merchant: str, rule: str) -> None:

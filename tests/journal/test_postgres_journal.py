@@ -38,7 +38,7 @@ async def several(dsn: str, clock: Clock) -> AsyncGenerator[list[PostgresJournal
 
 
 async def references(journal: PostgresJournal) -> list[str | None]:
-    """Return what the intentions are about."""
+    """Return what the intents are about."""
     return [each.reference for each in await journal.list()]
 
 
@@ -69,7 +69,7 @@ async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, cloc
 
 
 async def test_claimed_at_once_is_one_workers(postgres_dsn: str, clock: Clock) -> None:
-    """A queue may deliver an intention to several workers at the same moment: one of them sends it."""
+    """A queue may deliver an intent to several workers at the same moment: one of them sends it."""
     async with several(postgres_dsn, clock) as journals:
         intent_id = await journals[0].add(refund(), merchant=MERCHANT)
         begun = await asyncio.gather(*(each.claim(intent_id, LEASE) for each in journals * AT_ONCE))
@@ -106,7 +106,7 @@ async def test_lease_is_the_servers_time(postgres_dsn: str) -> None:
 async def test_added_within_the_callers_transaction(
     journal: PostgresJournal, postgres_dsn: str, *, autocommit: bool
 ) -> None:
-    """An invoice and the intention to pay it back commit together, or neither is there."""
+    """An invoice and the intent to pay it back commit together, or neither is there."""
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=autocommit) as connection:
         await connection.execute("CREATE TABLE invoices (number text)")
         async with connection.transaction():
@@ -157,7 +157,7 @@ async def test_transaction_that_has_failed_is_told(journal: PostgresJournal, pos
 
 
 async def test_connection_must_be_in_a_transaction(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """One that commits each statement by itself would keep the intention whatever becomes of the rest."""
+    """One that commits each statement by itself would keep the intent whatever becomes of the rest."""
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
         with pytest.raises(ConfigurationError, match="connection must be in a transaction") as caught:
             await journal.add(refund(), merchant=MERCHANT, connection=connection)
@@ -173,7 +173,7 @@ async def test_connection_must_be_psycopgs(journal: PostgresJournal) -> None:
 
 
 async def test_connection_must_lead_to_the_journal(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """An intention that is kept where no worker looks would be lost, even if a journal's table stands there."""
+    """An intent that is kept where no worker looks would be lost, even if a journal's table stands there."""
     with database(postgres_dsn, "elsewhere") as other:
         async with PostgresJournal(other) as another:
             await another.next_due()
@@ -286,7 +286,7 @@ async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
 
 @pytest.mark.long
 async def test_size_costs_nothing(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """However many intentions are kept, each statement finds its own by an index, reading hardly more than before."""
+    """However many intents are kept, each statement finds its own by an index, reading hardly more than before."""
     await journal.next_due()
     found = list[dict[str, Plan]]()
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:

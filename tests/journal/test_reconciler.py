@@ -108,7 +108,7 @@ async def lost(pay: Session, request: CreateRefund) -> None:
 
 
 async def only(journal: Journal) -> Intent:
-    """Return the journal's only intention."""
+    """Return the journal's only intent."""
     (intent,) = await journal.list()
     return intent
 
@@ -304,7 +304,7 @@ async def test_second_send_that_is_declined_is_told(
 
     assert ([Report(sent=1, rejected=1), Report()], "rejected") == (reports, (await only(journal)).state)
     assert [(True, "the refund's state is failed")] == [(each.rejected, each.reason) for each in heard]
-    assert ["intention 1 (refunds.create, R1) was not done: the refund's state is failed"] == words
+    assert ["intent 1 (refunds.create, R1) was not done: the refund's state is failed"] == words
     assert 1 == len(calls)
 
 
@@ -526,6 +526,20 @@ async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: J
     assert (Report(), [], []) == (await reconciler.run_once(), await reconciler.due(), await reconciler.manual())
     assert [] == sandbox.ledger.calls("refunds.status")
     assert "unknown" == (await only(journal)).state
+
+
+async def test_another_service_is_asked_about_nothing(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """A service that never received a write does not know it, and its "not found" would have the write sent again."""
+    await journal.bind(pay.merchant_id, "https://pay.example")
+    claimed = (await journal.claim(await queued(sandbox, pay, journal), 0.0)).intent
+    await journal.settle(claimed, "unknown")
+    passed(clock)
+    with pytest.raises(ConfigurationError, match=r"sent to https://pay\.example, and this session's service is"):
+        await reconciler.run_once()
+
+    assert ([], "unknown") == (sandbox.ledger.calls("refunds.status"), (await only(journal)).state)
 
 
 @both_stores
@@ -965,8 +979,8 @@ async def test_what_somebody_must_hear_of_is_logged(
 
     assert [Report(resolved=1, waiting=1, manual=1), Report(resolved=1, rejected=1)] == reports
     assert [
-        f"intention 3 (payments.create, invoice-42) needs a person: {nameless}",
-        "intention 1 (refunds.create, R1) was not done: never arrived: the service does not know it",
+        f"intent 3 (payments.create, invoice-42) needs a person: {nameless}",
+        "intent 1 (refunds.create, R1) was not done: never arrived: the service does not know it",
     ] == words
 
 
@@ -1098,7 +1112,7 @@ async def lost_ones(sandbox: Sandbox, pay: Session, count: int) -> None:
 
 
 async def pause(journal: Journal, clock: Clock) -> float:
-    """Return how long the journal's only open intention waits."""
+    """Return how long the journal's only open intent waits."""
     due = await journal.next_due()
     assert due
     return (due - clock.now).total_seconds()

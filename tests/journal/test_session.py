@@ -65,7 +65,7 @@ def sent(sandbox: Sandbox, operation: str = "refunds.create") -> int:
 
 
 async def only(journal: SqliteJournal) -> Intent:
-    """Return the journal's only intention."""
+    """Return the journal's only intent."""
     (intent,) = await journal.list()
     return intent
 
@@ -153,7 +153,7 @@ async def test_keyless_write_in_doubt_is_unknown(sandbox: Sandbox, pay: Session,
 
 
 async def test_refused_is_sent_again(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """A refusal is no end of the intention: what stood in its way may be mended."""
+    """A refusal is no end of the intent: what stood in its way may be mended."""
     order: dict[str, Any] = {**REFUND, "out_trade_no": "T9"}
     with pytest.raises(ServiceError):
         await pay.refunds.create(**order)
@@ -413,7 +413,7 @@ async def test_cancelled_refund_is_asked_about(sandbox: Sandbox, pay: Session, j
     await until(sandbox.ledger.refunds)
     task.cancel()
     await asyncio.wait([task])
-    with pytest.raises(OutcomeUnknownError, match=r"is being sent, or .* cut off; .* payasync reconcile asks from"):
+    with pytest.raises(OutcomeUnknownError, match=r"is being sent, or .* interrupted; .* payasync reconcile asks from"):
         await pay.refunds.create(**REFUND)
 
     assert task.cancelled()
@@ -434,7 +434,7 @@ async def test_shielded_refund_is_kept(sandbox: Sandbox, journal: SqliteJournal)
 
 
 async def test_queued_request_is_executed_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """A worker that gets an intention's number twice sends it once, and answers alike."""
+    """A worker that gets an intent's number twice sends it once, and answers alike."""
     intent_id = await journal.add(refund(extra={"deviceNo": "7"}), merchant=pay.merchant_id)
     answers = [await pay.execute(intent_id) for _ in range(2)]
 

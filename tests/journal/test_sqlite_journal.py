@@ -31,7 +31,7 @@ from tests.matrix.cells import OK_BODY, session
 
 
 async def references(path: Path) -> list[str | None]:
-    """Return what the intentions of a journal's file are about."""
+    """Return what the intents of a journal's file are about."""
     async with SqliteJournal(path) as journal:
         return [each.reference for each in await journal.list()]
 
@@ -134,7 +134,7 @@ async def test_two_journals_on_one_file_are_one(path: Path, journal: SqliteJourn
 
 
 async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) -> None:
-    """A month's intentions are pruned, however many there are."""
+    """A month's intents are pruned, however many there are."""
     many = PRUNED_TOGETHER + 1
     begun = await asyncio.gather(*(journal.begin(draft(refund(str(number))), LEASE) for number in range(many)))
     await asyncio.gather(*(journal.settle(each.intent, "succeeded") for each in begun))
@@ -222,7 +222,7 @@ async def test_transaction_that_the_caller_begins_is_one(
 
 
 async def test_added_twice_by_connections_is_once(path: Path, journal: SqliteJournal) -> None:
-    """A key is one intention's, whichever transaction kept it; another request under it is a conflict."""
+    """A key is one intent's, whichever transaction kept it; another request under it is a conflict."""
     await journal.list()
     with closing(sqlite3.connect(path)) as db:
         first = await journal.add(refund(), merchant=MERCHANT, connection=db)

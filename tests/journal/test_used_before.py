@@ -22,6 +22,7 @@ from tests.journal.service import ABSENT, LOST, QUARANTINE, REFUND, SAYS, USED, 
 
 HOUR: Final = 3600.0
 USED_BODY: Final = b'{"code":"SBX_DUPLICATE"}'
+ABSENT_BODY: Final = b'{"code":"SBX_NOT_FOUND"}'
 FAILS: Final = """
 CREATE TRIGGER fails BEFORE UPDATE OF answered ON payasync_intents WHEN NEW.state = 'sending' AND NEW.answered
 BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"""
@@ -173,36 +174,43 @@ async def test_second_send_that_is_said_to_have_failed(store: Journal, clock: Cl
 
 @pytest.mark.parametrize("queued", [False, True])
 async def test_second_send_whose_process_dies(store: Journal, clock: Clock, *, queued: bool) -> None:
-    """Before anything is asked, the journal has "used before" on the disk: SIGKILL then loses nothing."""
+    """The journal has "used before" on the disk before anything is asked: whoever asks later believes no "absent"."""
     async with serving(store, clock, LOST) as service:
         await never_arrived(service)
         began, before = service.sends, service.questions
         service.say(USED, SILENT)
         sending = asyncio.create_task(service.called(queued=queued))
         await until(lambda: service.questions > before)
-        found, sends = await service.kept(), service.sends - began
+        left = await service.kept()
+        service.say(query=ABSENT)
+        await service.reconciled(HOUR)
+        found = await asked_in_vain(service)
+        sends = service.sends - began
         sending.cancel()
         await asyncio.wait({sending})
 
-    assert ("sending", True, 1) == (found.state, found.answered, sends)
+    check_never_believed(found)
+    assert ("sending", True, 1) == (left.state, left.answered, sends)
 
 
 async def test_second_send_that_is_lost_within_the_call(store: Journal, clock: Clock) -> None:
-    """Also where both sends are of one call: the quarantine is over, it sends again, and hears "used before"."""
+    """Also if both sends are of one call, whose quarantine is over: after "used before" no "absent" is believed."""
     says = evolve(SAYS, recovery=Recovery(quarantine=0.0))
     async with serving(store, clock, LOST, says=says) as service:
-        absent = Event()
-        service.say(query=answer(404, b'{"code":"SBX_NOT_FOUND"}', after=absent))
+        first, second = Event(), Event()
+        service.say(query=answer(404, ABSENT_BODY, after=first))
         sending = asyncio.create_task(service.called())
         await until(lambda: service.questions == 1)
-        service.say(USED, SILENT)
-        absent.set()
+        service.say(USED, answer(404, ABSENT_BODY, after=second))
+        first.set()
         await until(lambda: service.questions == 2)
+        before = await service.kept()
+        second.set()
+        told = await sending
         found, sends = await service.kept(), service.sends
-        sending.cancel()
-        await asyncio.wait({sending})
 
-    assert ("sending", True, 2) == (found.state, found.answered, sends)
+    assert ("sending", True) == (before.state, before.answered)
+    assert (OutcomeUnknownError, "unknown", True, 2) == (type(told), found.state, found.answered, sends)
 
 
 @pytest.mark.parametrize(("write", "query"), [(said("PROCESSING"), ABSENT), (LOST, said("PROCESSING")), (USED, ABSENT)])
@@ -240,7 +248,7 @@ async def test_disk_that_fails_as_the_number_is_called_used(
     assert isinstance(told, OutcomeUnknownError)
     assert (True, 1, 0) == (told.used_before, sends, questions)
     assert ("unknown", True) == (found.state, found.answered)
-    assert "the journal could not keep that intention 1 was used before" in caplog.text
+    assert "the journal could not keep that intent 1 was used before" in caplog.text
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -282,7 +290,7 @@ async def test_journal_that_is_closed_meanwhile(
     await journal.aclose()
     await until(lambda: len(asyncio.all_tasks()) == 1)
 
-    assert "the journal could not keep that intention 1 was used before" in caplog.text
+    assert "the journal could not keep that intent 1 was used before" in caplog.text
 
 
 async def overtaken(service: Service, sending: asyncio.Task[object], used: Event, sends: int) -> object:
@@ -344,7 +352,7 @@ async def test_who_asked_before_the_number_was_called_used(store: Journal, clock
         await until(lambda: service.sends == 1)
         clock.advance(HOUR)
         await service.reconciled()
-        service.say(query=answer(404, b'{"code":"SBX_NOT_FOUND"}', after=absent))
+        service.say(query=answer(404, ABSENT_BODY, after=absent))
         asking = asyncio.create_task(service.reconciled(HOUR))
         await until(lambda: service.questions == 2)
         used.set()
@@ -357,20 +365,22 @@ async def test_who_asked_before_the_number_was_called_used(store: Journal, clock
     assert {"unknown", "manual"} == {each.state for each in found}
 
 
-@pytest.mark.parametrize(("end", "kept"), [("accepted", False), ("succeeded", False), ("rejected", True)])
-async def test_used_after_the_end_is_known(store: Journal, clock: Clock, end: State, *, kept: bool) -> None:
-    """What was done stays done; what was rejected by "absent" is remembered, also by who sends it again."""
+@pytest.mark.parametrize(
+    ("end", "noted"), [("accepted", False), ("succeeded", False), ("rejected", True), ("new", True), ("manual", True)]
+)
+async def test_used_after_the_end_is_known(store: Journal, clock: Clock, end: State, *, noted: bool) -> None:
+    """What was done stays done; of what was not, or may not be, the journal keeps it, also while it is sent again."""
     begun = await store.begin(draft(REFUND), LEASE)
     clock.advance(LEASE)
     (held,) = await store.ask(1, LEASE)
-    await store.settle(held, end)
+    await store.settle(held, "rejected" if end == "new" else end)
+    if end == "new":
+        await store.add(REFUND, merchant=held.merchant)
 
-    noted = await store.note_used(begun.intent)
+    assert noted == await store.note_used(begun.intent)
     (found,) = await store.list()
     again = await store.begin(draft(REFUND), LEASE)
-
-    assert (kept, end, kept) == (noted, found.state, found.answered)
-    assert kept == again.intent.answered
+    assert (end, noted, noted) == (found.state, found.answered, again.intent.answered)
 
 
 @pytest.mark.parametrize("state", ["unknown", "rejected"])

@@ -117,14 +117,6 @@ class Stage:
         """Return how many whole requests came."""
         return len(self.service.requests)
 
-    def questions(self) -> int:
-        """Return how many queries of the latest call, which is none, have begun to leave this machine."""
-        return self.begun() - self.begun(reads=False)
-
-    def greeted(self) -> int:
-        """Return how many connections have brought a byte."""
-        return sum(bool(each.received) for each in self.service.connections)
-
 
 @frozen
 class Phase:
@@ -166,7 +158,13 @@ PHASES: Final = (
         hold=(CALLS["create"], CALLS["query"]),
     ),
     Phase("refused", ALL, partial(Recorder, listening=False), partial(Stage.count, kind=Retrying)),
-    Phase("handshake", ALL, partial(Recorder, otherwise=SILENT), Stage.greeted, scheme="https:"),
+    Phase(
+        "handshake",
+        ALL,
+        partial(Recorder, otherwise=SILENT),
+        lambda stage: sum(bool(each.received) for each in stage.service.connections),
+        scheme="https:",
+    ),
     Phase("write", LARGE_CALLS, Deaf, Stage.begun, weight=1),
     Phase("answer", ALL, partial(Recorder, otherwise=SILENT), Stage.asked),
     Phase("answer over TLS", ALL, lambda: Recorder(otherwise=SILENT, tls=server_tls()), Stage.asked),
@@ -181,7 +179,7 @@ PHASES: Final = (
         "question",
         (CALLS["refund"],),
         partial(Recorder, otherwise=RESET, by_path={REFUND_QUERY: SILENT}),
-        Stage.questions,
+        lambda stage: stage.begun() - stage.begun(reads=False),
         settings={"retry": QUICK},
     ),
 )
@@ -310,61 +308,52 @@ async def test_cancelling_at_any_point(many: int) -> None:
     assert [] == complaints
 
 
+@asynccontextmanager
+async def writing(service: Deaf, times: Timeouts, extra: Mapping[str, str]) -> AsyncGenerator["asyncio.Task[Response]"]:
+    """Give a payment that has begun to leave, and close its session behind it."""
+    calls: list[Call] = []
+    async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
+        task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=extra))
+        await until(lambda: bool(calls) and calls[0].progress.begun and bool(service.connections))
+        yield task
+
+
 async def test_session_that_closes_under_a_request_that_is_being_written() -> None:
     """The connection is gone before the call is given up: the call ends as one without an answer, by our own error."""
-    calls: list[Call] = []
     with Deaf() as service:
-        async with session(service, timeouts=Timeouts(), middleware=[noting(calls)]) as pay:
-            task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=LARGE))
-            await until(lambda: bool(calls) and calls[0].progress.begun and bool(service.connections))
+        async with writing(service, Timeouts(), LARGE) as task:
+            pass
         with pytest.raises(OutcomeUnknownError) as caught:
             await task
         await asyncio.to_thread(service.wait_for_ends)
 
-    assert "the connection was closed before the answer" == caught.value.reason
-
-
-async def given_up(
-    service: Deaf, ends: str, extra: Mapping[str, str], meanwhile: Callable[[Deaf], None] | None = None
-) -> set[str]:
-    """Begin a payment, give it up, close its session, and return the sockets that are left of that."""
-    calls: list[Call] = []
-    before = sockets()
-    times = Timeouts(read=0.05 if ends == "too late" else 20)
-    async with session(service, timeouts=times, middleware=[noting(calls)]) as pay:
-        task = asyncio.ensure_future(pay.payments.create(amount=1, currency="USD", extra=extra))
-        await until(lambda: bool(calls) and calls[0].progress.begun and bool(service.connections))
-        if meanwhile:
-            meanwhile(service)
-        await turns(TURNS)
-        if ends == "cancelled":
-            task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    await turns(TURNS)
-    return sockets() - before - accepted_by(service)
-
-
-def half_an_answer(service: Deaf) -> None:
-    """Answer, though the request was not read."""
-    service.connections[0].stream.sendall(HALF.raw)
+    assert "the connection was closed before the response" == caught.value.reason
 
 
 @pytest.mark.parametrize("ends", ["cancelled", "too late"])
 @pytest.mark.parametrize(
-    ("secure", "extra", "meanwhile"),
+    ("secure", "extra", "answered"),
     [
-        pytest.param(False, LARGE, None, id="http"),
-        pytest.param(True, LARGE, None, id="https"),
-        pytest.param(True, {}, None, id="https, written whole"),
-        pytest.param(False, LARGE, half_an_answer, id="within its answer"),
+        pytest.param(False, LARGE, b"", id="http"),
+        pytest.param(True, LARGE, b"", id="https"),
+        pytest.param(True, {}, b"", id="https, written whole"),
+        pytest.param(False, LARGE, HALF.raw, id="within its answer"),
     ],
 )
-async def test_attempt_that_is_given_up(
-    ends: str, *, secure: bool, extra: dict[str, str], meanwhile: Callable[[Deaf], None] | None
-) -> None:
+async def test_attempt_that_is_given_up(ends: str, extra: dict[str, str], answered: bytes, *, secure: bool) -> None:
     """What has not left this machine by then never does, and no socket waits for a service that does not read."""
+    times = Timeouts(read=0.05 if ends == "too late" else 20)
     with Deaf(tls=server_tls() if secure else None) as service:
-        left = await given_up(service, ends, extra, meanwhile)
+        before = sockets()
+        async with writing(service, times, extra) as task:
+            if answered:
+                service.connections[0].stream.sendall(answered)
+            await turns(TURNS)
+            if ends == "cancelled":
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await turns(TURNS)
+        left = sockets() - before - accepted_by(service)
         await asyncio.to_thread(service.wait_for_ends)
 
     assert set() == left

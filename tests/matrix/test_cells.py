@@ -141,8 +141,8 @@ async def test_nothing_is_sent(
     column: Column, server: dict[str, Any], times: Timeouts, kind: type[PayasyncError], attempts: int
 ) -> None:
     """Without a connection by TLS no byte of a request leaves: a call is tried again, unless nobody can be trusted."""
-    tls = server_tls(server["tls"]) if "tls" in server else None
-    with Recorder(**{**server, "tls": tls}) as service:
+    settings: dict[str, Any] = {**server, "tls": server_tls(server["tls"]) if "tls" in server else None}
+    with Recorder(**settings) as service:
         async with session(service, scheme="https:", timeouts=times) as pay:
             result = await ended(column.call(pay))
 

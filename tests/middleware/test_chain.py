@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from payasync.endpoints import CREATE_PAYMENT, QUERY_ORDER
+from payasync.endpoints import CREATE_PAYMENT
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError, PayasyncError
 from payasync.middleware.chain import await_in_time, guard
 from payasync.wire.call import Call, Progress, Reply, Send
@@ -60,18 +60,6 @@ async def test_a_layer_that_keeps_the_reply(returned: Any) -> None:
     assert caught.value.sent is None
     assert isinstance(caught.value.reason, str)
     assert 1 == len(end.calls)
-
-
-async def test_an_object_may_be_a_layer() -> None:
-    """What can be called is named by its class where it has no name of its own."""
-
-    class Forgetful:
-        async def __call__(self, call: Call, send: Send) -> Any:
-            """Keep the reply."""
-            await send(call)
-
-    with pytest.raises(NoAnswerError, match=r"middleware .*Forgetful must return"):
-        await guard(Forgetful())(bare_call(QUERY_ORDER), way().send)
 
 
 @pytest.mark.parametrize(("begun", "kind"), [(False, NotSentTimeoutError), (True, NoAnswerTimeoutError)])

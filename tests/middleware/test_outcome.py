@@ -126,11 +126,6 @@ CELLS: Final = [
 cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
 
 
-def test_each_row_has_its_ends() -> None:
-    """No row of the table is left out."""
-    assert {name for name, _, _ in ENDS} == ROWS.keys()
-
-
 @cells
 def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
     """Every cell of the table: what follows, which error is the final one, and whether doubt stays."""
@@ -395,11 +390,6 @@ def test_outcome_without_the_message() -> None:
     assert Outcome.SERVER_ERROR is classify(call, reply({"msg": "PARAM"}, 500))
 
 
-def test_code_says_more_than_the_message() -> None:
-    """Where a code says success, a message that is listed elsewhere takes nothing back."""
-    assert Outcome.SUCCESS is classify(call_for("refunds.create", ENVELOPED), code("OK", msg="PARAM"))
-
-
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
     """A listed code that stands at a place which the profile does not name means nothing."""
     profile = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
@@ -550,15 +540,6 @@ def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier:
     assert earlier or message == error.message
 
 
-def test_error_shows_a_line_of_the_code() -> None:
-    """A code may be as long as its service likes, too."""
-    said = code("a\n" * 300, 418)
-    error: Any = word(call_for("orders.query", ENVELOPED), said)
-
-    assert f"(code {('a ' * 100)[:199] + '…'!r})" in str(error)
-    assert "a\n" * 300 == error.code
-
-
 def test_unknown_outcome_has_the_answer() -> None:
     """An answer that was not understood is kept for a person to read."""
     error: Any = word(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
@@ -571,13 +552,6 @@ def test_unknown_outcome_has_the_answer() -> None:
 def test_unkeyed_writes_name_nothing(name: str) -> None:
     """A subscription's number is the service's own: it does not make a second change harmless."""
     assert not has_own_number(call_for(name))
-
-
-def test_doubt_is_not_told_twice() -> None:
-    """What already says that the outcome is unknown is not said anew."""
-    outcome = OutcomeUnknownError("?")
-
-    assert outcome is word(call_for("refunds.create"), outcome, earlier=True)
 
 
 @pytest.mark.parametrize("name", WRITES)

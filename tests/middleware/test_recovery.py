@@ -64,43 +64,24 @@ DONE: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
 NONE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
 
 
-@pytest.mark.parametrize("operation", ["orders.place", "orders.close"])
-async def test_reconcile_an_order(operation: str) -> None:
-    """An order is asked for by its number, and what the service says is returned."""
-    with Recorder([PAID]) as service:
+ORDER: Final = (PAID, OrderResponse, "paid", "/payment/orderquery", "outTradeNo")
+REFUND: Final = (DONE, RefundResponse, "succeeded", "/payment/refund/status", "outRefundNo")
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"), [("orders.place", ORDER), ("orders.close", ORDER), ("refunds.create", REFUND)]
+)
+async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any, ...]) -> None:
+    """The query asks by the number of the write and sends `extra` beside it; `extra` cannot hold another number."""
+    said, kind, state, path, number = expected
+    with Recorder([said]) as service:
         async with pay_with(service) as pay:
-            found = await pay.reconcile(unknown(operation, "T9"))
-
-    assert isinstance(found, OrderResponse)
-    assert ("paid", "/payment/orderquery") == (found.state, service.only.path)
-    assert "T9" == signatures.fields(service.only)["outTradeNo"]
-
-
-async def test_reconcile_a_refund() -> None:
-    """A refund is asked for by its own number, where the profile says that it stands."""
-    with Recorder([DONE]) as service:
-        async with pay_with(service) as pay:
-            found = await pay.reconcile(unknown("refunds.create", "R9"))
-
-    assert isinstance(found, RefundResponse)
-    assert ("succeeded", "/payment/refund/status", "outRefundNo=R9") == (
-        found.state,
-        service.only.path,
-        service.only.query,
-    )
-
-
-@pytest.mark.parametrize("operation", ["orders.place", "orders.close", "refunds.create"])
-async def test_reconcile_with_what_the_document_does_not_show(operation: str) -> None:
-    """`extra` goes with the query, beside the number that it asks about; what payasync says itself it cannot say."""
-    with Recorder([PAID]) as service:
-        async with pay_with(service) as pay:
-            await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
+            found = await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
             with pytest.raises(InvalidArgumentError) as caught:
                 await pay.reconcile(unknown("orders.place", "N9"), extra={"outTradeNo": "N8"})
     sent = signatures.fields(service.only)
-    number = "outRefundNo" if operation == "refunds.create" else "outTradeNo"
 
+    assert (kind, state, path) == (type(found), found.state, service.only.path)
     assert ("7", "N9") == (sent["deviceNo"], sent[number])
     assert "extra" == caught.value.field
 

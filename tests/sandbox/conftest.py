@@ -69,7 +69,7 @@ def foreign(sandbox: Sandbox, http: aiohttp.ClientSession) -> Foreign:
 async def opened(
     profile: Profile, receiver: Receiver, http: aiohttp.ClientSession, **settings: Any
 ) -> AsyncGenerator[World]:
-    """Open a sandbox of a profile whose time stands still, and all who have to do with it."""
+    """Open a sandbox of a profile with a frozen clock, and its clients."""
     running = Sandbox(profile, webhook_url=receiver.url, clock="frozen", **settings)
     async with running, running.session() as pay:
         made = World(running, http, receiver, pay)
@@ -79,7 +79,7 @@ async def opened(
 
 @pytest.fixture
 async def world(profile: Profile, receiver: Receiver, http: aiohttp.ClientSession) -> AsyncIterator[World]:
-    """A sandbox of a profile, and all who have to do with it."""
+    """A sandbox of a profile, and its clients."""
     async with opened(profile, receiver, http) as made:
         yield made
 

@@ -145,7 +145,7 @@ def acknowledged() -> web.Response:
 
 
 def as_coroutine(answer: Callable[[], web.Response]) -> Callable[[], Awaitable[web.Response]]:
-    """Return an answer as a receiver gives it."""
+    """Return a receiver's response."""
 
     async def answered() -> web.Response:
         return answer()

@@ -19,7 +19,7 @@ PLAN = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-31",
 
 
 async def test_place_order(foreign: Foreign) -> None:
-    """Endpoint 2 answers with the order and the address where its customer authorises it (docs/service.md#orders)."""
+    """Endpoint 2 returns the order and the address of its gateway page (docs/service.md#orders)."""
     answer = await foreign.place("T1", subject="Coffee", body="", sceneType="JSAPI")
 
     assert (200, "SBX_OK", "T1", "SBX_PENDING", 450, "CAD") == (
@@ -73,7 +73,7 @@ async def test_subscription(foreign: Foreign, sandbox: Sandbox) -> None:
 
 
 async def test_every_answer_is_marked(foreign: Foreign, sandbox: Sandbox) -> None:
-    """Nobody takes the sandbox for the service: each answer says what it is."""
+    """Each response says that it comes from the sandbox."""
     answers = [
         await foreign.place("T1"),
         await foreign.post(QUERY, outTradeNo="T2"),
@@ -95,7 +95,7 @@ async def test_refusals_have_one_shape(foreign: Foreign) -> None:
 
 
 async def test_calls_are_recorded_as_answered(foreign: Foreign, sandbox: Sandbox) -> None:
-    """The ledger knows each call with what was answered."""
+    """The ledger lists each call with its status and code."""
     await foreign.place("T1")
     await foreign.place("T1")
     await foreign.post(QUERY, outTradeNo="T1")
@@ -132,7 +132,7 @@ PLACING, QUERYING, REFUNDING = (SAMPLES[name] for name in ("orders.place", "orde
 
 
 def met(told: Told) -> tuple[int, str]:
-    """Return the status of an answer, and the meaning of its code."""
+    """Return a response's status and the meaning of its code."""
     return told.status, told.why
 
 
@@ -295,7 +295,7 @@ async def test_what_the_profile_requires(world: World) -> None:
 
 
 async def test_order_of_checks(world: World) -> None:
-    """Size, type, JSON, fields, signature, nonce, state: of two faults, the earlier one is told."""
+    """Checks run in this order: size, type, JSON, fields, signature, nonce, state."""
     await world.tell(PLACING)
     good, json_type, text = world.fields(PLACING), {"Content-Type": "application/json"}, {"Content-Type": "text/plain"}
     answers = [
@@ -328,7 +328,7 @@ async def test_unknown_path_and_wrong_method(world: World) -> None:
 
 
 async def test_every_answer_names_its_request(world: World) -> None:
-    """Each answer has a request's number of its own, where the profile says."""
+    """Each response has a request number of its own at the profile's place."""
     placed = [await world.pay.send(PLACING) for _ in range(1)]
     found = [await world.pay.send(QUERYING) for _ in range(2)]
 
@@ -337,7 +337,7 @@ async def test_every_answer_names_its_request(world: World) -> None:
 
 
 async def test_answers_are_signed_where_the_profile_says(world: World) -> None:
-    """A signed answer is one that the service's key verifies; a refusal is signed unless the profile says none is."""
+    """The service's key verifies responses; refusals are signed, too, unless the profile says otherwise."""
     answers = [await world.tell(PLACING), await world.tell(PLACING), await world.tell(PLACING, body=b"x")]
     signed = bool(world.profile.answer.signature)
     refused = signed and world.profile.answer.refusals_signed is not False

@@ -27,7 +27,7 @@ def told(report: Report) -> list[tuple[str, str]]:
 
 
 async def test_frozen_time_stands() -> None:
-    """A frozen clock begins at this machine's time, or where it is told to, and stands."""
+    """A frozen clock stands at the machine's time or at the given one."""
     before = datetime.now(UTC)
     async with Sandbox(clock="frozen") as sandbox, Sandbox(clock=NOON) as at_noon:
         first, again = sandbox.clock.now(), sandbox.clock.now()
@@ -50,7 +50,7 @@ async def test_real_time_goes_on() -> None:
 
 
 async def test_order_expires_by_itself_in_scaled_time(receiver: Receiver) -> None:
-    """At ten thousand to one, half an hour is 180 milliseconds: the order expires, and the merchant is told."""
+    """At 10,000 times real time, an order expires after 180 milliseconds and is notified."""
     arrived = asyncio.Event()
 
     async def take() -> web.Response:
@@ -67,7 +67,7 @@ async def test_order_expires_by_itself_in_scaled_time(receiver: Receiver) -> Non
 
 
 async def test_event_has_the_time_at_which_it_fell_due(receiver: Receiver) -> None:
-    """An expiry is told with its own moment, however far the time is advanced beyond it."""
+    """The notification of an expiry has the time of the expiry, however far the clock is advanced."""
     async with Sandbox(clock=NOON) as sandbox:
         await sandbox.given.pending_order(notify_url=receiver.url)
         await sandbox.clock.advance(days=400)
@@ -85,7 +85,7 @@ async def test_paid_order_does_not_expire() -> None:
 
 
 async def test_report(receiver: Receiver) -> None:
-    """`advance` tells what fell due, oldest first, each with its moment and its number, as values and as text."""
+    """`advance` reports what fell due, oldest first, with times and numbers."""
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
         await sandbox.given.pending_order(out_trade_no="T1")
         await sandbox.clock.advance(minutes=10)
@@ -124,7 +124,7 @@ async def test_thirteen_renewals_in_one_advance(receiver: Receiver) -> None:
 
 
 async def test_what_a_timer_causes_within_the_span_happens_too(receiver: Receiver) -> None:
-    """A notification that nobody takes is redelivered on its schedule within the same advance."""
+    """A notification that is not acknowledged is redelivered on its schedule within the same advance."""
     receiver.answer = as_coroutine(lambda: web.Response(status=500))
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as frozen:
         await frozen.given.pending_order(out_trade_no="T1")
@@ -139,7 +139,7 @@ async def test_what_a_timer_causes_within_the_span_happens_too(receiver: Receive
 
 
 async def test_receiver_sees_the_moment_and_may_call_back(http: Any, receiver: Receiver) -> None:
-    """While the time is advanced, a receiver that calls the sandbox finds it at the moment that is told."""
+    """While the clock is advanced, a receiver that calls the sandbox sees the time of the event."""
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
         foreign = Foreign(sandbox, http)
         await foreign.place("T1")
@@ -179,7 +179,7 @@ async def test_two_advances_add_up() -> None:
 
 
 async def test_many_timers_leave_room_for_requests(http: Any) -> None:
-    """While a thousand orders expire, a request is answered."""
+    """A request gets its response while a thousand orders expire."""
     async with Sandbox(clock=NOON) as sandbox:
         for count in range(1000):
             await sandbox.given.pending_order(out_trade_no=f"T{count}")
@@ -236,7 +236,7 @@ async def test_time_survives(tmp_path: Path, setting: str) -> None:
 
 
 async def test_what_fell_due_meanwhile_is_done_at_the_start(tmp_path: Path) -> None:
-    """Before a restarted sandbox answers, what fell due is done: an order that has expired is not paid any more."""
+    """A restarted sandbox first does what fell due: an order that has expired cannot be paid."""
     path = str(tmp_path / "sandbox.db")
     async with Sandbox(db=path) as first:
         numbers = [await first.given.pending_order() for _ in range(100)]
@@ -323,7 +323,7 @@ async def test_closed_while_somebody_waits(receiver: Receiver) -> None:
         await asked.wait()
     answered.set()
 
-    with pytest.raises(ConfigurationError, match="was closed meanwhile"):
+    with pytest.raises(ConfigurationError, match="was closed before"):
         await waiting
 
 

@@ -22,7 +22,7 @@ NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 async def test_refunds_that_end_at_once(
     http: aiohttp.ClientSession, receiver: Receiver, refunds: Any, state: str, code: str
 ) -> None:
-    """The answer tells the end already; the notification comes all the same."""
+    """The response contains the final state, and the notification is sent as well."""
     async with Sandbox(refunds=refunds, webhook_url=receiver.url) as sandbox:
         number = await sandbox.given.paid_order(notify_url="http://127.0.0.1:1/")
         answer = await Foreign(sandbox, http).refund("R1", 100, out_trade_no=number)
@@ -113,14 +113,14 @@ THANKS = "https://shop.example/thanks"
 
 
 class Placed:
-    """An answer, as a client gives it."""
+    """A response, as a client returns it."""
 
     def __init__(self, redirect_url: str | None) -> None:
         self.redirect_url = redirect_url
 
 
 async def test_three_ways_to_name_an_order(foreign: Foreign, sandbox: Sandbox) -> None:
-    """An answer, its address and the order's number mean the same order."""
+    """A response, its redirect URL and the order's number name the same order."""
     url = (await foreign.place("T1", returnUrl=THANKS)).document["redirectUrl"]
 
     assert [f"{THANKS}?cancelled=1"] * 3 == [await sandbox.customer.cancel(way) for way in (Placed(url), url, "T1")]
@@ -144,10 +144,10 @@ async def test_what_names_no_order(sandbox: Sandbox, order: str | Placed) -> Non
 
 
 async def test_gateway_that_refuses_connections(sandbox: Sandbox) -> None:
-    """Where nobody listens, the customer cannot pay, and is told so in our words; later they can."""
+    """If the gateway refuses connections, paying raises `NoAnswerError`; after that it works again."""
     number = await sandbox.given.pending_order()
     fault = sandbox.faults.refuse()
-    with pytest.raises(NoAnswerError, match="the gateway does not answer: Cannot connect"):
+    with pytest.raises(NoAnswerError, match="the gateway does not respond: Cannot connect"):
         await sandbox.customer.authorize(number)
     fault.disarm()
     await sandbox.customer.authorize(number)
@@ -160,7 +160,7 @@ TERMS: Final[dict[str, Any]] = {"frequency": "monthly", "amount": 900, "start_da
 
 
 async def test_answers_name_what_they_tell(slow_world: World) -> None:
-    """With any profile, an answer says as well as a number which order and which refund is meant."""
+    """With any profile, a response names its order or refund as well as a number does."""
     pay, sandbox = slow_world.pay, slow_world.sandbox
     order = await pay.send(SAMPLES["orders.place"])
     await sandbox.customer.authorize(order)
@@ -175,7 +175,7 @@ async def test_answers_name_what_they_tell(slow_world: World) -> None:
 
 
 async def test_answers_name_subscriptions(world: World) -> None:
-    """So do answers about subscriptions."""
+    """With any profile, a response names its subscription as well as a number does."""
     made, sandbox = await world.pay.send(SAMPLES["subscriptions.create"]), world.sandbox
     await sandbox.bank.fail_renewals(made)
     ledger = sandbox.ledger
@@ -193,7 +193,7 @@ async def test_answers_name_subscriptions(world: World) -> None:
     ids=["answer", "payment", "order"],
 )
 async def test_payment_is_paid_and_found(sandbox: Sandbox, name: Callable[[Any], Any]) -> None:
-    """What endpoint 1 answers has a gateway page: by the answer, by the payment's number and by the order's."""
+    """A payment of endpoint 1 has a gateway page: by its response, its payment number and its order number."""
     async with sandbox.session() as pay:
         made = await pay.payments.create(amount=100, currency="USD", description="x")
     await sandbox.customer.authorize(name(made))
@@ -206,7 +206,7 @@ async def test_payment_is_paid_and_found(sandbox: Sandbox, name: Callable[[Any],
 
 
 async def test_query_names_its_order(sandbox: Sandbox) -> None:
-    """An answer without an address names its order all the same."""
+    """A response without a redirect URL still names its order."""
     number = await sandbox.given.pending_order()
     async with sandbox.session() as pay:
         await sandbox.customer.authorize(await pay.orders.query(number))
@@ -229,14 +229,14 @@ ASKED: Final[list[tuple[str, str]]] = [
 async def test_what_names_nothing(sandbox: Sandbox, value: object) -> None:
     """Anything else is refused by name and rule, and reaches no database."""
     for method, field in ASKED:
-        with pytest.raises(InvalidArgumentError, match="a number as a text, or an answer") as caught:
+        with pytest.raises(InvalidArgumentError, match="a number as a text, or a response") as caught:
             getattr(sandbox.ledger, method)(value)
 
         assert (field, value) == (caught.value.field, caught.value.value)
 
 
 async def test_answer_about_something_else(sandbox: Sandbox) -> None:
-    """An answer that tells no such number names nothing."""
+    """A response without such a number is refused."""
     async with sandbox.session() as pay:
         order = await pay.orders.place(total_amt=450, currency="CAD")
         made = await pay.subscriptions.create(**TERMS)
@@ -246,7 +246,7 @@ async def test_answer_about_something_else(sandbox: Sandbox) -> None:
         lambda: sandbox.ledger.subscription_state(order),
         lambda: sandbox.ledger.paid(made),
     ):
-        with pytest.raises(InvalidArgumentError, match="a number as a text, or an answer"):
+        with pytest.raises(InvalidArgumentError, match="a number as a text, or a response"):
             ask()
 
 

@@ -44,11 +44,12 @@ def words(**parts: Any) -> Vocabulary:
         (AnswerShape(payment_id="status"), {"order_status", "payment_status"}),
         (AnswerShape(data="x", payment_id="code"), set[str]()),
         (AnswerShape(refund_status="paymentId"), set[str]()),
+        (AnswerShape(order_status="status"), set[str]()),
         (AnswerShape(request_id="header:code"), set[str]()),
     ],
 )
 def test_answered_points_stay_where_they_are(answer: AnswerShape, untold: set[str]) -> None:
-    """An open point whose own place is taken by an answered one is not told at all."""
+    """An open point is left out if its own place would overwrite a point that the profile answers."""
     shape = words(answer=answer).answer
     points = ("code", "message", "request_id", "payment_id", "payment_status", "order_status", "refund_status")
 
@@ -56,7 +57,7 @@ def test_answered_points_stay_where_they_are(answer: AnswerShape, untold: set[st
 
 
 def test_place_is_the_whole_path() -> None:
-    """What tells of a thing stands in the payload, what tells of the answer beside it; a header is no place."""
+    """Points of a thing are paths in `data`, points of the response are not, and a header has no path."""
     shape = AnswerShape(data="a.b", payment_id="c", message="d", request_id="header:e")
 
     assert ["a.b.c", "d", "", ""] == [
@@ -65,7 +66,7 @@ def test_place_is_the_whole_path() -> None:
 
 
 def test_notifications_whose_kind_is_open_keep_what_is_answered() -> None:
-    """Where only some points are answered, the others are the sandbox's own."""
+    """Points that the profile leaves open have the sandbox's own values."""
     shape = words(notification=NotificationShape(ack_body="OK", kind="event")).notification
 
     assert ("OK", "event", "data", "standard-webhooks") == (shape.ack_body, shape.kind, shape.data, shape.verification)
@@ -110,7 +111,7 @@ def test_codes_by_what_they_mean() -> None:
 
 
 def test_names_of_events() -> None:
-    """Names are taken in the order of the sandbox's own, and the last stands for the rest, but for orders."""
+    """Names are used in the order of the sandbox's own, and the last stands for the rest, except for orders."""
     kinds = {"payment": ["p1", "p2"], "refund": ["r1"], "subscription": ["s1", "s2", "s3"]}
     told = words(notification=NotificationShape(verification="none", kind="k", kinds=kinds))
     ends = [told.event("payment", name) for name in ("paid", "failed", "closed", "expired")]
@@ -122,14 +123,14 @@ def test_names_of_events() -> None:
 
 
 def test_wrong_signature_leads_to_the_dashboard() -> None:
-    """The text that was to be signed is told to nobody by an answer, which says where it stands."""
+    """A refused signature's message points to the dashboard, and does not contain the text to sign."""
     refused = RefusedError("bad_signature", "it is wrong", expected="totalAmt=1")
 
     assert "it is wrong; the sandbox's dashboard shows the text to sign" == words().message(refused)
 
 
 def test_title_says_who_checks_signatures() -> None:
-    """A scheme of the merchant's own is checked by itself alone: people are told."""
+    """The title warns that only a custom scheme itself checks its signatures."""
 
     class Mine:
         def sign(self, fields: Any, *, path: str, key: Any) -> str:
@@ -150,7 +151,7 @@ BARE: Any = {"signed": [], "merchant": [], "bearer": []}
 
 
 def refused(profile: Profile, operation: Operation, fields: dict[str, Any], **headers: str) -> str | None:
-    """Return the field for which a request is refused, or `None` where it is taken."""
+    """Return the field for which a request is refused, or `None` if it is accepted."""
     try:
         Dialect(profile).read(operation, fields, headers)
     except RefusedError as error:
@@ -254,7 +255,7 @@ PLACES: Final = {
 
 
 def answering(**points: Any) -> Profile:
-    """Return the sandbox's own profile with other points of an answer."""
+    """Return the sandbox's own profile with other points of a response."""
     return evolve(PROFILE, answer=evolve(PROFILE.answer, **points))
 
 
@@ -309,7 +310,7 @@ async def test_successes_name_what_they_are_about(ask: Ask, expected: dict[str, 
 
 
 async def test_recovered_by_what_it_is_about() -> None:
-    """A query after a lost answer is held to the write's amounts and merchant, which it does not send itself."""
+    """A query after a lost response is compared with the write's amounts and merchant."""
     async with Sandbox(ABOUT) as sandbox, sandbox.session(retry=FAST) as pay:
         sandbox.faults.reset_after_commit("orders.place")
         sandbox.faults.reset_after_commit("refunds.create")
@@ -321,7 +322,7 @@ async def test_recovered_by_what_it_is_about() -> None:
 
 
 async def test_number_that_an_answer_tells() -> None:
-    """A test may give an answer in place of a number, wherever the number stands in it."""
+    """A response can stand for a number, wherever the profile places the number."""
     async with Sandbox(ABOUT) as sandbox, sandbox.session() as pay:
         placed = await pay.orders.place(total_amt=450, currency="CAD")
         await sandbox.customer.authorize(placed)
@@ -331,7 +332,7 @@ async def test_number_that_an_answer_tells() -> None:
 
 
 async def test_what_is_not_compared_gives_way() -> None:
-    """Where `outTradeNo` is said to be something else, the sandbox tells that there, and the number nowhere."""
+    """If the profile reads another point at `outTradeNo`, that point is there, and the number is left out."""
     profile = answering(out_trade_no="", payment_id="outTradeNo")
     async with Sandbox(profile) as sandbox, sandbox.session() as pay:
         placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
@@ -342,7 +343,7 @@ async def test_what_is_not_compared_gives_way() -> None:
 
 
 async def test_path_that_takes_the_place_of_an_open_point() -> None:
-    """What the profile answers stands where it says; what it leaves open is not told at the same place."""
+    """An open point never overwrites a point that the profile answers."""
     open_ = AnswerShape(code="code", ok=["OK"], total_amt="paymentId")
     async with Sandbox(evolve(PROFILE, answer=open_)) as sandbox, sandbox.session() as pay:
         placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
@@ -396,7 +397,7 @@ async def test_used_before_is_told_by_a_status_of_the_profile(statuses: tuple[in
 
 
 async def test_used_before_inside_200() -> None:
-    """A service that tells refusals inside HTTP 200 tells this one there, too."""
+    """If refusals are sent inside HTTP 200, this refusal is, too."""
     profile = evolve(PROFILE, http=HttpCodes(not_executed=(), duplicate=(410,)))
     async with Sandbox(profile) as sandbox, sandbox.session() as pay:
         await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")

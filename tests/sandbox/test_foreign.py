@@ -47,7 +47,7 @@ def _shell() -> None:
 
 
 async def shelled(sandbox: Sandbox, sign: str, **given: str) -> tuple[int, Any]:
-    """Place an order from a shell, and return the status and the document of the answer."""
+    """Place an order from a shell, and return the response's status and document."""
     own = {"MERCHANT": sandbox.credentials.merchant_id, "URL": sandbox.url, "SIGN": sign, "NUMBER": "T1"}
     environ = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "AMOUNT": "450", **own, **given}
     process = await asyncio.create_subprocess_exec(
@@ -109,7 +109,7 @@ def served() -> Iterator[Any]:
 
 
 def sent(url: str, method: str, target: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
-    """Send a request with the standard library's client, and return the status and the body of the answer."""
+    """Send a request with the standard library's client, and return the response's status and body."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
     try:
         connection.putrequest(method, target, skip_accept_encoding=True)
@@ -157,7 +157,7 @@ HEADER: Final = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclu
 @BOUNDED
 @given(operation=POSTS, body=BODIES)
 def test_any_body(served: Any, operation: Operation, body: bytes) -> None:
-    """Whatever the body of a request with the right token is: the answer is documented JSON, and no 500."""
+    """Any body with the right token gets a documented JSON response, and no 500."""
     token = f"Bearer {served.credentials.secret_key.reveal()}"
     status, document = sent(served.url, "POST", operation.path, body, Authorization=token, **CONTENT)
 
@@ -196,7 +196,7 @@ def test_any_target(served: Any, path: str, rest: str) -> None:
 
 
 async def test_client_that_says_nothing_disturbs_nobody(sandbox: Sandbox) -> None:
-    """A connection on which nothing comes keeps nobody from being served."""
+    """An idle connection does not delay other requests."""
     host, _, port = sandbox.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port))):
         async with asyncio.timeout(20), sandbox.session() as pay:

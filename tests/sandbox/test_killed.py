@@ -1,4 +1,4 @@
-"""Killed at any moment, the sandbox goes on where it was: nothing is lost that it answered."""
+"""Killed at any moment, the sandbox resumes, and nothing that it confirmed is lost."""
 
 import asyncio
 import itertools
@@ -29,16 +29,16 @@ GIVEN_BACK: Final = 100
 
 @define
 class Acknowledged:
-    """What was answered, and so must never be lost."""
+    """What the service confirmed, and so must never lose."""
 
     orders: dict[str, str] = Factory(dict)
-    """The state that was last told of each order."""
+    """The last confirmed state of each order."""
     refunds: dict[str, str] = Factory(dict)
     """The order of each refund."""
     requests: list[tuple[str, dict[str, Any]]] = Factory(list)
-    """The signed requests of this life, each answered, each nonce burned."""
+    """The confirmed signed requests since the last start; each nonce is burned."""
     due: set[str] = Factory(set)
-    """The orders and refunds that a notification must tell of."""
+    """The orders and refunds that must be notified."""
 
 
 class Merchant:
@@ -102,7 +102,7 @@ class Moment:
 
 
 async def killed_while_trading(sandbox: SandboxProcess, merchant: Merchant, moment: Moment) -> None:
-    """Let some clients trade, and kill the service meanwhile."""
+    """Let some clients trade, and kill the service during that."""
     begun, die, loop = itertools.count(1), asyncio.Event(), asyncio.get_running_loop()
 
     def step() -> None:
@@ -119,7 +119,7 @@ async def killed_while_trading(sandbox: SandboxProcess, merchant: Merchant, mome
 
 
 async def check(client: Foreign, known: Acknowledged) -> None:
-    """Hold a service that was started again against what it had answered."""
+    """Compare a restarted service with what it had confirmed."""
     for order, state in known.orders.items():
         found = await client.post(QUERY, outTradeNo=order)
         assert 200 == found.status, (order, found)
@@ -165,7 +165,7 @@ class Ears:
 
 
 def number(body: str) -> str:
-    """Return what a notification tells of: the refund's number before that of its order."""
+    """Return the number in a notification: the refund's before the order's."""
     data = json.loads(body)["data"]
     return str(data.get("outRefundNo") or data["outTradeNo"])
 
@@ -174,7 +174,7 @@ def number(body: str) -> str:
 async def test_nothing_is_lost_that_was_answered(
     receiver: Receiver, http: aiohttp.ClientSession, tmp_path: Path, kills: int
 ) -> None:
-    """After each kill: every answered order and refund, every burned nonce, every notification, the keys."""
+    """Each kill preserves confirmed orders and refunds, burned nonces, notifications and keys."""
     seed = secrets.randbits(32)
     print("seed", seed)  # noqa: T201 - a failure shows it
     chance, numbers, ears = random.Random(seed), itertools.count(), Ears(receiver)  # noqa: S311 - moments are no secret

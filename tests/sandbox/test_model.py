@@ -2,7 +2,7 @@
 
 import pytest
 
-from payasync.sandbox.model import Order, format_order_amount
+from payasync.sandbox.model import format_amount
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,4 @@ from payasync.sandbox.model import Order, format_order_amount
 )
 def test_shown(amount: int, currency: str, unit: str, expected: str) -> None:
     """The smallest unit is a hundredth, but for some currencies; a profile may count whole units."""
-    order = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=amount, currency=currency)
-
-    assert expected == format_order_amount(order, unit)
+    assert expected == format_amount(amount, currency, unit)

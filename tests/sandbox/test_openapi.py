@@ -24,7 +24,7 @@ from payasync.errors import PayasyncError
 from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect
-from payasync.sandbox.openapi import document
+from payasync.sandbox.openapi import describe_service
 from payasync.sandbox.threaded import ThreadedSandbox
 from payasync.wire.encode import Codec, encode
 from tests.sandbox.foreign import Receiver
@@ -46,7 +46,7 @@ NAMES: Final = [operation.name for operation in OPERATIONS]
 
 def described(profile: Profile) -> Any:
     """Return the document of a profile as a reader has it."""
-    return json.loads(json.dumps(document(Dialect(profile))))
+    return json.loads(json.dumps(describe_service(Dialect(profile))))
 
 
 def operation_of(described: Any, name: str) -> Any:
@@ -56,7 +56,7 @@ def operation_of(described: Any, name: str) -> Any:
 
 
 def lies(described: Any, name: str, told: Told) -> list[str]:
-    """Return what a document says otherwise than an answer."""
+    """Return how a response differs from the document."""
     responses = operation_of(described, name)["responses"]
     response = responses.get(str(told.status))
     if response is None:
@@ -68,7 +68,7 @@ def lies(described: Any, name: str, told: Told) -> list[str]:
 
 
 async def answers(world: World) -> list[tuple[str, Told]]:
-    """Return answers of many kinds, each with its operation's name."""
+    """Return responses of many kinds, each with its operation's name."""
     told = list[tuple[str, Told]]()
     numbers: dict[str, Any] = {}
     for name in ("refunds.status", "orders.place", "orders.query", "refunds.create", "payments.create", CREATE):
@@ -97,7 +97,7 @@ async def answers(world: World) -> list[tuple[str, Told]]:
 
 
 async def test_every_answer_is_as_documented(world: World) -> None:
-    """Status, body and headers of answers of all kinds are those of the document that is served."""
+    """Responses of all kinds match the served document in status, body and headers."""
     found = (await world.ask("GET", f"{world.sandbox.url}/openapi.json")).document
     told = await answers(world)
 
@@ -126,7 +126,7 @@ DIALECTS: Final = {
 async def test_what_a_profile_may_say_of_answers_is_documented(
     profile: Profile, http: aiohttp.ClientSession, receiver: Receiver
 ) -> None:
-    """Where an answer says what it is about, what of it is signed, and how "used before" is told."""
+    """The document follows the profile: compared points, signatures, and the status of a used number."""
     async with Sandbox(profile, clock="frozen") as running, running.session() as pay:
         told = await answers(World(running, http, receiver, pay))
 
@@ -215,7 +215,7 @@ class Signer:
 @pytest.mark.long
 @pytest.mark.parametrize("profile", [PROFILE, scrambled("openapi")], ids=str_of)
 def test_schemathesis(profile: Profile) -> None:
-    """Whatever is made up from the document, right or wrong: the answer is documented, and never a 500."""
+    """Responses to generated requests, valid or not, are documented, and never a 500."""
     with ThreadedSandbox(profile) as sandbox:
         signer, statuses = Signer(sandbox, profile), dict[str, set[int]]()
         api = from_dict(described(profile))

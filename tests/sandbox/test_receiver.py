@@ -44,7 +44,7 @@ async def receiver(sandbox: Sandbox) -> AsyncIterator[RecordingReceiver]:
 
 
 async def sent(receiver: RecordingReceiver, headers: Mapping[str, str], body: str) -> tuple[int, str]:
-    """Send a notification again, as it is given, and return what it is answered."""
+    """Send a notification again, and return the response."""
     async with aiohttp.ClientSession() as http, http.post(receiver.url, data=body, headers=headers) as answer:
         return answer.status, await answer.text()
 
@@ -64,7 +64,7 @@ async def test_genuine_notification_is_taken(sandbox: Sandbox, receiver: Recordi
 async def test_changed_notification_is_refused(
     change: tuple[str, str], sandbox: Sandbox, receiver: RecordingReceiver
 ) -> None:
-    """What somebody changed on the way is answered as the profile says of bad ones, kept, and not handed out."""
+    """A forged notification gets the profile's refusal, is recorded, and is not returned by `next`."""
     await sandbox.given.paid_order(notify_url=receiver.url)
     genuine = await receiver.next()
     answer = await sent(receiver, genuine.headers, genuine.body.replace(*change))
@@ -87,12 +87,12 @@ def test_wrong_time_is_refused(timestamp: str) -> None:
 @pytest.mark.parametrize("sandbox", [IN_BODY], ids=lambda profile: profile.name, indirect=True)
 @pytest.mark.parametrize("body", ["", "{", "[]", "3", '{"data":{}}', '{"data":{"sign":"x","a":1.5}}', '{"data":[]}'])
 async def test_what_is_no_notification_is_refused(body: str, receiver: RecordingReceiver) -> None:
-    """Anything at all may be sent there, and gets the same answer."""
+    """Any body that is not a genuine notification is refused in the same way."""
     assert (400, '{"received":false}') == await sent(receiver, {}, body)
 
 
 async def test_bad_answers_are_given_in_turn(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
-    """So many notifications get the answer that was ordered; then they are acknowledged again."""
+    """`answer_badly` counts for the given number of notifications; later ones are acknowledged."""
     receiver.answer_badly(503, times=2)
     for _ in range(3):
         await sandbox.given.paid_order(notify_url=receiver.url)

@@ -141,7 +141,7 @@ def foreign(sandbox: Sandbox, http: aiohttp.ClientSession) -> Foreign:
 
 
 def told(receiver: Receiver) -> list[tuple[str, int]]:
-    """Return what the merchant was told, and of which period."""
+    """Return the names and periods of the notifications."""
     return [(one.document["type"].partition(".")[2], one.document["data"]["period"]) for one in receiver.received]
 
 
@@ -230,7 +230,7 @@ async def test_cancel_at_period_end(sandbox: Sandbox, foreign: Foreign, receiver
 
 
 async def test_cancel_at_period_end_before_the_first(sandbox: Sandbox, foreign: Foreign) -> None:
-    """What has not begun has no period to end: it is cancelled at once."""
+    """A subscription that has not begun is cancelled immediately."""
     number = await created(foreign, startDate="2027-03-01")
     fields = {"subscriptionId": number, "atPeriodEnd": True}
     answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
@@ -240,7 +240,7 @@ async def test_cancel_at_period_end_before_the_first(sandbox: Sandbox, foreign: 
 
 @pytest.mark.parametrize("flag", [False, "false", None])
 async def test_cancel_at_once(sandbox: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
-    """Else it is cancelled at once, and never billed again."""
+    """Without `at_period_end` it is cancelled immediately, and never billed again."""
     number = await created(foreign)
     fields = {"subscriptionId": number, **({} if flag is None else {"atPeriodEnd": flag})}
     answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)

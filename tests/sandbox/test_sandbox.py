@@ -37,7 +37,7 @@ async def test_nothing_is_there_after_the_end() -> None:
 
 
 async def test_closing_leaves_nothing_behind(foreign: Foreign) -> None:
-    """After the end there is no task, and nobody listens."""
+    """After `close` no task runs, and the port is closed."""
     before = asyncio.all_tasks()
     async with Sandbox(webhook_url="http://127.0.0.1:1/") as sandbox:
         url = sandbox.url
@@ -78,7 +78,7 @@ async def test_runs_once_at_a_time() -> None:
 
 
 async def test_port_can_be_chosen() -> None:
-    """A port that is given is used; one that is taken is refused, and leaves nothing behind."""
+    """A given port is used; a port in use is refused, and nothing stays open."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match="cannot listen"):
@@ -88,7 +88,7 @@ async def test_port_can_be_chosen() -> None:
 
 
 async def test_database_that_cannot_be_used(tmp_path: Path) -> None:
-    """A wrong path is told in our words."""
+    """An invalid path is a `ConfigurationError`."""
     with pytest.raises(ConfigurationError, match="db: cannot use"):
         await Sandbox(db=str(tmp_path)).start()
 
@@ -149,7 +149,7 @@ async def test_given_orders(sandbox: Sandbox) -> None:
 
 
 async def test_given_orders_follow_the_rules(sandbox: Sandbox) -> None:
-    """A number that is taken and an amount that is none are refused."""
+    """A number in use and an invalid amount are refused."""
     await sandbox.given.pending_order(out_trade_no="T1")
 
     with pytest.raises(InvalidArgumentError, match="out_trade_no"):

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.server import Server, listen, loopback, url_of
+from payasync.sandbox.server import Server, listen, loopback_address, url_of
 from tests.inside import turns, until
 from tests.sandbox.foreign import PAY, PLACE, Foreign, raw
 
@@ -29,7 +29,7 @@ def refused(door: "Opened") -> bool:
 
 
 class Opened(Server):
-    """A door whose port is known, and whose server answers as soon as it is let."""
+    """A server on a known port that can hold back its responses."""
 
     def __init__(self, listening: socket.socket) -> None:
         super().__init__(listening)
@@ -54,7 +54,7 @@ class Opened(Server):
 async def door() -> AsyncIterator[Opened]:
     """A door that is open."""
     made = Opened(socket.create_server(("127.0.0.1", 0)))
-    application = web.Application(middlewares=[made.note])
+    application = web.Application(middlewares=[made.mark_busy])
     application.router.add_get("/", made.serve)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
@@ -66,13 +66,13 @@ async def door() -> AsyncIterator[Opened]:
 
 
 async def ask(door: Opened, http: aiohttp.ClientSession) -> str:
-    """Ask, and return the answer."""
+    """Send a request, and return the response."""
     async with http.get(f"http://127.0.0.1:{door.port}/") as answer:
         return await answer.text()
 
 
 async def test_request_under_way_is_answered(door: Opened, http: aiohttp.ClientSession) -> None:
-    """Who has asked before the door is shut gets the answer, and then the connection ends."""
+    """A request in flight when the server is shut gets its response, and its connection ends."""
     asking = asyncio.create_task(ask(door, http))
     await door.arrived.wait()
     door.shut()
@@ -110,7 +110,7 @@ async def test_time_of_one_does_not_open_it_for_another(door: Opened) -> None:
 
 @pytest.mark.parametrize("count", range(5))
 async def test_connection_that_is_just_accepted_is_closed(door: Opened, count: int) -> None:
-    """Whichever turn the loop is at with a connection as the door is shut, it ends, and nobody waits for ever."""
+    """Every connection ends when the server is shut, however far the loop has accepted it."""
     with socket.create_connection(("127.0.0.1", door.port)) as one:
         one.settimeout(0)
         await turns(count)
@@ -125,8 +125,8 @@ async def test_connection_that_is_just_accepted_is_closed(door: Opened, count: i
     [("127.0.0.1", "127.0.0.1"), ("127.8.9.1", "127.8.9.1"), ("localhost", "127.0.0.1"), ("::1", "::1")],
 )
 def test_loopback_is_taken(host: str, address: str) -> None:
-    """The machine's own addresses are taken; `localhost` is 127.0.0.1, whatever a resolver says."""
-    assert address == loopback(host)
+    """Loopback addresses are accepted; `localhost` is 127.0.0.1, whatever a resolver says."""
+    assert address == loopback_address(host)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_loopback_is_taken(host: str, address: str) -> None:
 def test_all_else_is_refused(host: object) -> None:
     """What others could reach, and what is written so that one must think about it, is refused by name."""
     with pytest.raises(ConfigurationError, match="host must be this machine alone") as refused:
-        loopback(host)  # type: ignore[arg-type]
+        loopback_address(host)  # type: ignore[arg-type]
 
     assert repr(host) in str(refused.value)
 
@@ -451,7 +451,7 @@ async def test_bad_subscriptions(foreign: Foreign, name: str, value: object) -> 
 
 @pytest.mark.parametrize("value", ["2027-1-1", "\u0662\u0660\u0662\u0667-01-01", "0001-01-01", "0999-12-31"])
 async def test_loosely_written_dates(foreign: Foreign, value: str) -> None:
-    """A date is taken only as the format itself writes it, from the year 1000 on."""
+    """A date is accepted only as the format itself writes it, from the year 1000 on."""
     plan = {"billingFrequency": "monthly", "amount": 1, "startDate": value, "customer": {"a": 1}}
     bad = await foreign.send("POST", "/subscriptions/create", json=plan, headers=foreign.bearer)
     good = await foreign.send(
@@ -472,7 +472,7 @@ async def test_long_address(foreign: Foreign, length: int, told: tuple[int, str]
 
 
 async def test_what_is_no_http_leaves_no_traceback(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
-    """The client is told what is wrong with its bytes, and nobody else."""
+    """Invalid HTTP gets an error response, and is not logged."""
     lines = [b"nonsense", b"GET /" + b"x" * (1 << 20) + b" HTTP/1.1"]
     answers = [await raw(sandbox.url, line + b"\r\nHost: x\r\n\r\n") for line in lines]
 
@@ -497,7 +497,7 @@ async def test_what_is_no_http_leaves_no_traceback(sandbox: Sandbox, caplog: pyt
     ],
 )
 async def test_bytes_that_are_hardly_http(sandbox: Sandbox, request_: bytes) -> None:
-    """Whatever arrives: the answer is a 4xx."""
+    """Random bytes get a 4xx response."""
     here = sandbox.url.removeprefix("http://").encode()
     answer = await raw(sandbox.url, request_.replace(b"Host: x", b"Host: " + here))
 
@@ -506,7 +506,7 @@ async def test_bytes_that_are_hardly_http(sandbox: Sandbox, request_: bytes) -> 
 
 
 async def test_body_that_breaks_off(sandbox: Sandbox, foreign: Foreign) -> None:
-    """A client that goes away in the middle of its body disturbs nobody."""
+    """A client that disconnects in the middle of its body is not an error."""
     host, _, port = sandbox.url.removeprefix("http://").partition(":")
     _, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"POST /v1/payments HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 99\r\n\r\n{{".encode())

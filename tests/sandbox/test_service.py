@@ -24,7 +24,7 @@ RETURN_URL = "https://shop.example/thanks?order=T1"
 
 
 async def test_new_order_is_pending(world: World) -> None:
-    """An order that was placed waits for its customer, at the address in its answer (docs/service.md#orders)."""
+    """A new order waits for its customer at the address in the response (docs/service.md#orders)."""
     placed = await world.pay.send(order(out_trade_no="T1"))
     found = await world.pay.orders.query("T1")
 
@@ -119,7 +119,7 @@ async def test_number_names_one_order(world: World) -> None:
 
 
 async def test_unknown_order_is_absent(world: World) -> None:
-    """What nobody placed is not found: 404."""
+    """An order that was never placed gets 404."""
     told = [await world.tell(SAMPLES[name]) for name in ("orders.query", "orders.close", "payments.status")]
     with pytest.raises(ServiceError):
         await world.pay.orders.query("T1")
@@ -165,7 +165,7 @@ async def given_back(world: World, **changes: Any) -> RefundResponse:
 
 
 async def test_refund_of_a_part(world: World) -> None:
-    """Endpoint 5 gives money back, and endpoint 7 tells what became of it (docs/service.md#refunds)."""
+    """Endpoint 5 refunds money, and endpoint 7 returns the refund's state (docs/service.md#refunds)."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     made = await given_back(world)
     found = await world.pay.refunds.status("R1")
@@ -197,7 +197,7 @@ async def test_sum_of_refunds_stays_within_what_was_paid(world: World) -> None:
 
 
 async def test_same_refund_again_is_the_same_refund(world: World) -> None:
-    """The same number with the same fields is done once, and answered as the first was."""
+    """A repeated refund request is carried out once and gets the first refund's response."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     first, second = [await given_back(world, refund_amt=300) for _ in range(2)]
 
@@ -230,7 +230,7 @@ async def test_only_paid_orders_are_refunded(world: World) -> None:
 
 
 async def test_unknown_refund_is_absent(world: World) -> None:
-    """What nobody asked for is not found: 404."""
+    """A refund that was never requested gets 404."""
     told = await world.tell(SAMPLES["refunds.status"])
     with pytest.raises(ServiceError):
         await world.pay.refunds.status("R1")
@@ -347,7 +347,7 @@ async def test_answer_has_the_terms_as_they_were_given(world: World) -> None:
 
 
 async def test_unknown_subscription_is_absent(world: World) -> None:
-    """What nobody made is not found: 404."""
+    """A subscription that was never made gets 404."""
     told = [await world.tell(SAMPLES[f"subscriptions.{name}"]) for name in ("update", "cancel")]
     with pytest.raises(ServiceError):
         await world.pay.subscriptions.cancel("S1")
@@ -360,7 +360,7 @@ PARTS = 100
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.long)])
 async def test_authorise_against_close_has_one_winner(world: World, rounds: int) -> None:
-    """Of many orders each is paid or closed, never both, and both sides are told the truth."""
+    """If a customer pays while the merchant closes, one of them wins, and both responses say which."""
     outcomes = list[tuple[object, object, str, int]]()
     for count in range(rounds):
         placed = await world.pay.send(order(out_trade_no=f"T{count}", return_url="https://shop.example/thanks"))
@@ -384,7 +384,7 @@ async def _closed(world: World, number: str) -> str:
 
 
 async def test_concurrent_refunds_never_exceed_what_was_paid(world: World) -> None:
-    """Of 100 refunds of 7 at once, as many are done as 450 allows."""
+    """Of 100 concurrent refunds of 7, only as many succeed as 450 allows."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     requests = [refund(out_refund_no=f"R{count}", refund_amt=7) for count in range(PARTS)]
     told = await asyncio.gather(*map(world.tell, requests))
@@ -396,7 +396,7 @@ async def test_concurrent_refunds_never_exceed_what_was_paid(world: World) -> No
 
 
 async def test_same_refund_at_once_is_one(world: World) -> None:
-    """The same refund asked for by 20 at once is done once, and all are told so."""
+    """20 concurrent requests for the same refund carry it out once and get the same response."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     told = await asyncio.gather(*(world.tell(refund()) for _ in range(20)))
 
@@ -471,7 +471,7 @@ def test_number_that_is_taken_is_not_given_again() -> None:
 
 @pytest.mark.parametrize(("identifier", "all_taken"), [("T[1-9]", True), ("SHOP-[0-9]+", False)])
 def test_number_where_none_of_the_profiles_is_found(identifier: str, *, all_taken: bool) -> None:
-    """Where all are taken, or the form is one that nobody could guess, the number is of our own form."""
+    """If no free number matches the profile's pattern, the number has the sandbox's own form."""
     given = Numbering(Profile(identifier=identifier)).new("T", lambda _: all_taken)
 
     assert re.fullmatch("T[0-9]{20}", given)

@@ -121,7 +121,7 @@ def test_case_counts() -> None:
 @pytest.mark.parametrize("name", ["rsa-sha256", "rsa-sha512", "ed25519"])
 @pytest.mark.parametrize("encoding", ["hex", "base64"])
 def test_asymmetric(name: str, encoding: str) -> None:
-    """RSA and Ed25519 signatures by another hand are taken; other texts and other bytes are not."""
+    """RSA and Ed25519 signatures of another library are accepted; changed texts and bytes are refused."""
     key = new_private_key(name)
     raw = _signed(name, key)
     signature = raw.hex() if encoding == "hex" else base64.b64encode(raw).decode()
@@ -172,11 +172,11 @@ def signer_of(**parts: Any) -> ServiceSigner:
     """Return the signer of a profile with these parts."""
     now = datetime(2027, 1, 31, tzinfo=UTC)
     told: dict[str, Any] = {"signature": SCHEME, **parts}
-    return ServiceSigner(Dialect(Profile(**told)).words, SERVICE_KEY, now=lambda: now)
+    return ServiceSigner(Dialect(Profile(**told)), SERVICE_KEY, now=lambda: now)
 
 
 def outgoing(document: dict[str, Any]) -> Outgoing:
-    """Return an answer before it is signed."""
+    """Return a response before it is signed."""
     return Outgoing(status=200, code="OK", headers={}, document=document)
 
 
@@ -277,7 +277,7 @@ async def test_services_key_is_kept_with_the_database(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("prehash", "skip_null"), [("", True), ("sha256", False), ("sha256-hex", False)])
 async def test_client_and_sandbox_agree_on_values(prehash: Any, *, skip_null: bool) -> None:
-    """Null, true, false and an object with them are signed alike by two codes, in requests as in answers."""
+    """Client and sandbox sign null, booleans and objects alike, in requests and in responses."""
     scheme = SortedPairs(
         algorithm="hmac-sha256",
         encoding="hex",
@@ -334,6 +334,6 @@ async def test_file_keeps_the_credentials(tmp_path: Path) -> None:
 
 
 def test_keys_in_a_file_are_not_known_before() -> None:
-    """Before a sandbox on a file runs, nobody knows what stands in it: asking says so, and nothing is made up."""
+    """The credentials in a file cannot be read before the sandbox runs."""
     with pytest.raises(ConfigurationError, match="does not run: credentials "):
         _ = Sandbox(db="sandbox.db").credentials

@@ -13,18 +13,41 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from attrs import evolve
+from attrs import evolve, fields
 
 from payasync.errors import ConfigurationError
+from payasync.sandbox import model
 from payasync.sandbox import store as module
 from payasync.sandbox.model import Answered, Notification, Order, OrderState, Refund, RefusedError, Subscription
-from payasync.sandbox.store import APPLICATION, VERSION, Store
+from payasync.sandbox.store import APPLICATION, VERSION, Store, select
 from tests.inside import set_writable
 
 ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
 SUBSCRIPTION: Final = Subscription(
     subscription_id="S1", frequency="monthly", amount=9, start_date="2027-01-31", customer="{}"
 )
+LOOKUPS: Final = [
+    select(getattr(model, kind.id), [name.arg or "" for name in node.keywords], "seq" * (method == "find_all"))
+    for file in Path(module.__file__).parent.rglob("*.py")
+    for node in ast.walk(ast.parse(file.read_text()))
+    if isinstance(node, ast.Call)
+    and isinstance(node.func, ast.Attribute)
+    and (method := node.func.attr) in {"find", "find_all", "count"}
+    and node.keywords
+    and isinstance(kind := node.args[0], ast.Name)
+    and len(node.args) == 1
+]
+"""The statements of all places that look for rows by the values of columns."""
+MOVES: Final = [
+    f"UPDATE {table} SET state = 1 WHERE {' AND '.join(f'{each.name} IS :{each.name}' for each in fields(kind))}"  # noqa: S608 - our own names
+    for table, kind in {
+        "orders": Order,
+        "refunds": Refund,
+        "subscriptions": Subscription,
+        "notifications": Notification,
+    }.items()
+]
+"""How `Store.move` finds the row that it changes."""
 STATEMENTS: Final = sorted(
     node.value.strip()
     for node in ast.walk(ast.parse(inspect.getsource(module)))
@@ -47,7 +70,7 @@ def plan(statement: str, tmp_path: Path) -> list[str]:
         return [step[3] for step in database.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
 
 
-@pytest.mark.parametrize("statement", [each for each in STATEMENTS if each != DUE_NOTIFICATION])
+@pytest.mark.parametrize("statement", sorted({*LOOKUPS, *MOVES, *STATEMENTS} - {DUE_NOTIFICATION}))
 def test_no_lookup_scans_a_table(statement: str, tmp_path: Path) -> None:
     """Every statement that looks for rows finds them by an index, and sorts none of them."""
     assert [] == [step for step in plan(statement, tmp_path) if step.startswith(("SCAN", "USE TEMP B-TREE"))]
@@ -85,7 +108,7 @@ def test_what_waits_behind_a_delivery_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_each_thing_has_one_next_state(store: Store) -> None:
-    """Of two who saw the same order, refund or subscription, the first changes it; the other is told that it has."""
+    """Of two changes to the same order, refund or subscription, the first wins and the second is refused."""
     refund = Refund(out_refund_no="R1", out_trade_no="T1", total_amt=450, refund_amt=200, fingerprint="f")
     store.add_order(ORDER)
     store.add(refund)
@@ -93,27 +116,27 @@ def test_each_thing_has_one_next_state(store: Store) -> None:
     declined = evolve(ORDER, declines=1)
     begun = evolve(SUBSCRIPTION, state="active")
     moved = [
-        *(store.move_order(ORDER, each) for each in (declined, declined)),
-        *(store.move_order(declined, evolve(declined, state=state)) for state in ("paid", "closed")),
-        *(store.move_refund("R1", "processing", state) for state in ("succeeded", "failed")),
-        *(store.move_subscription(SUBSCRIPTION, each) for each in (begun, begun)),
-        *(store.move_subscription(begun, evolve(begun, period=1)) for _ in range(2)),
+        *(store.move(ORDER, each) for each in (declined, declined)),
+        *(store.move(declined, evolve(declined, state=state)) for state in ("paid", "closed")),
+        *(store.move(refund, evolve(refund, state=state)) for state in ("succeeded", "failed")),
+        *(store.move(SUBSCRIPTION, each) for each in (begun, begun)),
+        *(store.move(begun, evolve(begun, period=1)) for _ in range(2)),
     ]
 
     assert [True, False] * 5 == moved
-    assert (evolve(declined, state="paid"), 200) == (store.order("T1"), store.refunded("T1"))
+    assert (evolve(declined, state="paid"), 200) == (store.find(Order, out_trade_no="T1"), store.refunded("T1"))
 
 
 @pytest.mark.parametrize(
     ("state", "amount", "fits"), [("paid", 450, True), ("paid", 451, False), ("pending", 1, False)]
 )
 def test_reserve(store: Store, state: OrderState, amount: int, *, fits: bool) -> None:
-    """A reservation is taken from what was paid, in one statement, or not at all."""
+    """A reservation fits into what was paid, or it is refused, in one statement."""
     order = evolve(ORDER, state=state)
     store.add_order(order)
 
     assert fits == store.reserve("T1", amount)
-    assert evolve(order, reserved=amount if fits else 0) == store.order("T1")
+    assert evolve(order, reserved=amount if fits else 0) == store.find(Order, out_trade_no="T1")
 
 
 PAGES_IN_HEADER: Final = 28
@@ -133,11 +156,11 @@ def call(name: str) -> Answered:
 
 def names(store: Store) -> list[str]:
     """Return the names of the stored calls."""
-    return [each.operation for each in store.calls(None)]
+    return [each.operation for each in store.find_all(Answered)]
 
 
 def test_transaction_is_all_or_nothing(store: Store) -> None:
-    """After an exception nothing is stored, and nobody hears of a commit."""
+    """After an exception nothing is stored, and `after` is not called."""
     told = list[str]()
     store.on_commit(after=lambda: told.append("committed"))
     with suppress(ZeroDivisionError), store.transaction():
@@ -190,7 +213,7 @@ def test_file_that_cannot_be_written(store: Store) -> None:
 
 
 def test_file_is_its_owners(path: Path) -> None:
-    """The keys stand in the file: nobody else reads it; it says whose it is, and of which schema."""
+    """Only its owner can read the file, which contains keys; its header names the program and the schema version."""
     Store(str(path)).close()
 
     with closing(sqlite3.connect(path)) as found:

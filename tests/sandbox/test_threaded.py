@@ -34,7 +34,7 @@ def test_blocks_without_a_loop() -> None:
 
 
 async def test_is_awaited_in_a_loop() -> None:
-    """Called in a running loop, it gives what that loop awaits, and other tasks go on meanwhile."""
+    """In a running loop, coroutine methods are awaited, and other tasks go on."""
     went_on = asyncio.Event()
     with ThreadedSandbox() as sandbox:
         asyncio.get_running_loop().call_soon(went_on.set)
@@ -79,7 +79,7 @@ def test_errors_cross_as_they_are() -> None:
 
 
 def test_start_that_fails_says_why() -> None:
-    """A port that is taken is told by `start`, and leaves no thread behind."""
+    """If the port is in use, `start` raises the error, and no thread stays."""
     before = threads()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         sandbox = ThreadedSandbox(port=taken.getsockname()[1])
@@ -90,7 +90,7 @@ def test_start_that_fails_says_why() -> None:
 
 
 def test_close_ends_the_thread() -> None:
-    """After the end nobody listens, and no thread is left; closing again does nothing."""
+    """After `close` the port is closed and the thread has ended; closing again does nothing."""
     before = threads()
     sandbox = ThreadedSandbox().start()
     url = sandbox.url
@@ -203,7 +203,7 @@ def test_faults_outlive_the_thread() -> None:
 
 
 def test_timeline_outlives_the_thread() -> None:
-    """After the end it tells what was seen until then; of a sandbox that has never run there is none."""
+    """After the end the timeline can still be read; before the first start it cannot."""
     sandbox = ThreadedSandbox()
     with pytest.raises(ConfigurationError, match="does not run"):
         sandbox.timeline()
@@ -237,7 +237,7 @@ def test_receiver_is_told_of_what_happens() -> None:
 
 
 def test_receiver_ends_with_its_sandbox() -> None:
-    """A receiver whose sandbox is closed first is closed with it: nobody listens there any more."""
+    """A receiver is closed with its sandbox."""
     with ThreadedSandbox() as sandbox, sandbox.receiver() as receiver:
         address = ("127.0.0.1", URL(receiver.url).port)
         sandbox.close()

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,20 +12,20 @@ from attrs import evolve
 from payasync import SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
-from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import MOST_ENTRIES, MOST_TEXT, Timeline, format_entry
+from payasync.sandbox.store import MOST_ENTRIES, MOST_TEXT, Store
+from payasync.sandbox.timeline import format_entry
 from tests.sandbox.foreign import PAY, Answer, Foreign, Receiver
 
 QUERY: Final = "/payment/orderquery"
 
 
 def told(lines: list[str]) -> list[str]:
-    """Return lines without their times: what they tell."""
+    """Return lines without their times."""
     return [re.sub(r"^\S+Z | \([\d.]+ ms\)", "", each) for each in lines]
 
 
 async def test_requests_changes_and_deliveries_stand_in_order(sandbox: Sandbox, foreign: Foreign) -> None:
-    """Each request with its answer, each change of state, each delivery: oldest first."""
+    """Requests with their responses, changes of state and deliveries are listed oldest first."""
     await foreign.place("T1")
     await sandbox.customer.authorize("T1")
     await sandbox.settle()
@@ -47,7 +46,7 @@ async def test_requests_changes_and_deliveries_stand_in_order(sandbox: Sandbox, 
 
 
 async def test_number_that_the_sandbox_made_is_told(sandbox: Sandbox, foreign: Foreign) -> None:
-    """Who names nothing is answered with a number, and the request stands under it."""
+    """If a request names no number, its entry has the number that the sandbox made."""
     paid = await foreign.send("POST", PAY, json={"amount": 450, "currency": "CAD"}, headers=foreign.bearer)
     plan = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-01", "customer": {"name": "A"}}
     begun = await foreign.send("POST", "/subscriptions/create", json=plan, headers=foreign.bearer)
@@ -73,13 +72,13 @@ async def test_refusal_stands_with_its_reason(sandbox: Sandbox, foreign: Foreign
 
 
 async def wrongly_signed(foreign: Foreign) -> tuple[dict[str, Any], Answer]:
-    """Send a query whose signature is wrong, and return its fields and the answer."""
+    """Send a query whose signature is wrong, and return its fields and the response."""
     fields = {**foreign.signed({"outTradeNo": "T1"}), "sign": "0" * 64}
     return fields, await foreign.send("POST", QUERY, json=fields)
 
 
 async def test_bad_signature_shows_the_text_here_only(sandbox: Sandbox, foreign: Foreign) -> None:
-    """What was to be signed stands in the timeline, and neither in the answer nor in its headers."""
+    """The timeline shows the text to sign; the response does not."""
     fields, answer = await wrongly_signed(foreign)
     text = f"merchantId=SANDBOX&nonceStr={fields['nonceStr']}&outTradeNo=T1"
 
@@ -126,22 +125,22 @@ async def test_customers_details_are_not_in_the_text_to_sign(http: aiohttp.Clien
 
 
 async def test_fault_is_named(sandbox: Sandbox, foreign: Foreign) -> None:
-    """A request that met a fault says which, and what it was about, even where it was not read, and got no answer."""
+    """The entry of a request that met a fault names the fault and the order."""
     sandbox.faults.reset_before("orders.query")
     with pytest.raises(aiohttp.ClientError):
         await foreign.post(QUERY, outTradeNo="T1")
 
-    assert ["request  orders.query T1 -> no answer [fault: reset_before on orders.query]"] == told(sandbox.timeline())
+    assert ["request  orders.query T1 -> no response [fault: reset_before on orders.query]"] == told(sandbox.timeline())
 
 
 async def test_delivery_that_fails_says_why() -> None:
-    """An attempt that nobody acknowledges stands with its error."""
+    """An attempt that was not acknowledged is listed with its error."""
     async with Sandbox(clock="frozen") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", notify_url="http://127.0.0.1:1/")
         await sandbox.settle()
         last = told(sandbox.timeline())[-1]
 
-    assert "delivery payment.paid T1 -> no answer: connection refused" == last
+    assert "delivery payment.paid T1 -> no response: connection refused" == last
 
 
 async def test_times_are_the_sandboxs(receiver: Receiver) -> None:
@@ -166,7 +165,7 @@ async def test_file_keeps_it(tmp_path: Path) -> None:
 
 
 async def test_each_request_is_one_record_of_the_log(foreign: Foreign, caplog: pytest.LogCaptureFixture) -> None:
-    """Who reads the log `payasync.sandbox` sees each request as it is answered."""
+    """Each request to the service is one record of the log `payasync.sandbox`."""
     with caplog.at_level(logging.INFO, "payasync.sandbox"):
         await foreign.place("T1")
         await foreign.post(QUERY, outTradeNo="T1")
@@ -178,40 +177,32 @@ async def test_each_request_is_one_record_of_the_log(foreign: Foreign, caplog: p
     ]
 
 
-def test_only_the_newest_are_kept(timeline: Timeline) -> None:
-    """What is older than the newest ten thousand is forgotten."""
+def test_only_the_newest_are_kept(store: Store) -> None:
+    """Only the newest ten thousand entries are stored."""
     for number in range(MOST_ENTRIES + 3):
-        timeline.add(Entry(kind="request", name=str(number)))
-    entries = timeline.entries()
+        store.add_entry(Entry(kind="request", name=str(number)))
+    entries = store.find_all(Entry)
 
     assert (MOST_ENTRIES, "3", str(MOST_ENTRIES + 2)) == (len(entries), entries[0].name, entries[-1].name)
 
 
-def test_texts_are_cut(timeline: Timeline) -> None:
-    """However long a request was, its entry is short."""
-    timeline.add(Entry(kind="request", name="orders.place", expected="x" * (MOST_TEXT + 1)))
+def test_texts_are_cut(store: Store) -> None:
+    """Long texts of an entry are cut."""
+    store.add_entry(Entry(kind="request", name="orders.place", expected="x" * (MOST_TEXT + 1)))
 
-    assert f"{'x' * MOST_TEXT}… ({MOST_TEXT + 1:,} characters)" == timeline.entries()[0].expected
+    assert f"{'x' * MOST_TEXT}… ({MOST_TEXT + 1:,} characters)" == store.find_all(Entry)[0].expected
 
 
-def test_entries_about_one_number(timeline: Timeline) -> None:
-    """What happened to one order can be asked for alone."""
+def test_entries_about_one_number(store: Store) -> None:
+    """The entries about one number can be read alone."""
     for reference in ("T1", "T2", "T1"):
-        timeline.add(Entry(kind="request", name="orders.query", reference=reference))
+        store.add_entry(Entry(kind="request", name="orders.query", reference=reference))
 
-    assert [1, 3] == [entry.seq for entry in timeline.entries("T1")]
+    assert [1, 3] == [entry.seq for entry in store.entries_about("T1")]
 
 
 def test_line_is_one_line() -> None:
-    """Nothing that was sent breaks a line, or steers a terminal."""
+    """Control characters in an entry are escaped, so that it stays one line."""
     entry = Entry(kind="request", name="GET /\n\x1b[2J", reference="\u2028é", reason="a\tb\ud800")
 
-    assert r"request  GET /\n\x1b[2J \u2028é -> no answer: a\tb\ud800" == format_entry(entry)
-
-
-@pytest.fixture
-def timeline() -> Iterator[Timeline]:
-    """A timeline without a sandbox."""
-    store = Store(":memory:")
-    yield Timeline(store)
-    store.close()
+    assert r"request  GET /\n\x1b[2J \u2028é -> no response: a\tb\ud800" == format_entry(entry)

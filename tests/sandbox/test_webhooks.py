@@ -59,7 +59,7 @@ async def test_signature_by_hand(sandbox: Sandbox, receiver: Receiver) -> None:
 
 
 async def test_events_are_told_in_order(foreign: Foreign, sandbox: Sandbox, receiver: Receiver) -> None:
-    """Each change that matters is told once, in the order in which it was done."""
+    """Each final state is notified once, in the order of the changes."""
     await foreign.place("T1")
     await sandbox.customer.authorize("T1")
     await foreign.refund("R1", 100, out_trade_no="T1")
@@ -164,7 +164,7 @@ async def test_only_the_profiles_answer_acknowledges(
 
 
 async def test_receiver_may_ask_the_sandbox(foreign: Foreign, sandbox: Sandbox, receiver: Receiver) -> None:
-    """`settle` waits for what a receiver causes, too: the change that it makes is told before `settle` returns."""
+    """`settle` also waits for the notifications that a receiver causes by its own calls."""
     await foreign.place("T1")
     await foreign.place("T2")
 
@@ -223,8 +223,7 @@ EXACT: Final = evolve(BODY, ack_status=200)
 )
 def test_what_acknowledges_by_a_profile(shape: NotificationShape, taken: list[tuple[int, str]]) -> None:
     """A status and a body that a profile names count exactly; what it leaves open is as generous as ours."""
-    filled = Vocabulary(evolve(PROFILE, notification=shape)).notification
-    acknowledgement = Acknowledgement.of(filled, shape)
+    acknowledgement = Acknowledgement.of(Vocabulary(evolve(PROFILE, notification=shape)))
     answers = [(status, body) for status in (200, 202) for body in (OWN.ack_body, "ok")]
 
     assert taken == [each for each in [*answers, (204, ""), (500, "ok")] if not acknowledgement.missing(*each)]
@@ -330,7 +329,7 @@ async def test_asked_for_again_in_the_same_moment(frozen: Sandbox, receiver: Rec
 
 
 async def test_slow_receiver_holds_up_nobody(frozen: Sandbox, receiver: Receiver) -> None:
-    """While one address takes its time, another one is told all that is due there; its own order is kept."""
+    """A slow address delays no other address, and keeps the order of its own notifications."""
     slow = Receiver()
     await slow.start()
     answered = asyncio.Event()
@@ -356,7 +355,7 @@ async def test_slow_receiver_holds_up_nobody(frozen: Sandbox, receiver: Receiver
 
 
 async def test_deliveries_at_once_are_bounded(frozen: Sandbox, receiver: Receiver) -> None:
-    """However many addresses are slow, so many deliveries are under way at most; all are told in the end."""
+    """The number of concurrent deliveries is limited, and every notification is delivered in the end."""
     answered = asyncio.Event()
 
     async def wait() -> web.Response:
@@ -401,7 +400,7 @@ async def test_notification_that_cannot_be_signed(receiver: Receiver) -> None:
 
 
 async def test_answers_are_kept_in_short(frozen: Sandbox, receiver: Receiver) -> None:
-    """Of a long answer the beginning is kept with the attempt."""
+    """The attempt stores the start of a long response."""
     receiver.answer = as_coroutine(lambda: web.Response(text="x" * 10_000))
     await frozen.given.paid_order()
     await frozen.settle()
@@ -451,12 +450,12 @@ asyncio.run(main())
     ],
 )
 def test_address(url: str, told: str) -> None:
-    """Its password and its query may open something, and are not told; a long one is cut."""
+    """An address is shown without its password and query, and a long one is cut."""
     assert told == shorten_address(url)
 
 
 async def deliveries(caplog: pytest.LogCaptureFixture, receiver: Receiver, *, clock: datetime | str) -> list[Delivery]:
-    """Return what is told of a notification that is taken, and of one that is sent to a closed port."""
+    """Return the logged deliveries of an acknowledged notification and of one sent to a closed port."""
     caplog.set_level(logging.INFO, "payasync.sandbox")
     async with Sandbox(clock=clock) as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", notify_url=receiver.url)
@@ -483,14 +482,14 @@ async def test_each_attempt_is_told(caplog: pytest.LogCaptureFixture, receiver: 
 
 
 async def test_clock_that_stands(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> None:
-    """Then nobody knows when the next one comes."""
+    """If the clock stands, the next attempt has no time."""
     _, refused = await deliveries(caplog, receiver, clock=NOON)
 
     assert ("waiting", None) == (refused.state, refused.wait)
 
 
 async def test_log_of_what_is_resent_while_under_way(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> None:
-    """What is told is the notification as it is now: sent again by hand meanwhile, it is due at once."""
+    """The log shows the notification's current state: if it was resent during the attempt, it is due immediately."""
     caplog.set_level(logging.INFO, "payasync.sandbox")
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
 
@@ -513,7 +512,7 @@ async def test_no_secret_is_told(caplog: pytest.LogCaptureFixture, receiver: Rec
     (came,) = receiver.received
     text = caplog.text + repr(told)
 
-    assert "delivery payment.paid T2 -> no answer: connection refused" in text
+    assert "delivery payment.paid T2 -> no response: connection refused" in text
     assert not [each for each in ("canary", "SBX_PAID", came.headers["webhook-signature"][3:]) if each in text]
 
 
@@ -525,7 +524,7 @@ def test_library_prints_nothing() -> None:
 
 
 async def reason(url: str) -> str:
-    """Return why a request gets no answer."""
+    """Return why a request gets no response."""
     async with outgoing_client(allow_remote=False) as http:
         try:
             async with http.post(url, data=b"{}") as answer:
@@ -571,24 +570,24 @@ async def test_certificate() -> None:
 
 
 def test_no_answer_in_time() -> None:
-    """The time that a receiver has is told."""
-    assert "no answer within 5 seconds" == explain_failure(TimeoutError())
+    """The reason names the timeout."""
+    assert "no response within 5 seconds" == explain_failure(TimeoutError())
 
 
 async def test_address_that_cannot_be_used() -> None:
-    """A name that no host can have is no lack of an answer."""
+    """An invalid host name has a reason of its own."""
     assert "the address cannot be used" == await reason(f"http://{'a' * 70}.example/")
 
 
 async def paid(world: World, **given: Any) -> list[Notified]:
-    """Have an order paid, and return what was told of it."""
+    """Have an order paid, and return its notifications."""
     await world.sandbox.given.paid_order(out_trade_no="T1", **given)
     await world.sandbox.settle()
     return world.notified()
 
 
 async def test_payment_is_sent_with_any_profile(world: World) -> None:
-    """After authorisation the merchant's server is told, with the number and the state."""
+    """A paid order is notified with its number and its state."""
     (told,) = await paid(world)
     kinds = world.profile.notification.kinds["payment"]
 
@@ -604,7 +603,7 @@ async def test_notifications_go_to_the_address_of_the_order(world: World) -> Non
 
 
 async def test_refund_is_told(world: World) -> None:
-    """The end of a refund is told, with its number (docs/service.md#notifications)."""
+    """A refund that has ended is notified with its number (docs/service.md#notifications)."""
     await paid(world)
     await world.pay.send(refund())
     await world.sandbox.settle()
@@ -614,7 +613,7 @@ async def test_refund_is_told(world: World) -> None:
 
 
 async def test_subscription_is_told(world: World) -> None:
-    """Cancelling is told to the account's address, with the subscription's number (docs/service.md#notifications)."""
+    """A cancelled subscription is notified at the account's address with its number (docs/service.md#notifications)."""
     made = await world.tell(SAMPLES["subscriptions.create"])
     number = at(made.data, (world.profile.answer.subscription_id or ""))
     await world.pay.subscriptions.cancel(number)
@@ -625,7 +624,7 @@ async def test_subscription_is_told(world: World) -> None:
 
 
 async def test_every_end_of_an_order_is_told(world: World) -> None:
-    """Failed, closed and expired orders are told like paid ones."""
+    """Failed, closed and expired orders are notified like paid ones."""
     for number in ("T1", "T2", "T3"):
         await world.sandbox.given.pending_order(out_trade_no=number)
     for _ in range(3):
@@ -656,7 +655,7 @@ async def test_notification_is_genuine(world: World) -> None:
 
 
 async def test_right_status_with_another_body_does_not_acknowledge(world: World) -> None:
-    """A receiver that only says 200 has not understood: it is told again."""
+    """A 200 without the profile's body does not acknowledge: the notification is sent again."""
     world.refuse()
     shape = world.profile.notification
     world.answer(shape.ack_status or 200, "something else")
@@ -666,7 +665,7 @@ async def test_right_status_with_another_body_does_not_acknowledge(world: World)
 
 
 async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
-    """Refused twice, taken the third time: three attempts, of one notification, and then no more."""
+    """A notification that is refused twice and then acknowledged has three attempts."""
     world.refuse()
     await paid(world)
     await world.sandbox.clock.advance(REDELIVERIES[0])
@@ -680,7 +679,7 @@ async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
 
 
 async def test_redelivery_differs_in_what_is_volatile_only(world: World) -> None:
-    """A redelivery tells the same; what the profile calls volatile is fresh, and the signature fits it."""
+    """A redelivery differs only in the profile's volatile fields, and its signature is valid."""
     world.refuse()
     await paid(world)
     await world.sandbox.clock.advance(REDELIVERIES[0])

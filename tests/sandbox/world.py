@@ -103,7 +103,7 @@ class Told:
 
 @frozen
 class World:
-    """A sandbox that runs, and all who have to do with it."""
+    """A running sandbox, with a session and the merchant's server."""
 
     sandbox: Sandbox
     http: aiohttp.ClientSession
@@ -193,12 +193,12 @@ class World:
         self.answer(shape.ack_status or 200, shape.ack_body)
 
     def refuse(self) -> None:
-        """Have the merchant's server answer that it did not take a notification."""
+        """Have the merchant's server refuse notifications, as the profile says."""
         shape = self.profile.notification
         self.answer(shape.nack_status or 400, shape.nack_body)
 
     def answer(self, status: int, text: str) -> None:
-        """Have the merchant's server answer something."""
+        """Have the merchant's server return this response."""
         self.receiver.answer = as_coroutine(lambda: web.Response(status=status, text=text))
 
     def notified(self) -> list["Notified"]:

@@ -18,7 +18,7 @@ from payasync.notifications import PostgresInbox
 from payasync.storage import Schema
 from payasync.storage import postgres as module
 from payasync.storage.postgres import Database, Transaction, parse_dsn
-from payasync.wire.request import invalid
+from payasync.wire.request import invalid_argument
 from tests.postgres import database, postgres
 
 SCHEMA: Final = Schema(name="notebook", migrations=("CREATE TABLE notes (text text UNIQUE);",))
@@ -95,7 +95,7 @@ async def test_error_leaves_nothing(notebook: Database) -> None:
 
     async def fail(transaction: Transaction) -> None:
         await note("a")(transaction)
-        raise invalid("text", "another", "a")
+        raise invalid_argument("text", "another", "a")
 
     with pytest.raises(InvalidArgumentError, match="text must be another"):
         await notebook.run(fail)

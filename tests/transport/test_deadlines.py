@@ -117,6 +117,19 @@ async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -
     assert attempt.progress.begun
 
 
+async def test_closing(clock: StandingTime) -> None:
+    """Who closes ends what others do within their deadlines, but not what it does itself."""
+    deadlines = made(clock)
+    other = asyncio.ensure_future(bounded(deadlines, clock.now + 1))
+    with Deadline(deadlines, call(clock.now + 1)):
+        await turns(1)
+        deadlines.close()
+        (ended,) = await asyncio.gather(other, return_exceptions=True)
+
+    assert isinstance(ended, TimeoutError)
+    assert deadlines.timer is None
+
+
 KEYS: Final = Credentials("M1", secret_key="sk_test")
 ONE_TRY: Final = RetryPolicy(attempts=1)
 TIMES: Final = Timeouts(total=45, connect=5, read=20)

@@ -40,7 +40,10 @@ def amounts(service: Recorder) -> list[int]:
 
 @pytest.mark.parametrize("scheme", ["http", pytest.param("https", marks=pytest.mark.long)])
 def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> None:
-    """Each call of one session, over loops and a fork, is delivered exactly once; the parent's connection lives on."""
+    """Each call of one session, over loops and a fork, is delivered exactly once; the parent's connection lives on.
+
+    A loop that `asyncio.run` ends closes its connections, and nothing warns, though nobody closed the session.
+    """
     trusted = tmp_path / "authority.pem"
     authority().cert_pem.write_to_path(str(trusted))
     tls = server_tls() if scheme == "https" else None
@@ -76,18 +79,6 @@ def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
 
     assert [1, 2] == amounts(service)
     assert {"unclosed transport"} == {str(each.message).partition(" <")[0] for each in caught}
-
-
-def test_asyncio_run_closes_its_pool() -> None:
-    """A loop that `asyncio.run` ends closes its connections, and nothing warns, though nobody closed the session."""
-    with Recorder() as service:
-        pay = session(service)
-        for amount in (1, 2, 3):
-            asyncio.run(create(pay, amount))
-        service.wait_for_ends()
-        gc.collect()
-
-    assert [1, 2, 3] == amounts(service)
 
 
 def test_two_living_loops_have_a_pool_each() -> None:

@@ -32,7 +32,7 @@ from payasync.errors import SessionClosedError
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport.deadlines import NoFreeConnectionError
 from payasync.transport.pools import PoolSettings
-from payasync.transport.send import AnswerTooLargeError, Transport, attempt_error
+from payasync.transport.send import ResponseTooLargeError, Transport, attempt_error
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import busy, turns, until, waiting
@@ -128,7 +128,7 @@ async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
             with pytest.raises(NoAnswerTimeoutError) as caught:
                 await way.send(call(timeouts=Timeouts(read=0.05)))
 
-    assert "no answer in time" == caught.value.reason
+    assert "no response in time" == caught.value.reason
 
 
 async def test_a_deadline_that_is_over_sends_nothing() -> None:
@@ -207,8 +207,8 @@ def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(
         (ssl.SSLCertVerificationError("expired"), "the certificate of the service cannot be trusted"),
         (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown")), "the host name does not resolve"),
         (aiohttp.ClientConnectorSSLError(KEY, OSError("cut")), "the TLS handshake failed"),
-        (aiohttp.ClientPayloadError("Response payload is not completed"), "the answer was cut short"),
-        (AnswerTooLargeError(), "the answer is longer than max_response_bytes"),
+        (aiohttp.ClientPayloadError("Response payload is not completed"), "the response was cut short"),
+        (ResponseTooLargeError(), "the response is longer than max_response_bytes"),
         (ConnectionResetError(errno.ECONNRESET, "any words"), "connection reset by peer"),
         (RuntimeError("anything"), "the connection failed"),
     ],
@@ -229,6 +229,8 @@ OK: Final = answer(200, b'{"code":"SBX_OK"}').raw
 LONG: Final = answer(200, b'{"code":"SBX_OK"}'.ljust(LIMIT + 1)).raw
 """Too long an answer, which comes in one part: when it is looked at, its connection is in the pool again."""
 
+Calls = tuple["asyncio.Task[Response]", threading.Event]
+
 CALLS: Final[dict[str, Callable[[Session, int], Awaitable[Response]]]] = {
     "write": lambda pay, number: pay.payments.create(amount=number, currency="USD"),
     "read": lambda pay, number: pay.orders.query(f"T{number}"),
@@ -242,64 +244,64 @@ def session(service: Recorder, **settings: Any) -> Session:
     return Session(service.url, credentials=KEYS, profile=PROFILE, **chosen)
 
 
-@pytest.mark.parametrize("name", CALLS)
-async def test_long_answer_that_came_whole(name: str) -> None:
-    """The connection of an answer that is refused for its length, but has ended, carries the call that waits for it."""
-    ask, first_may, second_may = CALLS[name], threading.Event(), threading.Event()
-    with Recorder([Answer(LONG, after=first_may), Answer(OK, after=second_may)]) as service:
+@asynccontextmanager
+async def two_calls(name: str, raw: bytes) -> AsyncGenerator[tuple[Recorder, Session, Calls]]:
+    """Give a call that the service answers so, once it may, and another that waits for its connection.
+
+    Behind it the second call is answered on the same connection, though the first one failed.
+    """
+    first_may, second_may = threading.Event(), threading.Event()
+    with Recorder([Answer(raw, after=first_may), Answer(OK, after=second_may)]) as service:
         async with session(service) as pay:
-            first = asyncio.ensure_future(ask(pay, 1))
+            first = asyncio.ensure_future(CALLS[name](pay, 1))
             await asyncio.to_thread(service.wait_for_request)
-            second = asyncio.ensure_future(ask(pay, 2))
+            second = asyncio.ensure_future(CALLS[name](pay, 2))
             await until(lambda: waiting(pay) == 1)
-            first_may.set()
-            with pytest.raises(NoAnswerError if name == "read" else OutcomeUnknownError) as caught:
-                await first
+            yield service, pay, (first, first_may)
             await asyncio.to_thread(service.wait_for_request)
             early = second.done()
             second_may.set()
             found = await second
 
-    assert "the answer is longer than max_response_bytes" == caught.value.reason
     assert not early
     assert (200, 1) == (found.http_status, found.attempts)
     assert [1, 1] == [request.connection for request in service.requests]
 
 
 @pytest.mark.parametrize("name", CALLS)
+async def test_long_answer_that_came_whole(name: str) -> None:
+    """The connection of an answer that is refused for its length, but has ended, carries the call that waits for it."""
+    async with two_calls(name, LONG) as (_, _, (first, first_may)):
+        first_may.set()
+        with pytest.raises(NoAnswerError if name == "read" else OutcomeUnknownError) as caught:
+            await first
+
+    assert "the response is longer than max_response_bytes" == caught.value.reason
+
+
+@pytest.mark.parametrize("name", CALLS)
 async def test_cancelled_as_the_answer_ended(name: str) -> None:
     """Nor is it cut where the caller gave up in the very moment in which the answer's last byte came."""
-    ask, first_may, second_may = CALLS[name], threading.Event(), threading.Event()
     half, received = len(OK) - 5, bytearray()
-    with Recorder([Answer(OK[:half], after=first_may), Answer(OK, after=second_may)]) as service:
-        async with session(service) as pay:
-            first = asyncio.ensure_future(ask(pay, 1))
-            await asyncio.to_thread(service.wait_for_request)
-            second = asyncio.ensure_future(ask(pay, 2))
-            (held,) = busy(pay)
-            await until(lambda: waiting(pay) == 1)
-            came = held.data_received
+    async with two_calls(name, OK[:half]) as (service, pay, (first, first_may)):
+        (held,) = busy(pay)
+        came = held.data_received
 
-            def last_byte(data: bytes) -> None:
-                received.extend(data)
-                came(data)
-                if bytes(received) == OK:
-                    first.cancel()
+        def last_byte(data: bytes) -> None:
+            received.extend(data)
+            came(data)
+            if bytes(received) == OK:
+                first.cancel()
 
-            held.data_received = last_byte
-            first_may.set()
-            await until(lambda: bytes(received) == OK[:half])
-            await turns(20)  # it has read the head, and waits for the rest
-            service.connections[0].stream.sendall(OK[half:])
-            (ended,) = await asyncio.gather(first, return_exceptions=True)
-            await asyncio.to_thread(service.wait_for_request)
-            held.data_received = came
-            second_may.set()
-            found = await second
+        held.data_received = last_byte
+        first_may.set()
+        await until(lambda: bytes(received) == OK[:half])
+        await turns(20)  # it has read the head, and waits for the rest
+        service.connections[0].stream.sendall(OK[half:])
+        (ended,) = await asyncio.gather(first, return_exceptions=True)
+        held.data_received = came
 
     assert isinstance(ended, asyncio.CancelledError)
-    assert (200, 1) == (found.http_status, found.attempts)
-    assert [1, 1] == [request.connection for request in service.requests]
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -315,12 +315,19 @@ def located(name: str, ask: Ask, base: str = SIGNED, found: str = "found") -> Ef
     return Effect(line, ask, fact(name), seen, f'{base}\nanswer.data = "data"', script=body)
 
 
+def ended_as(line: str, ask: Ask, seen: tuple[str, str], body: bytes, base: str, *, other: str = "") -> Effect:
+    """Return what a call ends as with the line, and without it."""
+    return Effect(line, ask, kind, seen, f"{SIGNED}\n{base}", other, said(body))
+
+
 def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], other: object) -> Effect:
     """Return that a success about another thing is not believed, wherever a path leads to what it is about."""
     by_path = {f"{BASE_PATH}{path}": answer(200, json.dumps({"its": {"name": other}}).encode())}
     return Effect(f'answer.{name} = "its.name"', ask, kind, ends, by_path=by_path)
 
 
+TAKEN, REJECTED, FORGED = "OrderResponse", "ServiceError", "InvalidSignatureError"
+STATED: Final = 'answer.order_status = "data.state"'
 READ: Final = ("NoAnswerError", "OrderResponse")
 REFUNDED: Final = ("OutcomeUnknownError", "RefundResponse")
 PLACED: Final = ("OutcomeUnknownError", "OrderResponse")
@@ -333,22 +340,9 @@ UNDERSTANDING: Final = (
         ({"a": 1}, {"result": [{"a": 1}]}),
         script=said(b'{"result":[{"a":1}]}'),
     ),
-    Effect(
-        'answer.code = "head.code"',
-        query,
-        kind,
-        ("ServiceError", "OrderResponse"),
-        f'{SIGNED}\nanswer.ok = ["OK"]',
-        script=said(b'{"head":{"code":"NO"}}'),
-    ),
-    Effect(
-        "answer.ok = [0]",
-        query,
-        kind,
-        ("OrderResponse", "ServiceError"),
-        f'{SIGNED}\nanswer.code = "code"',
-        'answer.ok = ["0"]',
-        script=said(b'{"code":0}'),
+    ended_as('answer.code = "h.code"', query, (REJECTED, TAKEN), b'{"h":{"code":"NO"}}', 'answer.ok = ["OK"]'),
+    ended_as(
+        "answer.ok = [0]", query, (TAKEN, REJECTED), b'{"code":0}', 'answer.code = "code"', other='answer.ok = ["0"]'
     ),
     Effect('answer.message = "why"', create, fact("message"), ("late", None), script=said(b'{"why":"late"}', 400)),
     Effect('answer.request_id = "m.id"', create, fact("request_id"), ("r1", None), script=said(b'{"m":{"id":"r1"}}')),
@@ -359,14 +353,7 @@ UNDERSTANDING: Final = (
     located("refund_status", refund),
     located("subscription_id", update(), NUMBER, found="S1"),
     located("subscription_status", update(), NUMBER),
-    Effect(
-        'answer.signature = "data.sign"',
-        query,
-        kind,
-        ("InvalidSignatureError", "OrderResponse"),
-        f'{SIGNED}\nanswer.order_status = "data.state"',
-        script=said(b'{"data":{"sign":"00"}}'),
-    ),
+    ended_as('answer.signature = "data.sign"', query, (FORGED, TAKEN), b'{"data":{"sign":"00"}}', STATED),
     compared("out_trade_no", query, "/payment/orderquery", READ, "T2"),
     compared("merchant_id", query, "/payment/orderquery", READ, "M2"),
     compared("out_refund_no", refund, "/payment/refund", REFUNDED, "R2"),
@@ -407,9 +394,11 @@ NOT_PAID: Final = ("ServiceError", ["payments"])
 PERHAPS_PAID: Final = ("OutcomeUnknownError", ["payments"])
 
 
-def means(line: str, ask: Ask, with_it: object, without_it: object, *script: Answer, **facts: Any) -> Effect:
+def means(
+    line: str, ask: Ask, with_it: object, without_it: object, *script: Answer, base: str = CODED, **facts: Any
+) -> Effect:
     """Return what follows from a response with the line, and without it."""
-    return Effect(line, ask, course, (with_it, without_it), **{"base": CODED, "script": script, **facts})
+    return Effect(line, ask, course, (with_it, without_it), base=base, script=script, **facts)
 
 
 BY_SIGNATURE: Final = (

@@ -14,7 +14,7 @@ from payasync.resources.orders import PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-from payasync.wire.request import MAX_AMOUNT, Request, invalid
+from payasync.wire.request import MAX_AMOUNT, Request, invalid_argument
 from payasync.wire.response import Response
 from tests.building import FULL
 
@@ -236,7 +236,7 @@ def test_customer_is_not_shown() -> None:
 
 def test_long_values_are_shortened_in_the_message() -> None:
     """A message stays readable; the error itself has the whole value."""
-    error = invalid("subject", "short", "x" * 1000)
+    error = invalid_argument("subject", "short", "x" * 1000)
 
     assert 100 > len(str(error))
     assert "x" * 1000 == error.value

@@ -197,7 +197,7 @@ def test_request_id(where: str, document: object, expected: object) -> None:
 @pytest.mark.parametrize("kind", [int, list[int], dict[str, int], int | None, object])
 def test_to_any_kind_raises_our_own_error_only(kind: Any) -> None:
     """Whatever class is asked for, nothing of the library beneath shows."""
-    with pytest.raises(InvalidArgumentError, match="the answer does not fit"):
+    with pytest.raises(InvalidArgumentError, match="the response does not fit"):
         answer(Response, {"result": "text"}).to(kind)
 
 
@@ -338,8 +338,8 @@ def test_nothing_is_converted(kind: Any, value: object, expected: str) -> None:
 
     Every place that does not fit is named, with what was expected there.
     """
-    with pytest.raises(InvalidArgumentError, match="the answer does not fit") as refused:
+    with pytest.raises(InvalidArgumentError, match="the response does not fit") as refused:
         made(value, kind)
 
     assert expected in str(refused.value)
-    assert "fits the answer's data" == refused.value.rule
+    assert "fits the response's data" == refused.value.rule

@@ -299,7 +299,7 @@ def corrupt_body(body: str) -> str:
 
 
 def iterate_strings(document: object) -> Iterator[str]:
-    """Yield the strings in a JSON document, without its names: the numbers that it tells of are among them."""
+    """Yield the text values in a JSON document, among them the numbers of what it is about."""
     match document:
         case str():
             yield document

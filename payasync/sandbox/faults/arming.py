@@ -242,7 +242,7 @@ class Faults:
         return self._arm("redirect", operation, {"status": status, "location": location, **options})
 
     def stale_keep_alive(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
-        """Close a connection that was kept open when its next call arrives; first calls do not count."""
+        """Close an idle keep-alive connection when its next call arrives; first calls do not count."""
         return self._arm("stale_keep_alive", operation, options)
 
     def serve(self, server: Server | None) -> None:

@@ -1,6 +1,6 @@
 """The catalogue of faults: what each one does, when it can happen, and the options that it takes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import datetime, timedelta
 from math import inf
 from types import MappingProxyType
@@ -105,53 +105,29 @@ class Option:
         raise invalid(name, self.rule, text)
 
 
-_SECONDS: Final = Option(
-    label="Seconds",
-    rule="a number of seconds above 0",
-    allows=lambda value: is_number(value) and 0 < value < inf,
-    parse=float,
-)
-_UNTIL: Final = Option(
-    label="Seconds",
-    rule="a number of seconds above 0, or None",
-    allows=lambda value: value is None or (is_number(value) and 0 < value < inf),
-    parse=float,
-)
-_DELAY: Final = Option(
-    label="Seconds",
-    rule=f"a number of seconds above 0 and up to {MAX_SECONDS}",
-    allows=lambda value: is_number(value) and 0 < value <= MAX_SECONDS,
-    parse=float,
-)
-_AGE: Final = Option(
-    label="Seconds",
-    rule=f"an integer of seconds from 1 to {MAX_SECONDS}",
-    allows=lambda value: is_count(value) and value <= MAX_SECONDS,
-    parse=int,
-)
-_ERROR_STATUS: Final = Option(
-    label="HTTP status",
-    rule="a status from 500 to 599",
-    allows=lambda value: is_count(value) and 500 <= value <= 599,  # noqa: PLR2004 - 5xx
-    parse=int,
-)
-_REDIRECT_STATUS: Final = Option(
-    label="HTTP status",
-    rule="301, 302, 303, 307 or 308",
-    allows=lambda value: value in (301, 302, 303, 307, 308),
-    parse=int,
-)
+def _seconds(rule: str, most: float = inf, *, optional: bool = False) -> Option:
+    def allows(value: object) -> bool:
+        return (optional and value is None) or (is_number(value) and 0 < value <= most and value != inf)
+
+    return Option(label="Seconds", rule=f"a number of seconds above 0{rule}", allows=allows, parse=float)
+
+
+def _count(label: str, rule: str, allowed: Container[int]) -> Option:
+    return Option(label=label, rule=rule, allows=lambda value: is_count(value) and value in allowed, parse=int)
+
+
+_SECONDS: Final = _seconds("")
+_UNTIL: Final = _seconds(", or None", optional=True)
+_DELAY: Final = _seconds(f" and up to {MAX_SECONDS}", MAX_SECONDS)
+_AGE: Final = _count("Seconds", f"an integer of seconds from 1 to {MAX_SECONDS}", range(1, MAX_SECONDS + 1))
+_ERROR_STATUS: Final = _count("HTTP status", "a status from 500 to 599", range(500, 600))
+_REDIRECT_STATUS: Final = _count("HTTP status", "301, 302, 303, 307 or 308", (301, 302, 303, 307, 308))
+_SIZE: Final = _count("Bytes", f"an integer from 1 to {MAX_BYTES}", range(1, MAX_BYTES + 1))
 _RETRY_AFTER: Final = Option(
     label="Retry-After",
     rule=f"seconds, a timedelta, a datetime with a time zone, None, one of {', '.join(RETRY_AFTER)}, "
     "or the text of a header",
     allows=_is_retry_after,
-)
-_SIZE: Final = Option(
-    label="Bytes",
-    rule=f"an integer from 1 to {MAX_BYTES}",
-    allows=lambda value: is_count(value) and value <= MAX_BYTES,
-    parse=int,
 )
 _LOCATION: Final = Option(label="Location", rule="an address in ASCII without spaces", allows=_is_address)
 

@@ -19,7 +19,7 @@ from attrs import frozen
 from payasync.sandbox.faults.armed_faults import ArmedFaults, Fault
 from payasync.sandbox.faults.catalogue import RETRY_AFTER, RetryAfter
 from payasync.sandbox.server import Server
-from payasync.sandbox.timeline import note
+from payasync.sandbox.timeline import add_facts
 
 _CHUNK: Final = 1 << 16
 _POLL_SECONDS: Final = 0.1
@@ -47,18 +47,14 @@ class Injection:
         fault: The fault.
         commit: Does what is asked, and returns the response.
         fail: Returns a response of this status in which the service says that it failed.
-        closing: Set when the sandbox closes.
-        server: Where it listens.
-        deliver: Returns when the notifications that are due have been attempted.
+        injector: Knows where the sandbox listens, and when it closes.
     """
 
     request: web.Request
     fault: Fault
     commit: Callable[[], Awaitable[web.Response]]
     fail: Callable[[int], Awaitable[web.Response]]
-    closing: asyncio.Event
-    server: Server
-    deliver: Callable[[], Awaitable[None]]
+    injector: "FaultInjector"
 
     async def commit_first(self) -> web.Response | None:
         """If the fault comes after the commit, do what is asked, and return the response."""
@@ -68,8 +64,8 @@ class Injection:
         """Wait for some seconds or until the sandbox closes, and return whether it still runs."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.closing.wait()
-        return not self.closing.is_set()
+                await self.injector.closing.wait()
+        return not self.injector.closing.is_set()
 
     def reset(self) -> NoResponse:
         """End the connection with a TCP reset."""
@@ -118,13 +114,18 @@ class FaultInjector:
         armed_faults: The faults.
         server: Where the sandbox listens.
         deliver: Returns when the notifications that are due have been attempted.
+
+    Attributes:
+        server: As given.
+        deliver: As given.
+        closing: Set when the sandbox closes.
     """
 
     def __init__(self, armed_faults: ArmedFaults, *, server: Server, deliver: Callable[[], Awaitable[None]]) -> None:
         self._armed_faults = armed_faults
-        self._server = server
-        self._deliver = deliver
-        self._closing = asyncio.Event()
+        self.server: Final = server
+        self.deliver: Final = deliver
+        self.closing: Final = asyncio.Event()
         self._used = WeakSet[asyncio.Transport]()
         self._injections = set[Injection]()
 
@@ -149,16 +150,8 @@ class FaultInjector:
         fault = self._armed_faults.fire_for_call(operation, numbers, reused=self._reused(request))
         if fault is None:
             return await commit()
-        note(request, fault=str(fault))
-        injection = Injection(
-            request=request,
-            fault=fault,
-            commit=commit,
-            fail=fail,
-            closing=self._closing,
-            server=self._server,
-            deliver=self._deliver,
-        )
+        add_facts(request, fault=str(fault))
+        injection = Injection(request=request, fault=fault, commit=commit, fail=fail, injector=self)
         self._injections.add(injection)
         try:
             return await _INJECT[fault.kind](injection, **fault.options)
@@ -167,7 +160,7 @@ class FaultInjector:
 
     async def end(self, _application: web.Application) -> None:
         """End every fault that still goes on, with a reset."""
-        self._closing.set()
+        self.closing.set()
         for injection in self._injections:
             injection.reset()
 
@@ -223,7 +216,7 @@ def format_retry_after(retry_after: RetryAfter, now: datetime) -> str | None:
 
 async def _refuse(call: Injection, seconds: float | None) -> web.StreamResponse:
     await call.commit_first()
-    call.server.shut(seconds, by=call.fault)
+    call.injector.server.shut(seconds, by=call.fault)
     return call.reset()
 
 
@@ -234,14 +227,14 @@ async def _reset(call: Injection) -> web.StreamResponse:
 
 async def _truncated_body(call: Injection) -> web.StreamResponse:
     response = await call.commit_first() or _nothing_done()
-    body = _body(response)
+    body = _body_bytes(response)
     await call.stream(response, [body[: len(body) // 2]], length=len(body))
     return call.hang_up()
 
 
 async def _malformed_json(call: Injection) -> web.StreamResponse:
     response = await call.commit_first() or _nothing_done()
-    response.body = _body(response).rstrip()[:-1]
+    response.body = _body_bytes(response).rstrip()[:-1]
     return response
 
 
@@ -253,7 +246,7 @@ async def _wrong_content_type(call: Injection) -> web.StreamResponse:
 
 async def _huge_body(call: Injection, size: int) -> web.StreamResponse:
     response = await call.commit()
-    body = _body(response)
+    body = _body_bytes(response)
     length = max(size, len(body))
     spaces = (b" " * min(_CHUNK, length - at) for at in range(len(body), length, _CHUNK))
     return await call.stream(response, chain([body], spaces), length=length)
@@ -262,12 +255,12 @@ async def _huge_body(call: Injection, size: int) -> web.StreamResponse:
 async def _gzip_bomb(call: Injection, size: int) -> web.StreamResponse:
     response = await call.commit()
     response.headers["Content-Encoding"] = "gzip"
-    return await call.stream(response, compress_padded(_body(response), size))
+    return await call.stream(response, compress_padded(_body_bytes(response), size))
 
 
 async def _slow_drip(call: Injection, seconds: float) -> web.StreamResponse:
     response = await call.commit()
-    body = _body(response)
+    body = _body_bytes(response)
     pieces = (body[at : at + 1] for at in range(len(body)))
     return await call.stream(response, pieces, length=len(body), pause=seconds)
 
@@ -283,11 +276,11 @@ async def _stale_keep_alive(call: Injection) -> web.StreamResponse:
 
 async def _before_answer(call: Injection) -> web.StreamResponse:
     response = await call.commit()
-    await call.deliver()
+    await call.injector.deliver()
     return response
 
 
-def _body(response: web.Response) -> bytes:
+def _body_bytes(response: web.Response) -> bytes:
     return response.body if isinstance(response.body, bytes) else b""
 
 

@@ -1,22 +1,124 @@
-"""The dashboard: what the sandbox did, and the controls for what it should do."""
+"""The dashboard: what the sandbox did, and the controls for what it should do; only with the admin token."""
 
-from collections import ChainMap
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+import hmac
+import re
+from collections import ChainMap, Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final, Generic, TypeVar, get_args
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 from attrs import frozen
+from multidict import MultiMapping
+from yarl import URL
 
-from payasync.sandbox.clock import Pace
-from payasync.sandbox.dialect import Vocabulary
+from payasync.credentials import Secret
+from payasync.errors import PayasyncError
+from payasync.sandbox.clock import Clock, Happened, Pace
+from payasync.sandbox.dialect import STATUSES
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
-from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS
-from payasync.sandbox.model import Attempt, Entry, Notification, Order, Refund, Subscription
-from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import Timeline, describe_outcome
-from payasync.sandbox.web.pages import render_page
+from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS, find_kind
+from payasync.sandbox.model import (
+    MERCHANT_ID,
+    Attempt,
+    Decision,
+    Entry,
+    Notification,
+    Order,
+    Refund,
+    RefusedError,
+    Subscription,
+)
+from payasync.sandbox.server import read_body, read_object
+from payasync.sandbox.service import Service
+from payasync.sandbox.timeline import describe_outcome, format_entry
+from payasync.sandbox.web.pages import TIMELINE, render_page
+
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_COOKIE_TEXT: Final = b"payasync sandbox: the dashboard's cookie"
+_HTTP_PORT: Final = 80
+
+
+def allowed_hosts(bound: str, port: int) -> frozenset[str]:
+    """Return what a Host header may say.
+
+    Args:
+        bound: The address that the sandbox listens on.
+        port: Its port. Port 80 may be left out, as in `http` addresses.
+    """
+    names = {*_LOOPBACK, f"[{bound}]" if ":" in bound else bound.lower()}
+    return frozenset(f"{name}:{port}" for name in names) | (frozenset(names) if port == _HTTP_PORT else frozenset())
+
+
+@frozen(kw_only=True)
+class AdminAccess:
+    """Decides who may use the dashboard and its controls.
+
+    Attributes:
+        token: The admin token.
+        hosts: What a Host header may say.
+        port: Part of the cookie's name, because browsers send a host's cookies to all of its ports.
+    """
+
+    token: Secret
+    hosts: Collection[str]
+    port: int
+
+    @property
+    def cookie(self) -> str:
+        """The cookie's name."""
+        return f"payasync_sandbox_{self.port}"
+
+    @property
+    def key(self) -> Secret:
+        """The cookie's value, which gives access to pages of this sandbox and does not reveal the token."""
+        return Secret(hmac.new(self.token.reveal().encode(), _COOKIE_TEXT, "sha256").hexdigest())
+
+    def accepts(self, token: str) -> bool:
+        """Return whether a text is the token, in constant time."""
+        return _matches_secret(token, self.token)
+
+    def check_host(self, headers: MultiMapping[str]) -> None:
+        """Check that a request is for this sandbox.
+
+        Raises:
+            RefusedError: It names another host, several, or none.
+        """
+        given = headers.getall("Host", [])
+        if len(given) != 1 or given[0].lower() not in self.hosts:
+            expected = ", ".join(sorted(self.hosts))
+            raise RefusedError("invalid", f"this sandbox answers to these hosts only: {expected}", status=421)
+
+    def check(self, headers: Mapping[str, str], cookies: Mapping[str, str], *, changes: bool) -> None:
+        """Check that a request may read, or change something.
+
+        Args:
+            headers: The request's.
+            cookies: The request's.
+            changes: It changes something.
+
+        Raises:
+            RefusedError: The token is missing, or the request comes from another page.
+        """
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self.accepts(token.strip()):
+            return
+        if not _matches_secret(cookies.get(self.cookie, ""), self.key):
+            raise RefusedError("unauthenticated", "The sandbox's admin token is missing or wrong", status=401)
+        if changes and not _is_same_origin(headers):
+            raise RefusedError("unauthenticated", "The form must be sent from this sandbox's own page", status=403)
+
+
+def _is_same_origin(headers: Mapping[str, str]) -> bool:
+    origin, site = headers.get("Origin", ""), headers.get("Sec-Fetch-Site", "same-origin")
+    return site == "same-origin" and origin.lower() == f"http://{headers.get('Host', '')}".lower()
+
+
+def _matches_secret(given: str, expected: Secret) -> bool:
+    return hmac.compare_digest(given.encode(errors="surrogateescape"), expected.reveal().encode())
+
 
 T = TypeVar("T")
 MAX_LISTED: Final = 50
@@ -39,92 +141,16 @@ class Newest(Generic[T]):
     more: bool
 
 
-def render_dashboard(
-    *,
-    url: str,
-    merchant_id: str,
-    words: Vocabulary,
-    store: Store,
-    timeline: Timeline,
-    faults: Faults,
-    now: datetime,
-    pace: Pace,
-    notice: Entry | None,
-) -> web.Response:
-    """Return the dashboard.
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Fields = Mapping[str, str]
 
-    Args:
-        url: Where the sandbox listens.
-        merchant_id: The merchant's number.
-        words: The profile's.
-        store: Holds orders, refunds, subscriptions and notifications.
-        timeline: Holds the requests.
-        faults: Those that are armed.
-        now: The sandbox's time.
-        pace: How its time goes.
-        notice: What was just done here.
-    """
-
-    def newest(kind: type[T]) -> Newest[T]:
-        return _cut(store.newest(kind, MAX_LISTED + 1))
-
-    def currency_of(refund: Refund) -> str:
-        order = store.order(refund.out_trade_no)
-        return order.currency if order else ""
-
-    def attempts_of(notification: Notification) -> list[Attempt]:
-        return store.attempts_of(notification.notification_id)
-
-    return render_page(
-        "dashboard.html",
-        style="dashboard.css",
-        script="dashboard.js",
-        form_action="'self'",
-        referrer="same-origin",
-        url=url,
-        merchant_id=merchant_id,
-        profile=words.title or "unnamed",
-        now=now,
-        pace=_describe_pace(pace),
-        unit=words.profile.amount_unit,
-        wire_state=words.state,
-        orders=newest(Order),
-        refunds=newest(Refund),
-        subscriptions=newest(Subscription),
-        notifications=newest(Notification),
-        requests=_cut(timeline.requests(MAX_LISTED + 1)),
-        currency_of=currency_of,
-        attempts_of=attempts_of,
-        armed=[str(fault) for fault in faults.armed()],
-        notice=notice,
-        units=UNITS,
-        max_advance=MAX_ADVANCE,
-        max_listed=MAX_LISTED,
-        **_FAULT_FORM,
-    )
-
-
-def render_timeline(about: str, entries: list[Entry]) -> web.Response:
-    """Return the page of everything that happened to one order, refund or subscription, oldest first."""
-    return render_page(
-        "timeline.html",
-        style="dashboard.css",
-        form_action="'self'",
-        referrer="same-origin",
-        about=about,
-        entries=entries,
-        result_of=describe_outcome,
-    )
-
-
-def _cut(found: list[T]) -> Newest[T]:
-    return Newest(found[:MAX_LISTED], len(found) > MAX_LISTED)
-
-
-def _describe_pace(pace: Pace) -> str:
-    if not pace.rate:
-        return "standing still"
-    return "real" if pace.rate == 1 else f"{pace.rate:g} times as fast"
+_PREFIX: Final = "/admin/"
+_FORM: Final = "application/x-www-form-urlencoded"
+_JSON: Final = "application/json"
+_MAX_FIELDS: Final = 32
+_NOTICE: Final = re.compile(r"[0-9]{1,15}")
+_NUMBER: Final = re.compile(r"[0-9]{1,7}")
+_DECISIONS: Final[Mapping[str, Decision]] = {decision: decision for decision in get_args(Decision)}
 
 
 _FAULT_FORM: Final[Mapping[str, Any]] = {
@@ -135,3 +161,265 @@ _FAULT_FORM: Final[Mapping[str, Any]] = {
     # If several faults take an option, the first one says how to enter it.
     "own_options": list(ChainMap(*(dict(kind.options) for kind in KINDS.values())).items()),
 }
+
+
+@frozen(kw_only=True)
+class Dashboard:
+    """Shows the dashboard, and does what its forms ask for.
+
+    Attributes:
+        url: Where the sandbox listens.
+        token: The admin token.
+        service: Moves orders and refunds.
+        faults: Those that are armed.
+        clock: Tells and advances the time.
+        pace: How the time goes.
+    """
+
+    url: str
+    token: Secret
+    service: Service
+    faults: Faults
+    clock: Clock
+    pace: Pace
+
+    @cached_property
+    def access(self) -> AdminAccess:
+        """Decides who may use it."""
+        address = URL(self.url)
+        port = address.port or 0
+        return AdminAccess(token=self.token, hosts=allowed_hosts(address.host or "", port), port=port)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes of the dashboard and of its controls."""
+        actions = {
+            "orders/decide": self._decide_order,
+            "refunds/settle": self._settle_refund,
+            "notifications/resend": self._resend,
+            "clock/advance": self._advance_clock,
+            "faults/arm": self._arm_fault,
+            "faults/disarm": self._disarm_fault,
+        }
+        return [
+            web.get("/", self._enter, allow_head=False),
+            web.get(TIMELINE, self._guard(self._show_timeline), allow_head=False),
+            web.get("/admin/timeline", self._guard(self._list_timeline), allow_head=False),
+            *(web.post(f"{_PREFIX}{name}", self._guard(self._run(name, do))) for name, do in actions.items()),
+        ]
+
+    @web.middleware
+    async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse a request that is for another host: a foreign name may lead to this machine."""
+        try:
+            self.access.check_host(request.headers)
+        except RefusedError as refused:
+            return web.Response(status=421, text=f"{refused.message}\n")
+        return await handler(request)
+
+    def _guard(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                self.access.check(request.headers, request.cookies, changes=request.method == "POST")
+            except RefusedError as refused:
+                return _refuse_access(request, refused)
+            return await handler(request)
+
+        return guarded
+
+    async def _enter(self, request: web.Request) -> web.StreamResponse:
+        token, access = request.query.get("token"), self.access
+        if token is None:
+            return await self._guard(self._show_dashboard)(request)
+        if not access.accepts(token):
+            return _refuse_access(
+                request, RefusedError("unauthenticated", "The token is not this sandbox's", status=401)
+            )
+        response = _redirect_to("/")
+        response.set_cookie(access.cookie, access.key.reveal(), httponly=True, samesite="Strict", path="/")
+        return response
+
+    async def _show_dashboard(self, request: web.Request) -> web.Response:
+        store, words = self.service.store, self.service.dialect.words
+        notice = _NOTICE.fullmatch(request.query.get("notice", ""))
+
+        def newest(kind: type[T], /, **values: Any) -> Newest[T]:
+            found = store.newest(kind, MAX_LISTED + 1, **values)
+            return Newest(found[:MAX_LISTED], len(found) > MAX_LISTED)
+
+        def currency_of(refund: Refund) -> str:
+            order = store.find(Order, out_trade_no=refund.out_trade_no)
+            return order.currency if order else ""
+
+        def attempts_of(notification: Notification) -> list[Attempt]:
+            return store.find_all(Attempt, notification_id=notification.notification_id)
+
+        return render_page(
+            "dashboard.html",
+            style="dashboard.css",
+            script="dashboard.js",
+            form_action="'self'",
+            referrer="same-origin",
+            url=self.url,
+            merchant_id=MERCHANT_ID,
+            profile=words.title,
+            now=self.clock.now(),
+            pace=_describe_pace(self.pace),
+            unit=words.profile.amount_unit,
+            wire_state=words.state,
+            orders=newest(Order),
+            refunds=newest(Refund),
+            subscriptions=newest(Subscription),
+            notifications=newest(Notification),
+            requests=newest(Entry, kind="request"),
+            currency_of=currency_of,
+            attempts_of=attempts_of,
+            armed=[str(fault) for fault in self.faults.armed()],
+            notice=notice and store.find(Entry, seq=int(notice[0]), kind="admin"),
+            units=UNITS,
+            max_advance=MAX_ADVANCE,
+            max_listed=MAX_LISTED,
+            **_FAULT_FORM,
+        )
+
+    async def _show_timeline(self, request: web.Request) -> web.Response:
+        about = request.query.get("about", "").strip()
+        return render_page(
+            "timeline.html",
+            style="dashboard.css",
+            form_action="'self'",
+            referrer="same-origin",
+            about=about,
+            entries=self.service.store.entries_about(about),
+            result_of=describe_outcome,
+        )
+
+    async def _list_timeline(self, _request: web.Request) -> web.Response:
+        return _json_response(200, {"timeline": [format_entry(entry) for entry in self.service.store.find_all(Entry)]})
+
+    def _run(self, name: str, do: Callable[[Fields], Awaitable[str]]) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            done, refused = "", None
+            try:
+                done = await do(await _read_fields(request))
+            except RefusedError as error:
+                refused = error
+            except PayasyncError as error:
+                refused = RefusedError("invalid", str(error), field=getattr(error, "field", None) or "")
+            reason = refused.message if refused else ""
+            with self.service.store.transaction():
+                entry = Entry(kind="admin", name=name, outcome=done or "not done", reason=reason)
+                notice = self.service.store.add_entry(entry)
+            if not _is_script(request):
+                return _redirect_to(f"/?notice={notice}")
+            return _json_refusal(refused) if refused else _json_response(200, {"done": done})
+
+        return handle
+
+    async def _decide_order(self, fields: Fields) -> str:
+        number, decision = _require_text(fields, "out_trade_no"), _read_choice(fields, "decision", _DECISIONS)
+        with self.service.store.transaction():
+            order = self.service.decide(self.service.order(number), decision)
+        return f"Order {number} is {order.state}."
+
+    async def _settle_refund(self, fields: Fields) -> str:
+        number = _require_text(fields, "out_refund_no")
+        succeeded = _read_choice(fields, "state", {"succeeded": True, "failed": False})
+        with self.service.store.transaction():
+            refund = self.service.settle_refund(self.service.refund(number), "succeeded" if succeeded else "failed")
+        return f"Refund {number} has {refund.state}."
+
+    async def _resend(self, fields: Fields) -> str:
+        number = _require_text(fields, "notification_id")
+        with self.service.store.transaction():
+            self.service.resend(number)
+        return f"Notification {number} is sent again."
+
+    async def _advance_clock(self, fields: Fields) -> str:
+        unit, text = _read_choice(fields, "unit", {unit: unit for unit in UNITS}), _require_text(fields, "amount")
+        if not (_NUMBER.fullmatch(text) and int(text)):
+            raise RefusedError("invalid", f"amount must be a whole number from 1 to {MAX_ADVANCE}", field="amount")
+        happened = await self.clock.advance(**{unit: int(text)})
+        return f"The clock was advanced by {int(text)} {unit}. {_describe_due(happened)}"
+
+    async def _arm_fault(self, fields: Fields) -> str:
+        kind, on = _require_text(fields, "kind"), fields.get("on", "").strip() or None
+        texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
+        options = find_kind(kind).read(texts)
+        if kind == "refuse" and "seconds" not in options:
+            # Nobody could disarm it: the dashboard is refused too.
+            raise RefusedError("invalid", "seconds must say when refuse ends; pass 60", field="seconds")
+        return f"Armed: {self.faults.arm(kind, on, **options)}."
+
+    async def _disarm_fault(self, fields: Fields) -> str:
+        text = _require_text(fields, "fault")
+        fault = next((fault for fault in self.faults.armed() if str(fault) == text), None)
+        if fault is None:
+            raise RefusedError("absent", "this fault is not armed any more")
+        fault.disarm()
+        return f"Disarmed: {text}."
+
+
+async def _read_fields(request: web.Request) -> Fields:
+    if request.content_type == _JSON:
+        document = read_object(await read_body(request, _JSON))
+        for name, value in document.items():
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                raise RefusedError("invalid", f"{name} must be a text or a number", field=name)
+        return {name: str(value) for name, value in document.items()}
+    body = await read_body(request, _FORM)
+    try:
+        return dict(parse_qsl(body.decode("ascii"), max_num_fields=_MAX_FIELDS, errors="strict"))
+    except ValueError:
+        pass
+    raise RefusedError("invalid", "the form cannot be read", status=400)
+
+
+def _require_text(fields: Fields, name: str) -> str:
+    if text := fields.get(name, ""):
+        return text
+    raise RefusedError("invalid", f"{name} is missing", field=name)
+
+
+def _read_choice(fields: Fields, name: str, values: Mapping[str, T]) -> T:
+    text = _require_text(fields, name)
+    if text not in values:
+        raise RefusedError("invalid", f"{name} must be {' or '.join(values)}", field=name)
+    return values[text]
+
+
+def _describe_due(happened: Iterable[Happened]) -> str:
+    counted = Counter(each.what for each in happened)
+    if not counted:
+        return "Nothing fell due."
+    return f"Fell due: {', '.join(f'{what} ({count})' for what, count in counted.items())}."
+
+
+def _is_script(request: web.Request) -> bool:
+    return request.content_type == _JSON or "Authorization" in request.headers
+
+
+def _refuse_access(request: web.Request, refused: RefusedError) -> web.Response:
+    if _is_script(request) or request.path.startswith(_PREFIX):
+        return _json_refusal(refused)
+    return render_page("closed.html", style="dashboard.css", status=refused.status or 401, message=refused.message)
+
+
+def _json_refusal(refused: RefusedError) -> web.Response:
+    field = {"field": refused.field} if refused.field else {}
+    return _json_response(refused.status or STATUSES[refused.why], {"error": refused.message, **field})
+
+
+def _json_response(status: int, document: Mapping[str, Any]) -> web.Response:
+    return web.json_response(document, status=status, headers={"Cache-Control": "no-store"})
+
+
+def _redirect_to(location: str) -> web.Response:
+    return web.Response(
+        status=303, headers={"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    )
+
+
+def _describe_pace(pace: Pace) -> str:
+    if not pace.rate:
+        return "standing still"
+    return "real" if pace.rate == 1 else f"{pace.rate:g} times as fast"

@@ -6,12 +6,11 @@ from urllib.parse import parse_qsl, urlsplit
 from aiohttp import web
 from yarl import URL
 
-from payasync.sandbox.model import Decision, Order, RefusedError, format_order_amount
+from payasync.sandbox.model import MERCHANT_ID, Decision, Order, RefusedError, format_amount
 from payasync.sandbox.rules import MOST_DECLINES
 from payasync.sandbox.server import read_body
 from payasync.sandbox.service import Service
-from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import note
+from payasync.sandbox.timeline import add_facts
 from payasync.sandbox.web.pages import GATEWAY, gateway_path, render_page
 
 _DECISIONS: Final[dict[str, Decision]] = {decision: decision for decision in get_args(Decision)}
@@ -25,16 +24,10 @@ class Gateway:
 
     Args:
         service: Decides orders.
-        store: Holds the transaction.
-        merchant: The merchant's name, as the customer reads it.
-        unit: What amounts count: `minor` or `major`.
     """
 
-    def __init__(self, *, service: Service, store: Store, merchant: str, unit: str) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._store = store
-        self._merchant = merchant
-        self._unit = unit
 
     def routes(self) -> list[web.RouteDef]:
         """Return the page's routes."""
@@ -52,35 +45,36 @@ class Gateway:
         return self._render(order, decisions=offered)
 
     async def _decide(self, request: web.Request) -> web.Response:
-        note(request, name="gateway")
+        add_facts(request, name="gateway")
         token = request.match_info["token"]
         try:
             decision = _read_decision(await read_body(request, "application/x-www-form-urlencoded"))
-            note(request, name=f"gateway.{decision}")
-            with self._store.transaction():
+            add_facts(request, name=f"gateway.{decision}")
+            with self._service.store.transaction():
                 order = self._service.decide(self._service.at_gateway(token), decision)
         except RefusedError as refused:
-            note(request, reason=refused.message)
+            add_facts(request, reason=refused.message)
             if refused.why == "wrong_state":
                 return self._render(self._service.at_gateway(token), status=409)
             status = refused.status or {"absent": 404, "busy": 503}.get(refused.why, 400)
             return _render_refusal(status, _TITLES.get(refused.why, "Not understood"), refused.message)
-        note(request, reference=order.out_trade_no)
+        add_facts(request, reference=order.out_trade_no)
         if order.state == "pending" and decision == "decline":
-            return _redirect(gateway_path(order))
+            return _redirect_to(gateway_path(order))
         if order.return_url is None:
             return self._render(order)
-        return _redirect(build_return_url(order.return_url, cancelled=decision == "cancel"))
+        return _redirect_to(build_return_url(order.return_url, cancelled=decision == "cancel"))
 
     def _render(self, order: Order, *, decisions: list[str] | None = None, status: int = 200) -> web.Response:
-        amount, _, currency = format_order_amount(order, self._unit).rpartition(" ")
+        unit = self._service.dialect.words.profile.amount_unit
+        amount, _, currency = format_amount(order.total_amt, order.currency, unit).rpartition(" ")
         return render_page(
             "gateway.html",
             style="gateway.css",
             status=status,
             form_action=_form_action(order.return_url) if decisions else "'none'",
             order=order,
-            merchant=self._merchant,
+            merchant=MERCHANT_ID,
             amount=amount,
             currency=currency,
             decisions=decisions,
@@ -126,5 +120,5 @@ def _render_refusal(status: int, title: str, message: str) -> web.Response:
     return render_page("refusal.html", style="gateway.css", status=status, title=title, message=message)
 
 
-def _redirect(location: str) -> web.Response:
+def _redirect_to(location: str) -> web.Response:
     return web.Response(status=303, headers={"Location": location, "Cache-Control": "no-store"})

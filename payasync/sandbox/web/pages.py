@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from payasync.sandbox.model import Order, format_amount, format_instant, format_order_amount
+from payasync.sandbox.model import Order, format_amount, format_instant
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,7 +27,6 @@ def gateway_path(order: Order) -> str:
 _GLOBALS: Final[dict[str, Any]] = {
     "format_amount": format_amount,
     "format_instant": format_instant,
-    "format_order_amount": format_order_amount,
     "gateway_path": gateway_path,
     "timeline_path": TIMELINE,
 }

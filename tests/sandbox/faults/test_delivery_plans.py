@@ -182,7 +182,7 @@ async def test_old_timestamp_of_an_unsigned_body(receiver: Receiver) -> None:
 
 
 async def test_before_answer(world: World) -> None:
-    """The notification is acknowledged before the call is answered, however long that takes."""
+    """The notification is acknowledged before the call gets its response, however long that takes."""
     await paid(world, "T1")
 
     async def slow() -> web.Response:

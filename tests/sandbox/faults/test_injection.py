@@ -123,7 +123,7 @@ async def plain(foreign: Foreign, sandbox: Sandbox) -> AsyncIterator[Plain]:
 
 
 def is_answer(body: bytes) -> bool:
-    """Return whether a body is the answer to the refund."""
+    """Return whether a body is the response to the refund."""
     return bool(json.loads(body)["outRefundNo"] == "R1")
 
 
@@ -281,7 +281,7 @@ async def test_slow_drip(plain: Plain) -> None:
 
 
 async def test_stale_keep_alive(plain: Plain) -> None:
-    """The first call over a connection is answered. At the second the connection closes, and nothing was done."""
+    """The first call over a connection gets its response. At the second the connection closes, and nothing was done."""
     fault = plain.sandbox.faults.stale_keep_alive("refunds.create")
     await plain.send("R1", last=False)
     first = await plain.answer()
@@ -379,7 +379,7 @@ def refused(url: str) -> bool:
 
 
 async def test_refuse_until_disarmed(plain: Plain) -> None:
-    """Connections are refused immediately, and kept ones close; after disarming the sandbox listens again."""
+    """Connections are refused and idle ones closed immediately; after disarming the sandbox listens again."""
     await plain.send(last=False)
     await plain.answer()
     before = refused(plain.sandbox.url)

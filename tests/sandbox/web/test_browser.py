@@ -182,10 +182,10 @@ async def test_page_of_an_ended_sandbox_says_so(visiting: Visitor, sandbox: Sand
     """If the sandbox has ended, the dashboard says that it is out of date."""
     page = visiting.page
     await page.goto(link(sandbox))
-    await expect(page.get_by_text("The sandbox does not answer.")).to_be_hidden()
+    await expect(page.get_by_text("The sandbox does not respond.")).to_be_hidden()
     await sandbox.close()
 
-    await expect(page.get_by_text("The sandbox does not answer.")).to_be_visible()
+    await expect(page.get_by_text("The sandbox does not respond.")).to_be_visible()
 
 
 @pytest.mark.long

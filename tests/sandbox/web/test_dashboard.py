@@ -1,30 +1,372 @@
-"""What the dashboard shows."""
+"""What the dashboard shows, who may use it, and what its controls do."""
 
 import base64
 import hashlib
 import re
-from datetime import UTC, datetime
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import aiohttp
 import pytest
+from multidict import CIMultiDict
 
 from payasync import Profile
+from payasync.credentials import Secret
 from payasync.profile.schema import States
 from payasync.sandbox import Sandbox
-from payasync.sandbox.web.dashboard import MAX_LISTED
+from payasync.sandbox.model import RefusedError
+from payasync.sandbox.web.dashboard import MAX_LISTED, AdminAccess, allowed_hosts
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import REFUND, Receiver
 
+ACTIONS: Final = (
+    "orders/decide",
+    "refunds/settle",
+    "notifications/resend",
+    "clock/advance",
+    "faults/arm",
+    "faults/disarm",
+)
+CANARY: Final = "CANARY42"
+TOKEN: Final = "the-admin-token"
+ACCESS: Final = AdminAccess(token=Secret(TOKEN), hosts=allowed_hosts("127.0.0.1", 8000), port=8000)
+COOKIE: Final = {ACCESS.cookie: ACCESS.key.reveal()}
 EVIL: Final = "\"><script>alert(1)</script>&amp;'onload="
 LATER: Final = ("refund", "refunds.create", "payments.status")
 MONTHLY: Final = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-01", "customer": {"name": "A"}}
+HERE: Final = {"Host": "127.0.0.1:8000", "Origin": "http://127.0.0.1:8000"}
 
 
 @pytest.fixture
 def operator(sandbox: Sandbox, http: aiohttp.ClientSession) -> Operator:
     """An operator who knows the token."""
     return Operator(sandbox, http)
+
+
+async def test_link_sets_a_cookie_and_hides_the_token(operator: Operator) -> None:
+    """The link with the token sets a cookie that no script and no other site gets, and leads to `/`."""
+    token = operator.sandbox.admin_token.reveal()
+    answer = await operator.get(f"/?token={token}", {})
+    cookie = answer.headers["Set-Cookie"]
+
+    assert (303, "/", "") == (answer.status, answer.headers["Location"], answer.document)
+    assert re.fullmatch(r"payasync_sandbox_\d+=[0-9a-f]{64}; HttpOnly; Path=/; SameSite=Strict", cookie)
+    assert token not in cookie
+
+
+async def test_dashboard_opens_by_the_cookie(operator: Operator) -> None:
+    """The cookie opens the dashboard, which does not contain the token."""
+    await operator.sandbox.given.pending_order(out_trade_no=CANARY)
+    page = await operator.get("/", await operator.opened())
+
+    assert (200, True) == (page.status, CANARY in page.document)
+    assert operator.sandbox.admin_token.reveal() not in page.document
+
+
+@pytest.mark.parametrize("path", ["/", "/?token=wrong", "/?token=", f"/timeline?about={CANARY}", "/admin/timeline"])
+async def test_nothing_is_shown_without_the_token(operator: Operator, path: str) -> None:
+    """Without the token nothing of the sandbox is shown."""
+    await operator.sandbox.given.pending_order(out_trade_no=CANARY)
+    answer = await operator.get(path, {})
+    text = str(answer.document)
+
+    assert 401 == answer.status
+    assert CANARY not in text.replace(path, "")
+    assert "SANDBOX" not in text
+    assert "Set-Cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_nothing_is_done_without_the_token(operator: Operator, action: str) -> None:
+    """Each action checks the token before it reads the fields."""
+    number = await operator.sandbox.given.pending_order()
+    fields = {"out_trade_no": number, "decision": "authorize", "amount": "1", "unit": "days", "kind": "hang"}
+    before = operator.sandbox.clock.now()
+    answer = await operator.press(action, {"Origin": operator.sandbox.url}, **fields)
+
+    assert (401, ["error"]) == (answer.status, list(answer.document))
+    assert ("pending", []) == (operator.sandbox.ledger.order_state(number), operator.sandbox.faults.armed())
+    assert operator.sandbox.clock.now() - before < timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": None},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+async def test_forms_of_other_pages_are_refused(operator: Operator, changed: dict[str, str | None]) -> None:
+    """A form of another page, or of a page that does not say where it is from, is refused."""
+    number = await operator.sandbox.given.pending_order()
+    headers = {name: value for name, value in {**await operator.opened(), **changed}.items() if value is not None}
+    answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
+
+    assert (403, "pending") == (answer.status, operator.sandbox.ledger.order_state(number))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/"), ("GET", "/gateway/x"), ("POST", "/v1/payments"), ("GET", "/payment/status")]
+)
+async def test_foreign_host_is_refused(operator: Operator, method: str, path: str) -> None:
+    """A foreign host name that leads to this machine opens no page and no endpoint, even with the token."""
+    headers = {**operator.token, "Host": "evil.example"}
+    answer = await operator.foreign.send(method, path, headers=headers)
+
+    assert 421 == answer.status
+    assert [] == operator.sandbox.timeline()
+
+
+async def test_get_changes_nothing(operator: Operator) -> None:
+    """A GET changes nothing: actions need POST."""
+    await operator.sandbox.given.pending_order()
+    before = operator.sandbox.timeline()
+    statuses = [(await operator.get(f"/admin/{action}")).status for action in ACTIONS]
+    for path in ("/", "/timeline?about=T1", "/admin/timeline"):
+        await operator.get(path)
+
+    assert [405] * len(ACTIONS) == statuses
+    assert before == operator.sandbox.timeline()
+
+
+async def test_form_leads_back_with_its_notice(operator: Operator) -> None:
+    """After a form the dashboard shows what was done; any other number of a notice shows nothing."""
+    number = await operator.sandbox.given.pending_order()
+    headers = await operator.opened()
+    answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
+    page = await operator.get(answer.headers["Location"], headers)
+    others = [await operator.get(f"/?notice={given}", headers) for given in ("1", "x", "9" * 40, "-1", "٣")]
+    notice = f'<p class="notice" role="status">Order {number} is paid.</p>'
+
+    assert (303, True) == (answer.status, notice in page.document)
+    assert [(200, False)] * 5 == [(each.status, 'class="notice"' in each.document) for each in others]
+
+
+async def test_form_that_is_refused_says_why(operator: Operator) -> None:
+    """A refused form leads back to the dashboard too, with the reason."""
+    headers = await operator.opened()
+    answer = await operator.press("orders/decide", headers, out_trade_no="T9", decision="authorize")
+    page = await operator.get(answer.headers["Location"], headers)
+
+    assert '<p class="notice bad" role="status">there is no such order</p>' in page.document
+
+
+async def test_script_pays(operator: Operator) -> None:
+    """A script with the token does by JSON what the forms do."""
+    number = await operator.sandbox.given.pending_order()
+    answer = await operator.do("orders/decide", out_trade_no=number, decision="authorize")
+
+    assert (200, {"done": f"Order {number} is paid."}) == (answer.status, answer.document)
+    assert "paid" == operator.sandbox.ledger.order_state(number)
+
+
+async def test_script_settles_a_refund(http: aiohttp.ClientSession) -> None:
+    """A processing refund is settled either way, once."""
+    async with Sandbox(refunds="by hand") as sandbox, sandbox.session() as pay:
+        operator = Operator(sandbox, http)
+        order = await sandbox.given.paid_order(total_amt=450)
+        await pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+        answers = [await operator.do("refunds/settle", out_refund_no="R1", state="failed") for _ in range(2)]
+        state = (await pay.refunds.status("R1")).state
+
+    assert ([200, 409], "failed") == ([answer.status for answer in answers], state)
+
+
+async def test_script_advances_the_clock(http: aiohttp.ClientSession) -> None:
+    """The clock advances by what was asked for, and the response says what fell due."""
+    async with Sandbox(clock="frozen") as sandbox:
+        before = sandbox.clock.now()
+        number = await sandbox.given.pending_order()
+        operator = Operator(sandbox, http)
+        answer = await operator.do("clock/advance", amount=31, unit="minutes")
+        quiet = await operator.do("clock/advance", amount="1", unit="seconds")
+        passed = sandbox.clock.now() - before
+        state = sandbox.ledger.order_state(number)
+
+    assert {"done": "The clock was advanced by 1 seconds. Nothing fell due."} == quiet.document
+    assert (200, 31 * 60 + 1, "expired") == (answer.status, passed.total_seconds(), state)
+    assert "Fell due: order expired (1)" in answer.document["done"]
+
+
+async def test_script_arms_and_disarms_a_fault(operator: Operator) -> None:
+    """A fault is armed by its name and options, and disarmed by its text."""
+    armed = await operator.do("faults/arm", kind="latency", on="orders.query", seconds=0.5, nth=2)
+    texts = [str(fault) for fault in operator.sandbox.faults.armed()]
+    disarmed = await operator.do("faults/disarm", fault=texts[0])
+    again = await operator.do("faults/disarm", fault=texts[0])
+
+    assert (200, 200, 404) == (armed.status, disarmed.status, again.status)
+    assert (1, []) == (len(texts), operator.sandbox.faults.armed())
+
+
+async def test_script_resends_a_notification(operator: Operator, receiver: Receiver) -> None:
+    """A notification is sent again under its number."""
+    await operator.sandbox.given.paid_order()
+    await operator.sandbox.settle()
+    number = receiver.received[0].headers["webhook-id"]
+    answer = await operator.do("notifications/resend", notification_id=number)
+    await operator.sandbox.settle()
+
+    assert (200, [number] * 2) == (answer.status, [each.headers["webhook-id"] for each in receiver.received])
+
+
+async def test_script_reads_the_timeline(operator: Operator) -> None:
+    """The timeline can be read as JSON."""
+    await operator.sandbox.given.pending_order(out_trade_no="T1")
+    answer = await operator.get("/admin/timeline")
+
+    assert {"timeline": operator.sandbox.timeline()} == answer.document
+    assert 1 == len(operator.sandbox.timeline())
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "status", "field"),
+    [
+        ("orders/decide", {}, 422, "out_trade_no"),
+        ("orders/decide", {"out_trade_no": "T1", "decision": "steal"}, 422, "decision"),
+        ("orders/decide", {"out_trade_no": ["T1"], "decision": "cancel"}, 422, "out_trade_no"),
+        ("refunds/settle", {"out_refund_no": "R1", "state": "processing"}, 422, "state"),
+        ("clock/advance", {"unit": "days", "amount": "-1"}, 422, "amount"),
+        ("clock/advance", {"unit": "days", "amount": 0}, 422, "amount"),
+        ("clock/advance", {"unit": "days", "amount": "٣"}, 422, "amount"),
+        ("clock/advance", {"unit": "days", "amount": 9_999_999}, 422, "advance"),
+        ("clock/advance", {"unit": "centuries", "amount": 1}, 422, "unit"),
+        ("faults/arm", {"kind": "meteor"}, 422, "kind"),
+        ("faults/arm", {"kind": "latency", "nth": "x"}, 422, "nth"),
+        ("faults/arm", {"kind": "refuse"}, 422, "seconds"),
+        ("faults/disarm", {}, 422, "fault"),
+        ("notifications/resend", {"notification_id": "msg_0"}, 404, None),
+    ],
+)
+async def test_what_cannot_be_done(
+    operator: Operator, action: str, fields: dict[str, Any], status: int, field: str | None
+) -> None:
+    """Each wrong field is refused by its name, and nothing is done."""
+    answer = await operator.do(action, **fields)
+
+    assert (status, field) == (answer.status, answer.document.get("field"))
+    assert [] == operator.sandbox.faults.armed()
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("application/x-www-form-urlencoded", b"a=\xff", 400),
+        ("application/x-www-form-urlencoded", b"&".join([b"a=1"] * 33), 400),
+        ("application/x-www-form-urlencoded", b"x" * 65_537, 413),
+        ("application/json", b"[]", 400),
+        ("application/json", b'{"a":1,"a":2}', 400),
+        ("multipart/form-data", b"", 415),
+    ],
+)
+async def test_hostile_bodies(operator: Operator, content_type: str, body: bytes, status: int) -> None:
+    """A body that is neither a form nor JSON gets a 4xx."""
+    headers = {**operator.token, "Content-Type": content_type}
+    answer = await operator.foreign.send("POST", "/admin/orders/decide", data=body, headers=headers)
+
+    assert (status, ["error"]) == (answer.status, list(answer.document))
+
+
+def refused(headers: dict[str, str], cookies: dict[str, str], *, changes: bool) -> int | None:
+    """Return the status with which a request is refused, or `None` where it is let in."""
+    try:
+        ACCESS.check(headers, cookies, changes=changes)
+    except RefusedError as error:
+        return error.status
+    return None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "[::1]:8000"])
+def test_hosts_of_this_machine_are_allowed(host: str) -> None:
+    """A Host header may name this machine and the sandbox's port."""
+    ACCESS.check_host(CIMultiDict({"Host": host}))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        [""],
+        ["127.0.0.1"],
+        ["127.0.0.1:8001"],
+        ["evil.example:8000"],
+        ["localhost.evil.example:8000"],
+        ["localhost.:8000"],
+        ["127.0.0.1:8000@evil.example"],
+        ["127.0.0.1:8000", "127.0.0.1:8000"],
+    ],
+)
+def test_other_hosts_are_refused(given: list[str]) -> None:
+    """A foreign host, another port, no host and two hosts are refused."""
+    with pytest.raises(RefusedError) as caught:
+        ACCESS.check_host(CIMultiDict([("Host", host) for host in given]))
+
+    assert 421 == caught.value.status
+
+
+@pytest.mark.parametrize(("bound", "port", "host"), [("::1", 9, "[::1]:9"), ("127.0.0.5", 9, "127.0.0.5:9")])
+def test_bound_address_is_one_of_the_hosts(bound: str, port: int, host: str) -> None:
+    """The address that the sandbox listens on is an allowed host, an IPv6 one in brackets."""
+    assert host in allowed_hosts(bound, port)
+
+
+def test_port_80_may_be_left_out() -> None:
+    """Browsers leave out port 80."""
+    assert {"localhost", "localhost:80"} <= allowed_hosts("127.0.0.1", 80)
+    assert "localhost" not in allowed_hosts("127.0.0.1", 8000)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": TOKEN},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+        {"Authorization": "Bearer \udcff"},
+        {"Authorization": f"Bearer {ACCESS.key.reveal()}"},
+    ],
+)
+def test_only_the_token_gives_access(headers: dict[str, str]) -> None:
+    """A text that is nearly the token, or the cookie's value, is not the token."""
+    assert 401 == refused(headers, {}, changes=False)
+
+
+@pytest.mark.parametrize("cookies", [{}, {ACCESS.cookie: ""}, {ACCESS.cookie: TOKEN}, {"other": ACCESS.key.reveal()}])
+def test_only_the_cookie_replaces_the_token(cookies: dict[str, str]) -> None:
+    """A cookie with another name or value gives no access, and neither does the token as a cookie."""
+    assert 401 == refused(HERE, cookies, changes=False)
+
+
+def test_cookie_gives_access_from_this_sandboxs_page() -> None:
+    """The cookie is enough to read; a form must also come from a page of this sandbox."""
+    assert refused({}, COOKIE, changes=False) is None
+    assert refused(HERE, COOKIE, changes=True) is None
+    assert refused({**HERE, "Sec-Fetch-Site": "same-origin"}, COOKIE, changes=True) is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "127.0.0.1:8000"},
+        {**HERE, "Origin": "null"},
+        {**HERE, "Origin": "http://evil.example"},
+        {**HERE, "Origin": "http://127.0.0.1:8001"},
+        {**HERE, "Origin": "https://127.0.0.1:8000"},
+        {**HERE, "Origin": "http://localhost:8000"},
+        {**HERE, "Sec-Fetch-Site": "same-site"},
+        {**HERE, "Sec-Fetch-Site": "cross-site"},
+        {**HERE, "Sec-Fetch-Site": "none"},
+    ],
+)
+def test_cross_origin_forms_are_refused(headers: dict[str, str]) -> None:
+    """A form of another page is refused although the browser sends the cookie with it."""
+    assert 403 == refused(headers, COOKIE, changes=True)
 
 
 def section(page: str, name: str) -> str:

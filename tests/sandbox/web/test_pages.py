@@ -30,7 +30,7 @@ SAID: Final = "501 The sandbox's pages need Jinja2: python -m pip install 'payas
 
 
 def test_only_pages_need_jinja() -> None:
-    """Without Jinja2 a page answers 501 with the command to install it; API, controls and customer work."""
+    """Without Jinja2 a page returns 501 with the command to install it; API, controls and customer work."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60)
 
     assert ("", SAID * 3 + "200\npaid\n") == (done.stderr, done.stdout)

@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from attrs import evolve, field, mutable
@@ -26,8 +26,9 @@ from payasync.errors import (
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import AnswerShape, States
-from payasync.resources.polling import wait
+from payasync.resources.orders import Orders
 from payasync.settings import Pace
+from payasync.wire.request import Request
 from payasync.wire.response import OrderResponse, Response
 from tests.building import PROFILE, bare_call, reply
 from tests.foreign.recorder import Recorder, answer
@@ -69,8 +70,8 @@ class Asked:
     left: list[float] = field(factory=list)
     pauses: list[float] = field(factory=list)
 
-    async def __call__(self, *, timeout: float) -> OrderResponse:
-        """Answer."""
+    async def __call__(self, _: Request[Response], *, timeout: float) -> OrderResponse:
+        """Respond."""
         self.times.append(self.now - 1000.0)
         self.left.append(timeout)
         self.now += self.takes
@@ -86,15 +87,8 @@ class Asked:
 
     async def until(self, until: Any = "paid", timeout: Any = 60.0, profile: Profile = MAPPED) -> OrderResponse:
         """Wait."""
-        return await wait(
-            self,
-            thing="order",
-            reference="T1",
-            until=until,
-            timeout=timeout,
-            profile=profile,
-            pace=Pace(clock=lambda: self.now, sleep=self.sleep, jitter=lambda bound: self.share * bound),
-        )
+        pace = Pace(clock=lambda: self.now, sleep=self.sleep, jitter=lambda bound: self.share * bound)
+        return await Orders(cast("Any", self), profile, pace).wait("T1", until=until, timeout=timeout)
 
 
 async def test_state_that_is_there() -> None:
@@ -138,10 +132,10 @@ async def test_pauses_grow(share: float, expected: list[float]) -> None:
 async def test_jitter_is_full_by_default() -> None:
     """Unless a test brings its own chance, a pause is anything from the half of its bound to the whole of it."""
     query = Asked((PENDING, PAID))
-    pace = Pace(clock=lambda: query.now, sleep=query.sleep)
+    orders = Orders(cast("Any", query), MAPPED, Pace(clock=lambda: query.now, sleep=query.sleep))
     for _ in range(DRAWS):
         query.times.clear()
-        await wait(query, thing="order", reference="T1", until="paid", timeout=60, profile=MAPPED, pace=pace)
+        await orders.wait("T1", until="paid", timeout=60)
 
     assert DRAWS == len(query.pauses)
     assert 0.5 <= min(query.pauses) < 0.55
@@ -293,7 +287,7 @@ def promised(_: Response) -> Any:
     return asyncio.get_running_loop().create_future()
 
 
-PLAIN: Final = "until must be a plain function of the answer, which says whether to wait no more, not "
+PLAIN: Final = "until must be a plain function of the response, which says whether to wait no more, not "
 
 
 @pytest.mark.parametrize("until", [paid_yet, partial(paid_yet)], ids=["function", "partial"])
