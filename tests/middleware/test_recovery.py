@@ -39,7 +39,7 @@ from tests.wire.ten import CREDENTIALS
     ids=["not mapped", "demands more"],
 )
 def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
-    """What cannot be asked is no question, and no error in the place of the write's own."""
+    """If the profile does not map the query, there is none, and no other error replaces the write's."""
     assert query_about(codec(profile), call_for("refunds.create", profile)) is None
 
 
@@ -87,7 +87,7 @@ async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any,
 
 
 async def test_reconcile_what_a_call_raised() -> None:
-    """The error that a call ended with is all that is needed."""
+    """The error of a call is enough to ask what became of it."""
     with Recorder([RESET, *[RESET] * 3, PAID]) as service:
         async with pay_with(service) as pay:
             fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
@@ -100,7 +100,7 @@ async def test_reconcile_what_a_call_raised() -> None:
 
 
 async def test_reconcile_a_duplicate() -> None:
-    """To ask for its state is said of a duplicate, too: the same call asks."""
+    """`reconcile` takes a `DuplicateError`, too."""
     with Recorder([answer(409, b"{}"), PAID]) as service:
         async with pay_with(service) as pay:
             with pytest.raises(DuplicateError) as caught:
@@ -120,7 +120,7 @@ LOST: Final = [RESET, *[RESET] * 3]
     "began", [LOST, [answer(409, b"{}")], [answer(400, b"{}")]], ids=["lost", "duplicate", "refused"]
 )
 async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
-    """A number that stands for another amount says nothing of this order: who asks is not told that it is paid."""
+    """A response about another amount never says that this order is paid."""
     with Recorder([*began, ANOTHER]) as service:
         async with pay_with(service) as pay:
             fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
@@ -138,7 +138,7 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
 
 
 async def test_reconcile_a_conflict() -> None:
-    """What stands under a number that was used for another refund is no news of this one: nothing is asked."""
+    """An `IntentConflictError` is raised again, and nothing is asked."""
     error = IntentConflictError("another", operation="refunds.create", reference="R1")
     with Recorder() as service:
         async with pay_with(service) as pay:
@@ -150,7 +150,7 @@ async def test_reconcile_a_conflict() -> None:
 
 
 async def test_reconcile_an_error_of_ones_own() -> None:
-    """What does not say what it asked for can be compared with nothing: the service's answer is returned as it is."""
+    """For an error without `asked`, the response is returned without a comparison."""
     with Recorder([ANOTHER]) as service:
         async with pay_with(service) as pay:
             found = await pay.reconcile(NoAnswerError("lost", operation="orders.query", reference="T1"))
@@ -159,7 +159,7 @@ async def test_reconcile_an_error_of_ones_own() -> None:
 
 
 async def test_reconcile_an_empty_answer() -> None:
-    """An envelope that holds nothing does not say that anything was done."""
+    """An empty envelope leaves the outcome unknown."""
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
     with Recorder([EMPTY]) as service:
         async with pay_with(service, profile) as pay:
@@ -173,7 +173,7 @@ async def test_reconcile_an_empty_answer() -> None:
     ("said", "expected"), [(NONE, ServiceError), (answer(400, b"{}"), ServiceError), (RESET, NoAnswerError)]
 )
 async def test_reconcile_without_an_answer(said: Answer, expected: type[PayasyncError]) -> None:
-    """An absent thing, a refusal and silence raise, as from any query."""
+    """`reconcile` raises for "not found", a refusal and silence, as any query does."""
     with Recorder([said]) as service:
         async with pay_with(service) as pay:
             with pytest.raises(PayasyncError) as caught:
@@ -184,7 +184,7 @@ async def test_reconcile_without_an_answer(said: Answer, expected: type[Payasync
 
 @pytest.mark.parametrize(("operation", "reference"), [("payments.create", None), ("subscriptions.update", "S1")])
 async def test_reconcile_what_nothing_names(operation: str, reference: str | None) -> None:
-    """Nothing is sent, and the error goes on."""
+    """An error without a number is raised again, and nothing is sent."""
     error = unknown(operation, reference)
     with Recorder() as service:
         async with pay_with(service) as pay:
@@ -207,7 +207,7 @@ async def test_reconcile_where_the_profile_does_not_say_how() -> None:
 
 
 async def test_reconcile_within_a_time() -> None:
-    """It has a time of its own, as any call."""
+    """`reconcile` takes a timeout."""
     with Recorder() as service:
         async with pay_with(service) as pay:
             with pytest.raises(InvalidArgumentError) as caught:
@@ -218,7 +218,7 @@ async def test_reconcile_within_a_time() -> None:
 
 @pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
 async def test_reconcile_takes_an_error_of_ours_alone(given: Any) -> None:
-    """Anything else is refused, by its name."""
+    """What is no error of ours is refused by name."""
     with Recorder() as service:
         async with pay_with(service) as pay:
             with pytest.raises(InvalidArgumentError) as caught:
