@@ -626,11 +626,9 @@ class Session:
                 "requests", "an iterable of request objects, such as [CreateRefund(...), ...]", requests
             )
         checked = tuple(requests)
-        _check_distinct(checked, self._check_sendable)
+        key = self._options.credentials.signing_key
+        _check_distinct(checked, lambda each: check_signable(self._codec.call(each), key))
         return frameless_results(_run_bulk(checked, partial(self._result_of, timeout), limit, on_progress))
-
-    def _check_sendable(self, request: Request[Response]) -> None:
-        check_signable(self._codec.call(request), self._options.credentials.signing_key)
 
     async def _result_of(self, timeout: float | None, request: Request[R]) -> Result[R]:
         """Send one of many requests, once the service wants further ones, and return how it ends."""

@@ -100,7 +100,7 @@ def others() -> set[asyncio.Task[Any]]:
 
 
 async def test_each_request_has_one_result(sandbox: Sandbox, pay: Session) -> None:
-    """Whatever becomes of a request, there is one result of it, and it names the request."""
+    """Each request has exactly one result, which names it."""
     given: list[Request[Response]] = [*refunds(30)]
     found = [result async for result in pay.bulk(given)]
 
@@ -111,7 +111,7 @@ async def test_each_request_has_one_result(sandbox: Sandbox, pay: Session) -> No
 
 
 async def test_refused_is_told_with_its_error(sandbox: Sandbox, pay: Session) -> None:
-    """What the service refuses stops nothing else."""
+    """A refused request is `Refused` with its error, and the others are sent."""
     missing = refund("R2", out_trade_no="T9")
     found = {result.request.reference: result async for result in pay.bulk([refund(), missing, refund("R3")])}
     refused = found["R2"]
@@ -129,7 +129,7 @@ async def forgetful(call: Call, send: Send) -> Reply:
 
 
 async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) -> None:
-    """What may have been done is no refusal: it has the error that `reconcile` takes."""
+    """A write that may have been done is `Unknown`, with the error that `reconcile` takes."""
     async with sandbox.session(retry=ONE_TRY, middleware=[forgetful]) as forgetting:
         (result,) = [result async for result in forgetting.bulk([refund()])]
 
@@ -149,7 +149,7 @@ def test_unknown_is_the_event_of_that_name() -> None:
 
 
 async def test_not_sent_is_refused(sandbox: Sandbox) -> None:
-    """What provably never left this machine was not done, and its error says that it may be repeated."""
+    """A request that never left is `Refused` with an error whose `sent` is `False`."""
     settings: dict[str, Any] = {"credentials": sandbox.credentials, "profile": sandbox.profile, "retry": ONE_TRY}
     async with Session("http://127.0.0.1:1", **settings) as pay:
         found = [result async for result in pay.bulk(refunds(3))]
@@ -161,7 +161,7 @@ async def test_not_sent_is_refused(sandbox: Sandbox) -> None:
 
 
 async def test_read_without_an_answer_is_refused(sandbox: Sandbox, pay: Session) -> None:
-    """A read leaves nothing in doubt: without an answer it may be repeated."""
+    """A read without a response is `Refused`, because it may be repeated."""
     sandbox.faults.reset_before("refunds.status")
     (result,) = [result async for result in pay.bulk([QueryRefund(identifier="R1")])]
 
@@ -171,7 +171,7 @@ async def test_read_without_an_answer_is_refused(sandbox: Sandbox, pay: Session)
 
 @pytest.mark.parametrize("limit", [1, 3, 20])
 async def test_no_more_than_the_limit_are_under_way(sandbox: Sandbox, limit: int) -> None:
-    """At most `limit` calls are under way, and as many as that."""
+    """Exactly `limit` calls are in flight while enough requests are left."""
     gate = Gate()
     async with sandbox.session(middleware=[gate]) as pay:
         results = asyncio.ensure_future(_all(pay.bulk(refunds(25), limit=limit)))
@@ -188,7 +188,7 @@ async def _all(results: AsyncIterator[Any]) -> list[Any]:
 
 
 async def test_results_that_nobody_looks_at_hold_the_others_back(sandbox: Sandbox) -> None:
-    """Who stops at a result knows that at most `limit` others were begun, however long it took to look."""
+    """While the caller looks at a result, at most `limit` other requests begin."""
     gate = Gate()
     gate.open.set()
     async with sandbox.session(middleware=[gate]) as pay, aclosing(pay.bulk(refunds(25), limit=3)) as results:
@@ -234,7 +234,7 @@ BAD: Final[dict[str, tuple[Any, str, str]]] = {
 
 @pytest.mark.parametrize("name", BAD)
 async def test_all_is_checked_before_the_first_is_sent(sandbox: Sandbox, pay: Session, name: str) -> None:
-    """What is wrong with one is told by its position, and nothing at all is sent."""
+    """An invalid request is named by its position, and nothing is sent."""
     requests, field, words = BAD[name]
 
     with pytest.raises(InvalidArgumentError) as caught:
@@ -247,33 +247,34 @@ async def test_all_is_checked_before_the_first_is_sent(sandbox: Sandbox, pay: Se
 
 
 async def test_one_number_for_two_things_is_no_contradiction(pay: Session) -> None:
-    """An order's number names it in several requests, a read is free, and what has no number is never the same."""
+    """One number may stand in different operations and in reads; requests without a number never clash."""
     same = [refund("T1"), CloseOrder(out_trade_no="T1"), *[QueryRefund(identifier="T1")] * 2]
     payments: list[Request[Any]] = [CreatePayment(amount=1, currency="CAD")] * 2
 
     assert 6 == len([result async for result in pay.bulk([*same, *payments])])
 
 
-@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "3", None])
-async def test_limit_is_a_count(pay: Session, limit: Any) -> None:
-    """A limit that is none is refused before anything is sent."""
-    with pytest.raises(InvalidArgumentError, match="limit must be an int of 1 or more"):
-        pay.bulk([refund()], limit=limit)
-
-
 async def _waiting(done: int, total: int) -> None:
     del done, total
 
 
-@pytest.mark.parametrize("on_progress", [3, _waiting])
-async def test_listener_is_a_plain_function(pay: Session, on_progress: Any) -> None:
-    """Nobody would await it."""
-    with pytest.raises(InvalidArgumentError, match="on_progress must be a plain function"):
-        pay.bulk([refund()], on_progress=on_progress)
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *[("limit", value) for value in (0, -1, True, 1.5, "3", None)],
+        ("on_progress", 3),
+        ("on_progress", _waiting),
+        ("timeout", 0),
+    ],
+)
+async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session, option: str, value: Any) -> None:
+    """The error names the option; nobody would await an `async` listener."""
+    with pytest.raises(InvalidArgumentError, match=f"{option} must be"):
+        pay.bulk([refund()], **{option: value})
 
 
 async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_sent(sandbox: Sandbox) -> None:
-    """No half of a list is sent with a profile that cannot send the other half."""
+    """If the profile cannot send one request, none is sent."""
     settings: dict[str, Any] = {"credentials": sandbox.credentials, "profile": Profile()}
     async with Session(sandbox.url, **settings) as pay:
         with pytest.raises(NotConfiguredError, match="refund_status"):
@@ -298,7 +299,7 @@ async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_se
 async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(
     sandbox: Sandbox, keys: dict[str, str], changes: dict[str, Any], kind: type[ConfigurationError], field: str
 ) -> None:
-    """It is told as of a single call, and of no request: all that are signed like it lack the same."""
+    """A missing key or signature option is raised before sending, without naming a request, because all lack it."""
     credentials = Credentials(sandbox.credentials.merchant_id, secret_key=sandbox.credentials.secret_key, **keys)
     async with Session(sandbox.url, credentials=credentials, profile=evolve(PROFILE, **changes)) as pay:
         with pytest.raises(kind) as single:
@@ -309,12 +310,6 @@ async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(
     assert (single.value.args, field) == (caught.value.args, caught.value.field)
     assert ("refunds.create", None) == (caught.value.operation, caught.value.reference)
     assert [] == sandbox.ledger.calls()
-
-
-async def test_time_is_for_each(pay: Session) -> None:
-    """`timeout=` is checked at once, as that of any call."""
-    with pytest.raises(InvalidArgumentError, match="timeout"):
-        pay.bulk([refund()], timeout=0)
 
 
 async def broken_off(pay: Session, requests: list[CreateRefund]) -> None:
@@ -343,7 +338,7 @@ async def raised(pay: Session, requests: list[CreateRefund]) -> None:
 async def test_leaving_leaves_no_task(
     sandbox: Sandbox, leave: Callable[[Session, list[CreateRefund]], Awaitable[None]]
 ) -> None:
-    """However a caller leaves the loop, what was under way is cut off, and nothing further begins."""
+    """Leaving the loop in any way cancels requests in flight, and no other begins."""
     gate = Gate("R0")
     async with sandbox.session(middleware=[gate]) as pay:
         await leave(pay, refunds(10))
@@ -355,7 +350,7 @@ async def test_leaving_leaves_no_task(
 
 
 async def test_cancelling_leaves_no_task(sandbox: Sandbox) -> None:
-    """A caller that is cancelled is cancelled, and what was under way with it."""
+    """Cancelling the caller cancels the requests in flight."""
     gate = Gate()
     async with sandbox.session(middleware=[gate]) as pay:
         caller = asyncio.ensure_future(_all(pay.bulk(refunds(10), limit=3)))
@@ -369,7 +364,7 @@ async def test_cancelling_leaves_no_task(sandbox: Sandbox) -> None:
 
 
 async def test_session_that_closes_refuses_what_has_not_begun(sandbox: Sandbox) -> None:
-    """Who closes the session has a result of each: those under way come to their end, and no other begins."""
+    """After closing, requests in flight end, and each other request is `Refused`."""
     gate = Gate()
     async with sandbox.session(middleware=[gate]) as pay:
         results = asyncio.ensure_future(_all(pay.bulk(refunds(10), limit=3)))
@@ -388,7 +383,7 @@ async def test_session_that_closes_refuses_what_has_not_begun(sandbox: Sandbox) 
 
 
 async def test_error_that_is_not_ours_begins_nothing_further(sandbox: Sandbox) -> None:
-    """A layer of the user's that breaks is a defect: those under way come to their end, and then it is raised."""
+    """A foreign error is raised after the requests in flight have ended, and no other begins."""
 
     async def breaking(call: Call, send: Send) -> Reply:
         if call.reference == "R0":
@@ -410,7 +405,7 @@ async def test_error_that_is_not_ours_begins_nothing_further(sandbox: Sandbox) -
 
 
 async def test_journal_answers_what_was_done(sandbox: Sandbox, tmp_path: Any) -> None:
-    """The same requests again: what the journal has is not sent, and each has its result all the same."""
+    """Requests that the journal already has are not sent again, and each has its result."""
     async with SqliteJournal(tmp_path / "pay.db") as journal, sandbox.session(journal=journal) as pay:
         first = await _all(pay.bulk(refunds(5)))
         again = await _all(pay.bulk(refunds(7)))
@@ -442,7 +437,7 @@ async def _next(results: AsyncIterator[Any]) -> Any:
 
 
 async def test_closing_ends_the_wait_for_retry_after() -> None:
-    """What has not begun when the session is closed is refused, however long the service wants to be left alone."""
+    """Closing ends the wait for `Retry-After`: requests that have not begun are `Refused`."""
     busy = answer(429, b"{}", ("Retry-After", "3600"))
     with Recorder([busy]) as service:
         async with Session(service.url, credentials=CREDENTIALS, profile=PROFILE, retry=ONE_TRY) as pay:

@@ -123,7 +123,7 @@ async def test_call_that_waits_ends_with_its_last_word(
     *,
     shield: bool,
 ) -> None:
-    """Closing cuts the wait between two attempts: the call ends as if it had no attempt left, and sends nothing."""
+    """Closing ends the wait before a retry: the call raises its final error and sends nothing more."""
     heard = Listener()
     with Recorder(script, otherwise=OK) as service:
         pay = session(service, profile, on_event=heard)
@@ -149,7 +149,7 @@ async def test_call_that_waits_ends_with_its_last_word(
 async def test_call_that_was_cut_off_does_not_begin_to_wait(
     ask: Ask, error: type[PayasyncError], unknown: int, *, shield: bool
 ) -> None:
-    """A call whose attempt ends by the closing does not wait for another, and is not told that it was too late."""
+    """A call whose attempt ends because of closing does not wait for a retry."""
     heard = Listener()
     with Recorder(otherwise=SILENT) as service:
         pay = session(service, on_event=heard, retry=RetryPolicy(base_delay=float(LONG), max_delay=float(LONG)))
@@ -165,7 +165,7 @@ async def test_call_that_was_cut_off_does_not_begin_to_wait(
 
 
 async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within the grace a wait is not cut: the call has its time, and its next attempt."""
+    """Within the grace a call waits and makes its next attempt."""
     monkeypatch.setattr("random.uniform", lambda _, most: most)
     heard = Listener()
     with Recorder([answer(503, b"{}")], otherwise=OK) as service:
@@ -181,7 +181,7 @@ async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_grace_that_is_over_cuts_the_wait() -> None:
-    """Behind the grace what still waits is cut."""
+    """After the grace a call that still waits ends."""
     heard = Listener()
     with Recorder([BUSY], otherwise=OK) as service:
         pay = session(service, on_event=heard)
@@ -200,7 +200,7 @@ async def test_grace_that_is_over_cuts_the_wait() -> None:
 )
 @pytest.mark.parametrize("of_copy", [False, True], ids=["the owner's call", "the copy's call"])
 async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session], *, of_copy: bool) -> None:
-    """A copy is closed for new calls; who waits, waits on, until the session that it was made from is closed."""
+    """Closing a copy does not end waiting calls; closing its session does."""
     heard = Listener()
     with Recorder([BUSY], otherwise=OK) as service:
         pay = session(service, on_event=heard)
@@ -221,7 +221,7 @@ async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session],
 
 
 async def test_close_waits_for_shielded_calls() -> None:
-    """A shielded call has ended when `aclose` returns, though its layers take their time with what they hold."""
+    """A shielded call has ended when `aclose` returns, even if its layers clean up slowly."""
     landed: list[str] = []
 
     async def tidy(call: Call, send: Send) -> Reply:
@@ -270,7 +270,7 @@ def stuck(reached: asyncio.Event, go: asyncio.Event, *, sends: bool, stubborn: b
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("sends", "unknown"), [(False, []), (True, ["R1"])], ids=["before", "behind"])
 async def test_shielded_call_that_is_stuck_is_cancelled(unknown: list[str], *, sends: bool) -> None:
-    """A layer that does not end is cancelled; its caller, whom nobody cancelled, hears that the session is closed."""
+    """A stuck layer of a shielded call is cancelled, and its caller gets `SessionClosedError`."""
     heard, reached, never = Listener(), asyncio.Event(), asyncio.Event()
     with Recorder(otherwise=OK) as service:
         pay = session(service, on_event=heard, middleware=[stuck(reached, never, sends=sends)])
@@ -290,7 +290,7 @@ async def test_shielded_call_that_is_stuck_is_cancelled(unknown: list[str], *, s
 
 @pytest.mark.usefixtures("impatient")
 async def test_close_does_not_wait_for_ever() -> None:
-    """A layer that does not even end where it is cancelled does not hold up the end of the session."""
+    """`aclose` returns even if a layer ignores its cancellation."""
     reached, go = asyncio.Event(), asyncio.Event()
     with Recorder(otherwise=OK) as service:
         pay = session(service, middleware=[stuck(reached, go, sends=True, stubborn=True)])
@@ -307,7 +307,7 @@ async def test_close_does_not_wait_for_ever() -> None:
 
 
 async def test_callers_own_cancellation_stays_one() -> None:
-    """Who is cancelled is cancelled; the call goes on, and its session waits for it."""
+    """A cancelled caller of a shielded call gets its own cancellation; the call goes on, and closing waits for it."""
     go = threading.Event()
     heard = Listener()
     with Recorder([Answer(OK.raw, after=go)]) as service:
@@ -328,7 +328,7 @@ async def test_callers_own_cancellation_stays_one() -> None:
 
 
 async def test_shielded_call_that_closes_its_session() -> None:
-    """Who closes a session from within a shielded call does not wait for itself."""
+    """A shielded call that closes its session does not wait for itself."""
 
     async def closing(call: Call, send: Send) -> Reply:
         reply = await send(call)
@@ -346,7 +346,7 @@ async def test_shielded_call_that_closes_its_session() -> None:
 @pytest.mark.parametrize("grace", ["1", None, True, -0.1, float("nan"), 1j], ids=repr)
 @pytest.mark.parametrize("copied", [lambda pay: pay, lambda pay: pay.with_options(retry=FAST)], ids=["it", "copy"])
 async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: Any) -> None:
-    """What is no number of seconds is refused by name, and the session is still open."""
+    """An invalid `grace` is refused by name, and the session stays open."""
     with Recorder(otherwise=OK) as service:
         async with session(service) as pay:
             copy = copied(pay)
@@ -365,7 +365,7 @@ async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: A
     ("ask", "error"), [(refund, OutcomeUnknownError), (query, NoAnswerError)], ids=["refund", "query"]
 )
 async def test_closing_wakes_the_waits_of_other_loops(ask: Ask, error: type[PayasyncError]) -> None:
-    """A session that is used in two threads is closed in one: the call that waits in the other's loop ends at once."""
+    """Closing a session in one thread immediately ends calls that wait in another thread's loop."""
     ends: list[Any] = []
     waits, ended, over = threading.Event(), threading.Event(), threading.Event()
 
@@ -397,7 +397,7 @@ async def test_closing_wakes_the_waits_of_other_loops(ask: Ask, error: type[Paya
 
 
 async def test_grace_is_not_for_calls_of_other_loops() -> None:
-    """A call of another loop cannot be awaited here: it is left to its own loop, and cut off."""
+    """The grace does not wait for calls of another loop; they are cut off."""
     ends: list[Any] = []
 
     async def call() -> None:

@@ -107,7 +107,7 @@ def test_tree_is_the_documented_one() -> None:
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_time_outs_are_those_that_are_harmless_to_repeat(kind: type[PayasyncError]) -> None:
-    """What retries on `TimeoutError` or `OSError` must not pay twice."""
+    """Only errors that are harmless to repeat are `TimeoutError` and `OSError`."""
     assert (kind in TIMEOUTS) == issubclass(kind, TimeoutError)
     assert (kind in TIMEOUTS) == issubclass(kind, OSError)
 
@@ -129,7 +129,7 @@ def test_sent_unless_told_otherwise(kind: type[PayasyncError]) -> None:
     ],
 )
 def test_message_begins_with_what_it_is_about(facts: dict[str, Any], expected: str) -> None:
-    """A line in a log says which call it was and, where it was tried more than once, how often."""
+    """The text begins with the call and, after several attempts, ends with their number."""
     assert expected == str(PayasyncError("why", **facts))
 
 
@@ -181,7 +181,7 @@ class Unpicklable:
     ],
 )
 def test_refused_value_pickles_whatever_it_is(value: object, shown: object) -> None:
-    """A value that was refused may be anything: it travels as it reads, and a secret stays masked."""
+    """A refused value that does not pickle is replaced by its repr; a secret stays masked."""
     twin = pickle.loads(pickle.dumps(InvalidArgumentError("no", value=value)))  # noqa: S301 - made in the same line
 
     assert shown == twin.value
@@ -189,13 +189,13 @@ def test_refused_value_pickles_whatever_it_is(value: object, shown: object) -> N
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_unknown_fact_is_refused(kind: type[PayasyncError]) -> None:
-    """A misspelt fact is a mistake in the program, and never silently lost."""
+    """A fact that the class does not have is refused."""
     with pytest.raises(TypeError, match=f"{kind.__name__} has no 'attempt'"):
         kind("why", attempt=1)
 
 
 def test_add_tells_what_was_learnt_later() -> None:
-    """Facts can be added to an error on its way up; the class's own stay as they were."""
+    """`add` sets facts of one error and changes no defaults of the class."""
     error = NoAnswerError("reset", attempts=1)
     error.add(attempts=2, reference="T1")
 

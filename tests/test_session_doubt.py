@@ -81,7 +81,7 @@ class Hanging:
 
 
 async def test_scheme_that_hangs() -> None:
-    """A signature that does not come is bounded by the call's time, too."""
+    """A signature scheme that hangs ends at the call's deadline."""
     hanging: Any = Hanging()
     with Recorder() as service:
         async with session(service, profile=evolve(DOCUMENTED.profile, signature=hanging)) as pay:
@@ -93,7 +93,7 @@ async def test_scheme_that_hangs() -> None:
 
 @each_write
 async def test_shielded_write_goes_on_without_its_caller(name: str) -> None:
-    """Who is cancelled goes; the write comes to its end, and closing with grace waits for it."""
+    """A shielded write goes on after its caller is cancelled, and `aclose(grace=)` waits for it."""
     go, told = threading.Event(), list[Event]()
     with Recorder(otherwise=answer(after=go)) as service:
         pay = session(service, on_event=told.append)
@@ -110,7 +110,7 @@ async def test_shielded_write_goes_on_without_its_caller(name: str) -> None:
 
 
 async def test_shielded_write_is_repeated_and_asked_about() -> None:
-    """What goes on without its caller is the whole call, with its attempts and questions."""
+    """A shielded write keeps its retries and queries after its caller is cancelled."""
     told: list[Event] = []
     gate = threading.Event()
     with Recorder([Answer(then="reset", after=gate)]) as service:
@@ -124,7 +124,7 @@ async def test_shielded_write_is_repeated_and_asked_about() -> None:
 
 
 async def test_shielded_write_answers_its_caller() -> None:
-    """Who stays gets the answer, or the error, as without a shield."""
+    """A shielded call returns or raises as one without a shield does."""
     with Recorder([answer(), answer(400, b"{}")]) as service:
         async with session(service) as pay:
             response = await WRITES["orders.place"](pay, shield=True)
@@ -138,7 +138,7 @@ async def test_shielded_write_answers_its_caller() -> None:
 
 @each_write
 async def test_intent_travels_with_the_call_and_not_on_the_wire(name: str) -> None:
-    """What a write is for is seen by every layer, and by no service."""
+    """Layers see `intent`; the service does not."""
     seen: list[str | None] = []
 
     async def layer(call: Call, send: Send) -> Reply:
@@ -157,7 +157,7 @@ async def test_intent_travels_with_the_call_and_not_on_the_wire(name: str) -> No
 @pytest.mark.parametrize("intent", ["", " ", 42, True, "\ud800"], ids=repr)
 @each_write
 async def test_intent_is_a_text(name: str, intent: Any) -> None:
-    """A name that is none is refused, with the call that it was meant for."""
+    """An `intent` that is no text is refused, and the error names the call."""
     with Recorder() as service:
         async with session(service) as pay:
             with pytest.raises(InvalidArgumentError, match="intent must be a text that is not empty") as caught:

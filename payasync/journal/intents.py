@@ -65,7 +65,7 @@ class Outcome:
 
 @frozen(kw_only=True)
 class Draft:
-    """An intent that is about to be kept.
+    """An intent before the journal keeps it.
 
     Attributes:
         operation: Its name, such as `refunds.create`.
@@ -197,14 +197,14 @@ def check_queued(intent: Intent) -> None:
     """Refuse to send an intent by its number, unless it is queued.
 
     Raises:
-        InvalidArgumentError: It was a direct call, of which too little is kept. Or it was rejected by a person, or
-            turned out not to be done: it is sent for a caller who repeats it, and not for a queue with its number.
+        InvalidArgumentError: It was a direct call, of which too little is kept. Or a person has rejected it, or it
+            turned out not to be done: then only a caller who repeats it may send it, and no queue that has its number.
     """
     if not intent.queued:
         rule = "the number of an intent that `journal.add` has kept"
         raise InvalidArgumentError(
             f"intent_id must be {rule}; {intent.id} was a direct call, or has been rejected since it was added: "
-            "make it again, under the same number or intent",
+            "repeat the call under the same number or intent",
             field="intent_id",
             rule=rule,
             value=intent.id,

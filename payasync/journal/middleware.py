@@ -1,6 +1,6 @@
-"""The middleware that records each write: before its first byte that it is being sent, then what became of it.
+"""The middleware that records each write: that it is being sent, before its first byte; then what became of it.
 
-It is the outermost, because it records the end of the whole call, after all its attempts and queries.
+It is the outermost layer, because it records the end of the whole call, after all attempts and queries.
 """
 
 import asyncio
@@ -62,17 +62,17 @@ class Recorder:
         self._settling: set[asyncio.Task[Any]] = set()
         self._not_noted: dict[int, Intent] = {}
 
-    def layer(self, merchant: str, service: str, tell: Notify | None = None) -> Layer:
+    def layer(self, merchant: str, service: str, notify: Notify | None = None) -> Layer:
         """Return the middleware that records one merchant's writes.
 
         Args:
             merchant: The merchant's number.
             service: `Session.service`.
-            tell: Called with a doubt that the layers below cannot know of.
+            notify: Called with a doubt that the layers below cannot know of.
         """
 
         def layer(call: Call, send: Send) -> Awaitable[Reply]:
-            return send(call) if call.read else self._record(call, send, merchant, service, tell)
+            return send(call) if call.read else self._record(call, send, merchant, service, notify)
 
         return layer
 
@@ -101,7 +101,7 @@ class Recorder:
             await self._journal.note_used(intent)
             self._not_noted.pop(intent.id, None)
 
-    async def _record(self, call: Call, send: Send, merchant: str, service: str, tell: Notify | None) -> Reply:
+    async def _record(self, call: Call, send: Send, merchant: str, service: str, notify: Notify | None) -> Reply:
         # Read before the journal's own clock is, so that the lease ends here first.
         lease = Lease(self._clock(), call.timeouts.total + LEASE_MARGIN, self._clock)
         begun = await self._begin(call, merchant, service, lease.seconds)
@@ -121,7 +121,7 @@ class Recorder:
             held = await self._settle_error(call, error, intent)
             taken = held is False or (held is None and lease.over)
             if taken and isinstance(error, PayasyncError) and error.sent is False:
-                _notify(tell, call, TAKEN_OVER)
+                _report_unknown(notify, call, TAKEN_OVER)
                 raise lost_lease_error(intent, error) from None
             raise
         state, reason = state_of_response(call, reply)
@@ -129,7 +129,7 @@ class Recorder:
             lost = unknown_error(call, EARLIER, reply)
             lost.add(used_before=call.progress.used_before)
             await self._settle_error(call, lost, intent)
-            _notify(tell, call, EARLIER)
+            _report_unknown(notify, call, EARLIER)
             raise lost
         await self._in_background(
             call, self._settle(intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
@@ -244,6 +244,6 @@ class Recorder:
             self._not_noted.pop(intent.id, None)
 
 
-def _notify(tell: Notify | None, call: Call, reason: str) -> None:
-    if tell:
-        tell(Unknown(operation=call.operation.name, reference=call.reference, reason=reason))
+def _report_unknown(notify: Notify | None, call: Call, reason: str) -> None:
+    if notify:
+        notify(Unknown(operation=call.operation.name, reference=call.reference, reason=reason))

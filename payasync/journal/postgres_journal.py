@@ -53,9 +53,8 @@ class PostgresJournal(Journal):
 
     Raises:
         ConfigurationError: `dsn` is no connection string, `keep` or `clock` is not a plain function, or `psycopg` is
-        not
-            installed. The first use raises it if the tables belong to another program or to a newer payasync, or may
-            not be made.
+            not installed. The first use raises it if the tables belong to another program or to a newer payasync, or
+            cannot be made.
     """
 
     def __init__(

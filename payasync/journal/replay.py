@@ -1,4 +1,4 @@
-"""What a call gets whose write the journal knows already: the recorded response, or the reason why nothing is sent."""
+"""What a caller gets if the journal knows the write already: the recorded response, or why nothing is sent."""
 
 import shlex
 from datetime import UTC
@@ -11,8 +11,8 @@ from payasync.journal.intents import Begun, Intent, Outcome, Step, asked_for
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.wire.call import Reply
 
-BEING_SENT: Final = "it is being sent, or whoever was sending it was cut off"
-TAKEN_OVER: Final = "somebody else has taken it, or ended it, meanwhile"
+BEING_SENT: Final = "it is being sent, or its sender was interrupted"
+TAKEN_OVER: Final = "another process has taken it over, or ended it"
 """The reason why a claim no longer counts."""
 
 
@@ -30,11 +30,11 @@ def recorded_reply(intent: Intent) -> Reply:
 
 
 def conflict_error(intent: Intent) -> IntentConflictError:
-    """Return why a request is neither sent nor kept whose key stands for another intent."""
+    """Return why a request is neither sent nor kept: its key stands for another intent."""
     keys = [f"intent {intent.intent!r}" if intent.intent else "", f"number {intent.reference}" if intent.number else ""]
     return IntentConflictError(
-        f"{' and '.join(filter(None, keys))} stands for another request: intent {intent.id} in the journal. Take "
-        "another number or intent for this one, or make that one again as it was",
+        f"{' and '.join(filter(None, keys))} stands for another request: intent {intent.id} in the journal. Give "
+        "this request another number or intent, or repeat the earlier one unchanged",
         operation=intent.operation,
         reference=intent.reference,
         reason="the same key was used before for a different request",
@@ -47,7 +47,7 @@ def refusal_error(begun: Begun) -> PayasyncError:
     intent = begun.intent
     if begun.step is Step.CONFLICT:
         return conflict_error(intent)
-    reason = intent.reason or "an earlier attempt has no recognised answer"
+    reason = intent.reason or "an earlier attempt has no recognised response"
     if begun.step is Step.WAIT:
         reason = BEING_SENT if intent.state == "sending" else TAKEN_OVER
     return OutcomeUnknownError(
@@ -70,7 +70,7 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
     """
     return OutcomeUnknownError(
         f"this call sent nothing, but its lease on intent {intent.id} in the journal is over, and another process "
-        "may have sent it. Ask for its state, or make the same call again: the journal answers it. Take no new number",
+        "may have sent it. Ask for its state, or repeat the call: the journal responds to it. Do not use a new number",
         operation=intent.operation,
         reference=intent.reference,
         attempts=error.attempts,
@@ -81,14 +81,14 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
 
 
 def _next_step(intent: Intent) -> str:
-    """Return what the caller can do: nobody asks about what is being sent, or about what has no number."""
+    """Return what the caller can do. A write that is being sent, or has no number, cannot be asked about."""
     if intent.state == "manual":
-        return f"it may have been done: find out, and say so: payasync journal resolve {intent.id}"
+        return f"it may have been done: find out, and record it: payasync journal resolve {intent.id}"
     if intent.state == "sending" and intent.lease is not None:
         until = intent.lease.astimezone(UTC)
         return f"it may have been done: payasync reconcile asks from {until:%Y-%m-%d %H:%M:%S} UTC on; do not repeat it"
     if intent.number is None:
-        return f"it may have been done: look for it at the service, and say so: payasync journal resolve {intent.id}"
+        return f"it may have been done: look for it at the service, and record it: payasync journal resolve {intent.id}"
     return "it may have been done: ask for its state, do not repeat it"
 
 

@@ -43,7 +43,7 @@ from payasync.wire.response import OrderResponse, PaymentResponse, RefundRespons
 
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
-INTERRUPTED: Final = "whoever was sending it was interrupted"
+INTERRUPTED: Final = "its sender was interrupted"
 
 T = TypeVar("T")
 

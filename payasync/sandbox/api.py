@@ -20,7 +20,7 @@ from payasync.sandbox.model import Answered, Refund, RefusedError, Subscription
 from payasync.sandbox.server import check_address, read_body, read_object, read_query
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
-from payasync.sandbox.timeline import Recorder, find_reference, note
+from payasync.sandbox.timeline import Recorder, add_facts, find_reference
 from payasync.sandbox.web.pages import gateway_path
 
 MASK: Final = "<customer details>"
@@ -64,13 +64,13 @@ class Api:
         self._recorder = recorder
         self._signer = signer
         self._faults = faults
-        self._actions = _actions(service, url)
+        self._actions = _build_actions(service, url)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the ten endpoints, and of their description."""
 
         async def describe(_request: web.Request) -> web.Response:
-            return web.json_response(openapi.document(self._dialect))
+            return web.json_response(openapi.describe_service(self._dialect))
 
         described = web.get(openapi.PATH, describe, allow_head=False)
         return [*(route for operation in OPERATIONS for route in self._routes(operation)), described]
@@ -86,7 +86,7 @@ class Api:
         return [web.route(operation.method, path, handler, **options) for path in paths]
 
     async def _handle(self, operation: Operation, request: web.Request) -> web.StreamResponse:
-        note(request, name=operation.name)
+        add_facts(request, name=operation.name)
         received, numbers = await self._receive(operation, request)
 
         async def fail(status: int) -> web.Response:
@@ -113,7 +113,7 @@ class Api:
             return refused, frozenset()
         named = self._dialect.numbers(operation, fields)
         # Noted here, so that a request that a fault ends has its number, too.
-        note(request, reference=find_reference(named))
+        add_facts(request, reference=find_reference(named))
         numbers = set(named.values())
         if operation in {QUERY_PAYMENT, QUERY_REFUND}:
             for number in named.values():
@@ -129,12 +129,12 @@ class Api:
             try:
                 outgoing = self._execute(operation, request, received, request_id)
             except RefusedError as refused:
-                note(request, reason=refused.message, expected=refused.expected)
+                add_facts(request, reason=refused.message, expected=refused.expected)
                 outgoing = self._dialect.refusal(refused, operation, request_id)
-            note(request, outcome=str(outgoing.code))
+            add_facts(request, outcome=str(outgoing.code))
             self._store.add(Answered(operation=operation.name, status=outgoing.status, code=outgoing.code))
-            self._recorder.record(request, outgoing.status)
-        return _response(await self._signer.sign_answer(outgoing, operation.path))
+            self._recorder.record_in_transaction(request, outgoing.status)
+        return _build_response(await self._signer.sign_answer(outgoing, operation.path))
 
     def _execute(self, operation: Operation, request: web.Request, received: Received, request_id: str) -> Outgoing:
         if isinstance(received, RefusedError):
@@ -144,7 +144,7 @@ class Api:
         # What is refused by state keeps its nonce burned: sent again later, it must not be done.
         with self._store.savepoint():
             payload = self._actions[operation.name](incoming)
-        note(request, reference=find_reference(incoming.arguments) or self._dialect.number(payload))
+        add_facts(request, reference=find_reference(incoming.arguments) or self._dialect.number(payload))
         return self._dialect.answer(payload, incoming.fields, request_id)
 
     def _check_sender(self, incoming: Incoming, authorization: str) -> None:
@@ -200,10 +200,10 @@ class Api:
     ) -> web.Response:
         outgoing = self._dialect.refusal(refused, None, secrets.token_hex(12))
         path = request.path if encodable(request.path) else ""
-        return _response(await self._signer.sign_answer(outgoing, path), headers)
+        return _build_response(await self._signer.sign_answer(outgoing, path), headers)
 
 
-def _response(outgoing: Outgoing, headers: Mapping[str, str] | None = None) -> web.Response:
+def _build_response(outgoing: Outgoing, headers: Mapping[str, str] | None = None) -> web.Response:
     challenge = {"WWW-Authenticate": "Bearer"} if outgoing.status == web.HTTPUnauthorized.status_code else {}
     return web.Response(
         body=json.dumps(outgoing.document, ensure_ascii=False).encode(),
@@ -213,7 +213,7 @@ def _response(outgoing: Outgoing, headers: Mapping[str, str] | None = None) -> w
     )
 
 
-def _actions(service: Service, url: str) -> dict[str, Action]:
+def _build_actions(service: Service, url: str) -> dict[str, Action]:
     """Return what each endpoint does, by the operation's name."""
     dialect = service.dialect
 

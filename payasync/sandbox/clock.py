@@ -124,7 +124,7 @@ class Clock:
     """
 
     def __init__(self, pace: Pace, store: Store, *, ticks: Callable[[], float] = time.monotonic) -> None:
-        wall, stored = _wall(), store.time()
+        wall, stored = _wall_time(), store.time()
         self._rate = pace.rate
         self._ticks = ticks
         self._at = pace.resume(stored[0], wall - stored[1]) if stored else pace.start or wall
@@ -137,7 +137,7 @@ class Clock:
         self._advancing = asyncio.Lock()
         self._happened: list[Happened] | None = None
         store.now = self.now
-        store.on_commit(before=lambda: store.set_time(self._reading(), _wall()))
+        store.on_commit(before=lambda: store.set_time(self._reading(), _wall_time()))
         self.store_time()
 
     def now(self) -> datetime:
@@ -311,5 +311,5 @@ def _invalid_span(rule: str, value: object) -> InvalidArgumentError:
     return InvalidArgumentError(f"advance must be given {rule}, not {value!r}", field="advance", rule=rule, value=value)
 
 
-def _wall() -> datetime:
+def _wall_time() -> datetime:
     return to_instant(time.time_ns() // 1000)

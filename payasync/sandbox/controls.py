@@ -73,11 +73,11 @@ class Numbers:
         """
         number = self.find(name, named)
         if number is None:
-            raise _invalid(name, "a number as a text, or a response of this sandbox that contains it", named)
+            raise _invalid_argument(name, "a number as a text, or a response of this sandbox that contains it", named)
         return number
 
 
-def _invalid(field: str, rule: str, value: object) -> InvalidArgumentError:
+def _invalid_argument(field: str, rule: str, value: object) -> InvalidArgumentError:
     return InvalidArgumentError(f"{field} must be {rule}, not {value!r}", field=field, rule=rule, value=value)
 
 
@@ -168,7 +168,7 @@ class Factories:
             InvalidArgumentError: An argument is invalid; the error names it.
         """
         if start_date is not None and type(start_date) is not date:
-            raise _invalid("start_date", "a date without a time", start_date)
+            raise _invalid_argument("start_date", "a date without a time", start_date)
         details = {"email": "a@example.com"} if customer is None else customer
         terms = {
             "frequency": self._checked("frequency", frequency),
@@ -182,7 +182,7 @@ class Factories:
     def _place(self, **given: Any) -> Order:
         for name, value in given.items():
             if name not in _PLACED:
-                raise _invalid(name, f"left out: there are {', '.join(_PLACED)}", value)
+                raise _invalid_argument(name, f"left out: there are {', '.join(_PLACED)}", value)
         return self._service.place_order(
             **{name: self._checked(name, value) for name, value in given.items() if value is not None}
         )
@@ -192,7 +192,7 @@ class Factories:
             return self._checks[SORTS[name]](value)
         except ValueError as error:
             rule = str(error)
-        raise _invalid(name, rule, value)
+        raise _invalid_argument(name, rule, value)
 
 
 MOST_TIMES: Final = 1000
@@ -235,7 +235,7 @@ class Bank:
             InvalidArgumentError: There is no such subscription, it is cancelled, or `times` is invalid.
         """
         if type(times) is not int or not 0 <= times <= MOST_TIMES:
-            raise _invalid("times", f"an integer from 0 to {MOST_TIMES}", times)
+            raise _invalid_argument("times", f"an integer from 0 to {MOST_TIMES}", times)
         number = self._numbers.number("subscription_id", subscription_id)
         with manual_change(self._service.store, subscription_id=number):
             self._service.fail_charges(number, times)
@@ -293,7 +293,7 @@ class Customer:
             headers = {"Accept": "application/json"}
             async with self._http.get(page_url, headers=headers, allow_redirects=False) as page:
                 if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
-                    raise _unknown(order)
+                    raise _unknown_order(order)
                 offered = (await page.json())["decisions"]
             if decision not in offered:
                 return None
@@ -313,13 +313,13 @@ class Customer:
             found = self._store.order_named(self._numbers.find("out_trade_no", order) or "")
             address = self._url + gateway_path(found) if found else None
         if address is None or not address.startswith(f"{self._url}/"):
-            raise _unknown(order)
+            raise _unknown_order(order)
         return address
 
 
-def _unknown(order: Paying) -> InvalidArgumentError:
+def _unknown_order(order: Paying) -> InvalidArgumentError:
     rule = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
-    return _invalid("order", rule, order)
+    return _invalid_argument("order", rule, order)
 
 
 class Ledger:
@@ -355,7 +355,7 @@ class Ledger:
         """
         order = self._order(out_trade_no)
         if order is None:
-            raise _not_here("out_trade_no", out_trade_no)
+            raise _not_found("out_trade_no", out_trade_no)
         return order.state
 
     def refund_state(self, out_refund_no: Named) -> str:
@@ -366,7 +366,7 @@ class Ledger:
         """
         refund = self._store.find(Refund, out_refund_no=self._numbers.number("out_refund_no", out_refund_no))
         if refund is None:
-            raise _not_here("out_refund_no", out_refund_no)
+            raise _not_found("out_refund_no", out_refund_no)
         return refund.state
 
     def subscription_state(self, subscription_id: Named) -> str:
@@ -433,9 +433,9 @@ class Ledger:
             Subscription, subscription_id=self._numbers.number("subscription_id", subscription_id)
         )
         if subscription is None:
-            raise _not_here("subscription_id", subscription_id)
+            raise _not_found("subscription_id", subscription_id)
         return subscription
 
 
-def _not_here(field: str, value: Named) -> InvalidArgumentError:
-    return _invalid(field, "the number of something in this sandbox", value)
+def _not_found(field: str, value: Named) -> InvalidArgumentError:
+    return _invalid_argument(field, "the number of something in this sandbox", value)

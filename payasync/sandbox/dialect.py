@@ -228,12 +228,12 @@ def _fill_answer(given: AnswerShape) -> AnswerShape:
     own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in unanswered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
     left_out: dict[str, Any] = {
-        name: "" for name in unanswered if any(_collide(filled, name, other) for other in answered)
+        name: "" for name in unanswered if any(_would_overwrite(filled, name, other) for other in answered)
     }
     return evolve(filled, **left_out)
 
 
-def _collide(answer: AnswerShape, one: str, other: str) -> bool:
+def _would_overwrite(answer: AnswerShape, one: str, other: str) -> bool:
     """Return whether a point would overwrite another in a response that has both."""
     things = {_THINGS[prefix] for point in (one, other) if (prefix := point.partition("_")[0]) in _THINGS}
     if len(things) > 1 or (one.endswith("_status") and other.endswith("_status")):

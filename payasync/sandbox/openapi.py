@@ -169,14 +169,14 @@ _PLAIN: Final[Mapping[str, Any]] = {"text/plain": {"schema": TEXT}}
 _USED: Final = "The number was used before."
 
 
-def document(dialect: Dialect) -> dict[str, Any]:
+def describe_service(dialect: Dialect) -> dict[str, Any]:
     """Return the OpenAPI document of a sandbox that speaks a dialect."""
     words = dialect.words
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
         parameter = words.parameters.get(operation.name)
         rest = f"/{{{parameter.name}}}" if parameter and parameter.place == "path" else ""
-        paths[operation.path + rest] = {operation.method.lower(): _operation(dialect, operation)}
+        paths[operation.path + rest] = {operation.method.lower(): _describe_operation(dialect, operation)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "payasync sandbox", "version": __version__, "description": _DESCRIPTION},
@@ -188,16 +188,16 @@ def document(dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def _operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
+def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     words, profile = dialect.words, dialect.words.profile
     described: dict[str, Any] = {
         "operationId": operation.name,
-        "parameters": list(_parameters(words, operation)),
-        "responses": _responses(dialect, operation),
+        "parameters": list(_describe_parameters(words, operation)),
+        "responses": _describe_responses(dialect, operation),
         "security": [{"bearer": list[str]()}] if operation.name in profile.bearer else [],
     }
     if operation.name in profile.signed:
-        described["description"] = _signing(words)
+        described["description"] = _describe_signing(words)
     if operation.has_body:
         properties, required = describe_request(words, operation)
         schema = {"type": "object", "properties": properties, "required": required}
@@ -205,7 +205,7 @@ def _operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     return described
 
 
-def _parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, Any]]:
+def _describe_parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, Any]]:
     for name, value in words.profile.headers.items():
         yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
     if operation.has_body:
@@ -217,7 +217,7 @@ def _parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, A
         yield {"name": name, "in": where, "required": name in required, "schema": schema}
 
 
-def _signing(words: Vocabulary) -> str:
+def _describe_signing(words: Vocabulary) -> str:
     options = words.signature
     if not isinstance(options, SortedPairs):
         return "sign is made, and checked, by a scheme of the merchant's own."
@@ -242,13 +242,13 @@ def _signing(words: Vocabulary) -> str:
     return f"sign is {options.algorithm} in {options.encoding} of: {text}."
 
 
-def _responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
+def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     words = dialect.words
     success, refusal = _describe_success(dialect, operation), _describe_refusal(dialect)
-    statuses = list(_statuses(dialect, operation))
+    statuses = list(_possible_statuses(dialect, operation))
     inside = [status for status in statuses if dialect.failures_inside and status in INSIDE]
     refusals = {
-        str(status): _response(words, _REASONS.get(status, _USED), refusal, status)
+        str(status): _describe_response(words, _REASONS.get(status, _USED), refusal, status)
         for status in statuses
         if status not in inside
     }
@@ -258,10 +258,10 @@ def _responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
         "content": _PLAIN,
     }
     schema: Schema = {"oneOf": [success, refusal]} if inside else success
-    return {"200": _response(words, "Done, or refused." if inside else "Done.", schema, 200), **refusals}
+    return {"200": _describe_response(words, "Done, or refused." if inside else "Done.", schema, 200), **refusals}
 
 
-def _statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
+def _possible_statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
     words, profile = dialect.words, dialect.words.profile
     bearer, signed = operation.name in profile.bearer, operation.name in profile.signed
     there = {401: bearer or signed, 403: signed or operation.name in profile.merchant}
@@ -274,7 +274,7 @@ def _statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
         yield used
 
 
-def _response(words: Vocabulary, description: str, schema: Schema, status: int) -> dict[str, Any]:
+def _describe_response(words: Vocabulary, description: str, schema: Schema, status: int) -> dict[str, Any]:
     headers = dict[str, Any](_MARKED)
     if words.answer.request_id.startswith("header:"):
         name = words.answer.request_id.removeprefix("header:")

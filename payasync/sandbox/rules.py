@@ -59,10 +59,10 @@ def next_period(begun: date, frequency: str, start: date) -> date | None:
     """
     length = period_step(frequency)
     if length.days:
-        return _after(begun, length.days)
-    month = _month(begun)
-    anchor = start.day if begun == _in_month(month, start.day) else begun.day
-    return _in_month(month + length.months, anchor) if month + length.months <= _month(date.max) else None
+        return _add_days(begun, length.days)
+    month = _month_number(begun)
+    anchor = start.day if begun == _day_in_month(month, start.day) else begun.day
+    return _day_in_month(month + length.months, anchor) if month + length.months <= _month_number(date.max) else None
 
 
 def current_period(start: date, frequency: str, today: date) -> date:
@@ -76,9 +76,9 @@ def current_period(start: date, frequency: str, today: date) -> date:
     length = period_step(frequency)
     if length.days:
         return start + timedelta(days=(today - start).days // length.days * length.days)
-    first, passed = _month(start), (_month(today) - _month(start)) // length.months
-    begun = _in_month(first + passed * length.months, start.day)
-    return begun if begun <= today else _in_month(first + (passed - 1) * length.months, start.day)
+    first, passed = _month_number(start), (_month_number(today) - _month_number(start)) // length.months
+    begun = _day_in_month(first + passed * length.months, start.day)
+    return begun if begun <= today else _day_in_month(first + (passed - 1) * length.months, start.day)
 
 
 def midnight(day: date) -> datetime:
@@ -86,15 +86,15 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def _after(day: date, days: int) -> date | None:
+def _add_days(day: date, days: int) -> date | None:
     return day + timedelta(days=days) if (date.max - day).days >= days else None
 
 
-def _month(day: date) -> int:
+def _month_number(day: date) -> int:
     return day.year * 12 + day.month - 1
 
 
-def _in_month(month: int, day: int) -> date:
+def _day_in_month(month: int, day: int) -> date:
     """Return a day of a month, or its last day if the month is shorter."""
     year, index = divmod(month, 12)
     return date(year, index + 1, min(day, monthrange(year, index + 1)[1]))

@@ -272,13 +272,8 @@ class Sandbox:
         listening = listen(self._host, self._port)
         server, url = Server(listening), url_of(listening)
         stack.callback(server.close)
-        dialect = Dialect(self.profile, self._failures)
-        store = Store(self._db)
-        stack.callback(store.close)
-        keys = self._keys if self._keys and self._db == MEMORY else make_keys(self.profile, store.stored_key)
-        clock = Clock(self._pace, store)
-        stack.callback(clock.store_time)
-        service = Service(store, dialect, terms=self._terms, webhook_url=self._webhook_url)
+        keys, clock, service = self._open_service(stack)
+        store, dialect = service.store, service.dialect
         signer = ServiceSigner(dialect, keys.service)
         browser = outgoing_client(allow_remote=False)
         stack.push_async_callback(browser.close)
@@ -302,7 +297,9 @@ class Sandbox:
         dashboard = Dashboard(
             url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, pace=self._pace
         )
-        application = web.Application(middlewares=[server.note, dashboard.check_host, recorder.note, api.shape_errors])
+        application = web.Application(
+            middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors]
+        )
         application.add_routes([*api.routes(), *Gateway(service).routes(), *dashboard.routes()])
         application.on_response_prepare.append(_mark)
         application.on_shutdown.append(injector.end)
@@ -319,6 +316,15 @@ class Sandbox:
             given=Factories(service),
             closing=stack.pop_all(),
         )
+
+    def _open_service(self, stack: AsyncExitStack) -> tuple[Keys, Clock, Service]:
+        store = Store(self._db)
+        stack.callback(store.close)
+        keys = self._keys if self._keys and self._db == MEMORY else make_keys(self.profile, store.stored_key)
+        clock = Clock(self._pace, store)
+        stack.callback(clock.store_time)
+        dialect = Dialect(self.profile, self._failures)
+        return keys, clock, Service(store, dialect, terms=self._terms, webhook_url=self._webhook_url)
 
     async def close(self) -> None:
         """Stop listening and delivering; closing again does nothing."""

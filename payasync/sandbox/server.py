@@ -33,7 +33,7 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     Raises:
         ConfigurationError: The host is not this machine alone, or the port is not free.
     """
-    address = loopback(host, because)
+    address = loopback_address(host, because)
     if type(port) is not int or not 0 <= port <= _MOST:
         raise ConfigurationError(f"port: cannot listen on {port!r}: it must be 0 to {_MOST}", field="port")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -57,7 +57,7 @@ async def let_loop_turn() -> None:
         await asyncio.sleep(0)
 
 
-def loopback(host: str, because: str = _KEYS) -> str:
+def loopback_address(host: str, because: str = _KEYS) -> str:
     """Return the address of a host that is this machine alone.
 
     Raises:
@@ -125,13 +125,13 @@ class Server:
         self._shut = True
         self._stop()
         # Bound, so that nobody else gets the port; and not listening, so that the kernel answers with a reset.
-        self._socket = _bound(self._socket.family, self._address)
+        self._socket = _bind_socket(self._socket.family, self._address)
         known = frozenset(self._connections())
         self._hang_up(known)
         self._next = loop.create_task(self._turn_away(known), name="payasync sandbox server")
 
     @web.middleware
-    async def note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def mark_busy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Have a request answered, with its connection marked as busy."""
         self._busy.add(request.protocol)
         try:
@@ -147,7 +147,7 @@ class Server:
         """
         if self._server is None:
             return
-        if not _runs(self._loop):
+        if not _is_running(self._loop):
             self._loop.call_soon_threadsafe(self.reopen, by)
             return
         self._release(by)
@@ -200,7 +200,7 @@ class Server:
             self._next = None
 
 
-def _runs(loop: asyncio.AbstractEventLoop) -> bool:
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
     """Return whether it is this thread's loop that runs."""
     try:
         return asyncio.get_running_loop() is loop
@@ -208,7 +208,7 @@ def _runs(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def _bound(family: int, address: object) -> socket.socket:
+def _bind_socket(family: int, address: object) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind(address)  # type: ignore[arg-type] # as another socket of this family gave it
@@ -253,7 +253,7 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     Raises:
         RefusedError: It is too large, or of another type.
     """
-    received = await _bounded(request)
+    received = await _read_bounded(request)
     if "Content-Encoding" in request.headers:
         raise RefusedError("invalid", "the body must not be compressed", status=415)
     if request.content_type != content_type or (request.charset or "").lower() not in {"", "utf-8"}:
@@ -261,7 +261,7 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     return received
 
 
-async def _bounded(request: web.Request) -> bytes:
+async def _read_bounded(request: web.Request) -> bytes:
     received = bytearray()
     if (request.content_length or 0) <= MAX_BODY:
         async for chunk in request.content.iter_any():

@@ -163,14 +163,14 @@ def text_to_sign(scheme: SignatureScheme, fields: Mapping[str, Any], *, path: st
     """
     if not isinstance(scheme, SortedPairs):
         return ""
-    texts = {name: _text(scheme, name, value) for name, value in sorted(fields.items())}
+    texts = {name: _field_text(scheme, name, value) for name, value in sorted(fields.items())}
     text = scheme.separator.join(f"{name}={text}" for name, text in texts.items() if text is not None)
     if scheme.key_param:
         text += f"{scheme.separator}{scheme.key_param}={key}"
     return text + path if scheme.append_path else text
 
 
-def _text(scheme: SortedPairs, name: str, value: object) -> str | None:
+def _field_text(scheme: SortedPairs, name: str, value: object) -> str | None:
     """Return the text of a field's value; `None` if the scheme leaves the field out."""
     nested = isinstance(value, dict | list)
     if name in scheme.exclude or (nested and scheme.nested == "omit") or (value is None and scheme.skip_null):
@@ -190,7 +190,7 @@ def _text(scheme: SortedPairs, name: str, value: object) -> str | None:
     raise UnsignableError(name)
 
 
-def _message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
+def _signed_message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
     message = text_to_sign(scheme, fields, path=path, key=key).encode()
     if scheme.prehash == "sha256-hex":
         return hashlib.sha256(message).hexdigest().encode()
@@ -199,11 +199,11 @@ def _message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: str
 
 def _symmetric_signature(scheme: SortedPairs, message: bytes, key: str) -> str:
     if scheme.algorithm == "md5":
-        return _encode(scheme, hashlib.md5(message, usedforsecurity=False).digest())
-    return _encode(scheme, hmac.digest(key.encode(), message, _DIGESTS[scheme.algorithm]))
+        return _encode_signature(scheme, hashlib.md5(message, usedforsecurity=False).digest())
+    return _encode_signature(scheme, hmac.digest(key.encode(), message, _DIGESTS[scheme.algorithm]))
 
 
-def _encode(scheme: SortedPairs, raw: bytes) -> str:
+def _encode_signature(scheme: SortedPairs, raw: bytes) -> str:
     if scheme.encoding == "base64":
         return base64.b64encode(raw).decode()
     return raw.hex().upper() if scheme.encoding == "HEX" else raw.hex()
@@ -227,7 +227,7 @@ def verify(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, *
             return scheme.verify(fields, signature, path=path, key=key)
         except Exception:  # noqa: BLE001 - whatever a scheme of somebody else raises, it has not verified
             return False
-    message = _message(scheme, fields, path, key.reveal())
+    message = _signed_message(scheme, fields, path, key.reveal())
     if scheme.algorithm not in ASYMMETRIC:
         expected = _symmetric_signature(scheme, message, key.reveal())
         return hmac.compare_digest(expected.encode(), signature.encode())
@@ -332,9 +332,9 @@ class ServiceSigner:
             made = scheme.sign(signed, path=path, key=self._key)
             signed[name] = await made if inspect.isawaitable(made) else made
             return
-        message = _message(scheme, signed, path, key)
+        message = _signed_message(scheme, signed, path, key)
         if scheme.algorithm in ASYMMETRIC:
-            signed[name] = _encode(scheme, _private_key(key).sign(message, *_padding(scheme.algorithm)))
+            signed[name] = _encode_signature(scheme, _private_key(key).sign(message, *_padding(scheme.algorithm)))
         else:
             signed[name] = _symmetric_signature(scheme, message, key)
 

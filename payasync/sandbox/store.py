@@ -98,7 +98,7 @@ class Store:
     def __init__(self, path: str) -> None:
         self._before_commit: Callable[[], object] = bool
         self._after_commit: Callable[[], object] = bool
-        self._db = _open(path)
+        self._db = _open_database(path)
         self.now: Callable[[], datetime] = partial(datetime.now, UTC)
         self._db.create_function("sandbox_now", 0, lambda: format_instant(self.now()))
 
@@ -323,10 +323,10 @@ class Store:
             return int(cursor.fetchone()[0])
 
     def _run(self, statement: str, /, **values: Any) -> closing[sqlite3.Cursor]:
-        return closing(self._db.execute(statement, {name: _written(value) for name, value in values.items()}))
+        return closing(self._db.execute(statement, {name: _to_column(value) for name, value in values.items()}))
 
 
-def _written(value: Any) -> Any:
+def _to_column(value: Any) -> Any:
     """Return a value as the database has it: a time as microseconds, a day in ISO 8601."""
     if isinstance(value, datetime):
         return to_micros(value)
@@ -345,12 +345,12 @@ def read_location(db: object) -> str:
     raise ConfigurationError(f"db must be the path of a file, or {MEMORY!r}, not {db!r}", field="db")
 
 
-def _open(path: str) -> sqlite3.Connection:
+def _open_database(path: str) -> sqlite3.Connection:
     try:
         _check_header(path)
         database = sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None)
         try:
-            _prepare(database)
+            _prepare_database(database)
         except BaseException:
             database.close()
             raise
@@ -393,14 +393,14 @@ def _check_marks(database: sqlite3.Connection) -> None:
         raise OSError(f"its schema is of version {version}, and this payasync's of {VERSION}: name another file")
 
 
-def _prepare(database: sqlite3.Connection) -> None:
+def _prepare_database(database: sqlite3.Connection) -> None:
     database.row_factory = sqlite3.Row
     # Held until the end, so that there is one sandbox to a file.
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     if database.execute("PRAGMA page_count").fetchone()[0]:
         _check_marks(database)
     else:
-        _create(database)
+        _create_tables(database)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA foreign_keys = ON")
@@ -408,7 +408,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.execute("COMMIT")
 
 
-def _create(database: sqlite3.Connection) -> None:
+def _create_tables(database: sqlite3.Connection) -> None:
     """Create all tables or none, before there is a log: the header must say whose file it is."""
     schema = resources.files("payasync.sandbox").joinpath("schema.sql").read_text(encoding="utf-8")
     marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"

@@ -59,7 +59,7 @@ class Recorder:
         self._seconds = seconds
 
     @web.middleware
-    async def note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Have a request answered, record it unless that was done in its own transaction, and log it."""
         status, request[_STARTED] = None, self._seconds()
         try:
@@ -75,7 +75,7 @@ class Recorder:
             if entry:
                 LOGGER.info("%s", format_entry(entry), extra={"seen": entry})
 
-    def record(self, request: web.Request, status: int) -> None:
+    def record_in_transaction(self, request: web.Request, status: int) -> None:
         """Record a request in the open transaction, unless a fault may change how it ends."""
         entry = self._entry(request, status)
         if entry and not entry.fault:
@@ -93,7 +93,7 @@ class Recorder:
         return Entry(kind="request", status=status, milliseconds=milliseconds, **facts)
 
 
-def note(request: web.Request, **known: Any) -> None:
+def add_facts(request: web.Request, **known: Any) -> None:
     """Add what is known of a request to its entry.
 
     Args:

@@ -157,12 +157,12 @@ class Acknowledgement:
         """Return why a response does not acknowledge; empty if it does."""
         if not (status == self.status if self.status else status // 100 == 2):  # noqa: PLR2004 - any 2xx
             return f"answered {status}, which does not acknowledge"
-        if self.body and not (self.bare and not body) and not _same(self.body, body):
+        if self.body and not (self.bare and not body) and not _is_same_document(self.body, body):
             return f"answered a body that does not acknowledge: it must be {self.body}"
         return ""
 
 
-def _same(expected: str, body: str) -> bool:
+def _is_same_document(expected: str, body: str) -> bool:
     if expected.strip() == body.strip():
         return True
     try:
@@ -343,13 +343,13 @@ class Deliveries:
         data = plan.body(body).encode()
         try:
             async with self._http.post(notification.url, data=data, headers=headers, allow_redirects=False) as response:
-                answer = (await _start(response.content)).decode(errors="replace")
+                answer = (await _read_start(response.content)).decode(errors="replace")
         except (aiohttp.ClientError, OSError, ValueError) as failure:
             return None, "", explain_failure(failure)
         return response.status, answer, self._acknowledgement.missing(response.status, answer)
 
 
-async def _start(content: aiohttp.StreamReader) -> bytes:
+async def _read_start(content: aiohttp.StreamReader) -> bytes:
     received = bytearray()
     async for chunk in content.iter_any():
         received += chunk
@@ -361,7 +361,9 @@ async def _start(content: aiohttp.StreamReader) -> bytes:
 def outgoing_client(*, allow_remote: bool) -> aiohttp.ClientSession:
     """Return a client that sends no cookies, uses no proxy, and connects to loopback only, unless allowed."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(socket_factory=_socket if allow_remote else loopback_socket, force_close=True),
+        connector=aiohttp.TCPConnector(
+            socket_factory=_make_socket if allow_remote else loopback_socket, force_close=True
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=SECONDS),
         auto_decompress=False,
@@ -379,10 +381,10 @@ def loopback_socket(address: Any) -> socket.socket:
     host = address[4][0]
     if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         raise ElsewhereError("the address is not on this machine: the sandbox notifies loopback addresses only")
-    return _socket(address)
+    return _make_socket(address)
 
 
-def _socket(address: Any) -> socket.socket:
+def _make_socket(address: Any) -> socket.socket:
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.settimeout(0)

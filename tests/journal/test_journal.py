@@ -425,7 +425,7 @@ async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journa
 
     assert ([], over) == before
     assert ("unknown", now, 1, 2, 1) == (asked.state, asked.sent_at, asked.asked, asked.fence, asked.attempts)
-    assert ("whoever was sending it was interrupted", now) == (asked.reason, asked.updated)
+    assert ("its sender was interrupted", now) == (asked.reason, asked.updated)
     assert now + timedelta(seconds=LEASE) == asked.lease == await journal.next_due()
     assert [] == await journal.ask(1, LEASE)
 
@@ -657,7 +657,7 @@ async def test_what_a_person_rejected_no_worker_sends(journal: Journal, state: S
     """Its number may still stand in a queue, or a worker have looked at it already; added again, it is sent again."""
     intent_id = (await in_state(journal, state)).id
     await journal.resolve(intent_id, as_="rejected", reason="refunded by hand")
-    with pytest.raises(InvalidArgumentError, match="or has been rejected since it was added: make it again") as caught:
+    with pytest.raises(InvalidArgumentError, match="rejected since it was added: repeat the call") as caught:
         await journal.claim(intent_id, LEASE)
     left = await got(journal, intent_id)
     again = await journal.add(refund(), merchant=MERCHANT)
@@ -714,7 +714,7 @@ async def test_what_turned_out_not_to_be_done_no_worker_sends(journal: Journal, 
     else:
         (held,) = await journal.ask(1, LEASE)
         await journal.settle(held, "rejected")
-    with pytest.raises(InvalidArgumentError, match="or has been rejected since it was added: make it again"):
+    with pytest.raises(InvalidArgumentError, match="rejected since it was added: repeat the call"):
         await journal.claim(intent_id, LEASE)
     await journal.add(refund(), merchant=MERCHANT)
 

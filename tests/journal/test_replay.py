@@ -70,11 +70,11 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
 @pytest.mark.parametrize(
     ("step", "state", "reason", "expected"),
     [
-        (Step.WAIT, "sending", "", "it is being sent, or whoever was sending it was cut off"),
-        (Step.WAIT, "succeeded", "", "somebody else has taken it, or ended it, meanwhile"),
-        (Step.WAIT, "unknown", "no answer", "somebody else has taken it, or ended it, meanwhile"),
+        (Step.WAIT, "sending", "", "it is being sent, or its sender was interrupted"),
+        (Step.WAIT, "succeeded", "", "another process has taken it over, or ended it"),
+        (Step.WAIT, "unknown", "no answer", "another process has taken it over, or ended it"),
         (Step.ASK, "unknown", "no answer", "no answer"),
-        (Step.ASK, "manual", "", "an earlier attempt has no recognised answer"),
+        (Step.ASK, "manual", "", "an earlier attempt has no recognised response"),
     ],
 )
 def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, expected: str) -> None:
@@ -97,8 +97,8 @@ def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, exp
     ("facts", "advice"),
     [
         ({}, "ask for its state, do not repeat it"),
-        ({"state": "manual"}, "find out, and say so: payasync journal resolve 7"),
-        ({"number": None}, "look for it at the service, and say so: payasync journal resolve 7"),
+        ({"state": "manual"}, "find out, and record it: payasync journal resolve 7"),
+        ({"number": None}, "look for it at the service, and record it: payasync journal resolve 7"),
     ],
 )
 def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:

@@ -413,7 +413,7 @@ async def test_cancelled_refund_is_asked_about(sandbox: Sandbox, pay: Session, j
     await until(sandbox.ledger.refunds)
     task.cancel()
     await asyncio.wait([task])
-    with pytest.raises(OutcomeUnknownError, match=r"is being sent, or .* cut off; .* payasync reconcile asks from"):
+    with pytest.raises(OutcomeUnknownError, match=r"is being sent, or .* interrupted; .* payasync reconcile asks from"):
         await pay.refunds.create(**REFUND)
 
     assert task.cancelled()

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from payasync.endpoints import CREATE_PAYMENT, QUERY_ORDER
+from payasync.endpoints import CREATE_PAYMENT
 from payasync.errors import ConfigurationError, NoAnswerError, NoAnswerTimeoutError, NotSentTimeoutError, PayasyncError
 from payasync.middleware.chain import await_in_time, guard
 from payasync.wire.call import Call, Progress, Reply, Send
@@ -22,7 +22,7 @@ def on_time(*, begun: bool = False) -> Call:
 
 
 async def test_a_layer_may_pass_on_what_can_be_awaited() -> None:
-    """A plain function that returns `send(call)` itself is as good, and costs no frame."""
+    """A layer may be a plain function that returns an awaitable."""
 
     def plain(call: Call, send: Send) -> Awaitable[Reply]:
         return send(call)
@@ -32,7 +32,7 @@ async def test_a_layer_may_pass_on_what_can_be_awaited() -> None:
 
 @pytest.mark.parametrize("returned", [None, {}, "reply"], ids=repr)
 async def test_a_layer_that_cannot_be_awaited(returned: Any) -> None:
-    """A layer that is no `async def` is a mistake in the program: it is named, and nothing is sent."""
+    """A layer that returns nothing to await is refused by name, and nothing is sent."""
 
     def forgetful(call: Call, send: Send) -> Any:  # noqa: ARG001 - the shape of a layer
         return returned
@@ -47,7 +47,7 @@ async def test_a_layer_that_cannot_be_awaited(returned: Any) -> None:
 
 @pytest.mark.parametrize("returned", [None, {}, b"{}"], ids=repr)
 async def test_a_layer_that_keeps_the_reply(returned: Any) -> None:
-    """A layer that forgets `return` leaves nobody knowing what became of the call: that is what it ends as."""
+    """If a layer does not return the reply, a sent write has an unknown outcome."""
 
     async def forgetful(call: Call, send: Send) -> Any:
         await send(call)
@@ -62,21 +62,9 @@ async def test_a_layer_that_keeps_the_reply(returned: Any) -> None:
     assert 1 == len(end.calls)
 
 
-async def test_an_object_may_be_a_layer() -> None:
-    """What can be called is named by its class where it has no name of its own."""
-
-    class Forgetful:
-        async def __call__(self, call: Call, send: Send) -> Any:
-            """Keep the reply."""
-            await send(call)
-
-    with pytest.raises(NoAnswerError, match=r"middleware .*Forgetful must return"):
-        await guard(Forgetful())(bare_call(QUERY_ORDER), way().send)
-
-
 @pytest.mark.parametrize(("begun", "kind"), [(False, NotSentTimeoutError), (True, NoAnswerTimeoutError)])
 async def test_a_layer_that_hangs(kind: type[PayasyncError], *, begun: bool) -> None:
-    """A layer is bounded by the call's time; whether anything was sent by then decides what is said."""
+    """A layer ends at the call's deadline; the error says whether anything may have been sent."""
 
     async def hanging(call: Call, send: Send) -> Reply:
         await asyncio.Event().wait()
@@ -90,7 +78,7 @@ async def test_a_layer_that_hangs(kind: type[PayasyncError], *, begun: bool) -> 
 
 
 async def test_what_a_layer_waits_for_ends_first() -> None:
-    """The transport's own word about the deadline is the better one: a layer has a little more time."""
+    """A layer has a little more time than the transport, whose error about the deadline is more exact."""
 
     async def patient(call: Call, send: Send) -> Reply:
         return await send(call)
@@ -103,7 +91,7 @@ async def test_what_a_layer_waits_for_ends_first() -> None:
 
 
 async def test_a_time_out_of_its_own_is_not_the_calls() -> None:
-    """What raises `TimeoutError` by itself did not use up the call's time: it passes as it is."""
+    """A `TimeoutError` that a layer raises itself passes unchanged."""
 
     async def hasty() -> None:
         raise TimeoutError("mine")
@@ -115,7 +103,7 @@ async def test_a_time_out_of_its_own_is_not_the_calls() -> None:
 
 
 async def test_a_caller_who_cancels_is_not_late() -> None:
-    """A cancellation is nobody's time-out."""
+    """A cancelled caller gets its cancellation, not a timeout."""
     work = asyncio.create_task(await_in_time(bare_call(CREATE_PAYMENT), asyncio.Event().wait(), "it"))
     await asyncio.sleep(0)
     work.cancel()

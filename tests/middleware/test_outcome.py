@@ -126,11 +126,6 @@ CELLS: Final = [
 cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
 
 
-def test_each_row_has_its_ends() -> None:
-    """No row of the table is left out."""
-    assert {name for name, _, _ in ENDS} == ROWS.keys()
-
-
 @cells
 def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
     """Every cell of the table: what follows, which error is the final one, and whether doubt stays."""
@@ -157,7 +152,7 @@ def second(name: str, number: str) -> Action:
 
 @cells
 def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
-    """Doubt is sticky: a refusal says nothing of an attempt before it, and "used before" leads to a query."""
+    """After an attempt in doubt, a refusal settles nothing, and "used before" leads to a query."""
     call = call_of(number, profile)
     outcome = classify(call, end)
 
@@ -169,7 +164,7 @@ def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, numbe
 @pytest.mark.parametrize("number", COLUMNS)
 @pytest.mark.parametrize("doubt", [False, True])
 def test_success_is_the_end(number: str, *, doubt: bool) -> None:
-    """A recognised answer is the answer, whatever was before it."""
+    """A recognised response ends the call, whatever happened before."""
     call = call_of(number)
     found = classify(call, reply({"code": "OK"}))
 
@@ -321,20 +316,20 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
 @pytest.mark.parametrize(("status", "expected"), BY_STATUS)
 @pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
 def test_outcome_by_status_alone(status: int, expected: Outcome, document: object) -> None:
-    """3xx, 429 and 5xx are what they are: no code in the body makes them anything else."""
+    """The status alone decides 3xx, 429 and 5xx, whatever code the body holds."""
     assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
 
 
 @pytest.mark.parametrize(("answer", "expected"), BY_CODE)
 @pytest.mark.parametrize("name", ["refunds.create", "orders.query"])
 def test_outcome_by_code(name: str, answer: Reply, expected: Outcome) -> None:
-    """HTTP 200 says nothing where a code does; codes compare by type and value."""
+    """If the profile names a code, it decides a 200; codes compare by type and value."""
     assert expected is classify(call_for(name, ENVELOPED), answer)
 
 
 @pytest.mark.parametrize(("answer", "read", "write"), REFUSALS)
 def test_outcome_of_a_refusal(answer: Reply, read: Outcome, write: Outcome) -> None:
-    """The most exact word counts; that nothing is there is an answer to a query only."""
+    """A listed code counts more than the status; "not found" by status is for queries only."""
     assert read is classify(call_for("orders.query", ENVELOPED), answer)
     assert write is classify(call_for("refunds.create", ENVELOPED), answer)
 
@@ -395,11 +390,6 @@ def test_outcome_without_the_message() -> None:
     assert Outcome.SERVER_ERROR is classify(call, reply({"msg": "PARAM"}, 500))
 
 
-def test_code_says_more_than_the_message() -> None:
-    """Where a code says success, a message that is listed elsewhere takes nothing back."""
-    assert Outcome.SUCCESS is classify(call_for("refunds.create", ENVELOPED), code("OK", msg="PARAM"))
-
-
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
     """A listed code that stands at a place which the profile does not name means nothing."""
     profile = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
@@ -423,7 +413,7 @@ def test_message_is_asked_only_where_the_profile_says_so() -> None:
 )
 @pytest.mark.parametrize("name", READ_NAMES + WRITES)
 def test_outcome_without_a_reply(name: str, outcome: PayasyncError, expected: Outcome) -> None:
-    """Either nothing was sent, and then repeating helps or does not, or nobody knows."""
+    """An attempt without a reply was not sent, cannot be sent, or had no response."""
     assert expected is classify(call_for(name), outcome)
 
 
@@ -448,7 +438,7 @@ SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signa
     ],
 )
 def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, verified: bool | None) -> None:
-    """A success must verify; a failure only where it carries a signature; 3xx, 429 and 5xx are what they are."""
+    """A success must verify, a refusal only if it is signed; 3xx, 429 and 5xx need no signature."""
     assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 
 
@@ -462,7 +452,7 @@ def test_the_profiles_own_list_says_which_statuses_mean_not_executed(name: str) 
     assert Outcome.UNLISTED is classify(call, reply({}, 400))
 
 
-def word(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
+def final_error_of(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
     """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
     found = classify(call, outcome)
     return final_error(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
@@ -473,8 +463,8 @@ def word(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -
     [(code("NONE", 401), ServiceError), (code("USED", 403), DuplicateError), (code("PARAM", 401), AuthenticationError)],
 )
 def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError]) -> None:
-    """A listed code that is about the number is not about the keys."""
-    assert expected is type(word(call_for("refunds.create", ENVELOPED), answer))
+    """A listed code decides the class of the error before the status 401 or 403 does."""
+    assert expected is type(final_error_of(call_for("refunds.create", ENVELOPED), answer))
 
 
 @pytest.mark.parametrize(
@@ -483,14 +473,14 @@ def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError])
 )
 @pytest.mark.parametrize("name", ["payments.create", "orders.query"])
 def test_an_error_of_ours_is_its_own_last_word(name: str, outcome: PayasyncError) -> None:
-    """What already says what to do next is not said anew."""
-    assert outcome is word(call_for(name), outcome)
+    """An error of ours is raised unchanged."""
+    assert outcome is final_error_of(call_for(name), outcome)
 
 
 def test_refusal_tells_what_the_service_said() -> None:
     """The error has the service's code and words, the answer, and what the call was about."""
     answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)
-    error: Any = word(call_for("refunds.create", ENVELOPED), answer)
+    error: Any = final_error_of(call_for("refunds.create", ENVELOPED), answer)
 
     assert ("PARAM", "no such currency", 418) == (error.code, error.message, error.http_status)
     assert ("refunds.create", "R1", 2, None) == (error.operation, error.reference, error.attempts, error.retry_after)
@@ -515,7 +505,7 @@ def test_refusal_tells_what_the_service_said() -> None:
 )
 def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str | None, shown: str) -> None:
     """A code is a text or an integer; what is neither, or missing, is `None` and leaves no trace."""
-    error: Any = word(call_for("refunds.create", ENVELOPED), answer)
+    error: Any = final_error_of(call_for("refunds.create", ENVELOPED), answer)
 
     assert (code_, message) == (error.code, error.message)
     assert str(error).endswith(shown)
@@ -540,8 +530,8 @@ LONG: Final = "no such currency\n" * 50_000
 )
 @pytest.mark.parametrize("earlier", [False, True], ids=["refused", "in doubt"])
 def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier: bool) -> None:
-    """A log gets one line, and no more of it than a person reads; the error keeps what the service said."""
-    error: Any = word(call_for("refunds.create", ENVELOPED), code("PARAM", 400, msg=message), earlier=earlier)
+    """The error's text quotes one line of the message, shortened; the error keeps all of it."""
+    error: Any = final_error_of(call_for("refunds.create", ENVELOPED), code("PARAM", 400, msg=message), earlier=earlier)
 
     assert f"(code 'PARAM': {shown})" in str(error)
     assert 500 > len(str(error))
@@ -550,18 +540,9 @@ def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier:
     assert earlier or message == error.message
 
 
-def test_error_shows_a_line_of_the_code() -> None:
-    """A code may be as long as its service likes, too."""
-    said = code("a\n" * 300, 418)
-    error: Any = word(call_for("orders.query", ENVELOPED), said)
-
-    assert f"(code {('a ' * 100)[:199] + '…'!r})" in str(error)
-    assert "a\n" * 300 == error.code
-
-
 def test_unknown_outcome_has_the_answer() -> None:
-    """An answer that was not understood is kept for a person to read."""
-    error: Any = word(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
+    """An error of unknown outcome holds the response."""
+    error: Any = final_error_of(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
 
     assert {"odd": 1} == error.response.data
     assert (3.0, Outcome.SERVER_ERROR.value, "R1") == (error.retry_after, error.reason, error.reference)
@@ -573,16 +554,9 @@ def test_unkeyed_writes_name_nothing(name: str) -> None:
     assert not has_own_number(call_for(name))
 
 
-def test_doubt_is_not_told_twice() -> None:
-    """What already says that the outcome is unknown is not said anew."""
-    outcome = OutcomeUnknownError("?")
-
-    assert outcome is word(call_for("refunds.create"), outcome, earlier=True)
-
-
 @pytest.mark.parametrize("name", WRITES)
 def test_write_is_never_called_a_read(name: str) -> None:
-    """A write that got no answer, though a query said later that it was not done, is no `NoAnswerError`."""
+    """A write without a response never ends with `NoAnswerError`."""
     error = final_error(call_for(name), Outcome.NO_RESPONSE, NoAnswerError("cut"), doubt=False)
 
     assert OutcomeUnknownError is type(error)

@@ -39,7 +39,7 @@ from tests.wire.ten import CREDENTIALS
     ids=["not mapped", "demands more"],
 )
 def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
-    """What cannot be asked is no question, and no error in the place of the write's own."""
+    """If the profile does not map the query, there is none, and no other error replaces the write's."""
     assert query_about(codec(profile), call_for("refunds.create", profile)) is None
 
 
@@ -64,49 +64,30 @@ DONE: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
 NONE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
 
 
-@pytest.mark.parametrize("operation", ["orders.place", "orders.close"])
-async def test_reconcile_an_order(operation: str) -> None:
-    """An order is asked for by its number, and what the service says is returned."""
-    with Recorder([PAID]) as service:
+ORDER: Final = (PAID, OrderResponse, "paid", "/payment/orderquery", "outTradeNo")
+REFUND: Final = (DONE, RefundResponse, "succeeded", "/payment/refund/status", "outRefundNo")
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"), [("orders.place", ORDER), ("orders.close", ORDER), ("refunds.create", REFUND)]
+)
+async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any, ...]) -> None:
+    """The query asks by the number of the write and sends `extra` beside it; `extra` cannot hold another number."""
+    said, kind, state, path, number = expected
+    with Recorder([said]) as service:
         async with pay_with(service) as pay:
-            found = await pay.reconcile(unknown(operation, "T9"))
-
-    assert isinstance(found, OrderResponse)
-    assert ("paid", "/payment/orderquery") == (found.state, service.only.path)
-    assert "T9" == signatures.fields(service.only)["outTradeNo"]
-
-
-async def test_reconcile_a_refund() -> None:
-    """A refund is asked for by its own number, where the profile says that it stands."""
-    with Recorder([DONE]) as service:
-        async with pay_with(service) as pay:
-            found = await pay.reconcile(unknown("refunds.create", "R9"))
-
-    assert isinstance(found, RefundResponse)
-    assert ("succeeded", "/payment/refund/status", "outRefundNo=R9") == (
-        found.state,
-        service.only.path,
-        service.only.query,
-    )
-
-
-@pytest.mark.parametrize("operation", ["orders.place", "orders.close", "refunds.create"])
-async def test_reconcile_with_what_the_document_does_not_show(operation: str) -> None:
-    """`extra` goes with the query, beside the number that it asks about; what payasync says itself it cannot say."""
-    with Recorder([PAID]) as service:
-        async with pay_with(service) as pay:
-            await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
+            found = await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
             with pytest.raises(InvalidArgumentError) as caught:
                 await pay.reconcile(unknown("orders.place", "N9"), extra={"outTradeNo": "N8"})
     sent = signatures.fields(service.only)
-    number = "outRefundNo" if operation == "refunds.create" else "outTradeNo"
 
+    assert (kind, state, path) == (type(found), found.state, service.only.path)
     assert ("7", "N9") == (sent["deviceNo"], sent[number])
     assert "extra" == caught.value.field
 
 
 async def test_reconcile_what_a_call_raised() -> None:
-    """The error that a call ended with is all that is needed."""
+    """The error of a call is enough to ask what became of it."""
     with Recorder([RESET, *[RESET] * 3, PAID]) as service:
         async with pay_with(service) as pay:
             fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
@@ -119,7 +100,7 @@ async def test_reconcile_what_a_call_raised() -> None:
 
 
 async def test_reconcile_a_duplicate() -> None:
-    """To ask for its state is said of a duplicate, too: the same call asks."""
+    """`reconcile` takes a `DuplicateError`, too."""
     with Recorder([answer(409, b"{}"), PAID]) as service:
         async with pay_with(service) as pay:
             with pytest.raises(DuplicateError) as caught:
@@ -139,7 +120,7 @@ LOST: Final = [RESET, *[RESET] * 3]
     "began", [LOST, [answer(409, b"{}")], [answer(400, b"{}")]], ids=["lost", "duplicate", "refused"]
 )
 async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
-    """A number that stands for another amount says nothing of this order: who asks is not told that it is paid."""
+    """A response about another amount never says that this order is paid."""
     with Recorder([*began, ANOTHER]) as service:
         async with pay_with(service) as pay:
             fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
@@ -157,7 +138,7 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
 
 
 async def test_reconcile_a_conflict() -> None:
-    """What stands under a number that was used for another refund is no news of this one: nothing is asked."""
+    """An `IntentConflictError` is raised again, and nothing is asked."""
     error = IntentConflictError("another", operation="refunds.create", reference="R1")
     with Recorder() as service:
         async with pay_with(service) as pay:
@@ -169,7 +150,7 @@ async def test_reconcile_a_conflict() -> None:
 
 
 async def test_reconcile_an_error_of_ones_own() -> None:
-    """What does not say what it asked for can be compared with nothing: the service's answer is returned as it is."""
+    """For an error without `asked`, the response is returned without a comparison."""
     with Recorder([ANOTHER]) as service:
         async with pay_with(service) as pay:
             found = await pay.reconcile(NoAnswerError("lost", operation="orders.query", reference="T1"))
@@ -178,7 +159,7 @@ async def test_reconcile_an_error_of_ones_own() -> None:
 
 
 async def test_reconcile_an_empty_answer() -> None:
-    """An envelope that holds nothing does not say that anything was done."""
+    """An empty envelope leaves the outcome unknown."""
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
     with Recorder([EMPTY]) as service:
         async with pay_with(service, profile) as pay:
@@ -192,7 +173,7 @@ async def test_reconcile_an_empty_answer() -> None:
     ("said", "expected"), [(NONE, ServiceError), (answer(400, b"{}"), ServiceError), (RESET, NoAnswerError)]
 )
 async def test_reconcile_without_an_answer(said: Answer, expected: type[PayasyncError]) -> None:
-    """An absent thing, a refusal and silence raise, as from any query."""
+    """`reconcile` raises for "not found", a refusal and silence, as any query does."""
     with Recorder([said]) as service:
         async with pay_with(service) as pay:
             with pytest.raises(PayasyncError) as caught:
@@ -203,7 +184,7 @@ async def test_reconcile_without_an_answer(said: Answer, expected: type[Payasync
 
 @pytest.mark.parametrize(("operation", "reference"), [("payments.create", None), ("subscriptions.update", "S1")])
 async def test_reconcile_what_nothing_names(operation: str, reference: str | None) -> None:
-    """Nothing is sent, and the error goes on."""
+    """An error without a number is raised again, and nothing is sent."""
     error = unknown(operation, reference)
     with Recorder() as service:
         async with pay_with(service) as pay:
@@ -226,7 +207,7 @@ async def test_reconcile_where_the_profile_does_not_say_how() -> None:
 
 
 async def test_reconcile_within_a_time() -> None:
-    """It has a time of its own, as any call."""
+    """`reconcile` takes a timeout."""
     with Recorder() as service:
         async with pay_with(service) as pay:
             with pytest.raises(InvalidArgumentError) as caught:
@@ -237,7 +218,7 @@ async def test_reconcile_within_a_time() -> None:
 
 @pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
 async def test_reconcile_takes_an_error_of_ours_alone(given: Any) -> None:
-    """Anything else is refused, by its name."""
+    """What is no error of ours is refused by name."""
     with Recorder() as service:
         async with pay_with(service) as pay:
             with pytest.raises(InvalidArgumentError) as caught:

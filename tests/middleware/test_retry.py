@@ -101,7 +101,7 @@ async def test_waits_are_of_the_policy() -> None:
 
 
 async def test_waits_are_random_in_full() -> None:
-    """What is waited is what chance says, from nothing to the bound: many clients do not come back at once."""
+    """A wait is random between 0 and its bound, so that many clients do not return together."""
     hours = Hours(share=0.25)
     await layer(hours=hours)(refund(), way(unsent(), unsent(), reply({})).send)
 
@@ -110,7 +110,7 @@ async def test_waits_are_random_in_full() -> None:
 
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 async def test_attempts_are_limited(attempts: int) -> None:
-    """The policy says how often at most, the first attempt included; the error says how often it was."""
+    """The policy bounds the attempts, the first included; the error says how many there were."""
     end = way(unsent())
     with pytest.raises(NotSentError) as caught:
         await layer(RetryPolicy(attempts=attempts))(refund(), end.send)
@@ -123,7 +123,7 @@ UNNAMED: Final = [operation for operation in OPERATIONS if operation.kind is Kin
 
 
 async def test_one_deadline_for_all_attempts() -> None:
-    """The call carries when it must end: the transport applies it, and no retry moves it."""
+    """All attempts share one deadline."""
     end = way(unsent(), unsent(), reply({}))
     await layer()(refund(30.0), end.send)
 
@@ -153,7 +153,7 @@ async def test_no_retry_starts_too_late(total: float, taken: float, attempts: in
 
 
 async def test_call_that_came_too_late_keeps_its_tokens() -> None:
-    """Tokens are taken for retries that are made, not for those that were only thought of."""
+    """A retry that the deadline forbids costs no tokens."""
     hours, quota = Hours(now=START), Quota(500)
     with pytest.raises(NotSentError):
         await layer(quota=quota, hours=hours)(refund(), taking(hours, 44.0, way(unsent())))
@@ -162,7 +162,7 @@ async def test_call_that_came_too_late_keeps_its_tokens() -> None:
 
 
 async def test_empty_quota_makes_a_failure_final() -> None:
-    """A dead service is left in peace: without tokens nothing is repeated, whoever used them up."""
+    """Without tokens nothing is repeated, whichever call used them up."""
     quota, heard = Quota(12), Heard()
     layer_ = layer(RetryPolicy(attempts=10), quota=quota, heard=heard)
     first, second = way(unsent()), way(unsent())
@@ -207,7 +207,7 @@ async def test_success_pays_back() -> None:
     ],
 )
 async def test_unknown_outcome_is_told(end: Reply | PayasyncError, reason: str) -> None:
-    """`on_event` learns of a write that may have been done, so that somebody asks about it."""
+    """`on_event` receives `Unknown` for a write that may have been done."""
     heard = Heard()
     with pytest.raises(OutcomeUnknownError):
         await layer(heard=heard)(refund(), way(end).send)
@@ -216,7 +216,7 @@ async def test_unknown_outcome_is_told(end: Reply | PayasyncError, reason: str) 
 
 
 async def test_refusal_says_how_many_attempts_it_took() -> None:
-    """The error and the answer in it agree."""
+    """The error and its response have the same number of attempts."""
     with pytest.raises(ServiceError) as caught:
         await layer()(refund(), way(unsent(), reply({}, 400)).send)
 
@@ -226,7 +226,7 @@ async def test_refusal_says_how_many_attempts_it_took() -> None:
 
 @pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), asyncio.CancelledError()], ids=repr)
 async def test_foreign_errors_pass_through(foreign: BaseException) -> None:
-    """What a user's own layer raises, and a cancellation, is the user's: it is neither repeated nor dressed up."""
+    """An error of a user's layer, or a cancellation, is raised unchanged and not repeated."""
     heard, end = Heard(), way(foreign)
     with pytest.raises(type(foreign)) as caught:
         await layer(heard=heard)(refund(), end.send)
@@ -248,7 +248,7 @@ def sent(end: Way) -> Send:
 @pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), ConnectionResetError()], ids=repr)
 @pytest.mark.parametrize("operation", [*UNNAMED, PLACE_ORDER, CREATE_REFUND], ids=lambda operation: operation.name)
 async def test_foreign_error_after_a_write_was_sent(operation: Operation, foreign: Exception) -> None:
-    """An error of a user's own layer hides no doubt: what retries on it would pay twice."""
+    """If a user's layer raises after a write was sent, the outcome is unknown: a retry would pay twice."""
     heard, end = Heard(), way(foreign)
     with pytest.raises(OutcomeUnknownError) as caught:
         await layer(heard=heard)(bare_call(operation, reference="X1"), sent(end))
@@ -270,7 +270,7 @@ async def test_foreign_error_after_a_write_was_sent(operation: Operation, foreig
 
 @pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError()], ids=repr)
 async def test_foreign_error_after_a_read_was_sent(foreign: Exception) -> None:
-    """A read may be repeated: what a user's own layer raises is the user's."""
+    """If a user's layer raises after a read was sent, its error is raised unchanged."""
     heard, end = Heard(), way(foreign)
     with pytest.raises(type(foreign)) as caught:
         await layer(heard=heard)(bare_call(QUERY_ORDER), sent(end))
@@ -291,7 +291,7 @@ async def test_foreign_error_after_a_read_was_sent(foreign: Exception) -> None:
     ids=repr,
 )
 async def test_what_denies_a_write_that_was_sent(denial: PayasyncError) -> None:
-    """Doubt stays, whatever comes after it: a layer that sent twice, or called elsewhere, cannot say "not done"."""
+    """A layer's error cannot deny a write that was sent."""
     end = way(denial)
     with pytest.raises(OutcomeUnknownError) as caught:
         await layer()(refund(), sent(end))
@@ -336,7 +336,7 @@ def names(end: Way) -> list[str]:
 
 @pytest.mark.parametrize("data", [None, [], {}, ""])
 async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
-    """A service may say OK, and nothing more, of a number that it does not know."""
+    """An empty response to a query does not recover a write."""
     shape = evolve(PROFILE.answer, data="data")
     profile, end = evolve(QUARANTINED, answer=shape), way(CUT, reply({"code": "OK", "data": data}))
     with pytest.raises(OutcomeUnknownError, match="the service tells nothing of R1; it may have been done"):
@@ -346,7 +346,7 @@ async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
 
 
 async def test_absent_before_the_quarantine_is_asked_about_once_more() -> None:
-    """The call waits until the quarantine since the lost attempt is over, asks again, and sends the same again."""
+    """After "not found" the call waits for the end of the quarantine, asks again, and sends again."""
     hours, end = Hours(now=START), way(CUT, NONE, NONE, OK)
     answer = await layer(ask=asking, hours=hours)(questioned(), end.send)
     writes = [call for call in end.calls if not call.read]
@@ -358,7 +358,7 @@ async def test_absent_before_the_quarantine_is_asked_about_once_more() -> None:
 
 
 async def test_quarantine_is_counted_from_the_end_of_the_attempt() -> None:
-    """What took 7 seconds to get lost may have been done in the last of them."""
+    """The quarantine counts from the end of the lost attempt."""
     hours, end = Hours(now=START, share=0.0), way(CUT, NONE, OK)
     await layer(ask=asking, hours=hours)(questioned(), taking(hours, 7.0, end))
 
@@ -367,7 +367,7 @@ async def test_quarantine_is_counted_from_the_end_of_the_attempt() -> None:
 
 
 async def test_absent_after_the_quarantine_is_final() -> None:
-    """Where asking took longer than the quarantine, nobody waits for it."""
+    """If asking took longer than the quarantine, "not found" is final without a wait."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.5))
     hours, end = Hours(now=START), way(CUT, NONE, OK)
     await layer(ask=asking, hours=hours)(questioned(profile), end.send)
@@ -377,7 +377,7 @@ async def test_absent_after_the_quarantine_is_final() -> None:
 
 
 async def test_absent_that_was_asked_for_too_early_does_not_count() -> None:
-    """A question counts from when it was asked: its answer may be as old."""
+    """ "Not found" counts from when the query was sent, because its response may be as old."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=3.0))
     hours, end = Hours(now=START, share=0.0), way(CUT, NONE, OK)
     await layer(ask=asking, hours=hours)(questioned(profile), taking(hours, 4.0, end))
@@ -386,7 +386,7 @@ async def test_absent_that_was_asked_for_too_early_does_not_count() -> None:
 
 
 async def test_quarantine_that_does_not_fit_into_the_call() -> None:
-    """With the usual quarantine of a minute, a call never sends twice: it raises, and does not wait for nothing."""
+    """If the quarantine exceeds the call's time, the call raises without waiting and never sends twice."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=60.0))
     hours, end = Hours(now=START), way(CUT, NONE)
     with pytest.raises(OutcomeUnknownError):
@@ -398,7 +398,7 @@ async def test_quarantine_that_does_not_fit_into_the_call() -> None:
 
 @pytest.mark.parametrize("second", [OK, NONE])
 async def test_success_after_the_quarantine_recovers(second: Reply) -> None:
-    """What was absent before the quarantine, and is there behind it, was done late: nothing is sent again."""
+    """A write that appears during the quarantine is recovered and not sent again."""
     end = way(CUT, NONE, OK) if second is OK else way(CUT, NONE, NONE, CUT, OK)
     answer = await layer(ask=asking)(questioned(), end.send)
 
@@ -411,7 +411,7 @@ async def test_success_after_the_quarantine_recovers(second: Reply) -> None:
     "said", [PARAM, reply({}, 400), reply({}, 404), reply({}, 401), reply({"code": "WHAT"}), reply({}, 302)], ids=repr
 )
 async def test_anything_else_is_not_absent(said: Reply) -> None:
-    """A query that is refused says nothing of the write, however often it is asked."""
+    """A refused query does not prove that the write is absent."""
     end = way(CUT, said)
     with pytest.raises(OutcomeUnknownError) as caught:
         await layer(ask=asking)(questioned(), end.send)
@@ -445,7 +445,7 @@ async def test_error_of_a_query_says_whether_absence_is_proven(profile: Profile,
 
 @pytest.mark.parametrize("lost", [CUT, BUSY, reply([]), unsent(), reply({}, 429)], ids=repr)
 async def test_questions_have_a_small_budget_of_their_own(lost: Reply | PayasyncError) -> None:
-    """A query is asked three times at most, also where the policy allows one attempt only."""
+    """A write is asked about at most three times, even if the policy allows one attempt."""
     hours, heard, end = Hours(now=START), Heard(), way(CUT, lost)
     with pytest.raises(OutcomeUnknownError) as caught:
         await layer(RetryPolicy(attempts=1), ask=asking, hours=hours, heard=heard)(questioned(), end.send)
@@ -456,7 +456,7 @@ async def test_questions_have_a_small_budget_of_their_own(lost: Reply | Payasync
 
 
 async def test_one_attempt_is_one_send() -> None:
-    """Where the policy allows one attempt, a final "absent" leads to no second send: it stays unknown."""
+    """With one attempt allowed, a final "not found" leads to no second send."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
     end = way(CUT, NONE)
     with pytest.raises(OutcomeUnknownError) as caught:
@@ -467,7 +467,7 @@ async def test_one_attempt_is_one_send() -> None:
 
 
 async def test_sends_are_limited_by_the_policy() -> None:
-    """However often it is absent, it is sent no oftener than the policy says."""
+    """ "Not found" never leads to more sends than the policy allows."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
     end = way(CUT, NONE, CUT, NONE, CUT, NONE)
     with pytest.raises(OutcomeUnknownError) as caught:
@@ -479,7 +479,7 @@ async def test_sends_are_limited_by_the_policy() -> None:
 
 @pytest.mark.parametrize(("verified", "expected"), [(None, ["W", "Q"]), (False, ["W", "Q"]), (True, ["W", "Q", "W"])])
 async def test_unverified_absent_does_not_count(expected: list[str], *, verified: bool | None) -> None:
-    """Where answers are signed, an absent that is not would let anybody make us pay twice."""
+    """If responses are signed, an unsigned "not found" is not believed: anybody could make us pay twice."""
     shape = AnswerShape(code="code", ok=("OK",), signature="sign")
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0), answer=shape)
     end = way(CUT, evolve(NONE, verified=verified), evolve(OK, verified=True))
@@ -495,7 +495,7 @@ async def test_unverified_absent_does_not_count(expected: list[str], *, verified
 
 @pytest.mark.parametrize("refusal", [reply({}, 400), NONE], ids=repr)
 async def test_refusal_after_doubt_that_was_cleared(refusal: Reply) -> None:
-    """Once attempt 1 was not done for sure, the refusal of attempt 2 is definite: it is not sent a third time."""
+    """After attempt 1 is proven absent, a refusal of attempt 2 is final."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
     end = way(CUT, NONE, refusal)
     with pytest.raises(ServiceError) as caught:
@@ -519,7 +519,7 @@ async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() 
 )
 @pytest.mark.parametrize("status", [429, 503])
 async def test_retry_after_is_a_floor(status: int, given: str, expected: float) -> None:
-    """What the service asks for is waited at least; what lies behind us, and nonsense, changes nothing."""
+    """`Retry-After` is the least wait; past dates and nonsense change nothing."""
     hours, end = Hours(now=START), way(reply({}, status, {"Retry-After": given}), OK)
     await layer(hours=hours)(questioned(operation=QUERY_ORDER), end.send)
 
@@ -527,7 +527,7 @@ async def test_retry_after_is_a_floor(status: int, given: str, expected: float) 
 
 
 async def test_retry_after_as_a_date_beyond_the_deadline() -> None:
-    """A date is as good as seconds; beyond the call's time it is raised at once, with the wait in it."""
+    """A `Retry-After` date beyond the deadline ends the call immediately, with `retry_after` on the error."""
     hours, end = Hours(now=START), way(reply({}, 429, {"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT"}))
     with pytest.raises(RateLimitedError) as caught:
         await layer(hours=hours)(questioned(operation=QUERY_ORDER), end.send)
@@ -539,7 +539,7 @@ async def test_retry_after_as_a_date_beyond_the_deadline() -> None:
 
 @pytest.mark.parametrize(("given", "waits"), [("43", [43.0]), ("44", [])])
 async def test_retry_after_within_the_deadline(given: str, waits: list[float]) -> None:
-    """It is waited for only where two seconds are left behind it."""
+    """`Retry-After` is waited for only if two seconds are left afterwards."""
     hours, end = Hours(now=START), way(reply({}, 503, {"Retry-After": given}), OK)
     error = None
     try:
@@ -552,7 +552,7 @@ async def test_retry_after_within_the_deadline(given: str, waits: list[float]) -
 
 
 async def test_questions_heed_retry_after() -> None:
-    """The service that lost the write, or a question, said when it wants to hear from us again."""
+    """Queries wait for `Retry-After`, too."""
     hours, busy = Hours(now=START), reply({}, 503, {"Retry-After": "4"})
     await layer(ask=asking, hours=hours)(questioned(), way(busy, busy, OK).send)
 
@@ -569,7 +569,7 @@ async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
 
 
 async def test_questions_cost_tokens() -> None:
-    """A dead service is not asked for ever: questions come out of the same quota, a time-out for double."""
+    """Queries cost tokens as retries do, double after a timeout."""
     quota, end = Quota(17), way(NoAnswerTimeoutError("late"), CUT)
     with pytest.raises(OutcomeUnknownError):
         await layer(ask=asking, quota=quota)(questioned(), end.send)
@@ -579,7 +579,7 @@ async def test_questions_cost_tokens() -> None:
 
 @pytest.mark.parametrize(("total", "taken", "asked"), [(45.0, 42.5, True), (45.0, 42.6, False), (1.0, 0.5, False)])
 async def test_no_question_starts_too_late(total: float, taken: float, *, asked: bool) -> None:
-    """The rule of the deadline holds for questions, too."""
+    """A query starts only if enough of the call's time is left."""
     hours, end = Hours(now=START), way(CUT, OK)
     result: object
     try:
@@ -621,7 +621,7 @@ class Cancelling(Hours):
     ids=repr,
 )
 async def test_cancelling_while_it_waits(operation: Operation, end: Reply | PayasyncError, told: int) -> None:
-    """What is in doubt is told of, also where it is the wait that is cancelled."""
+    """Cancelling a wait reports a write in doubt."""
     heard = Heard()
     with pytest.raises(asyncio.CancelledError):
         await layer(ask=asking, heard=heard, hours=Cancelling(now=START))(
@@ -632,7 +632,7 @@ async def test_cancelling_while_it_waits(operation: Operation, end: Reply | Paya
 
 
 async def test_foreign_error_while_asking_hides_no_doubt() -> None:
-    """An error of a user's own layer in a question is a question without an answer."""
+    """If a user's layer raises during a query, the outcome stays unknown."""
     end = way(CUT, ZeroDivisionError("mine"), OK)
     answer = await layer(ask=asking)(questioned(), end.send)
 
@@ -657,7 +657,7 @@ async def test_question_after_the_quarantine_comes_on_top() -> None:
 
 
 def test_empty_bucket_allows_no_retry() -> None:
-    """What is not there cannot be taken, and taking nothing leaves what there is."""
+    """An empty quota allows no retry, and a refused retry takes nothing."""
     quota = Quota(12)
 
     assert [True, True, False] == [quota.take(5), quota.take(5), quota.take(5)]

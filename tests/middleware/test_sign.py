@@ -64,7 +64,7 @@ def signed(scheme: Any, **fields: Any) -> Call:
 
 
 async def test_missing_scheme() -> None:
-    """The algorithm is open in the service's document: without an answer nothing is sent."""
+    """Without a signature scheme in the profile, nothing is sent."""
     end = way()
     with pytest.raises(NotConfiguredError, match="signature is open") as caught:
         await sign(KEY, end.send)(signed(None))
@@ -78,7 +78,7 @@ async def test_missing_scheme() -> None:
     [(SortedPairs(), "signature.algorithm"), (SortedPairs(algorithm="hmac-sha256"), "signature.encoding")],
 )
 async def test_half_a_scheme(scheme: SortedPairs, point: str) -> None:
-    """A scheme with an open option names the option."""
+    """A scheme that leaves an option open is refused, and the error names the option."""
     end = way()
     with pytest.raises(NotConfiguredError) as caught:
         await sign(KEY, end.send)(signed(scheme))
@@ -161,7 +161,7 @@ async def test_slow_schemes_leave_the_loop_free(*, blocking: bool) -> None:
 
 
 async def test_slow_schemes_share_one_thread() -> None:
-    """Many calls at once do not start many threads."""
+    """All blocking schemes share one thread."""
     threads: set[int] = set()
 
     def made() -> str:
@@ -204,7 +204,7 @@ async def raises_later() -> str:
     ],
 )
 async def test_scheme_that_fails_sends_nothing(made: Callable[[], Any], why: str, *, blocking: bool) -> None:
-    """A broken scheme is named; it is not tried again, and its words, which may hold the key, are not shown."""
+    """A broken scheme sends nothing and is not retried; its words, which may hold the key, are not shown."""
     end = way()
     with pytest.raises(NotSentError, match=f"the signature scheme {why}: nothing was sent") as caught:
         await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
@@ -222,7 +222,7 @@ RSA: Final = SortedPairs(algorithm="rsa-sha256", encoding="hex")
 
 @pytest.mark.parametrize(("scheme", "turns"), [(HMAC, []), (RSA, ["turned"])], ids=["hmac", "rsa"])
 async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]) -> None:
-    """It is the caller's argument that is refused, and not the scheme that failed; RSA finds out off the loop."""
+    """A value that cannot be signed is refused as the caller's argument, with RSA, too."""
     end, seen = way(), list[str]()
     asyncio.get_running_loop().call_soon(seen.append, "turned")
     with pytest.raises(InvalidArgumentError, match="the field 'a' cannot be signed"):
@@ -233,7 +233,7 @@ async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]
 
 
 async def test_scheme_is_that_of_the_call() -> None:
-    """What is prepared for one scheme signs no call of another."""
+    """A call is signed by its own profile's scheme."""
     end = way()
     signing = sign(KEY, end.send)
     schemes = [SortedPairs(algorithm=name, encoding="hex") for name in ("hmac-sha256", "hmac-sha512", "hmac-sha256")]
@@ -256,7 +256,7 @@ async def test_slow_schemes_do_not_sign_beforehand(scheme: Any) -> None:
 
 @pytest.mark.parametrize("algorithm", ["hmac-sha256", "rsa-sha256"])
 async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any) -> None:
-    """What cannot be signed is refused before anything is kept of it, and the error names the call."""
+    """With a journal, a value that cannot be signed is refused before it is stored."""
     end = way()
     with pytest.raises(InvalidArgumentError) as caught:
         await require_signable(KEY)(signed(SortedPairs(algorithm=algorithm, encoding="hex"), a=1.5), end.send)
@@ -269,7 +269,7 @@ SECRET_KEY: Final = Secret("sk_canary")
 
 
 async def test_key_travels_as_bearer() -> None:
-    """A call that the profile lists carries the secret key, and stays a secret on its way."""
+    """A call that the profile lists carries the secret key, masked until it is sent."""
     end = way()
     await authorize(SECRET_KEY, end.send)(bare_call(CREATE_PAYMENT, bearer=True, headers={"X-A": "1"}))
     sent = end.calls[0]
@@ -280,7 +280,7 @@ async def test_key_travels_as_bearer() -> None:
 
 @pytest.mark.parametrize("key", [SECRET_KEY, None])
 async def test_key_goes_nowhere_else(key: Secret | None) -> None:
-    """A call that the profile does not list needs no key, and is shown none."""
+    """A call that the profile does not list carries no key."""
     end, call = way(), bare_call(CREATE_PAYMENT)
     await authorize(key, end.send)(call)
 
@@ -298,7 +298,7 @@ async def test_missing_secret_key() -> None:
 
 
 async def test_key_cannot_break_the_request_apart() -> None:
-    """A key with a line end in it is refused, and not shown."""
+    """A key with a line end is refused and not shown."""
     end = way()
     with pytest.raises(InvalidArgumentError, match="'Authorization' must be of visible ASCII") as caught:
         await authorize(Secret("canary\r\nX-B: c"), end.send)(bare_call(CREATE_PAYMENT, bearer=True))

@@ -58,12 +58,12 @@ async def queried(body: bytes, credentials: Credentials = KEYS, profile: Profile
 
 @pytest.mark.parametrize("key", ["old service key 1", "new service key 1"])
 async def test_any_of_the_services_keys_verifies(key: str) -> None:
-    """While keys rotate, an answer signed with any of them is taken."""
+    """Each of several service keys verifies, so that keys can rotate."""
     assert "PAID" == await queried(signed(key, state="PAID"))
 
 
 async def test_without_service_keys_a_symmetric_scheme_takes_the_merchants() -> None:
-    """Where the key that signs also verifies, it need not be given twice."""
+    """With a symmetric scheme and no service keys, the merchant's key verifies."""
     assert "PAID" == await queried(
         signed("own signing key 1", state="PAID"), Credentials("M1", signing_key="own signing key 1")
     )
@@ -109,7 +109,7 @@ async def test_a_failure_without_a_signature_is_taken_by_its_code() -> None:
 
 
 async def test_a_failure_that_carries_a_forged_signature_is_none() -> None:
-    """A refusal that carries the signed object must verify."""
+    """A refusal whose signature is wrong is not believed."""
     with pytest.raises(InvalidSignatureError):
         await queried(signed("stolen service key", code=7, state="NONE"))
 
@@ -233,7 +233,7 @@ class Broken:
 
 
 async def test_a_scheme_that_cannot_check_verifies_nothing() -> None:
-    """What a merchant's own scheme raises is no proof."""
+    """If a merchant's own scheme raises, the response is not verified."""
     with pytest.raises(InvalidSignatureError):
         await queried(signed("new service key 1", state="PAID"), profile=evolve(SIGNED, signature=Broken()))
 
@@ -267,12 +267,12 @@ def signed_object(fields: Mapping[str, Any], key: str = KEY) -> dict[str, Any]:
     return {**fields, "sign": hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()}
 
 
-def told(document: object) -> Reply:
+def reply_of(document: object) -> Reply:
     """Return an answer."""
     return Reply(status=200, headers={}, body=orjson.dumps(document))
 
 
-def judged(
+def verified_with(
     fields: Mapping[str, Any], about: Profile | None = None, scheme: Any = PAIRS, keys: tuple[str, ...] = (KEY,)
 ) -> bool | None:
     """Return what is made of a payload that is signed_object."""
@@ -280,7 +280,7 @@ def judged(
     call: Call = bare_call(PLACE_ORDER, profile=about)
     object_ = signed_object(fields)
     document = {"data": object_} if about.answer.signature.startswith("data.") else object_
-    return verify_reply(call, told(document), scheme, [Secret(key) for key in keys]).verified
+    return verify_reply(call, reply_of(document), scheme, [Secret(key) for key in keys]).verified
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -290,40 +290,40 @@ def test_redirect_address_may_hold_delimiters(address: str, shape: AnswerShape) 
     fields = {"payUrl": address, "state": 0, "tradeNo": "T1"}
 
     assert "payUrl" not in PAIRS.allow_delimiters
-    assert judged(fields, profile(shape)) is True
+    assert verified_with(fields, profile(shape)) is True
 
 
 def test_changed_address_does_not_verify() -> None:
-    """What may stand there is signed_object all the same."""
+    """A changed address does not verify."""
     object_ = signed_object({"payUrl": ADDRESS, "state": 0})
     forged = {**object_, "payUrl": ADDRESS.replace("gate", "evil")}
     call = bare_call(PLACE_ORDER, profile=profile())
 
-    assert verify_reply(call, told({"data": forged}), PAIRS, [Secret(KEY)]).verified is False
+    assert verify_reply(call, reply_of({"data": forged}), PAIRS, [Secret(KEY)]).verified is False
 
 
 def test_pair_that_moved_out_of_another_field_does_not_verify() -> None:
-    """Equal texts of two payloads are told apart by where the delimiters stand."""
+    """A payload does not verify with a pair moved into another field, though its signed text is equal."""
     whole = signed_object({"note": "a", "state": 1})
     joined = {"note": "a&state=1", "sign": whole["sign"]}
     call = bare_call(PLACE_ORDER, profile=profile())
 
-    assert verify_reply(call, told({"data": whole}), PAIRS, [Secret(KEY)]).verified is True
-    assert verify_reply(call, told({"data": joined}), PAIRS, [Secret(KEY)]).verified is False
+    assert verify_reply(call, reply_of({"data": whole}), PAIRS, [Secret(KEY)]).verified is True
+    assert verify_reply(call, reply_of({"data": joined}), PAIRS, [Secret(KEY)]).verified is False
 
 
 @pytest.mark.parametrize("name", ["note", "state", "redirectUrl", "data.payUrl", *sorted(IDENTIFIERS)])
 @pytest.mark.parametrize("value", ["a&b", "a=b"])
 def test_other_fields_hold_no_delimiter(name: str, value: str) -> None:
-    """Where the profile did not allow one, a delimiter could be the end of a field, and nothing verifies."""
-    assert judged({"payUrl": ADDRESS, name: value}) is False
-    assert judged({"payUrl": ADDRESS, name: "ab"}) is True
+    """A delimiter in any other field is refused, because it could end the field."""
+    assert verified_with({"payUrl": ADDRESS, name: value}) is False
+    assert verified_with({"payUrl": ADDRESS, name: "ab"}) is True
 
 
 @pytest.mark.parametrize("name", FREE_TEXT)
 def test_fields_of_the_scheme_hold_theirs(name: str) -> None:
     """What the scheme itself allows stays allowed beside the address."""
-    assert judged({"payUrl": ADDRESS, name: "a&b=c"}) is True
+    assert verified_with({"payUrl": ADDRESS, name: "a&b=c"}) is True
 
 
 @pytest.mark.parametrize("name", sorted(IDENTIFIERS))
@@ -331,32 +331,24 @@ def test_identifiers_never_hold_delimiters(name: str) -> None:
     """Not even where a profile takes one for the address: what it identifies must not be shifted."""
     about = profile(AnswerShape(data="data", signature="data.sign", redirect_url=name))
 
-    assert judged({name: "T1&a=b"}, about) is False
-    assert judged({name: "T1"}, about) is True
+    assert verified_with({name: "T1&a=b"}, about) is False
+    assert verified_with({name: "T1"}, about) is True
 
 
 def test_without_an_address_nothing_is_allowed() -> None:
-    """Where the profile knows of no address, no field is taken for one."""
+    """Without a redirect address in the profile, no field may hold delimiters."""
     about = profile(AnswerShape(data="data", signature="data.sign"))
 
-    assert judged({"payUrl": ADDRESS}, about) is False
-    assert judged({"": "a&b"}, about) is False
-
-
-def test_requests_sign_as_before() -> None:
-    """What answers may hold changes nothing of the scheme that requests are signed_object with."""
-    judged({"payUrl": ADDRESS})
-
-    assert FREE_TEXT == PAIRS.allow_delimiters
-    assert profile().signature == PAIRS
+    assert verified_with({"payUrl": ADDRESS}, about) is False
+    assert verified_with({"": "a&b"}, about) is False
 
 
 def test_two_services_are_kept_apart() -> None:
     """The address of one profile is not that of another."""
     other = profile(AnswerShape(data="data", signature="data.sign", redirect_url="goTo"))
 
-    assert [True, False] == [judged({"payUrl": ADDRESS}), judged({"payUrl": ADDRESS}, other)]
-    assert [False, True] == [judged({"goTo": ADDRESS}), judged({"goTo": ADDRESS}, other)]
+    assert [True, False] == [verified_with({"payUrl": ADDRESS}), verified_with({"payUrl": ADDRESS}, other)]
+    assert [False, True] == [verified_with({"goTo": ADDRESS}), verified_with({"goTo": ADDRESS}, other)]
 
 
 @pytest.mark.parametrize("options", [{"separator": "|"}, {"exclude": ("sign", "payUrl")}], ids=str)
@@ -369,7 +361,7 @@ def test_any_scheme_of_pairs(options: dict[str, Any]) -> None:
     object_["sign"] = hmac.new(KEY.encode(), scheme.separator.join(pairs).encode(), hashlib.sha256).hexdigest()
     call = bare_call(PLACE_ORDER, profile=profile(scheme=scheme))
 
-    assert verify_reply(call, told({"data": object_}), scheme, [Secret(KEY)]).verified is True
+    assert verify_reply(call, reply_of({"data": object_}), scheme, [Secret(KEY)]).verified is True
 
 
 class Own:
@@ -399,11 +391,11 @@ def test_scheme_of_ones_own() -> None:
     own = Own()
     fields = {"payUrl": ADDRESS, "note": "a&b"}
 
-    assert judged(fields, scheme=own) is True
+    assert verified_with(fields, scheme=own) is True
     assert [(fields, signed_object(fields)["sign"], "/payment/unifiedorder", KEY)] == own.seen
 
 
 @pytest.mark.parametrize("said", [False, None, 1, "yes"])
 def test_scheme_that_does_not_say_true(said: object) -> None:
-    """What is not plainly true verifies nothing."""
-    assert judged({"payUrl": ADDRESS}, scheme=Own(said)) is False
+    """Only `True` from a merchant's own scheme verifies."""
+    assert verified_with({"payUrl": ADDRESS}, scheme=Own(said)) is False

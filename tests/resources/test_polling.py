@@ -41,13 +41,13 @@ MAPPED: Final = evolve(
 )
 
 
-def told(state: str, attempts: int = 1) -> OrderResponse:
+def response_of(state: str, attempts: int = 1) -> OrderResponse:
     """Return the answer of a query."""
     return OrderResponse.of(bare_call(QUERY_ORDER, profile=MAPPED), evolve(reply({"state": state}), attempts=attempts))
 
 
-PENDING: Final = told("WAIT")
-PAID: Final = told("PAID")
+PENDING: Final = response_of("WAIT")
+PAID: Final = response_of("PAID")
 DRAWS: Final = 300
 """That none of so many comes near one end of what may be drawn happens once in more than 10^13 runs."""
 
@@ -92,7 +92,7 @@ class Asked:
 
 
 async def test_state_that_is_there() -> None:
-    """What is there at the first question is returned at once."""
+    """A state that is there already is returned after one query."""
     query = Asked((PAID,))
     found = await query.until()
 
@@ -101,8 +101,8 @@ async def test_state_that_is_there() -> None:
 
 
 async def test_state_that_comes() -> None:
-    """It is asked until the state is there; the answer that says so is returned."""
-    query = Asked((PENDING, told("SHUT"), told("WHAT"), PAID))
+    """The query is repeated until the state is there, and that response is returned."""
+    query = Asked((PENDING, response_of("SHUT"), response_of("WHAT"), PAID))
     found = await query.until()
 
     assert PAID is found
@@ -110,7 +110,7 @@ async def test_state_that_comes() -> None:
 
 
 async def test_function_of_the_answer() -> None:
-    """Whatever can be told from an answer can be waited for, without a state that is mapped."""
+    """A function of the response works without mapped states."""
     query = Asked((PENDING, PAID))
     found = await query.until(lambda response: response["state"] == "PAID", profile=PROFILE)
 
@@ -153,7 +153,7 @@ async def test_question_has_the_time_that_is_left() -> None:
 @pytest.mark.parametrize("timeout", [5.0, 7, 0.25])
 async def test_time_that_runs_out(timeout: float) -> None:
     """It ends when the time is over, with the last answer, and says what it was about."""
-    query = Asked((PENDING, told("SHUT"), told("WHAT")))
+    query = Asked((PENDING, response_of("SHUT"), response_of("WHAT")))
     with pytest.raises(WaitTimeoutError) as caught:
         await query.until(timeout=timeout)
     error, (*_, last) = caught.value, query.times
@@ -173,7 +173,7 @@ async def test_time_that_runs_out(timeout: float) -> None:
 
 
 async def test_time_that_runs_out_before_any_answer() -> None:
-    """Without an answer there is none on the error; attempts are those of all questions."""
+    """If no query got a response, the error has none; its attempts are those of all queries."""
     query = Asked((NoAnswerError("cut", attempts=3),))
     with pytest.raises(WaitTimeoutError) as caught:
         await query.until(timeout=4.0)
@@ -186,7 +186,7 @@ async def test_time_that_runs_out_before_any_answer() -> None:
     "error", [NoAnswerError("cut"), NotSentError("refused"), RateLimitedError("too many")], ids=repr
 )
 async def test_errors_in_between(error: PayasyncError) -> None:
-    """A question that got no answer leaves nothing: it is asked again."""
+    """A query without a response is repeated."""
     query = Asked((PENDING, error, error, PAID))
     found = await query.until()
 
@@ -218,7 +218,7 @@ async def test_errors_that_end_the_waiting(error: BaseException) -> None:
 
 
 async def test_error_of_the_function_is_the_callers() -> None:
-    """What the caller's function raises is no answer that is missing, whatever its class."""
+    """An error of the caller's function is raised unchanged, whatever its class."""
     error = NoAnswerError("mine")
 
     def until(_: Response) -> bool:
@@ -292,7 +292,7 @@ PLAIN: Final = "until must be a plain function of the response, which says wheth
 
 @pytest.mark.parametrize("until", [paid_yet, partial(paid_yet)], ids=["function", "partial"])
 async def test_coroutine_function_is_no_condition(until: Any) -> None:
-    """What it returns would pass for true, whatever it came to: it is refused before anything is asked."""
+    """An `async` condition is refused before anything is asked, because its result would pass for true."""
     query = Asked((PENDING,))
     with pytest.raises(InvalidArgumentError) as caught:
         await query.until(until)
@@ -307,7 +307,7 @@ async def test_coroutine_function_is_no_condition(until: Any) -> None:
     ids=["object", "lambda", "future", "awaitable"],
 )
 async def test_condition_that_must_be_awaited(until: Any) -> None:
-    """Nor is what returns something to await; nothing is left that Python would complain of."""
+    """A condition that returns an awaitable is refused, without a warning from Python."""
     query = Asked((PENDING,))
     with pytest.raises(InvalidArgumentError) as caught:
         await query.until(until)
@@ -319,7 +319,7 @@ async def test_condition_that_must_be_awaited(until: Any) -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, None, "5", True, float("nan"), float("inf")], ids=repr)
 async def test_time_that_is_none(timeout: object) -> None:
-    """The time is a number of seconds above 0; nothing is asked."""
+    """An invalid timeout is refused before anything is asked."""
     query = Asked((PAID,))
     with pytest.raises(InvalidArgumentError) as caught:
         await query.until(timeout=timeout)
@@ -336,7 +336,7 @@ async def test_time_that_is_none(timeout: object) -> None:
     ],
 )
 async def test_state_that_the_profile_does_not_map(until: str, profile: Profile, expected: str) -> None:
-    """What could never come is not waited for: the open point is named, and nothing is asked."""
+    """A state that the profile does not map is named, and nothing is asked."""
     query = Asked((PAID,))
     with pytest.raises(NotConfiguredError) as caught:
         await query.until(until, profile=profile)

@@ -24,7 +24,7 @@ from payasync.errors import PayasyncError
 from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect
-from payasync.sandbox.openapi import document
+from payasync.sandbox.openapi import describe_service
 from payasync.sandbox.threaded import ThreadedSandbox
 from payasync.wire.encode import Codec, encode
 from tests.sandbox.foreign import Receiver
@@ -46,7 +46,7 @@ NAMES: Final = [operation.name for operation in OPERATIONS]
 
 def described(profile: Profile) -> Any:
     """Return the document of a profile as a reader has it."""
-    return json.loads(json.dumps(document(Dialect(profile))))
+    return json.loads(json.dumps(describe_service(Dialect(profile))))
 
 
 def operation_of(described: Any, name: str) -> Any:

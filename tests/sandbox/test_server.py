@@ -17,7 +17,7 @@ from aiohttp import web
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.server import Server, listen, loopback, url_of
+from payasync.sandbox.server import Server, listen, loopback_address, url_of
 from tests.inside import turns, until
 from tests.sandbox.foreign import PAY, PLACE, Foreign, raw
 
@@ -54,7 +54,7 @@ class Opened(Server):
 async def door() -> AsyncIterator[Opened]:
     """A door that is open."""
     made = Opened(socket.create_server(("127.0.0.1", 0)))
-    application = web.Application(middlewares=[made.note])
+    application = web.Application(middlewares=[made.mark_busy])
     application.router.add_get("/", made.serve)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
@@ -126,7 +126,7 @@ async def test_connection_that_is_just_accepted_is_closed(door: Opened, count: i
 )
 def test_loopback_is_taken(host: str, address: str) -> None:
     """Loopback addresses are accepted; `localhost` is 127.0.0.1, whatever a resolver says."""
-    assert address == loopback(host)
+    assert address == loopback_address(host)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_loopback_is_taken(host: str, address: str) -> None:
 def test_all_else_is_refused(host: object) -> None:
     """What others could reach, and what is written so that one must think about it, is refused by name."""
     with pytest.raises(ConfigurationError, match="host must be this machine alone") as refused:
-        loopback(host)  # type: ignore[arg-type]
+        loopback_address(host)  # type: ignore[arg-type]
 
     assert repr(host) in str(refused.value)
 

@@ -19,7 +19,7 @@ from attrs import frozen
 from payasync.sandbox.faults.armed_faults import ArmedFaults, Fault
 from payasync.sandbox.faults.catalogue import RETRY_AFTER, RetryAfter
 from payasync.sandbox.server import Server
-from payasync.sandbox.timeline import note
+from payasync.sandbox.timeline import add_facts
 
 _CHUNK: Final = 1 << 16
 _POLL_SECONDS: Final = 0.1
@@ -150,7 +150,7 @@ class FaultInjector:
         fault = self._armed_faults.fire_for_call(operation, numbers, reused=self._reused(request))
         if fault is None:
             return await commit()
-        note(request, fault=str(fault))
+        add_facts(request, fault=str(fault))
         injection = Injection(request=request, fault=fault, commit=commit, fail=fail, injector=self)
         self._injections.add(injection)
         try:
@@ -227,14 +227,14 @@ async def _reset(call: Injection) -> web.StreamResponse:
 
 async def _truncated_body(call: Injection) -> web.StreamResponse:
     response = await call.commit_first() or _nothing_done()
-    body = _body(response)
+    body = _body_bytes(response)
     await call.stream(response, [body[: len(body) // 2]], length=len(body))
     return call.hang_up()
 
 
 async def _malformed_json(call: Injection) -> web.StreamResponse:
     response = await call.commit_first() or _nothing_done()
-    response.body = _body(response).rstrip()[:-1]
+    response.body = _body_bytes(response).rstrip()[:-1]
     return response
 
 
@@ -246,7 +246,7 @@ async def _wrong_content_type(call: Injection) -> web.StreamResponse:
 
 async def _huge_body(call: Injection, size: int) -> web.StreamResponse:
     response = await call.commit()
-    body = _body(response)
+    body = _body_bytes(response)
     length = max(size, len(body))
     spaces = (b" " * min(_CHUNK, length - at) for at in range(len(body), length, _CHUNK))
     return await call.stream(response, chain([body], spaces), length=length)
@@ -255,12 +255,12 @@ async def _huge_body(call: Injection, size: int) -> web.StreamResponse:
 async def _gzip_bomb(call: Injection, size: int) -> web.StreamResponse:
     response = await call.commit()
     response.headers["Content-Encoding"] = "gzip"
-    return await call.stream(response, compress_padded(_body(response), size))
+    return await call.stream(response, compress_padded(_body_bytes(response), size))
 
 
 async def _slow_drip(call: Injection, seconds: float) -> web.StreamResponse:
     response = await call.commit()
-    body = _body(response)
+    body = _body_bytes(response)
     pieces = (body[at : at + 1] for at in range(len(body)))
     return await call.stream(response, pieces, length=len(body), pause=seconds)
 
@@ -280,7 +280,7 @@ async def _before_answer(call: Injection) -> web.StreamResponse:
     return response
 
 
-def _body(response: web.Response) -> bytes:
+def _body_bytes(response: web.Response) -> bytes:
     return response.body if isinstance(response.body, bytes) else b""
 
 

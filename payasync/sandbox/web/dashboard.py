@@ -78,7 +78,7 @@ class AdminAccess:
 
     def accepts(self, token: str) -> bool:
         """Return whether a text is the token, in constant time."""
-        return _equal(token, self.token)
+        return _matches_secret(token, self.token)
 
     def check_host(self, headers: MultiMapping[str]) -> None:
         """Check that a request is for this sandbox.
@@ -105,7 +105,7 @@ class AdminAccess:
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.accepts(token.strip()):
             return
-        if not _equal(cookies.get(self.cookie, ""), self.key):
+        if not _matches_secret(cookies.get(self.cookie, ""), self.key):
             raise RefusedError("unauthenticated", "The sandbox's admin token is missing or wrong", status=401)
         if changes and not _is_same_origin(headers):
             raise RefusedError("unauthenticated", "The form must be sent from this sandbox's own page", status=403)
@@ -116,7 +116,7 @@ def _is_same_origin(headers: Mapping[str, str]) -> bool:
     return site == "same-origin" and origin.lower() == f"http://{headers.get('Host', '')}".lower()
 
 
-def _equal(given: str, expected: Secret) -> bool:
+def _matches_secret(given: str, expected: Secret) -> bool:
     return hmac.compare_digest(given.encode(errors="surrogateescape"), expected.reveal().encode())
 
 
@@ -234,7 +234,7 @@ class Dashboard:
             return _refuse_access(
                 request, RefusedError("unauthenticated", "The token is not this sandbox's", status=401)
             )
-        response = _redirect("/")
+        response = _redirect_to("/")
         response.set_cookie(access.cookie, access.key.reveal(), httponly=True, samesite="Strict", path="/")
         return response
 
@@ -294,7 +294,7 @@ class Dashboard:
         )
 
     async def _list_timeline(self, _request: web.Request) -> web.Response:
-        return _json(200, {"timeline": [format_entry(entry) for entry in self.service.store.find_all(Entry)]})
+        return _json_response(200, {"timeline": [format_entry(entry) for entry in self.service.store.find_all(Entry)]})
 
     def _run(self, name: str, do: Callable[[Fields], Awaitable[str]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -310,39 +310,39 @@ class Dashboard:
                 entry = Entry(kind="admin", name=name, outcome=done or "not done", reason=reason)
                 notice = self.service.store.add_entry(entry)
             if not _is_script(request):
-                return _redirect(f"/?notice={notice}")
-            return _refuse(refused) if refused else _json(200, {"done": done})
+                return _redirect_to(f"/?notice={notice}")
+            return _json_refusal(refused) if refused else _json_response(200, {"done": done})
 
         return handle
 
     async def _decide_order(self, fields: Fields) -> str:
-        number, decision = _text(fields, "out_trade_no"), _choose(fields, "decision", _DECISIONS)
+        number, decision = _require_text(fields, "out_trade_no"), _read_choice(fields, "decision", _DECISIONS)
         with self.service.store.transaction():
             order = self.service.decide(self.service.order(number), decision)
         return f"Order {number} is {order.state}."
 
     async def _settle_refund(self, fields: Fields) -> str:
-        number = _text(fields, "out_refund_no")
-        succeeded = _choose(fields, "state", {"succeeded": True, "failed": False})
+        number = _require_text(fields, "out_refund_no")
+        succeeded = _read_choice(fields, "state", {"succeeded": True, "failed": False})
         with self.service.store.transaction():
             refund = self.service.settle_refund(self.service.refund(number), "succeeded" if succeeded else "failed")
         return f"Refund {number} has {refund.state}."
 
     async def _resend(self, fields: Fields) -> str:
-        number = _text(fields, "notification_id")
+        number = _require_text(fields, "notification_id")
         with self.service.store.transaction():
             self.service.resend(number)
         return f"Notification {number} is sent again."
 
     async def _advance_clock(self, fields: Fields) -> str:
-        unit, text = _choose(fields, "unit", {unit: unit for unit in UNITS}), _text(fields, "amount")
+        unit, text = _read_choice(fields, "unit", {unit: unit for unit in UNITS}), _require_text(fields, "amount")
         if not (_NUMBER.fullmatch(text) and int(text)):
             raise RefusedError("invalid", f"amount must be a whole number from 1 to {MAX_ADVANCE}", field="amount")
         happened = await self.clock.advance(**{unit: int(text)})
-        return f"The clock was advanced by {int(text)} {unit}. {_describe(happened)}"
+        return f"The clock was advanced by {int(text)} {unit}. {_describe_due(happened)}"
 
     async def _arm_fault(self, fields: Fields) -> str:
-        kind, on = _text(fields, "kind"), fields.get("on", "").strip() or None
+        kind, on = _require_text(fields, "kind"), fields.get("on", "").strip() or None
         texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
         options = find_kind(kind).read(texts)
         if kind == "refuse" and "seconds" not in options:
@@ -351,7 +351,7 @@ class Dashboard:
         return f"Armed: {self.faults.arm(kind, on, **options)}."
 
     async def _disarm_fault(self, fields: Fields) -> str:
-        text = _text(fields, "fault")
+        text = _require_text(fields, "fault")
         fault = next((fault for fault in self.faults.armed() if str(fault) == text), None)
         if fault is None:
             raise RefusedError("absent", "this fault is not armed any more")
@@ -374,20 +374,20 @@ async def _read_fields(request: web.Request) -> Fields:
     raise RefusedError("invalid", "the form cannot be read", status=400)
 
 
-def _text(fields: Fields, name: str) -> str:
+def _require_text(fields: Fields, name: str) -> str:
     if text := fields.get(name, ""):
         return text
     raise RefusedError("invalid", f"{name} is missing", field=name)
 
 
-def _choose(fields: Fields, name: str, values: Mapping[str, T]) -> T:
-    text = _text(fields, name)
+def _read_choice(fields: Fields, name: str, values: Mapping[str, T]) -> T:
+    text = _require_text(fields, name)
     if text not in values:
         raise RefusedError("invalid", f"{name} must be {' or '.join(values)}", field=name)
     return values[text]
 
 
-def _describe(happened: Iterable[Happened]) -> str:
+def _describe_due(happened: Iterable[Happened]) -> str:
     counted = Counter(each.what for each in happened)
     if not counted:
         return "Nothing fell due."
@@ -400,20 +400,20 @@ def _is_script(request: web.Request) -> bool:
 
 def _refuse_access(request: web.Request, refused: RefusedError) -> web.Response:
     if _is_script(request) or request.path.startswith(_PREFIX):
-        return _refuse(refused)
+        return _json_refusal(refused)
     return render_page("closed.html", style="dashboard.css", status=refused.status or 401, message=refused.message)
 
 
-def _refuse(refused: RefusedError) -> web.Response:
+def _json_refusal(refused: RefusedError) -> web.Response:
     field = {"field": refused.field} if refused.field else {}
-    return _json(refused.status or STATUSES[refused.why], {"error": refused.message, **field})
+    return _json_response(refused.status or STATUSES[refused.why], {"error": refused.message, **field})
 
 
-def _json(status: int, document: Mapping[str, Any]) -> web.Response:
+def _json_response(status: int, document: Mapping[str, Any]) -> web.Response:
     return web.json_response(document, status=status, headers={"Cache-Control": "no-store"})
 
 
-def _redirect(location: str) -> web.Response:
+def _redirect_to(location: str) -> web.Response:
     return web.Response(
         status=303, headers={"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
     )

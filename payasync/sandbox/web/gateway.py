@@ -10,7 +10,7 @@ from payasync.sandbox.model import MERCHANT_ID, Decision, Order, RefusedError, f
 from payasync.sandbox.rules import MOST_DECLINES
 from payasync.sandbox.server import read_body
 from payasync.sandbox.service import Service
-from payasync.sandbox.timeline import note
+from payasync.sandbox.timeline import add_facts
 from payasync.sandbox.web.pages import GATEWAY, gateway_path, render_page
 
 _DECISIONS: Final[dict[str, Decision]] = {decision: decision for decision in get_args(Decision)}
@@ -45,25 +45,25 @@ class Gateway:
         return self._render(order, decisions=offered)
 
     async def _decide(self, request: web.Request) -> web.Response:
-        note(request, name="gateway")
+        add_facts(request, name="gateway")
         token = request.match_info["token"]
         try:
             decision = _read_decision(await read_body(request, "application/x-www-form-urlencoded"))
-            note(request, name=f"gateway.{decision}")
+            add_facts(request, name=f"gateway.{decision}")
             with self._service.store.transaction():
                 order = self._service.decide(self._service.at_gateway(token), decision)
         except RefusedError as refused:
-            note(request, reason=refused.message)
+            add_facts(request, reason=refused.message)
             if refused.why == "wrong_state":
                 return self._render(self._service.at_gateway(token), status=409)
             status = refused.status or {"absent": 404, "busy": 503}.get(refused.why, 400)
             return _render_refusal(status, _TITLES.get(refused.why, "Not understood"), refused.message)
-        note(request, reference=order.out_trade_no)
+        add_facts(request, reference=order.out_trade_no)
         if order.state == "pending" and decision == "decline":
-            return _redirect(gateway_path(order))
+            return _redirect_to(gateway_path(order))
         if order.return_url is None:
             return self._render(order)
-        return _redirect(build_return_url(order.return_url, cancelled=decision == "cancel"))
+        return _redirect_to(build_return_url(order.return_url, cancelled=decision == "cancel"))
 
     def _render(self, order: Order, *, decisions: list[str] | None = None, status: int = 200) -> web.Response:
         unit = self._service.dialect.words.profile.amount_unit
@@ -120,5 +120,5 @@ def _render_refusal(status: int, title: str, message: str) -> web.Response:
     return render_page("refusal.html", style="gateway.css", status=status, title=title, message=message)
 
 
-def _redirect(location: str) -> web.Response:
+def _redirect_to(location: str) -> web.Response:
     return web.Response(status=303, headers={"Location": location, "Cache-Control": "no-store"})
