@@ -129,7 +129,7 @@ def check_frequency(value: object) -> str:
 
 
 def check_flag(value: object) -> bool:
-    """Return a yes or a no; as a text, too, since booleans cannot be signed."""
+    """Return a boolean; a text is accepted, too, because booleans cannot be signed."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, str) or value not in _FLAGS:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from attrs import define, field, frozen
 from attrs.converters import optional
@@ -31,6 +31,7 @@ OrderState = Literal["pending", "paid", "failed", "expired", "closed"]
 RefundState = Literal["processing", "succeeded", "failed"]
 SubscriptionState = Literal["scheduled", "active", "past_due", "cancelled"]
 Decision = Literal["authorize", "decline", "cancel"]
+DECISIONS: Final[Mapping[str, Decision]] = {decision: decision for decision in get_args(Decision)}
 Kind = Literal["payment", "refund", "subscription"]
 Why = Literal["invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state", "duplicate", "absent", "busy"]
 

@@ -124,7 +124,7 @@ class RecordingReceiver:
         raise WaitTimeoutError(f"no notification came to {self._url} within {timeout} seconds{seen}")
 
     def answer_badly(self, status: int = 500, body: str = "", *, times: int = 1) -> None:
-        """Answer the next notifications so, genuine or not; `next` returns them all the same.
+        """Respond to the next notifications with this; `next` still returns the genuine ones.
 
         Args:
             status: The HTTP status.

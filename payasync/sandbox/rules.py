@@ -22,7 +22,7 @@ from payasync.sandbox.model import (
 
 @frozen
 class Step:
-    """How long a period is: so many days, or so many months."""
+    """How long a period is, in days or in months."""
 
     days: int = 0
     months: int = 0

@@ -67,9 +67,9 @@ class Sandbox:
         db: The file of the SQLite database, which stores everything; `:memory:` stores nothing.
         webhook_url: Where notifications go if there is no `notifyUrl`: of endpoint 1 and subscriptions, and of orders
             and refunds without one.
-        allow_remote: Send notifications beyond loopback, too.
+        allow_remote: Also send notifications beyond loopback.
         clock: `"real"`; `"frozen"`, which only `clock.advance` moves; an aware `datetime`, frozen there; or a factor
-            such as 60 or `"60x"`: so many sandbox seconds in a real one.
+            such as 60 or `"60x"`: sandbox seconds in a real second.
         refunds: How refunds end: `"succeed"` or `"fail"` immediately, `"by hand"` (`bank.settle_refund`), or with
             success after a `timedelta` of the sandbox's time.
         repeated_refunds: What the same request for a refund returns when it is sent again: `"same"`, the first

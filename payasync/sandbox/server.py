@@ -61,7 +61,7 @@ def loopback_address(host: str, because: str = _KEYS) -> str:
     """Return the address of a host that is this machine alone.
 
     Raises:
-        ConfigurationError: It is another host, or a name whose address somebody else decides.
+        ConfigurationError: It is another host, or a name that a resolver decides.
     """
     if host == "localhost":
         return "127.0.0.1"
@@ -124,7 +124,7 @@ class Server:
             return
         self._shut = True
         self._stop()
-        # Bound, so that nobody else gets the port; and not listening, so that the kernel answers with a reset.
+        # Bound, to keep the port; not listening, so that the kernel resets new connections.
         self._socket = _bind_socket(self._socket.family, self._address)
         known = frozenset(self._connections())
         self._hang_up(known)
@@ -140,7 +140,7 @@ class Server:
             self._busy.discard(request.protocol)
 
     def reopen(self, by: object = None) -> None:
-        """Accept connections again, unless somebody else still holds it shut. It may be called in any thread.
+        """Accept connections again, unless another caller still holds it shut. It may be called in any thread.
 
         Args:
             by: Who reopens it.

@@ -285,7 +285,7 @@ class ThreadedSandbox:
             self._sandbox.faults.check()
 
     def _reach(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """Call a function of an object that outlives the thread; without the thread, nobody else calls one."""
+        """Call a function in the thread, or here while the thread does not run."""
         return self.call(function, *args, **named) if self._thread else function(*args, **named)
 
     async def _end(self) -> None:

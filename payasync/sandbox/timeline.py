@@ -88,7 +88,7 @@ class Recorder:
         if facts is None:
             if path == "/" or path.startswith((*SILENT, GATEWAY)):
                 return None
-            facts = {"name": f"{request.method} {path}"}
+            facts = dict[str, Any](name=f"{request.method} {path}")
         milliseconds = (self._seconds() - request[_STARTED]) * 1000
         return Entry(kind="request", status=status, milliseconds=milliseconds, **facts)
 

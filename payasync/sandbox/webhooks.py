@@ -192,7 +192,7 @@ def signed_headers(notification_id: str, body: str, secret: Secret, timestamp: i
 
 
 MOST_AT_ONCE: Final = 32
-"""Deliveries under way, each to another address: a slow receiver delays nobody but itself."""
+"""Concurrent deliveries, each to another address: a slow receiver delays only itself."""
 
 
 class Deliveries:
@@ -311,7 +311,7 @@ class Deliveries:
         stored = after = after_attempt(notification, attempt)
         with self._store.transaction():
             self._store.add(attempt)
-            # If it was resent while this attempt was under way, it stays due.
+            # If it was resent during this attempt, it stays due.
             if not self._store.move(notification, after):
                 stored = self._store.find(Notification, notification_id=notification.notification_id) or after
         self._log(attempt, stored)

@@ -49,11 +49,11 @@ class NotificationFaults:
         return self._arm("notification.duplicate", about, options)
 
     def reorder(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[TriggerOptions]) -> Fault:
-        """Hold it back until another one was attempted, or for so many seconds of the sandbox's clock."""
+        """Hold it back until another one was attempted, or for `seconds` of the sandbox's clock."""
         return self._arm("notification.reorder", about, {"seconds": seconds, **options})
 
     def delay(self, about: str = ANY, *, seconds: float = 60.0, **options: Unpack[TriggerOptions]) -> Fault:
-        """Send it so many seconds later, by the sandbox's clock."""
+        """Send it `seconds` later, by the sandbox's clock."""
         return self._arm("notification.delay", about, {"seconds": seconds, **options})
 
     def corrupt(self, about: str = ANY, **options: Unpack[TriggerOptions]) -> Fault:
@@ -61,7 +61,7 @@ class NotificationFaults:
         return self._arm("notification.corrupt", about, options)
 
     def old_timestamp(self, about: str = ANY, *, seconds: int = 86_400, **options: Unpack[TriggerOptions]) -> Fault:
-        """Sign it correctly, with a time so many seconds ago."""
+        """Sign it correctly, with a time that is `seconds` ago."""
         return self._arm("notification.old_timestamp", about, {"seconds": seconds, **options})
 
     def before_answer(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
@@ -217,15 +217,15 @@ class Faults:
         return self._arm("wrong_content_type", operation, options)
 
     def huge_body(self, operation: str = ANY, *, size: int = 16 << 20, **options: Unpack[CallOptions]) -> Fault:
-        """Send the right response with spaces behind it: so many bytes in all, at most 1 GiB."""
+        """Send the right response, followed by spaces up to `size` bytes, at most 1 GiB."""
         return self._arm("huge_body", operation, {"size": size, **options})
 
     def gzip_bomb(self, operation: str = ANY, *, size: int = 200 << 20, **options: Unpack[CallOptions]) -> Fault:
-        """Send the right response compressed to a thousandth, with spaces: it unpacks to at least so many bytes."""
+        """Send the right response and spaces, compressed to a thousandth; it unpacks to `size` bytes or more."""
         return self._arm("gzip_bomb", operation, {"size": size, **options})
 
     def slow_drip(self, operation: str = ANY, *, seconds: float = 0.1, **options: Unpack[CallOptions]) -> Fault:
-        """Send the right response byte by byte, so many seconds of real time apart."""
+        """Send the right response byte by byte, with `seconds` of real time between them."""
         return self._arm("slow_drip", operation, {"seconds": seconds, **options})
 
     def redirect(

@@ -314,11 +314,11 @@ _LAST_BLOCK: Final = b"\x03\x00"
 
 
 def compress_padded(start: bytes, size: int) -> Iterator[bytes]:
-    """Yield a gzip stream in pieces that unpacks to a text and spaces, at least so many bytes.
+    """Yield the pieces of a gzip stream that unpacks to a text, followed by spaces.
 
     Args:
         start: The text.
-        size: Bytes, unpacked.
+        size: The least number of bytes that it unpacks to.
     """
     crc, length = zlib.crc32(start), len(start)
     yield _GZIP_HEADER + _compress_block(start)

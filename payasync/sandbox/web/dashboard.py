@@ -5,7 +5,7 @@ import re
 from collections import ChainMap, Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import cached_property
-from typing import Any, Final, Generic, TypeVar, get_args
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -21,13 +21,14 @@ from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS, find_kind
 from payasync.sandbox.model import (
+    DECISIONS,
     MERCHANT_ID,
     Attempt,
-    Decision,
     Entry,
     Notification,
     Order,
     Refund,
+    RefundState,
     RefusedError,
     Subscription,
 )
@@ -150,7 +151,7 @@ _JSON: Final = "application/json"
 _MAX_FIELDS: Final = 32
 _NOTICE: Final = re.compile(r"[0-9]{1,15}")
 _NUMBER: Final = re.compile(r"[0-9]{1,7}")
-_DECISIONS: Final[Mapping[str, Decision]] = {decision: decision for decision in get_args(Decision)}
+_ENDS: Final[Mapping[str, RefundState]] = {"succeeded": "succeeded", "failed": "failed"}
 
 
 _FAULT_FORM: Final[Mapping[str, Any]] = {
@@ -316,16 +317,15 @@ class Dashboard:
         return handle
 
     async def _decide_order(self, fields: Fields) -> str:
-        number, decision = _require_text(fields, "out_trade_no"), _read_choice(fields, "decision", _DECISIONS)
+        number, decision = _require_text(fields, "out_trade_no"), _read_choice(fields, "decision", DECISIONS)
         with self.service.store.transaction():
             order = self.service.decide(self.service.order(number), decision)
         return f"Order {number} is {order.state}."
 
     async def _settle_refund(self, fields: Fields) -> str:
-        number = _require_text(fields, "out_refund_no")
-        succeeded = _read_choice(fields, "state", {"succeeded": True, "failed": False})
+        number, state = _require_text(fields, "out_refund_no"), _read_choice(fields, "state", _ENDS)
         with self.service.store.transaction():
-            refund = self.service.settle_refund(self.service.refund(number), "succeeded" if succeeded else "failed")
+            refund = self.service.settle_refund(self.service.refund(number), state)
         return f"Refund {number} has {refund.state}."
 
     async def _resend(self, fields: Fields) -> str:
@@ -346,7 +346,7 @@ class Dashboard:
         texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
         options = find_kind(kind).read(texts)
         if kind == "refuse" and "seconds" not in options:
-            # Nobody could disarm it: the dashboard is refused too.
+            # The dashboard is refused, too, so it could not disarm the fault.
             raise RefusedError("invalid", "seconds must say when refuse ends; pass 60", field="seconds")
         return f"Armed: {self.faults.arm(kind, on, **options)}."
 

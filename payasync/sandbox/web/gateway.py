@@ -1,19 +1,18 @@
 """The payment gateway, where the customer decides (docs/service.md#orders)."""
 
-from typing import Final, get_args
+from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 from yarl import URL
 
-from payasync.sandbox.model import MERCHANT_ID, Decision, Order, RefusedError, format_amount
+from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Decision, Order, RefusedError, format_amount
 from payasync.sandbox.rules import MOST_DECLINES
 from payasync.sandbox.server import read_body
 from payasync.sandbox.service import Service
 from payasync.sandbox.timeline import add_facts
 from payasync.sandbox.web.pages import GATEWAY, gateway_path, render_page
 
-_DECISIONS: Final[dict[str, Decision]] = {decision: decision for decision in get_args(Decision)}
 _TITLES: Final = {"absent": "No such page", "busy": "Busy"}
 
 
@@ -39,7 +38,7 @@ class Gateway:
             order = self._service.at_gateway(request.match_info["token"])
         except RefusedError as refused:
             return _render_refusal(404, "No such page", refused.message)
-        offered = [*_DECISIONS] if order.state == "pending" else []
+        offered = [*DECISIONS] if order.state == "pending" else []
         if request.headers.get("Accept") == "application/json":
             return web.json_response({"state": order.state, "decisions": offered})
         return self._render(order, decisions=offered)
@@ -98,7 +97,7 @@ def _read_decision(body: bytes) -> Decision:
         fields = dict(parse_qsl(body.decode("ascii"), max_num_fields=8))
     except ValueError:
         fields = {}
-    decision = _DECISIONS.get(fields.get("decision", ""))
+    decision = DECISIONS.get(fields.get("decision", ""))
     if decision is None:
         raise RefusedError("invalid", "The form must say authorize, decline or cancel.")
     return decision
