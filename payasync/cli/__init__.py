@@ -1,11 +1,17 @@
-"""The `payasync` command: extra `[cli]`."""
+"""The `payasync` command: extra `[cli]`, and the exit codes that several subcommands have."""
 
 import os
 import signal
 import sys
 from types import FrameType
+from typing import Final
 
-from payasync.cli.signals import INTERRUPTED
+CANNOT: Final = 2
+"""The command cannot begin; nothing was done."""
+NEEDS_A_PERSON: Final = 3
+"""Something may have been done, and a person must look."""
+INTERRUPTED: Final = 130
+"""Ctrl-C or SIGTERM came before the command was through."""
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ from typing import Any, Final
 import click
 
 from payasync import __version__, cli
-from payasync.cli.signals import INTERRUPTED
 
 COMMANDS: Final = {
     "demo": "Run the whole story on a sandbox of its own.",
@@ -60,7 +59,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            ctx.exit(cli.INTERRUPTED)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -46,7 +46,9 @@ _STYLES: Final = {
     help="Also save what is shown as an SVG picture.",
 )
 def demo(save: Path | None) -> None:
-    """Run the whole story on a sandbox of its own: no keys, and no network beyond this machine.
+    """Run a whole payment on a sandbox of its own, from the first call to the refund.
+
+    It needs no keys, and no network beyond this machine.
 
     The exit code is 1 if the sandbox's ledger disagrees with a response, or a call failed.
     """
@@ -83,7 +85,7 @@ class DemoScreen:
         write()
 
     def step(self, title: str, call: str, state: str | None, detail: str) -> None:
-        """Show a step, and what came of it; a narrow terminal leaves out the name of the call."""
+        """Show a step, and its result; a narrow terminal leaves out the name of the call."""
         self._steps += 1
         shown = state or "-"
         self._lines.write(
@@ -100,11 +102,11 @@ class DemoScreen:
 
     def closed(self, facts: str) -> None:
         """Show what the ledger holds at the end."""
-        self._panel("✓ every answer agrees with the ledger", facts, "green")
+        self._panel("✓ every response agrees with the ledger", facts, "green")
 
     def broken(self, what: str) -> None:
         """Show what the ledger disagrees with."""
-        self._panel("✗ an answer disagrees with the ledger", what, "red")
+        self._panel("✗ a response disagrees with the ledger", what, "red")
 
     def failed(self, error: Exception) -> None:
         """Show the error that ended the story."""
@@ -160,11 +162,11 @@ Chapter: TypeAlias = Callable[[Shop], Awaitable[None]]
 
 
 async def run(screen: DemoScreen, chapters: Iterable[Chapter] | None = None) -> bool:
-    """Tell the story, and return whether every answer agreed with the ledger.
+    """Run the story, and return whether every response agreed with the ledger.
 
     Args:
         screen: Shows it.
-        chapters: Told in place of the whole story.
+        chapters: Run in place of the whole story.
     """
     started = time.perf_counter()
     inbox: Inbox = asyncio.Queue()
@@ -180,7 +182,7 @@ async def run(screen: DemoScreen, chapters: Iterable[Chapter] | None = None) -> 
         ledger, milliseconds = sandbox.ledger, (time.perf_counter() - started) * 1000
         screen.closed(
             f"paid CAD {_money(ledger.paid(shop.order))} · refunded CAD {_money(ledger.refunded(shop.order))} · "
-            f"calls answered {len(ledger.calls())} · {milliseconds:.0f} ms"
+            f"requests {len(ledger.calls())} · {milliseconds:.0f} ms"
         )
     return True
 
@@ -196,7 +198,7 @@ async def create_payment(shop: Shop) -> None:
 
 
 async def place_order(shop: Shop) -> None:
-    """Endpoint 2; the customer's address is in its answer."""
+    """Endpoint 2; its response has the address that the customer opens."""
     order = await shop.pay.orders.place(
         subject="Coffee",
         body="Large coffee",
@@ -214,7 +216,7 @@ async def place_order(shop: Shop) -> None:
     back = await shop.sandbox.customer.authorize(order)
 
     agree("paid", TOTAL, shop.sandbox.ledger.paid(shop.order))
-    shop.screen.step("The customer authorises", "gateway page", "paid", "no proof yet")
+    shop.screen.step("The customer authorizes", "gateway page", "paid", "not proven yet")
     shop.screen.note("and is sent back to", str(back))
 
 
@@ -223,18 +225,18 @@ async def receive_notification(shop: Shop) -> None:
     await shop.sandbox.settle()
     if shop.inbox.empty():
         raise InvariantError("no notification of the payment came")
-    heard = shop.inbox.get_nowait()
+    received = shop.inbox.get_nowait()
     state = shop.sandbox.ledger.order_state(shop.order)
 
-    agree("the notified order", shop.order, heard["data"]["outTradeNo"])
-    shop.screen.step("The notification arrives", "webhook", "paid", heard["type"])
+    agree("the notified order", shop.order, received["data"]["outTradeNo"])
+    shop.screen.step("The notification arrives", "webhook", "paid", received["type"])
 
     order = await shop.pay.orders.query(shop.order)
     payment = await shop.pay.payments.status(shop.order)
 
     agree("state by query", state, order.state)
     agree("state by status", state, payment.state)
-    shop.screen.step("Ask, before believing it", "orders.query", order.state, "so it is true")
+    shop.screen.step("Confirm by a query", "orders.query", order.state, "confirmed")
     shop.screen.step("Check the payment", "payments.status", payment.state, shop.order)
 
 
@@ -251,19 +253,19 @@ async def refund_some(shop: Shop) -> None:
     shop.screen.step("Follow the refund", "refunds.status", status.state, "R1")
 
 
-async def lose_an_answer(shop: Shop) -> None:
-    """Endpoint 5 again, its answer lost after the refund was made: it is asked about, and made once."""
+async def lose_a_response(shop: Shop) -> None:
+    """Endpoint 5 again: its response is lost after the refund was made, so it is queried, and made once."""
     lost = shop.sandbox.faults.reset_after_commit("refunds.create", order="R2")
     pay = shop.pay.with_options(retry=RetryPolicy(base_delay=0.01))
     refund = await pay.refunds.create(
         out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=SECOND_REFUND
     )
 
-    agree("answers lost", 1, lost.fired)
-    agree("refunded after the lost answer", REFUND + SECOND_REFUND, shop.sandbox.ledger.refunded(shop.order))
-    agree("whether a query answered", True, refund.recovered)  # noqa: FBT003 - what is agreed on
-    shop.screen.step("Lose the answer", "refunds.create", refund.state, f"R2 · CAD {_money(SECOND_REFUND)}")
-    shop.screen.note("asked about by its number, and", f"made once, in {refund.attempts} attempts")
+    agree("responses lost", 1, lost.fired)
+    agree("refunded after the lost response", REFUND + SECOND_REFUND, shop.sandbox.ledger.refunded(shop.order))
+    agree("whether a query settled it", True, refund.recovered)  # noqa: FBT003 - what is agreed on
+    shop.screen.step("Lose the response", "refunds.create", refund.state, f"R2 · CAD {_money(SECOND_REFUND)}")
+    shop.screen.note("queried as R2;", f"made once, in {refund.attempts} attempts")
 
 
 async def subscribe(shop: Shop) -> None:
@@ -294,7 +296,7 @@ async def close_unpaid(shop: Shop) -> None:
     closed = await shop.pay.orders.close(number)
 
     agree("state of the unpaid order", "closed", shop.sandbox.ledger.order_state(number))
-    agree("state that close told", "closed", closed.state)
+    agree("state in the response to close", "closed", closed.state)
     shop.screen.step("Close an unpaid order", "orders.close", closed.state, number)
 
 
@@ -316,21 +318,21 @@ CHAPTERS: Final[tuple[Chapter, ...]] = (
     place_order,
     receive_notification,
     refund_some,
-    lose_an_answer,
+    lose_a_response,
     subscribe,
     close_unpaid,
     forge,
 )
 
 
-def agree(what: str, truth: object, told: object) -> None:
-    """Hold an answer against the ledger.
+def agree(what: str, truth: object, response: object) -> None:
+    """Compare a response with the ledger.
 
     Raises:
         InvariantError: They differ.
     """
-    if truth != told:
-        raise InvariantError(f"{what}: {told!r}, where {truth!r} is right")
+    if truth != response:
+        raise InvariantError(f"{what}: {response!r}, but the ledger says {truth!r}")
 
 
 def _money(minor: int) -> str:
@@ -339,14 +341,14 @@ def _money(minor: int) -> str:
 
 @asynccontextmanager
 async def _receiver(inbox: Inbox) -> AsyncGenerator[str]:
-    """Take notifications on a free port of this machine, and give their address."""
+    """Receive notifications on a free port of this machine, and yield their address."""
 
-    async def take(request: web.Request) -> web.Response:
+    async def receive(request: web.Request) -> web.Response:
         inbox.put_nowait(json.loads(await request.read()))
         return web.json_response({"received": True})
 
     app = web.Application()
-    app.router.add_post("/notify", take)
+    app.router.add_post("/notify", receive)
     runner = web.AppRunner(app)
     await runner.setup()
     try:

@@ -43,11 +43,12 @@ CONNECTION: Final = "Connection"
 @profile_option
 @base_url_option
 def doctor(profile: str | None, base_url: str | None) -> None:
-    """Tell what is configured, which points of the service's document are still open, and whether it can be reached.
+    """Show what is configured, which points of the profile are open, and whether the service can be reached.
 
-    Nothing is sent to the service but the start of a connection. The exit code is 0 if nothing is wrong, even if points
-    are open, keys are missing, or others can read a key file. It is 1 if a key is refused or the service cannot be
-    reached, and 2 if the profile is invalid.
+    It opens a connection to the service, and sends no request.
+
+    The exit code is 0 if nothing is wrong, even if points are open, keys are missing, or others can read a key file. It
+    is 1 if a key is refused or the service cannot be reached, and 2 if the profile is invalid.
     """
     screen = DoctorScreen()
     try:
@@ -55,12 +56,12 @@ def doctor(profile: str | None, base_url: str | None) -> None:
     except ConfigurationError as error:
         fail("doctor", error)
     points = chosen.audit()
-    screen.profile(chosen.name, source, points)
     keys = list(inspect_credentials(chosen, os.environ))
-    screen.findings("Credentials", keys)
     reached = asyncio.run(inspect_connection(base_url or os.environ.get(BASE_URL)))
-    screen.findings("Service", [reached])
     screen.steps(next_steps(points, source, [*keys, reached]))
+    screen.findings("Credentials", keys)
+    screen.findings("Service", [reached])
+    screen.profile(chosen.name, source, points)
     sys.exit(1 if "wrong" in {each.verdict for each in (*keys, reached)} else 0)
 
 
@@ -101,20 +102,20 @@ def next_steps(points: Sequence[Point], source: str, findings: Sequence[Finding]
         [each.name for each in findings if each.verdict == verdict] for verdict in ("wrong", "missing", "warning")
     )
     if wrong:
-        yield Step("wrong", len(wrong), f"mend {', '.join(wrong)}, as said above")
+        yield Step("wrong", len(wrong), f"correct {', '.join(wrong)}: see below")
     if missing:
         unset = [BASE_URL if name == CONNECTION else name for name in missing]
         yield Step("missing", len(missing), f"set {', '.join(unset)}")
     if warned:
-        yield Step("warning", len(warned), f"mend {', '.join(warned)}, as said above")
+        yield Step("warning", len(warned), f"correct {', '.join(warned)}: see below")
     if not wrong and not missing and not warned:
         yield Step("fine", len(findings), "nothing is missing or wrong")
     if still_open := sum(point.status == "open" for point in points):
         words = {
             NO_PROFILE: "give the service's profile: --profile FILE, or PAYASYNC_PROFILE",
-            SANDBOX_PROFILE: "none has to be answered here",
+            SANDBOX_PROFILE: "nothing to do: the sandbox needs none of them",
         }
-        yield Step("open", still_open, words.get(source, f"answer in {source} what your calls need"))
+        yield Step("open", still_open, words.get(source, f"set in {source} what your calls need"))
 
 
 def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -187,7 +188,7 @@ def _variable(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
 def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield each key, and what needs it."""
     symmetric = getattr(profile.signature, "symmetric", False)
-    signed = [*(["answers"] if profile.answer.signature else [])]
+    signed = [*(["responses"] if profile.answer.signature else [])]
     if profile.notification.verification == "body":
         signed.append("notifications")
     yield "secret_key", list_methods(profile.bearer)
@@ -218,7 +219,7 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
         url = parse_base_url(address)
     except ConfigurationError as error:
         return Finding(CONNECTION, "wrong", str(error))
-    proxy = " (a proxy stands in the environment; a session uses it only where it is told to)"
+    proxy = " (the environment names a proxy; a session uses it only if you ask for it)"
     aside = proxy if environment_proxy(url) else ""
     started = time.perf_counter()
     try:
@@ -229,7 +230,7 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
     except OSError as error:
         return Finding(CONNECTION, "wrong", f"{url.origin()}: {describe_failure(error)}{aside}")
     took = (time.perf_counter() - started) * 1000
-    return Finding(CONNECTION, "fine", f"{url.origin()} took one in {took:.0f} ms, {secured}{aside}")
+    return Finding(CONNECTION, "fine", f"{url.origin()} accepted a connection in {took:.0f} ms, {secured}{aside}")
 
 
 async def _connect(url: URL) -> str:
@@ -241,7 +242,7 @@ async def _connect(url: URL) -> str:
     _, writer = await asyncio.open_connection(url.host, url.port, ssl=context)
     try:
         secured = writer.get_extra_info("ssl_object")
-        return f"{secured.version()}, with a certificate that holds" if secured else "plain, on this machine alone"
+        return f"{secured.version()}, with a valid certificate" if secured else "without TLS, on this machine only"
     finally:
         writer.transport.abort()
 
@@ -282,7 +283,7 @@ class DoctorScreen:
         self._section(title, rows)
 
     def steps(self, steps: Iterable[Step]) -> None:
-        """Show what is left to do at the end, where a person looks."""
+        """Show what is left to do, before the details."""
         self._section("In short", ((_MARKS[each.verdict], f"{each.many:>2}", escape(each.words)) for each in steps))
 
     def _section(self, title: str, rows: Iterable[Sequence[str]]) -> None:
@@ -300,7 +301,7 @@ def _point_table(points: Sequence[Point], width: int) -> Table:
     longest = max(len(point.name) for point in points)
     table = _bare(header=True)
     table.add_column(no_wrap=True)
-    value = "Value, or what to put there"
+    value = "Value, or what to set"
     if width >= _WIDE:
         table.add_column("Point", width=longest)
         table.add_column(value, overflow="fold")

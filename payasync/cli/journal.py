@@ -115,9 +115,11 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     screen, seen, attempts = JournalScreen(), None, None
     found = _existing(address, intent_id)
     if not yes:
-        screen.shown(found, address, hint=False)
-        click.confirm(_QUESTIONS[found.state == "new", end], abort=True)
         seen, attempts = found.state, found.attempts
+        # The journal refuses any other state, so there is nothing to confirm.
+        if found.state in FOR_A_PERSON:
+            screen.shown(found, address, hint=False)
+            click.confirm(_QUESTIONS[found.state == "new", end], abort=True)
 
     async def work(journal: Journal) -> Intent:
         return await journal.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=attempts)

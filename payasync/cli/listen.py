@@ -144,7 +144,7 @@ async def run(
         try:
             await store.next_due()  # a file that is no inbox is refused here
             ingest = Ingest(verification, store, LIMITS, Pace(clock=time.time), notify=lambda: None)
-            opening = Opening(
+            info = ListenerInfo(
                 url=url_of(listening),
                 routed=not (chosen.notification.kind and chosen.notification.kinds),
                 inbox=str(inbox),
@@ -156,7 +156,7 @@ async def run(
                 no=_answer_text(refuse(chosen.notification)),
             )
             async with _serve(Listener(ingest, chosen, screen, folder), Server(listening)):
-                screen.opened(opening)
+                screen.opened(info)
                 await stop.wait()
         finally:
             await store.aclose()
@@ -305,7 +305,7 @@ def save(seen: Inspection, request: web.Request, body: bytes, folder: Path) -> I
 
 
 @frozen(kw_only=True)
-class Opening:
+class ListenerInfo:
     """What the command says of itself at its start.
 
     Attributes:
@@ -353,36 +353,36 @@ class ListenScreen:
         self._lines = Lines(console)
         self._json = json
 
-    def opened(self, opening: Opening) -> None:
+    def opened(self, info: ListenerInfo) -> None:
         """Say where it listens, and what it believes."""
         write, row = self._lines.write, self._lines.row
         if self._json:
-            facts = {**asdict(opening), "addresses": opening.addresses, "webhook_url": opening.webhook_url}
+            facts = {**asdict(info), "addresses": info.addresses, "webhook_url": info.webhook_url}
             write(json.dumps(facts))
             return
         write(("payasync listen", "bold"), f" {__version__}: keeps and shows notifications; none is handled")
         write()
-        row("Profile", f"{opening.profile or 'unnamed'}, {opening.source}", "bold")
-        row("Verifies", opening.checks or "nothing: the profile says that they are not signed", "bold")
-        if not opening.checks:
+        row("Profile", f"{info.profile or 'unnamed'}, {info.source}", "bold")
+        row("Verifies", info.checks or "nothing: the profile says that they are not signed", "bold")
+        if not info.checks:
             row("", "What comes is a hint, confirmed by nobody: anybody could have sent it", "yellow")
-        row("Answers", f"{opening.yes}; {opening.no} to what it refuses", "bold")
-        row("Inbox", opening.inbox, "bold")
-        if opening.saved:
-            row("Saves", f"each as a file in {opening.saved}", "bold")
+        row("Answers", f"{info.yes}; {info.no} to what it refuses", "bold")
+        row("Inbox", info.inbox, "bold")
+        if info.saved:
+            row("Saves", f"each as a file in {info.saved}", "bold")
         write()
         write("  Addresses to give to the service:")
         write()
-        uses = {f"{kind}s": (opening.addresses[kind], use) for kind, use in _USES.items()}
-        if not opening.routed:
-            uses["any of them"] = opening.webhook_url, "payload says which"
+        uses = {f"{kind}s": (info.addresses[kind], use) for kind, use in _USES.items()}
+        if not info.routed:
+            uses["any of them"] = info.webhook_url, "payload says which"
         width = max(len(address) for address, _ in uses.values())
         for name, (address, use) in uses.items():
             write((f"  {name:13}  ", "dim"), (f"{address:{width}}  ", "bold cyan"), use, hang=17)
         write()
         write(("  For a try, have the sandbox tell it:", "dim"))
         write()
-        write(f"  payasync sandbox --webhook-url {opening.webhook_url}")
+        write(f"  payasync sandbox --webhook-url {info.webhook_url}")
         write()
         write(("  Ctrl-C ends it.", "dim"))
         write()

@@ -166,8 +166,8 @@ def verifying_profile(path: str | None) -> tuple[Profile, str]:
     profile, source = profile_named(path)
     if source == NO_PROFILE:
         raise NotConfiguredError(
-            "no profile is given: --profile FILE, or PAYASYNC_PROFILE. Without one notification.verification is open: "
-            "nothing says how notifications are signed",
+            "no profile is given, so nothing says how notifications are signed (notification.verification). "
+            f"Give --profile FILE, or set {PROFILE_PATH}",
             field="notification.verification",
         )
     return profile, source
@@ -188,7 +188,9 @@ def session_with(journal: Journal, *, profile: str | None, base_url: str | None)
     chosen, source = profile_named(profile)
     if source == NO_PROFILE:
         raise ConfigurationError(
-            f"the service's profile says how to ask it: give --profile, or set {PROFILE_PATH}", field=PROFILE_PATH
+            "no profile is given, so nothing says how to query the service. "
+            f"Give --profile FILE, or set {PROFILE_PATH}",
+            field=PROFILE_PATH,
         )
     given: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
     return Session.from_env(profile=chosen, journal=journal, **given)

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from payasync import __version__
+from payasync.cli import INTERRUPTED, NEEDS_A_PERSON
 from payasync.cli.intent_table import STYLES, all_intents, duration, intent_table, now, number_of, reason_beside
 from payasync.cli.options import (
     BASE_URL,
@@ -27,7 +28,7 @@ from payasync.cli.options import (
     profile_option,
     session_with,
 )
-from payasync.cli.signals import INTERRUPTED, NEEDS_A_PERSON, run_until, stopped_by_signals
+from payasync.cli.signals import run_until, stopped_by_signals
 from payasync.cli.terminal import Lines, Part, plain, stray_logs_dropped
 from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, Reconciler, State
@@ -39,7 +40,7 @@ NO_ANSWER: Final = 1
 
 
 @frozen(kw_only=True)
-class Ahead:
+class Upcoming:
     """What is still to come.
 
     Attributes:
@@ -57,19 +58,19 @@ class Ahead:
 
 
 @frozen(kw_only=True)
-class Left:
+class Remaining:
     """What the journal holds at the end.
 
     Attributes:
         manual: The intents that need a person.
         unsent: The queued intents that nobody sends.
-        ahead: What is still to come.
+        upcoming: What is still to come.
         interrupted: A signal came before the run was through.
     """
 
     manual: Sequence[Intent] = ()
     unsent: Sequence[Intent] = ()
-    ahead: Ahead = Ahead()
+    upcoming: Upcoming = Upcoming()
     interrupted: bool = False
 
 
@@ -128,10 +129,10 @@ async def run(
             reconciler = Reconciler(session, journal)
             with stray_logs_dropped():
                 stopped = await run_until(stop, _show_runs(reconciler, journal, merchant, screen, dry_run=dry_run))
-            left = Left(
+            remaining = Remaining(
                 manual=await reconciler.manual(),
                 unsent=await reconciler.unsent(),
-                ahead=await _ahead(journal, merchant),
+                upcoming=await _find_upcoming(journal, merchant),
                 interrupted=stopped and not screen.watch,
             )
     except Exception:
@@ -140,10 +141,10 @@ async def run(
         raise
     finally:
         await journal.aclose()
-    screen.closed(left)
-    if left.manual or left.unsent:
+    screen.closed(remaining)
+    if remaining.manual or remaining.unsent:
         return NEEDS_A_PERSON
-    if left.interrupted:
+    if remaining.interrupted:
         return INTERRUPTED
     return NO_ANSWER if screen.unanswered and not screen.watch else 0
 
@@ -156,7 +157,7 @@ async def _show_runs(
     others = Counter(
         [each.merchant for state in unended async for each in all_intents(journal, state) if each.merchant != merchant]
     )
-    screen.opened(merchant, due, others=others, ahead=await _ahead(journal, merchant))
+    screen.opened(merchant, due, others=others, upcoming=await _find_upcoming(journal, merchant))
     if dry_run:
         screen.planned(due)
     elif screen.watch:
@@ -168,10 +169,10 @@ async def _show_runs(
             screen.ran(await reconciler.run_once(screen.noted))
 
 
-async def _ahead(journal: Journal, merchant: str) -> Ahead:
+async def _find_upcoming(journal: Journal, merchant: str) -> Upcoming:
     leases = [each.lease async for each in all_intents(journal, "sending") if each.merchant == merchant]
     sending = [lease for lease in leases if lease and lease > now()]
-    return Ahead(due=await journal.next_due(merchant), sending=sending)
+    return Upcoming(due=await journal.next_due(merchant), sending=sending)
 
 
 class Tally:
@@ -284,7 +285,7 @@ class ReconcileScreen:
         return self._tally.asked > 0 and not self._tally.answered
 
     def opened(
-        self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], ahead: Ahead = Ahead()
+        self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], upcoming: Upcoming = Upcoming()
     ) -> None:
         """Say what is about to be done, and with `--watch` what is still to come, because the end may be far.
 
@@ -292,15 +293,15 @@ class ReconcileScreen:
             merchant: Whose writes are asked about.
             due: The writes that are asked about now.
             others: How many writes of which other merchants are open.
-            ahead: What is still to come.
+            upcoming: What is still to come.
         """
         self._others = others
         if self._json:
             return
         write, row = self._lines.write, self._lines.row
         nothing = "nothing"
-        if self.watch and ahead.question:
-            nothing = f"nothing now; the next question in {duration((ahead.question - now()).total_seconds())}"
+        if self.watch and upcoming.question:
+            nothing = f"nothing now; the next question in {duration((upcoming.question - now()).total_seconds())}"
         write()
         write(("payasync reconcile", "bold"), f" {__version__}: asks the service what became of unknown writes")
         write()
@@ -319,7 +320,7 @@ class ReconcileScreen:
             )
         if self.watch:
             write()
-            self._list_sending(ahead.sending)
+            self._list_sending(upcoming.sending)
             write(("  Ctrl-C ends it.", "dim"))
         write()
 
@@ -373,16 +374,16 @@ class ReconcileScreen:
             self._lines.write(json.dumps({"asked": report.asked, **asdict(report), "not_done": self._not_done_facts()}))
             self._tally.not_done.clear()
 
-    def closed(self, left: Left) -> None:
+    def closed(self, remaining: Remaining) -> None:
         """Show what it came to, and what needs a person."""
         if self._json:
-            self._lines.write(self._final_json(left) if self._planned is None else self._plan_json(left))
+            self._lines.write(self._final_json(remaining) if self._planned is None else self._plan_json(remaining))
             return
         if self.watch:
             self._lines.write()
-        if left.interrupted:
+        if remaining.interrupted:
             self._ended_early("Interrupted.")
-        due = left.ahead.question
+        due = remaining.upcoming.question
         if self._planned is None:
             self._summary()
         if due and (self._planned is None or due > now()):
@@ -390,9 +391,9 @@ class ReconcileScreen:
             when = "is due now: run it again" if seconds <= 0 else f"in {duration(seconds)}"
             self._lines.write(("  The next question ", "dim"), (when, "bold"))
             self._lines.write()
-        self._list_sending(left.ahead.sending)
-        self._list_unsent(left.unsent)
-        self._list_manual(left.manual)
+        self._list_sending(remaining.upcoming.sending)
+        self._list_unsent(remaining.unsent)
+        self._list_manual(remaining.manual)
 
     def cut_short(self) -> None:
         """Show what was found out before an error, if anything: the journal may be unable to say any more."""
@@ -406,7 +407,7 @@ class ReconcileScreen:
         self._ended_early("Cut short by an error.")
         self._summary()
 
-    def _final_json(self, left: Left | None) -> str:
+    def _final_json(self, remaining: Remaining | None) -> str:
         """Return the last line; after an error, what only the journal could say is `null`."""
         tally = self._tally
         report = Report(
@@ -418,15 +419,15 @@ class ReconcileScreen:
             "runs": tally.runs,
             **asdict(report),
             "not_done": self._not_done_facts(),
-            "interrupted": bool(left and left.interrupted),
-            "cut_short": left is None,
+            "interrupted": bool(remaining and remaining.interrupted),
+            "cut_short": remaining is None,
             "of_other_merchants": dict(self._others),
         }
-        if left:
-            return json.dumps({**facts, **_left_facts(left)})
+        if remaining:
+            return json.dumps({**facts, **_remaining_facts(remaining)})
         return json.dumps({**facts, **dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))})
 
-    def _plan_json(self, left: Left) -> str:
+    def _plan_json(self, remaining: Remaining) -> str:
         due = [
             {
                 **_names(each, each.reason),
@@ -438,7 +439,9 @@ class ReconcileScreen:
             }
             for each in self._planned or ()
         ]
-        return json.dumps({"dry_run": True, "due": due, "of_other_merchants": dict(self._others), **_left_facts(left)})
+        return json.dumps(
+            {"dry_run": True, "due": due, "of_other_merchants": dict(self._others), **_remaining_facts(remaining)}
+        )
 
     def _not_done_facts(self) -> list[dict[str, Any]]:
         return [_names(each.intent, each.reason) for each in self._tally.not_done]
@@ -563,12 +566,12 @@ def _writes(count: int) -> str:
     return "1 write" if count == 1 else f"{count} writes"
 
 
-def _left_facts(left: Left) -> dict[str, Any]:
-    due = left.ahead.due
+def _remaining_facts(remaining: Remaining) -> dict[str, Any]:
+    due = remaining.upcoming.due
     return {
-        "unsent": len(left.unsent),
-        "needs_a_person": [_names(each, each.reason) for each in left.manual],
-        "sending": len(left.ahead.sending),
+        "unsent": len(remaining.unsent),
+        "needs_a_person": [_names(each, each.reason) for each in remaining.manual],
+        "sending": len(remaining.upcoming.sending),
         # Rounded up, so that a script which waits so long finds it due.
         "next_in": None if due is None else max(0, ceil((due - now()).total_seconds())),
     }

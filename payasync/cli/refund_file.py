@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 
 from attrs import evolve, field, frozen
 
-from payasync.cli.signals import NEEDS_A_PERSON
+from payasync.cli import NEEDS_A_PERSON
 from payasync.cli.terminal import plain
 from payasync.documents import ABSENT
 from payasync.endpoints import CREATE_REFUND

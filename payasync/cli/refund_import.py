@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from payasync import __version__
+from payasync.cli import CANNOT, INTERRUPTED
 from payasync.cli.intent_table import all_intents, duration
 from payasync.cli.options import (
     BASE_URL,
@@ -43,8 +44,8 @@ from payasync.cli.refund_file import (
     verdict_of_intent,
     verdict_of_result,
 )
-from payasync.cli.signals import CANNOT, INTERRUPTED, run_until, stopped_by_signals
-from payasync.cli.terminal import Lines, bare_table, complain, existing_folder, plain, stray_logs_dropped
+from payasync.cli.signals import run_until, stopped_by_signals
+from payasync.cli.terminal import Lines, bare_table, existing_folder, plain, print_error, stray_logs_dropped
 from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
 from payasync.errors import (
     AuthenticationError,
@@ -134,7 +135,7 @@ def import_(
     except PayasyncError as error:
         fail_with_journal("refund import", error)
     except KeyboardInterrupt:
-        complain("refund import", "interrupted; nothing was sent")
+        print_error("refund import", "interrupted; nothing was sent")
         code = INTERRUPTED
     sys.exit(code)
 

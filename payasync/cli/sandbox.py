@@ -84,7 +84,7 @@ async def run(profile: Path | None, screen: "SandboxScreen", settings: dict[str,
     log = LogScreen(screen)
     try:
         async with Sandbox(spoken, **arguments) as sandbox:
-            screen.opened(Welcome.of(sandbox, profile, **settings))
+            screen.opened(SandboxInfo.from_sandbox(sandbox, profile, **settings))
             if not quiet:
                 _LOGGER.addHandler(log)
                 _LOGGER.setLevel(logging.INFO)
@@ -112,7 +112,7 @@ def refund_setting(text: str) -> RefundSetting:
 
 
 @frozen(kw_only=True)
-class Welcome:
+class SandboxInfo:
     """Where a sandbox is, and how it is used.
 
     Attributes:
@@ -138,7 +138,7 @@ class Welcome:
     environment: dict[str, str]
 
     @classmethod
-    def of(
+    def from_sandbox(
         cls, sandbox: Sandbox, profile: Path | None, *, clock: str, db: str, refunds: str = "succeed", **_others: Any
     ) -> Self:
         """Return what a running sandbox says of itself.
@@ -199,28 +199,28 @@ class SandboxScreen:
         self._lines = Lines(console)
         self._json = json
 
-    def opened(self, welcome: Welcome) -> None:
+    def opened(self, info: SandboxInfo) -> None:
         """Say where the sandbox is, and how it is used."""
         write, row = self._lines.write, self._lines.row
         if self._json:
-            write(json.dumps(asdict(welcome)))
+            write(json.dumps(asdict(info)))
             return
-        file = welcome.environment["PAYASYNC_PROFILE"]
+        file = info.environment["PAYASYNC_PROFILE"]
         own = file == "sandbox"
-        profile = f"{welcome.profile}, the sandbox's own" if own else f"{welcome.profile or 'unnamed'}, {file}"
+        profile = f"{info.profile}, the sandbox's own" if own else f"{info.profile or 'unnamed'}, {file}"
         write(("payasync sandbox", "bold"), f" {__version__}: a stand-in for the service; no money moves")
         write()
-        row("Listens", welcome.url)
-        row("Dashboard", welcome.dashboard)
-        row("OpenAPI", welcome.openapi)
+        row("Listens", info.url)
+        row("Dashboard", info.dashboard)
+        row("OpenAPI", info.openapi)
         row("Profile", profile, "bold")
-        row("Clock", welcome.clock, "bold")
-        row("Refunds", _REFUNDS.get(welcome.refunds) or f"succeed after {welcome.refunds}", "bold")
-        row("Database", welcome.db or "in memory; --db keeps it in a file", "bold")
+        row("Clock", info.clock, "bold")
+        row("Refunds", _REFUNDS.get(info.refunds) or f"succeed after {info.refunds}", "bold")
+        row("Database", info.db or "in memory; --db keeps it in a file", "bold")
         write()
         write("  To use it, paste this where your program runs; Session.from_env() reads it:")
         write()
-        for name, value in welcome.environment.items():
+        for name, value in info.environment.items():
             write((f"export {name}={shlex.quote(value)}", "cyan"))
         write()
         write(("  Ctrl-C ends it.", "dim"))

@@ -1,17 +1,10 @@
-"""Exit codes, and how signals end a command."""
+"""How signals end a command."""
 
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Final
-
-CANNOT: Final = 2
-"""The command cannot begin; nothing was done."""
-NEEDS_A_PERSON: Final = 3
-"""Something may have been done, and a person must look."""
-INTERRUPTED: Final = 130
-"""Ctrl-C or SIGTERM came before the command was through."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

@@ -76,7 +76,7 @@ class Lines:
 class _Terminal(Console):
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        # Python would complain at its end that it cannot write the rest.
+        # Python would print_error at its end that it cannot write the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -86,7 +86,7 @@ def terminal() -> Console:
     return console if console.is_terminal else _Terminal(highlight=False, width=_PIPED)
 
 
-def complain(command: str, why: object) -> None:
+def print_error(command: str, why: object) -> None:
     """Say on standard error, in one line, why a command fails."""
     words = plain(" ".join(str(why).split()))
     Lines(Console(stderr=True, highlight=False)).write(f"payasync {command}: {words}", hang=2)
@@ -94,7 +94,7 @@ def complain(command: str, why: object) -> None:
 
 def fail(command: str, why: object) -> NoReturn:
     """Say why a command cannot begin or go on, and end with exit code 2."""
-    complain(command, why)
+    print_error(command, why)
     sys.exit(2)
 
 

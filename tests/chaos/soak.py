@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from types import MappingProxyType
 from typing import Any, Final
 
-from payasync.cli.sandbox import Welcome
+from payasync.cli.sandbox import SandboxInfo
 from payasync.sandbox import Sandbox
 from payasync.sandbox.faults.armed_faults import Fault
 from payasync.sandbox.faults.catalogue import KINDS
@@ -97,7 +97,7 @@ def overlooked(leaking: Soaked) -> list[str]:
 
 async def _served(soak: Soak, folder: str, sandbox: Sandbox, heard: Heard | None) -> list[dict[str, Any]]:
     """Let the server live, and return what it prints."""
-    welcome = Welcome.of(sandbox, None, clock="real", db=":memory:")
+    welcome = SandboxInfo.from_sandbox(sandbox, None, clock="real", db=":memory:")
     said: list[dict[str, Any]] = []
     with TemporaryFile() as complaints:
         process = await asyncio.create_subprocess_exec(

@@ -14,7 +14,7 @@ import aiohttp
 from attrs import field, frozen
 
 from payasync import Credentials, Session
-from payasync.cli.sandbox import Welcome
+from payasync.cli.sandbox import SandboxInfo
 from payasync.documents import ABSENT, Absent
 from payasync.sandbox import Sandbox
 from tests.chaos.forked import Forked
@@ -58,7 +58,7 @@ class SandboxProcess:
 
 def environment(sandbox: Sandbox, clock: str = "frozen") -> dict[str, str]:
     """Return the variables by which a process finds a sandbox of this one, and its keys."""
-    return {**os.environ, **Welcome.of(sandbox, None, clock=clock, db=":memory:").environment}
+    return {**os.environ, **SandboxInfo.from_sandbox(sandbox, None, clock=clock, db=":memory:").environment}
 
 
 def started(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:

@@ -45,7 +45,7 @@ async def test_the_story_shows_all_ten_endpoints() -> None:
     assert holds
     assert [] == [name for name in OPERATIONS if name not in written.getvalue()]
     assert "SBX_BAD_SIGNATURE" in written.getvalue()
-    assert "every answer agrees with the ledger" in written.getvalue()
+    assert "every response agrees with the ledger" in written.getvalue()
 
 
 async def test_a_narrow_terminal_cuts_no_step() -> None:
@@ -71,7 +71,7 @@ async def test_a_ledger_that_disagrees_ends_the_story() -> None:
     holds = await demo.run(shown, (demo.create_payment, lie))
 
     assert not holds
-    assert "refunded: 1, where 0 is right" in written.getvalue()
+    assert "refunded: 1, but the ledger says 0" in written.getvalue()
 
 
 async def test_a_forgery_that_is_not_refused_ends_the_story() -> None:
@@ -130,7 +130,7 @@ async def test_an_ascii_terminal_shows_the_whole_story() -> None:
     assert holds
     assert text.isascii()
     assert [] == [name for name in OPERATIONS if name not in text]
-    assert "+ every answer agrees with the ledger" in text
+    assert "+ every response agrees with the ledger" in text
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 79])

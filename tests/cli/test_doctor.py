@@ -110,27 +110,30 @@ def test_open_points_are_no_failure(toml: str) -> None:
     assert "missing  Connection" in result.output
 
 
-def ending(result: Result) -> list[str]:
-    """Return the last lines of the command, below all else, each with single spaces."""
-    _, _, last = result.output.partition("In short\n")
-    return [" ".join(line.split()) for line in last.splitlines() if line]
+def summary(result: Result) -> list[str]:
+    """Return the first section of the output, without its title, each line with single spaces."""
+    title, lines, *_ = result.output.strip().split("\n\n")
+    assert "In short" == title
+    return [" ".join(line.split()) for line in lines.splitlines()]
 
 
-def test_what_is_left_to_do_stands_last(toml: str) -> None:
-    """Below sixty points nobody scrolls up: the end says how much is missing or open, and what to do about it."""
+def test_what_is_left_to_do_stands_first(toml: str) -> None:
+    """The output begins with how much is missing or open, and what to do about it; sixty points follow."""
     still_open = sum(point.status == "open" for point in Profile.from_file(toml).audit())
-    missing, unanswered = ending(run("--profile", toml, columns=1000))
+    missing, unanswered = summary(run("--profile", toml, columns=1000))
 
     unset = "PAYASYNC_MERCHANT_ID, PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY, PAYASYNC_BASE_URL"
     assert f"missing 4 set {unset}" == missing
-    assert f"open {still_open} answer in {toml} what your calls need" == unanswered
+    assert f"open {still_open} set in {toml} what your calls need" == unanswered
 
 
 def test_what_is_wrong_stands_before_what_is_missing() -> None:
-    """What was refused is mended first; who has given no profile is told to give one."""
-    wrong, missing, unanswered = ending(run("--base-url", "http://127.0.0.1:1", environ={"PAYASYNC_MERCHANT_ID": "M1"}))
+    """Errors come before what is missing; without a profile, the summary says how to give one."""
+    wrong, missing, unanswered = summary(
+        run("--base-url", "http://127.0.0.1:1", environ={"PAYASYNC_MERCHANT_ID": "M1"})
+    )
 
-    assert "wrong 1 mend Connection, as said above" == wrong
+    assert "wrong 1 correct Connection: see below" == wrong
     assert "missing 2 set PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY" == missing
     assert unanswered.endswith(" give the service's profile: --profile FILE, or PAYASYNC_PROFILE")
 
@@ -139,10 +142,10 @@ def test_nothing_is_left_to_do() -> None:
     """That is said, too; what the sandbox's own profile leaves open, is nobody's to answer."""
     with ThreadedSandbox() as sandbox:
         result = run("--base-url", sandbox.url, environ={**KEYS, "PAYASYNC_PROFILE": "sandbox"})
-    fine, unanswered = ending(result)
+    fine, unanswered = summary(result)
 
     assert "ok 5 nothing is missing or wrong" == fine
-    assert "open 8 none has to be answered here" == unanswered
+    assert "open 8 nothing to do: the sandbox needs none of them" == unanswered
 
 
 def test_profile_of_the_environment(toml: str) -> None:
@@ -209,7 +212,7 @@ def test_every_key_is_tried(tmp_path: Path) -> None:
             "key for rsa-sha256: it must be PEM, or base64 of SubjectPublicKeyInfo"
         ),
     ] == told
-    assert "wrong 2 mend PAYASYNC_SIGNING_KEY, PAYASYNC_SERVICE_KEYS, as said above" in ending(result)
+    assert "wrong 2 correct PAYASYNC_SIGNING_KEY, PAYASYNC_SERVICE_KEYS: see below" in summary(result)
     assert "canary" not in result.output
 
 
@@ -220,7 +223,7 @@ def test_short_secret_is_a_warning(toml: str) -> None:
 
     short = "credentials.signing_key has fewer than 16 characters, and could be guessed: ask for a longer one"
     assert [f"warning PAYASYNC_SIGNING_KEY {short}"] == told
-    assert "warning 1 mend PAYASYNC_SIGNING_KEY, as said above" in ending(warned)
+    assert "warning 1 correct PAYASYNC_SIGNING_KEY: see below" in summary(warned)
     assert (0, 1) == (warned.exit_code, wrong.exit_code)
 
 
@@ -270,14 +273,14 @@ def test_key_file_that_others_can_read(tmp_path: Path) -> None:
     environ = {"PAYASYNC_MERCHANT_ID": "M1", **{f"{name}_FILE": str(tmp_path / name) for name in files}}
     with ThreadedSandbox() as sandbox:
         result = run("--base-url", sandbox.url, environ=environ, columns=1000)
-    warning, *_ = ending(result)
+    warning, *_ = summary(result)
 
     assert 0 == result.exit_code
     said = f"set; other users can read its file. Run: chmod go-r {tmp_path / 'PAYASYNC_SIGNING_KEY'}"
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert f"warning PAYASYNC_SIGNING_KEY {said}" in lines
     assert {"ok PAYASYNC_SECRET_KEY set", "ok PAYASYNC_PUBLIC_KEY set"} < set(lines)
-    assert "warning 1 mend PAYASYNC_SIGNING_KEY, as said above" == warning
+    assert "warning 1 correct PAYASYNC_SIGNING_KEY: see below" == warning
 
 
 def test_key_file_that_others_can_write(tmp_path: Path) -> None:
@@ -299,7 +302,7 @@ def test_service_that_can_be_reached() -> None:
         seen = sandbox.timeline()
 
     assert 0 == result.exit_code
-    assert "took one in" in result.output
+    assert "accepted a connection in" in result.output
     assert [] == list(seen)
 
 
@@ -372,4 +375,4 @@ async def test_proxy_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
         found = await doctor.inspect_connection(sandbox.url)
 
     assert "fine" == found.verdict
-    assert "a proxy stands in the environment" in found.words
+    assert "the environment names a proxy" in found.words

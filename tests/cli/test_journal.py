@@ -317,6 +317,14 @@ def test_resolve_asks_otherwise_about_what_nobody_sent(path: Path, end: str, que
     assert question in result.output
 
 
+def test_resolve_refuses_what_has_ended_before_it_asks(path: Path) -> None:
+    """An ended intent is refused without a question, and nothing changes."""
+    result = run("resolve", "1", "--journal", str(path), "--as", "rejected", "--reason", "seen", given="y\n")
+
+    assert (2, "succeeded", "") == (result.exit_code, kept(path, 1).state, result.stdout)
+    assert "intent 1 is succeeded already" in result.stderr
+
+
 def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a worker has sent while somebody read the question is not rejected by the answer."""
 

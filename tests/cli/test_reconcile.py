@@ -24,8 +24,8 @@ from payasync import NotSentError, OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.commands import payasync
 from payasync.cli.intent_table import now
 from payasync.cli.options import Address
-from payasync.cli.reconcile import Ahead, Left, ReconcileScreen
-from payasync.cli.sandbox import Welcome
+from payasync.cli.reconcile import ReconcileScreen, Remaining, Upcoming
+from payasync.cli.sandbox import SandboxInfo
 from payasync.journal import SqliteJournal
 from payasync.journal.entries import entry_of_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
@@ -60,7 +60,12 @@ def path(tmp_path: Path) -> Path:
 def environment(sandbox: Sandbox, **more: str) -> dict[str, str]:
     """Return the environment of a process that knows the service and its keys."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")}
-    return {**bare, **Welcome.of(sandbox, None, clock="frozen", db=":memory:").environment, "COLUMNS": "100", **more}
+    return {
+        **bare,
+        **SandboxInfo.from_sandbox(sandbox, None, clock="frozen", db=":memory:").environment,
+        "COLUMNS": "100",
+        **more,
+    }
 
 
 async def started(environ: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:
@@ -544,7 +549,7 @@ def test_wrong_settings_end_with_2(path: Path) -> None:
     unset = {name: None for name in os.environ if name.startswith("PAYASYNC_")}
     known = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}
     for environ, words in (
-        (known, "give --profile, or set PAYASYNC_PROFILE"),
+        (known, "no profile is given, so nothing says how to query the service. Give --profile FILE, or set"),
         ({**known, "PAYASYNC_PROFILE": "/nowhere.toml"}, "/nowhere.toml"),
         ({"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}, "PAYASYNC_MERCHANT_ID is not set"),
         ({"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}, "PAYASYNC_BASE_URL is not set"),
@@ -595,7 +600,7 @@ def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console
         for number, end in enumerate(ends):
             screen.noted(Result(intent=kept(id=number), end=end, state="unknown", reason=f"reason {number % 5}"))
     screen.ran(Report.of(ends, silent=silent))
-    screen.closed(Left(interrupted=interrupted))
+    screen.closed(Remaining(interrupted=interrupted))
     return out.getvalue()
 
 
@@ -611,7 +616,7 @@ def test_each_run_says_what_was_not_done(ending: str) -> None:
         screen.ran(Report(resolved=1, rejected=state == "rejected"))
     screen.ran(Report())
     screen.noted(Result(intent=kept(id=4, state="unknown"), end="resolved", state="rejected"))
-    screen.cut_short() if ending == "an error" else screen.closed(Left())
+    screen.cut_short() if ending == "an error" else screen.closed(Remaining())
     told = [json.loads(line) for line in out.getvalue().splitlines()]
 
     assert [[1], [], [3], [4]] == [ids(each) for each in told]
@@ -638,7 +643,7 @@ def test_watching_holds_no_more_with_each_run(form: str, held: int) -> None:
     heard = [each for number in range(1, 301) for each in hears_all(screen, number)]
 
     assert (1500, held) == (len(heard), sum(each() is not None for each in heard))
-    screen.closed(Left())
+    screen.closed(Remaining())
     if form == "text":
         shown, _, last = out.getvalue().partition("Asked about 1500 writes.")
         assert 300 == shown.count("rejected")
@@ -668,7 +673,7 @@ def test_who_watched_reads_how_the_writes_stand() -> None:
     screen.noted(Result(intent=kept(id=2), end="manual", state="manual", reason="nothing names it"))
     screen.ran(Report(manual=1))
     screen.ran(Report())
-    screen.closed(Left())
+    screen.closed(Remaining())
     lines = [" ".join(line.split()) for line in out.getvalue().partition("ends it.")[2].splitlines() if line.strip()]
 
     assert [
@@ -684,7 +689,7 @@ def test_who_watches_hears_when_the_next_question_is() -> None:
     terminal = Console(file=out, width=200, highlight=False)
     for watch in (True, False):
         screen = ReconcileScreen(Address("pay.db"), watch=watch, terminal=terminal)
-        screen.opened("M1", [], others={}, ahead=Ahead(due=now() + timedelta(hours=5)))
+        screen.opened("M1", [], others={}, upcoming=Upcoming(due=now() + timedelta(hours=5)))
     watched, once = [" ".join(line.split()) for line in out.getvalue().splitlines() if "Due" in line]
 
     assert ("Due nothing now; the next question in 5 h", "Due nothing") == (watched, once)
@@ -697,7 +702,7 @@ def test_json_says_what_is_still_to_come(seconds: float | None, next_in: int | N
     screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
     screen.opened("M1", [], others={})
     due = None if seconds is None else now() + timedelta(seconds=seconds)
-    screen.closed(Left(ahead=Ahead(due=due, sending=[now() + timedelta(hours=5)] * 2)))
+    screen.closed(Remaining(upcoming=Upcoming(due=due, sending=[now() + timedelta(hours=5)] * 2)))
     facts = json.loads(out.getvalue())
 
     assert (2, next_in) == (facts["sending"], facts["next_in"])
@@ -716,7 +721,7 @@ def closed(manual: Sequence[Intent] = (), unsent: Sequence[Intent] = (), *, json
     out = StringIO()
     screen = ReconcileScreen(Address("pay.db"), json=json, terminal=Console(file=out, width=200, highlight=False))
     screen.opened("M1", [], others={})
-    screen.closed(Left(manual=manual, unsent=unsent))
+    screen.closed(Remaining(manual=manual, unsent=unsent))
     return out.getvalue()
 
 
@@ -728,7 +733,7 @@ def test_what_was_not_done_is_listed_whole() -> None:
         screen.opened("M1", [], others={})
         for number in range(1, 152):
             screen.noted(Result(intent=kept(id=number), end="resolved", state="rejected"))
-        screen.cut_short() if cut else screen.closed(Left())
+        screen.cut_short() if cut else screen.closed(Remaining())
 
         assert list(range(1, 152)) == listed(out.getvalue())
         assert "151 writes not done" in out.getvalue()

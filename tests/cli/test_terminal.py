@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from payasync.cli.terminal import Lines, complain, plain, stray_logs_dropped
+from payasync.cli.terminal import Lines, plain, print_error, stray_logs_dropped
 
 
 def terminal(width: int, *, watched: bool = True) -> tuple[Lines, io.StringIO]:
@@ -74,7 +74,7 @@ def test_style_goes_on_below() -> None:
 
 def test_complaint(capsys: pytest.CaptureFixture[str]) -> None:
     """It is one line on standard error, which holds nothing that a terminal would obey."""
-    complain("listen", ValueError("no\n  such \x1b[2J file"))
+    print_error("listen", ValueError("no\n  such \x1b[2J file"))
 
     assert ("", "payasync listen: no such ?[2J file\n") == capsys.readouterr()
 

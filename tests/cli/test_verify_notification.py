@@ -280,8 +280,8 @@ def test_signed_in_its_body(tmp_path: Path) -> None:
         ({"PAYASYNC_NOTIFICATION_KEYS": None}, "credentials.notification_keys is empty"),
         ({"PAYASYNC_NOTIFICATION_KEYS": "canary!"}, "credentials.notification_keys: key 1 must be"),
         ({"PAYASYNC_MERCHANT_ID": None}, "PAYASYNC_MERCHANT_ID is not set"),
-        ({"PAYASYNC_PROFILE": None}, "notification.verification is open"),
-        ({"PAYASYNC_PROFILE": None}, "no profile is given: --profile FILE, or PAYASYNC_PROFILE"),
+        ({"PAYASYNC_PROFILE": None}, "how notifications are signed (notification.verification)"),
+        ({"PAYASYNC_PROFILE": None}, "no profile is given, so nothing says how notifications are signed"),
         ({"PAYASYNC_PROFILE": "/nowhere.toml"}, "/nowhere.toml"),
     ],
 )

@@ -377,7 +377,7 @@ async def test_absent_after_the_quarantine_is_final() -> None:
 
 
 async def test_absent_that_was_asked_for_too_early_does_not_count() -> None:
-    """ "Not found" counts from when the query was sent, because its response may be as old."""
+    """A "not found" counts from when the query was sent, because its response may be as old."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=3.0))
     hours, end = Hours(now=START, share=0.0), way(CUT, NONE, OK)
     await layer(ask=asking, hours=hours)(questioned(profile), taking(hours, 4.0, end))
@@ -467,7 +467,7 @@ async def test_one_attempt_is_one_send() -> None:
 
 
 async def test_sends_are_limited_by_the_policy() -> None:
-    """ "Not found" never leads to more sends than the policy allows."""
+    """A "not found" never leads to more sends than the policy allows."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
     end = way(CUT, NONE, CUT, NONE, CUT, NONE)
     with pytest.raises(OutcomeUnknownError) as caught:
