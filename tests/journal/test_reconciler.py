@@ -735,6 +735,33 @@ async def test_journal_that_fails_ends_the_run(
     assert [] == sandbox.ledger.calls("refunds.status")
 
 
+async def test_journal_that_fails_before_a_second_send(
+    sandbox: Sandbox,
+    pay: Session,
+    journal: Journal,
+    *,
+    reconciler: Reconciler,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What cannot be kept as *sending* is not sent: the run ends, and the next one sends it."""
+
+    async def full(*_: Any, **__: Any) -> None:
+        raise StorageError("the journal is full")
+
+    number = await queued(sandbox, pay, journal)
+    sandbox.faults.reset_before("refunds.create")
+    await executed(pay, number)
+    passed(clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "claim", full)
+        with pytest.raises(StorageError):
+            await reconciler.run_once()
+    before = sandbox.ledger.refunds()
+
+    assert (0, Report(sent=1), 1) == (before, await reconciler.run_once(), sandbox.ledger.refunds())
+
+
 async def test_session_that_cannot_ask_ends_the_run(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
