@@ -13,11 +13,8 @@ PROPERTIES: Final = (
     "tests/middleware/test_outcome.py",
     "tests/test_documents.py",
     "tests/profile/test_toml.py",
-    "tests/notifications/test_reading.py",
-    "tests/notifications/test_verifying.py",
-    "tests/notifications/test_identity.py",
-    "tests/notifications/test_coverage.py",
-    "tests/notifications/test_standard_webhooks.py",
+    "tests/notifications/test_notification.py",
+    "tests/notifications/test_verification.py",
     "tests/matrix/test_scripts.py",
 )
 """What is signed, what reads what others wrote, and what is never sent again whatever fails."""

@@ -15,19 +15,16 @@ from payasync import (
     ConfigurationError,
     Credentials,
     InvalidArgumentError,
-    NotConfiguredError,
     Session,
     StorageError,
 )
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
 from payasync.notifications.receiver import REPLAYED_TOGETHER
 from payasync.notifications.transitions import draw_upper_half
-from payasync.profile.schema import NotificationShape
 from payasync.sandbox import Sandbox
 from payasync.testing import sign_notification
 from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Shop, opened, received
 
-SHAPE = SIGNED.notification
 PUBLIC = [
     "Added",
     "Answer",
@@ -63,24 +60,6 @@ def test_public_names_are_pinned() -> None:
     public: object = getattr(payasync.notifications, "__all__", None)
 
     assert PUBLIC == public
-
-
-@pytest.mark.parametrize(
-    ("shape", "point"),
-    [
-        (NotificationShape(), "notification.verification"),
-        (NotificationShape(ack_status=200), "notification.verification"),
-        (evolve(SHAPE, verification=""), "notification.verification"),
-        (evolve(SHAPE, ack_status=None), "notification.ack_status"),
-        (evolve(SHAPE, verification="body", signature=""), "notification.signature"),
-    ],
-)
-def test_open_points_are_asked_for_at_once(shape: NotificationShape, point: str, tmp_path: Path) -> None:
-    """What the profile does not say is found as the receiver is made, not with the first money."""
-    with pytest.raises(NotConfiguredError) as caught:
-        made(tmp_path, profile=evolve(SIGNED, notification=shape))
-
-    assert point == caught.value.field
 
 
 @pytest.mark.parametrize(
@@ -159,39 +138,6 @@ def test_handler_is_left_as_it_is(tmp_path: Path) -> None:
     assert paid is receiver.on("refund")(paid)
 
 
-def test_second_handler_of_a_name_is_refused(tmp_path: Path) -> None:
-    """What one has done would count as done by the other."""
-    receiver = made(tmp_path)
-
-    def handler() -> Any:
-        async def paid(_: Notification) -> None: ...
-
-        return paid
-
-    receiver.on("payment")(handler())
-    for kind in ("payment", "refund", "*"):
-        with pytest.raises(ConfigurationError, match="two handlers are named"):
-            receiver.on(kind)(handler())
-
-
-async def test_events_are_listed(shop: Shop) -> None:
-    """All events, or those of one state, in pages, in the order in which they came."""
-    shop.recording("payment")
-    for data, kind in ((PAID, "payment"), (REFUNDED, "refund"), ({**PAID, "outTradeNo": "T2"}, "payment")):
-        await shop.take(data, kind)
-    await shop.receiver.settle()
-
-    async def numbers(*args: Any, **kwargs: Any) -> list[int]:
-        return [event.id for event in await shop.receiver.events(*args, **kwargs)]
-
-    assert [1, 2, 3] == await numbers()
-    assert [2] == await numbers("parked")
-    assert [1] == await numbers("done", limit=1)
-    assert [3] == await numbers("done", after=1)
-    with pytest.raises(InvalidArgumentError, match="state"):
-        await numbers("lost")
-
-
 @pytest.mark.parametrize("number", [None, "1", 1.0])
 async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
     """The words say where the number comes from; that it could be left out would not be true."""
@@ -200,18 +146,6 @@ async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
             await shop.receiver.replay(number)
 
     assert ("event_id", False) == (refused.value.field, "leave it out" in str(refused.value))
-
-
-async def test_quarantined_event_is_handled_when_somebody_says_so(shop: Shop) -> None:
-    """A person who has looked at two contradicting notifications can have the second one handled, too."""
-    got = shop.recording("payment")
-    await shop.take()
-    quarantined = await shop.handled({**PAID, "totalAmt": 1})
-    await shop.receiver.replay(quarantined.id)
-    event = await shop.last()
-
-    assert ("quarantined", "done") == (quarantined.state, event.state)
-    assert [450, 1] == [each.data["totalAmt"] for each in got]
 
 
 async def test_listing_dispatches_nothing(tmp_path: Path) -> None:

@@ -1,37 +1,54 @@
 """Whether a notification is from the service, in each way that a profile can say it."""
 
+import base64
 import hashlib
 import hmac
 import json
 import math
+import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import pytest
+from aiohttp import web
 from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 from standardwebhooks import Webhook
 
-from payasync import Credentials, Secret, SortedPairs
+from payasync import Accept, Credentials, PayasyncError, Profile, Secret, Session, SortedPairs
 from payasync.errors import (
     ConfigurationError,
     InvalidArgumentError,
     InvalidSignatureError,
     NotConfiguredError,
-    PayasyncError,
 )
-from payasync.notifications.notification import Notification
-from payasync.notifications.verification import MISMATCH, check_window, parse_time, verification_of, verify
-from payasync.profile.profile import Profile
-from payasync.profile.schema import NotificationShape
+from payasync.notifications import Notification, Receiver, SqliteInbox
+from payasync.notifications.notification import coverage_of
+from payasync.notifications.verification import (
+    MISMATCH,
+    check_covered,
+    check_secrets,
+    check_webhook,
+    parse_time,
+    sign_webhook,
+    verification_of,
+    verify,
+)
+from payasync.profile.schema import AnswerShape, NotificationShape, Parameter, States
+from payasync.profile.signed_fields import SignedFields
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.testing import sign_notification
+from tests.foreign.recorder import Recorder, answer
 from tests.foreign.signatures import hmac_sha256, rsa_keys, rsa_sha256
 from tests.scrambled import scrambled
+from tests.test_canary import CANARIES, keys, singing, written
 
 NOW: Final = 1_800_000_000
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -160,16 +177,6 @@ def test_value_that_the_profile_refuses_is_named() -> None:
     assert MISMATCH in str(refusal(signed("service key number 2")))
 
 
-def test_name_that_stands_twice() -> None:
-    """A signed field and another of the same name: nobody could say which of the two was signed."""
-    good = json.dumps(signed()).encode()
-    twice = good.replace(b'"amt"', b'"amt": 1, "amt"')
-    verify(good, {}, profile=BODY, credentials=CREDENTIALS, clock=lambda: NOW)
-
-    with pytest.raises(InvalidArgumentError):
-        verify(twice, {}, profile=BODY, credentials=CREDENTIALS, clock=lambda: NOW)
-
-
 @pytest.mark.parametrize("offset", [-60, 0, 60])
 @pytest.mark.parametrize(
     "written", [lambda at: at, lambda at: at * 1000, lambda at: datetime.fromtimestamp(at, UTC).isoformat()]
@@ -183,13 +190,6 @@ def test_time_in_the_window(offset: int, written: Any) -> None:
 def test_time_outside_the_window(at: Any) -> None:
     """Too old, from the future, or no time at all."""
     assert "data.at" == refusal(signed(at=at)).field
-
-
-def test_merchants_own_key() -> None:
-    """A symmetric scheme needs no key of the service's: it is the merchant's own, where no other is given."""
-    own = Credentials("M1", signing_key="own signing key 1")
-
-    assert judged(signed("own signing key 1"), keys=own).verified
 
 
 def test_asymmetric(tmp_path: Path) -> None:
@@ -247,12 +247,6 @@ def test_nothing_is_made_of_a_body_before_its_signature() -> None:
         verify(json.dumps(wrong).encode(), {}, **given)
     with pytest.raises(InvalidSignatureError):
         verify(json.dumps({"data": {**wrong["data"], "amt": 451}}).encode(), {}, **given)
-
-
-def test_longest_body() -> None:
-    """A body is measured before anything else."""
-    with pytest.raises(InvalidArgumentError, match="3 bytes long at most"):
-        verify(b"{  }", {}, profile=PROFILE, credentials=CREDENTIALS, max_bytes=3)
 
 
 def test_not_signed_at_all() -> None:
@@ -527,18 +521,640 @@ def test_times_at_the_ends_of_the_calendar(text: str) -> None:
     assert abs(far - NOW) > 10**9
 
 
+SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OLDER: Final = "whsec_" + base64.b64encode(b"an older key, 24 bytes..").decode()
+VECTOR: Final = b'{"test": 2432232314}'
+NUMBER: Final = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+SENT: Final = 1614265330
+SIGNATURE: Final = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+"""The published vector of the scheme."""
+ARABIC: Final = "".join(chr(0x0660 + int(digit)) for digit in str(SENT))
+"""The digits of another script, which Python reads as a number, too."""
+
+
+def vector_headers(signature: str = SIGNATURE, **others: str) -> CIMultiDict[str]:
+    """Return the headers of the published vector, with others in their place."""
+    given = {"webhook-id": NUMBER, "webhook-timestamp": str(SENT), "webhook-signature": signature}
+    return CIMultiDict({**given, **{f"webhook-{name}": value for name, value in others.items()}})
+
+
+def check_vector(body: bytes = VECTOR, given: CIMultiDict[str] | None = None, now: float = SENT, *keys: str) -> None:
+    """Check a notification with these keys."""
+    held = [Secret(key) for key in keys or (SECRET,)]
+    check_webhook(body, vector_headers() if given is None else given, keys=held, tolerance=300, now=now)
+
+
+def rejection(**facts: Any) -> InvalidSignatureError:
+    """Return the error with which a notification is refused."""
+    with pytest.raises(InvalidSignatureError) as error:
+        check_vector(**facts)
+    return error.value
+
+
+def test_published_vector() -> None:
+    """The vector that every implementation of the scheme has in its tests: verified, and signed the same."""
+    check_vector()
+
+    assert SIGNATURE == sign_webhook(VECTOR, number=NUMBER, sent=SENT, key=Secret(SECRET))
+
+
+@given(
+    body=st.dictionaries(st.text(st.characters(codec="utf-8")), st.integers()).map(
+        lambda each: json.dumps(each, ensure_ascii=False)
+    ),
+    number=st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=40),
+    key=st.binary(min_size=1, max_size=70),
+)
+def test_foreign_signatures(body: str, number: str, key: bytes) -> None:
+    """What the package signs is verified, and with any other byte it is not."""
+    secret = f"whsec_{base64.b64encode(key).decode()}"
+    signature = Webhook(secret).sign(number, datetime.fromtimestamp(SENT, UTC), body)
+
+    check_vector(body.encode(), vector_headers(signature, id=number), SENT, secret)
+    assert rejection(body=body.encode() + b" ", given=vector_headers(signature, id=number)).field == "webhook-signature"
+
+
 @pytest.mark.parametrize(
-    ("sent", "words"),
+    "signature",
     [
-        (NOW - 301, "at is 301 seconds ago: more than notification.tolerance, 300"),
-        (NOW + 301, "at is 301 seconds ahead of this machine's clock: more than notification.tolerance, 300"),
-        (math.nan, "more than"),
+        f"v1,{'A' * 43}= {SIGNATURE}",
+        f"{SIGNATURE} v1,{'A' * 43}=",
+        f"v1a,c2lnbmVk {SIGNATURE}",
+        f"v2,{SIGNATURE[3:]} {SIGNATURE}",
+        f"v1,no-base64! {SIGNATURE}",
+        f"v1, v1 , {SIGNATURE} garbage",
+        f"v1,c2hvcnQ= {SIGNATURE}",
     ],
 )
-def test_outside_the_window(sent: float, words: str) -> None:
-    """Too old and from the future are refused alike, each in words that say which."""
-    with pytest.raises(InvalidSignatureError, match=words) as refused:
-        check_window("at", sent, NOW, 300)
+def test_one_of_several_signatures(signature: str) -> None:
+    """The service signs with two keys while it changes them; what is of another version, or none, is passed over."""
+    check_vector(given=vector_headers(signature))
 
-    assert "at" == refused.value.field
-    assert str(refused.value.reason) in str(refused.value)
+
+RIGHT: Final = base64.b64decode(SIGNATURE[3:])
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        *(
+            f"v1,{base64.b64encode(each).decode()}"
+            for each in (RIGHT[:-1], RIGHT + b"\0", RIGHT[:-1] + b"\0", RIGHT[1:])
+        ),
+        *(f"{version},{SIGNATURE[3:]}" for version in ("v2", "v1a", "V1", "", "v1 v2")),
+        SIGNATURE[3:],
+    ],
+)
+def test_nothing_but_the_whole_signature(signature: str) -> None:
+    """One byte less, more or other, or the right bytes as those of another version: none of it verifies."""
+    assert "webhook-signature" == rejection(given=vector_headers(signature)).field
+
+
+def test_several_keys() -> None:
+    """While keys rotate, any of them verifies."""
+    check_vector(VECTOR, None, SENT, OLDER, SECRET)
+    check_vector(VECTOR, None, SENT, SECRET, OLDER)
+
+    with pytest.raises(InvalidSignatureError, match="is not that of the body, by any of the keys"):
+        check_vector(VECTOR, None, SENT, OLDER)
+
+
+@pytest.mark.parametrize("secret", [SECRET.removeprefix("whsec_"), f" {SECRET}\n"])
+def test_forms_of_a_key(secret: str) -> None:
+    """With or without its prefix, and with the line end of a file."""
+    check_vector(VECTOR, None, SENT, secret)
+
+
+CHANGED: Final = {
+    "body": (VECTOR.replace(b"4", b"5"), vector_headers()),
+    "order of names": (b" " + VECTOR, vector_headers()),
+    "id": (VECTOR, vector_headers(id="msg_2")),
+    "timestamp": (VECTOR, vector_headers(timestamp=str(SENT + 1))),
+    "timestamp with a zero": (VECTOR, vector_headers(timestamp=f"0{SENT}")),
+    "signature": (VECTOR, vector_headers(SIGNATURE.replace("g0", "g1"))),
+    "id with the timestamp": (VECTOR, vector_headers(id=f"{NUMBER}.{SENT}")),
+}
+
+
+@pytest.mark.parametrize(("body", "given"), CHANGED.values(), ids=CHANGED)
+def test_everything_is_signed(body: bytes, given: CIMultiDict[str]) -> None:
+    """With another id, time or body, nothing verifies."""
+    assert "webhook-signature" == rejection(body=body, given=given).field
+
+
+@pytest.mark.parametrize("name", ["webhook-id", "webhook-timestamp", "webhook-signature"])
+def test_missing_headers(name: str) -> None:
+    """Each of the three must be there, once, and with something in it."""
+    without, twice = vector_headers(), vector_headers()
+    del without[name]
+    twice.add(name.upper(), twice[name])
+
+    assert (name, "is missing") == (rejection(given=without).field, rejection(given=without).reason)
+    assert (name, "stands there twice") == (rejection(given=twice).field, rejection(given=twice).reason)
+    assert rejection(given=vector_headers(**{name.removeprefix("webhook-"): ""})).field == name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            ("timestamp", each)
+            for each in ("now", "-1", "1e9", "1.5", "0x5", " 1", "1\n", "9" * 12, "9" * 5000, str(SENT * 1000), ARABIC)
+        ),
+        *(("id", each) for each in ("a b", "é", "a\n", "\ud800", "x" * 257)),
+        *(
+            ("signature", each)
+            for each in ("v1,", "v1", ",", "é", "v1,é", "v1,\ud800", "v1,=", "v1,A", "v1a,AAAA", "v1;AAAA", "V1,AAAA")
+        ),
+    ],
+)
+def test_hostile_headers(name: str, value: str) -> None:
+    """Non-ASCII, bad base64 and numbers that are none are no error of Python's; the header is named."""
+    assert f"webhook-{name}" == rejection(given=vector_headers(**{name: value})).field
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (SENT + 301, "webhook-timestamp is 301 seconds ago: more than notification.tolerance, 300"),
+        (SENT - 301, "webhook-timestamp is 301 seconds ahead of this machine's clock: more than"),
+    ],
+)
+def test_window(now: int, words: str) -> None:
+    """Too old and too new are both refused, and the error says which: a recorded notification is worthless later."""
+    check_vector(now=SENT - 300)
+    check_vector(now=SENT + 300)
+
+    assert words in str(rejection(now=now))
+
+
+@pytest.mark.parametrize("length", [24, 25, 32, 64, 65, 200])
+def test_whole_keys(length: int) -> None:
+    """The scheme's keys have 24 bytes or more; with and without prefix and padding all of them are taken."""
+    key = base64.b64encode(bytes(length)).decode()
+
+    check_secrets([Secret(f"whsec_{key}"), Secret(key), Secret(key.rstrip("="))])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("whsec_", "whsec_é", "whsec_a b c", "not base64!", "whsk_AAAA", "="),
+        *("foo", SECRET[:-1], SECRET[:-2], SECRET[6:-1], f"whsec_{base64.b64encode(bytes(23)).decode()}"),
+    ],
+)
+def test_what_is_no_key(key: str) -> None:
+    """A key that is none, or not whole, is refused before anything is looked at, and not shown."""
+    with pytest.raises(
+        ConfigurationError, match=r"credentials.notification_keys: key 2 must be whsec_ and base64"
+    ) as bad:
+        check_secrets([Secret(SECRET), Secret(key)])
+
+    assert "credentials.notification_keys" == bad.value.field
+    assert key not in str(bad.value).replace("whsec_ and", "") or key == "="
+
+
+def test_no_key() -> None:
+    """Without a key nothing could verify; the error names the variable that holds it."""
+    with pytest.raises(ConfigurationError, match="PAYASYNC_NOTIFICATION_KEYS"):
+        check_secrets([])
+
+
+class Counted(Secret):
+    """A key that counts how often somebody computes with it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.times = 0
+
+    def reveal(self) -> str:
+        """Return the text, and count."""
+        self.times += 1
+        return super().reveal()
+
+
+def test_many_signatures_cost_no_more_than_one() -> None:
+    """A header full of them makes nobody compute more: a body is signed once by each key."""
+    key = Counted(SECRET)
+    many = " ".join(f"v1,{base64.b64encode(secrets.token_bytes(32)).decode()}" for _ in range(150))
+    check_webhook(VECTOR, vector_headers(f"{many} {SIGNATURE}"), keys=[key], tolerance=300, now=SENT)
+
+    assert 1 == key.times
+
+
+EVENTS_KEYS: Final = Credentials("M1", service_keys="service key number 1")
+EVENTS_SHAPE: Final = NotificationShape(
+    verification="body",
+    data="data",
+    signature="data.sign",
+    kind="event",
+    kinds={"payment": ["PAID", "SHUT"], "refund": ["BACK"]},
+    time="data.at",
+    out_trade_no="no",
+    out_refund_no="back",
+    id={"payment": ["no", "state"]},
+    ack_status=200,
+)
+EVENTS_SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("sign", "type"))
+EVENTS: Final = Profile(
+    notification=EVENTS_SHAPE,
+    signature=EVENTS_SCHEME,
+    answer=AnswerShape(payment_id="pay", order_status="state"),
+    states=States(order={"paid": ["PAID"], "closed": ["SHUT"]}),
+)
+FLAT_EVENTS: Final = evolve(
+    EVENTS, notification=evolve(EVENTS_SHAPE, data="", signature="sign", kind="data.event", time="at")
+)
+EVENT: Final = {"no": "7", "state": "SHUT", "amt": 450, "at": NOW, "empty": ""}
+
+
+def event_signature(fields: Mapping[str, Any]) -> str:
+    """Return the signature of a payload, made by a few lines of this test's own."""
+    signed = sorted((name, text) for name, value in fields.items() if (text := str(value)) and name != "type")
+    text = "&".join(f"{name}={text}" for name, text in signed)
+    return hmac.new(b"service key number 1", text.encode(), hashlib.sha256).hexdigest()
+
+
+def genuine(data: Mapping[str, Any] = EVENT) -> dict[str, Any]:
+    """Return a payload as the service signs it."""
+    return {**data, "sign": event_signature(data)}
+
+
+def believed(document: object, profile: Profile = EVENTS, kind: str | None = "payment") -> Notification:
+    """Return a notification that is believed."""
+    raw = json.dumps(document).encode()
+    found = verify(raw, {}, profile=profile, credentials=EVENTS_KEYS, kind=kind, clock=lambda: NOW)
+    assert found.verified
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "flat", "nested", "omitted"),
+    [
+        ("data.no", True, True, True),
+        ("data.back.no", True, True, False),
+        ("data.back.0.no", True, True, False),
+        ("data.back.sign", True, True, False),
+        ("data.sign", False, False, False),
+        ("data.type", False, False, False),
+        ("data.type.name", False, False, False),
+        ("no", False, False, False),
+        ("dat.a", False, False, False),
+        ("data", True, True, True),
+        ("", False, False, False),
+    ],
+)
+def test_what_is_covered(path: str, *, flat: bool, nested: bool, omitted: bool) -> None:
+    """The fields of the object that the signature stands in, without it and what the scheme leaves out."""
+    own = SignedFields("data", "sign", frozenset({"type"}))
+    schemes = [EVENTS_SCHEME, evolve(EVENTS_SCHEME, nested="json"), evolve(EVENTS_SCHEME, nested="omit")]
+    found = [coverage_of(evolve(EVENTS, signature=scheme)) for scheme in schemes]
+
+    assert [flat, nested, omitted] == [each.covers(path) for each in found if each]
+    assert nested is own.covers(path)
+
+
+@pytest.mark.parametrize("event", ["PAID", "BACK", "OTHER", None])
+def test_event_that_nobody_signed(event: str | None) -> None:
+    """Anybody could name another one beside a genuine payload: like an address it says the kind, and no more."""
+    found = believed({"event": event, "data": genuine()}, kind=None)
+
+    assert ({"PAID": "payment", "BACK": "refund"}.get(str(event)), None) == (found.kind, found.event)
+    assert ("closed" if event == "PAID" else None) == found.state
+
+
+def test_event_that_is_signed() -> None:
+    """In the payload it says the kind, whatever the address leaves out."""
+    inside = evolve(EVENTS, notification=evolve(EVENTS_SHAPE, kind="data.event"))
+    found = believed({"data": genuine({**EVENT, "event": "SHUT"})}, inside, kind=None)
+
+    assert ("payment", "SHUT") == (found.kind, found.event)
+
+
+def test_object_that_is_left_out_of_what_is_signed() -> None:
+    """Where objects are omitted, or a name is excluded, a forged one is no part of the payload; the bytes have it."""
+    omit = evolve(FLAT_EVENTS, signature=evolve(EVENTS_SCHEME, nested="omit"))
+    found = believed({**genuine(), "order": {"no": "8"}, "list": [1], "type": "x"}, omit)
+
+    assert genuine() == found.data == found.trusted
+    assert ("7", 'payment:["7","SHUT"]') == (found.out_trade_no, found.dedup_key)
+    assert found.document == json.loads(found.raw) == {**found.data, "order": {"no": "8"}, "list": [1], "type": "x"}
+
+
+def test_numbers_are_read_of_what_is_signed() -> None:
+    """Answers' paths lead into it, too: what the service calls a payment may stand in an object that nobody signed."""
+    omit = evolve(FLAT_EVENTS, signature=evolve(EVENTS_SCHEME, nested="omit"))
+    deep = evolve(omit, answer=AnswerShape(payment_id="order.pay", order_status="order.state"))
+    found = believed({**genuine(), "order": {"pay": "P1", "state": "PAID"}}, deep)
+
+    assert (None, None) == (found.payment_id, found.state)
+
+
+@pytest.mark.parametrize("identified", [True, False])
+@given(
+    beside=st.dictionaries(st.sampled_from(["at", "no", "more", "nonceStr"]), st.text() | st.integers()),
+    retyped=st.sets(st.sampled_from([("no", 7), ("amt", "450"), ("at", str(NOW))])),
+    emptied=st.dictionaries(st.sampled_from(["empty", "back", "more"]), st.sampled_from(["", None])),
+    kind=st.text(),
+)
+def test_whatever_verifies_is_one_event(
+    beside: dict[str, Any], retyped: set[tuple[str, Any]], emptied: dict[str, Any], kind: str, *, identified: bool
+) -> None:
+    """Nobody can make a second event, or another one, of a genuine notification without the key."""
+    profile = EVENTS if identified else evolve(EVENTS, notification=evolve(EVENTS_SHAPE, id={}))
+    first, data = believed({"data": genuine()}, profile), genuine()
+    forged = {**data, **dict(retyped), **emptied, "type": kind}
+    again = believed({**beside, "data": forged}, profile)
+
+    def facts(each: Notification) -> tuple[object, ...]:
+        return each.dedup_key, each.digest, each.kind, each.event, each.out_trade_no, each.out_refund_no, each.state
+
+    assert facts(first) == facts(again)
+    assert identified is not first.weak
+
+
+@pytest.mark.parametrize("skip_null", [True, False])
+def test_values_of_other_types_are_one_event(*, skip_null: bool) -> None:
+    """Who writes the text of a null, of true or of a number in its place makes no second event: it is signed alike."""
+    scheme = evolve(EVENTS_SCHEME, skip_null=skip_null, booleans="json", numbers="text")
+    weak = evolve(EVENTS, notification=evolve(EVENTS_SHAPE, id={}), signature=scheme)
+    plain = {**EVENT, "vip": "true", "new": "false", "rate": "1.10"} | ({} if skip_null else {"note": "null"})
+    signed = json.dumps({"data": genuine(plain)})
+    typed = signed.replace('"true"', "true").replace('"false"', "false").replace('"1.10"', "1.10")
+    typed = typed.replace('{"no"', '{"note": null, "no"') if skip_null else typed.replace('"null"', "null")
+    events = [
+        verify(each.encode(), {}, profile=weak, credentials=EVENTS_KEYS, kind="payment", clock=lambda: NOW)
+        for each in (signed, typed, typed.replace("1.10", '"1.10"'))
+    ]
+
+    assert typed != signed
+    assert 1 == len({each.dedup_key for each in events})
+    assert (True, 1.1, float) == (events[1].data["vip"], events[1].data["rate"], type(events[1].data["rate"]))
+
+
+def test_other_values_are_other_events() -> None:
+    """What the signature tells apart stays apart."""
+    weak = evolve(EVENTS, notification=evolve(EVENTS_SHAPE, id={}))
+    changes: list[dict[str, Any]] = [{}, {"amt": 451}, {"amt": "0450"}, {"empty": " "}, {"more": "0"}]
+
+    assert 5 == len({believed({"data": genuine({**EVENT, **change})}, weak).dedup_key for change in changes})
+
+
+@pytest.mark.parametrize(
+    ("shape", "scheme", "point"),
+    [
+        (evolve(EVENTS_SHAPE, signature="seal.sign"), EVENTS_SCHEME, "notification.data"),
+        (evolve(EVENTS_SHAPE, data=""), EVENTS_SCHEME, "notification.data"),
+        (evolve(EVENTS_SHAPE, signature="sign", time=""), evolve(EVENTS_SCHEME, nested="omit"), "notification.data"),
+        (evolve(EVENTS_SHAPE, signature="sign"), evolve(EVENTS_SCHEME, exclude=("sign", "data")), "notification.data"),
+        (
+            evolve(EVENTS_SHAPE, out_trade_no="order.no"),
+            evolve(EVENTS_SCHEME, nested="omit"),
+            "notification.out_trade_no",
+        ),
+        (evolve(EVENTS_SHAPE, out_refund_no="sign"), EVENTS_SCHEME, "notification.out_refund_no"),
+        (evolve(EVENTS_SHAPE, subscription_id="type"), EVENTS_SCHEME, "notification.subscription_id"),
+        (evolve(EVENTS_SHAPE, id={"refund": ["back", "type"]}), EVENTS_SCHEME, "notification.id.refund"),
+    ],
+)
+def test_what_would_be_believed_unsigned(shape: NotificationShape, scheme: SortedPairs, point: str) -> None:
+    """Anybody could write his own beside a genuine signature: who would believe it is refused as it is made."""
+    profile = evolve(EVENTS, notification=shape, signature=scheme)
+    with pytest.raises(ConfigurationError, match="does not cover") as refused:
+        verification_of(profile, EVENTS_KEYS)
+
+    assert point == refused.value.field
+    check_covered(evolve(profile, notification=evolve(shape, verification="none")))
+    assert verification_of(profile, EVENTS_KEYS, lambda _raw, _headers: True).proves
+
+
+def test_time_that_nobody_signed() -> None:
+    """It is better than none: what comes late by itself is refused. It names no event, so that a new one makes none."""
+    beside = evolve(EVENTS, notification=evolve(EVENTS_SHAPE, time="at", id={}))
+    found = [believed({"at": at, "data": genuine()}, beside) for at in (NOW, NOW - 9)]
+
+    assert found[0].dedup_key == found[1].dedup_key
+    with pytest.raises(InvalidSignatureError, match="at "):
+        believed({"at": NOW - 301, "data": genuine()}, beside)
+
+
+def test_verifier_covers_all() -> None:
+    """A function gets every byte: nothing of what it calls true is left out."""
+    found = verify(
+        b'{"event":"PAID","data":{"no":"7","type":"x"}}',
+        {},
+        profile=EVENTS,
+        credentials=EVENTS_KEYS,
+        verifier=lambda _raw, _headers: True,
+    )
+
+    assert ("payment", "PAID", {"no": "7", "type": "x"}) == (found.kind, found.event, found.data)
+
+
+SHARED_KEY: Final = "a key that both sides have"
+SHARED_KEYS: Final = Credentials("M1", signing_key=SHARED_KEY)
+SHARED_SHAPE: Final = NotificationShape(
+    verification="body", signature="sign", out_trade_no="outTradeNo", out_refund_no="outRefundNo", ack_status=200
+)
+SHARED_BARE: Final = Profile(signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"), notification=SHARED_SHAPE)
+"""Nothing inside the signature is the service's alone."""
+SHARED: Final = evolve(
+    SHARED_BARE, answer=AnswerShape(refund_status="refundStatus"), states=States(refund={"succeeded": ("SUCCESS",)})
+)
+REFUND: Final = {"outRefundNo": "R1", "outTradeNo": "T1", "refundAmt": 200, "refundStatus": "SUCCESS"}
+
+
+def share_signed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with their signature, made by a few lines of this test's own."""
+    text = "&".join(f"{name}={fields[name]}" for name in sorted(fields))
+    return {**fields, "sign": hmac.new(SHARED_KEY.encode(), text.encode(), hashlib.sha256).hexdigest()}
+
+
+async def requests_of(profile: Profile) -> list[dict[str, Any]]:
+    """Return the bodies of signed requests, as a server has seen them that knows no key."""
+    with Recorder([answer(200, b"{}")] * 2) as service:
+        async with Session(service.url, credentials=SHARED_KEYS, profile=profile) as pay:
+            await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", notify_url="https://a.example/n")
+            await pay.refunds.create(
+                out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200, refund_desc="late"
+            )
+        return [json.loads(each.body) for each in service.requests]
+
+
+async def posted(profile: Profile, folder: Path, *documents: Any) -> tuple[list[int], list[Notification]]:
+    """Return how a receiver answers what is posted to its address for refunds, and what its handlers get."""
+    got = list[Notification]()
+    receiver = Receiver(inbox=SqliteInbox(folder / "inbox.db"), profile=profile, credentials=SHARED_KEYS)
+
+    @receiver.on("*")
+    async def handle(notification: Notification) -> None:
+        got.append(notification)
+
+    application = web.Application()
+    application.router.add_post("/notify/{kind}", receiver.aiohttp_handler)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = "http://{}:{}/notify/refund".format(*runner.addresses[0])
+    async with receiver, aiohttp.ClientSession() as http:
+        statuses = list[int]()
+        for document in documents:
+            async with http.post(url, data=json.dumps(document)) as response:
+                statuses.append(response.status)
+        await receiver.settle()
+    await runner.cleanup()
+    return statuses, got
+
+
+@pytest.mark.parametrize("place", ["", "data"])
+async def test_request_sent_back_is_no_notification(place: str, tmp_path: Path) -> None:
+    """Who saw a request, or the log that holds it, has the signature of a body; a genuine one is still handled."""
+    shape = evolve(SHARED_SHAPE, data=place, signature="data.sign" if place else "sign")
+    bodies = [
+        *await requests_of(SHARED),
+        share_signed(REFUND),
+        share_signed({**REFUND, "nonceStr": "a nonce of a request"}),
+    ]
+    documents = [{"data": body} if place else body for body in bodies]
+    statuses, got = await posted(evolve(SHARED, notification=shape), tmp_path, *documents)
+
+    assert [400, 400, 200, 200] == statuses
+    assert {("R1", "succeeded", True)} == {(each.out_refund_no, each.state, each.verified) for each in got}
+
+
+@pytest.mark.parametrize(
+    ("changes", "genuine", "other"),
+    [
+        ({"kind": "what", "kinds": {"refund": ["refund.done"]}}, {"what": "refund.done"}, {"what": "refund.else"}),
+        ({"time": "at", "tolerance": 10**9}, {"at": 1_800_000_000}, {"at": "soon"}),
+    ],
+)
+async def test_what_shows_that_the_service_made_it(
+    changes: dict[str, Any], genuine: dict[str, Any], other: dict[str, Any], tmp_path: Path
+) -> None:
+    """An event that the profile knows, or a time, inside the signature; another event, or no time, shows nothing."""
+    profile = evolve(SHARED_BARE, notification=evolve(SHARED_SHAPE, **changes))
+    bodies = [share_signed({"outRefundNo": "R1", **more}) for more in (genuine, other, {})]
+    statuses, got = await posted(profile, tmp_path, *bodies)
+
+    assert ([200, 400, 400], ["R1"]) == (statuses, [each.out_refund_no for each in got])
+
+
+async def test_state_that_the_profile_does_not_know_shows_nothing(tmp_path: Path) -> None:
+    """Of a state, the value is looked at, too."""
+    statuses, _ = await posted(SHARED, tmp_path, share_signed({**REFUND, "refundStatus": "LATE"}))
+
+    assert [400] == statuses
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        SHARED_BARE,
+        evolve(SHARED_BARE, notification=evolve(SHARED_SHAPE, kind="what")),
+        evolve(SHARED_BARE, answer=AnswerShape(refund_status="refundStatus")),
+        evolve(SHARED, constants={"refunds.create": {"refundStatus": "SUCCESS"}}),
+        evolve(SHARED, accept=Accept(required={"refunds.create": ["refundStatus"]})),
+        evolve(SHARED, refund_status=Parameter("refundStatus")),
+        evolve(SHARED, answer=AnswerShape(refund_status="refundDesc")),
+        evolve(SHARED_BARE, notification=evolve(SHARED_SHAPE, time="nonceStr")),
+        evolve(SHARED_BARE, notification=evolve(SHARED_SHAPE, data="data", signature="data.sign", time="at")),
+    ],
+)
+def test_profile_by_which_nobody_could_tell(profile: Profile, tmp_path: Path) -> None:
+    """Where requests have each such field, or no signature covers it, no receiver is made; it says what to add."""
+    with pytest.raises(ConfigurationError, match="name nothing inside the signature") as refused:
+        Receiver(inbox=SqliteInbox(tmp_path / "inbox.db"), profile=profile, credentials=SHARED_KEYS)
+
+    assert "credentials.service_keys" in str(refused.value)
+    for service in ([SHARED_KEY], ["another key", SHARED_KEY]):
+        with pytest.raises(ConfigurationError):
+            verification_of(profile, Credentials("M1", signing_key=SHARED_KEY, service_keys=service))
+    assert verification_of(profile, Credentials("M1", signing_key=SHARED_KEY, service_keys="another key")).proves
+    assert verification_of(profile, SHARED_KEYS, lambda _raw, _headers: True).proves
+
+
+class OneKey:
+    """A scheme of the merchant's own."""
+
+    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:  # noqa: ARG002 - the shape of a scheme
+        """Return a signature."""
+        return key.reveal()
+
+    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:  # noqa: ARG002
+        """Return whether it is right."""
+        return signature == key.reveal()
+
+
+class Symmetric(OneKey):
+    """It says that one key does both."""
+
+    symmetric = True
+
+
+class Named(OneKey):
+    """What it calls a key is the name of a pair."""
+
+    symmetric = False
+
+
+@pytest.mark.parametrize(("scheme", "refused"), [(OneKey(), True), (Symmetric(), True), (Named(), False)])
+def test_scheme_of_ones_own_with_one_key(scheme: OneKey, *, refused: bool) -> None:
+    """One key on both sides signs on both, unless the scheme says that it does not."""
+    keys = Credentials("M1", signing_key=SHARED_KEY, service_keys=SHARED_KEY)
+    if refused:
+        with pytest.raises(ConfigurationError):
+            verification_of(evolve(SHARED_BARE, signature=scheme), keys)
+    else:
+        assert verification_of(evolve(SHARED_BARE, signature=scheme), keys).proves
+
+
+CANARY_SHAPE: Final = NotificationShape(verification="body", signature="sign")
+CANARY_BODY: Final = Profile(notification=CANARY_SHAPE, signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"))
+MD5: Final = evolve(CANARY_BODY, signature=SortedPairs(algorithm="md5", encoding="hex", key_param="key"))
+PUBLIC: Final = evolve(CANARY_BODY, signature=SortedPairs(algorithm="ed25519", encoding="hex"))
+CANARY_HEADERS: Final = {"webhook-id": "m1", "webhook-timestamp": str(NOW), "webhook-signature": "v1,AAAA"}
+
+
+def look(profile: Profile, raw: bytes = b'{"sign":"00"}', credentials: Credentials | None = None) -> Any:
+    """Verify what is not the service's."""
+    return verify(raw, CANARY_HEADERS, profile=profile, credentials=credentials or keys(), clock=lambda: NOW)
+
+
+def sign(profile: Profile, data: Any) -> Any:
+    """Sign what cannot be signed."""
+    return sign_notification(data, profile=profile, credentials=keys())
+
+
+FAILING: Final[dict[str, Callable[[], Any]]] = {
+    "headers": lambda: look(PROFILE),
+    "body": lambda: look(CANARY_BODY),
+    "key in the text": lambda: look(MD5),
+    "no signature": lambda: look(MD5, b"{}"),
+    "not JSON": lambda: look(MD5, b"{"),
+    "no public key": lambda: look(PUBLIC),
+    "no webhook key": lambda: look(PROFILE, credentials=keys(notification_keys=f"{CANARIES['notification_keys']}!")),
+    "unsignable": lambda: sign(MD5, {"amount": 1.5}),
+    "no private key": lambda: sign(PUBLIC, {"amount": 1}),
+    "no payload": lambda: sign(PROFILE, None),
+}
+
+
+@pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
+def test_no_error_shows_a_key(failing: Callable[[], Any]) -> None:
+    """Neither a key nor its bytes are in the words, the facts, the pickle or the local variables of an error."""
+    with pytest.raises(PayasyncError) as refused:
+        failing()
+    texts = written(refused.value)
+    decoded = base64.b64decode(CANARIES["notification_keys"].removeprefix("whsec_"))
+
+    assert [] == singing(texts)
+    assert [] == [name for name, text in texts.items() if repr(decoded)[2:12] in text]
+
+
+@pytest.mark.parametrize("profile", [PROFILE, CANARY_BODY, MD5], ids=["headers", "body", "key in the text"])
+def test_what_verifies_shows_no_key(profile: Profile) -> None:
+    """What a receiver holds is masked, as credentials are."""
+    verification = verification_of(profile, keys())
+
+    assert [] == singing({"repr": repr(verification), "words": verification.checks})

@@ -26,7 +26,6 @@ from payasync.notifications.worker import (
 )
 from tests.inside import turns
 from tests.notifications.merchant import (
-    CREDENTIALS,
     NOW,
     PAID,
     REFUNDED,
@@ -317,19 +316,6 @@ async def test_what_is_not_as_expected_is_quarantined(expected: Any, reason: str
     assert ("quarantined", reason, [], []) == (event.state, event.reason, got, unasked)
 
 
-async def test_expectation_whose_own_task_was_cancelled_has_failed(tmp_path: Path) -> None:
-    """It is asked again after a wait, as after any failure, and not at once, again and again."""
-
-    async def expect(_: Notification) -> None:
-        raise asyncio.CancelledError
-
-    async with opened(tmp_path, expect=expect) as shop:
-        shop.recording()
-        event = await shop.handled()
-
-        assert ("pending", 1, "expect: CancelledError") == (event.state, event.attempts, event.reason)
-
-
 @dataclass
 class Orders:
     """What a shop expects; equal to another where it expects the same, and so not hashable."""
@@ -395,14 +381,6 @@ async def test_expectation_that_fails_is_retried(tmp_path: Path) -> None:
         assert ("done", 1) == ((await shop.last()).state, len(got))
 
 
-@pytest.mark.parametrize(("named", "state"), [("M1", "done"), ("M2", "quarantined")])
-async def test_another_merchants_event_is_quarantined(named: str, state: str, shop: Shop) -> None:
-    """The service's key may sign for other merchants, too: their money is not ours."""
-    shop.recording()
-
-    assert state == (await shop.handled({**PAID, "merchantId": named})).state
-
-
 async def test_event_that_the_profile_no_longer_reads_is_dead(tmp_path: Path) -> None:
     """A profile that has changed since cannot make a receiver stumble over an old event."""
     renamed = evolve(SIGNED, notification=evolve(SIGNED.notification, kinds={"refund": ("payment.paid",)}))
@@ -414,14 +392,6 @@ async def test_event_that_the_profile_no_longer_reads_is_dead(tmp_path: Path) ->
         event = await shop.last()
 
         assert ("dead", "InvalidArgumentError") == (event.state, event.reason.partition(":")[0])
-
-
-async def test_keys_of_the_merchant_are_not_in_a_notification(shop: Shop) -> None:
-    """What a handler gets, and may log or keep, holds no key."""
-    recorded = shop.recording()
-    await shop.handled()
-
-    assert CREDENTIALS.notification_keys[0].reveal() not in repr(recorded)
 
 
 async def paid(notification: Notification) -> None:
@@ -460,11 +430,6 @@ def handler(kind: str = "payment", function: Any = paid, **settings: Any) -> Han
 def test_handler_has_the_name_of_its_function(function: Any, name: str) -> None:
     """What is remembered outlives the process, and is the same where the module is moved, or run as a program."""
     assert name == handler(function=function).name
-
-
-def test_name_may_be_given() -> None:
-    """A function that is renamed keeps the name under which it has handled events."""
-    assert "credit" == handler(name="credit").name
 
 
 @pytest.mark.parametrize("name", ["", " ", "two words", "line\n", 7, b"credit"])

@@ -466,7 +466,7 @@ PARTS: Final[Mapping[str, type[Any]]] = {
     "recovery": Recovery,
 }
 ELSEWHERE: Final = {"name", "amount_unit", "notification"}
-"""Two are for people, so no service sees them; the keys of notifications are all in tests/notifications."""
+"""Two are for people, so no service sees them; the keys of notifications are tested in tests/notifications."""
 
 
 def keys_of(each: "Attribute[Any]") -> Iterator[str]:
