@@ -84,7 +84,7 @@ def refund() -> None:
 @refund.command("import", short_help="Send the refunds of a CSV file, each at most once.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @journal_option(
-    existing=False, help="Records what was sent. Use the same journal for the same refunds. A new file is created."
+    existing=False, help="Records what was sent. Use the same journal for the same refunds. A missing file is created."
 )
 @click.option("--keep-going", is_flag=True, help="Skip invalid rows. Without it, one invalid row stops the import.")
 @click.option(
