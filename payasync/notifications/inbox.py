@@ -203,7 +203,7 @@ FORGOTTEN_AT_ONCE: Final = 500
 AHEAD: Final = 60.0
 """Seconds by which a moment in the past may be ahead of now: by more, and the clock was set back."""
 
-# SQLite and PostgreSQL read these alike. Only PostgreSQL locks rows: SQLite takes that for a comment.
+# SQLite and PostgreSQL share these: SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
 SAME_KEY: Final = "SELECT id, digest FROM payasync_events WHERE key = :key ORDER BY id"
 ADD: Final = """
 INSERT INTO payasync_events
@@ -222,7 +222,7 @@ DUE: Final = """
 SELECT id FROM payasync_events WHERE due <= :now ORDER BY due, id LIMIT :limit /* FOR UPDATE SKIP LOCKED */"""
 LEASE: Final = """
 UPDATE payasync_events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
-WHERE id = :id RETURNING *"""
+WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) RETURNING *"""
 EXTEND: Final = """
 UPDATE payasync_events SET due = :until, since = :now
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
@@ -354,11 +354,12 @@ def _add(values: Mapping[str, Any], now: datetime) -> Transaction[Added]:
 
 def _claim(limit: int, lease: timedelta, now: datetime) -> Transaction[list[Claim]]:
     yield BEGIN_ANEW, {"ahead": now + timedelta(seconds=AHEAD)}
-    claims = list[Claim]()
-    for due in (yield DUE, {"limit": limit}):
-        (row,) = yield LEASE, {"id": due["id"], "until": now + lease}
-        claims.append(Claim(event=_event(row), fence=row["fence"]))
-    return claims
+    ids = [row["id"] for row in (yield DUE, {"limit": limit})]
+    if not ids:
+        return []
+    rows = yield LEASE, {"ids": json.dumps(ids), "until": now + lease}
+    claims = [Claim(event=_event(row), fence=row["fence"]) for row in rows]
+    return sorted(claims, key=lambda claim: ids.index(claim.event.id))
 
 
 def _change(claim: Claim, statement: str, **values: Any) -> Transaction[bool]:

@@ -159,9 +159,10 @@ class Receiver:
             session=session,
             handlers=self._handlers,
             expect=expect,
+            attempts=attempts,
             handler_timeout=handler_timeout,
             pace=pace,
-            confirmer=Confirmer(inbox, verification.profile, attempts, QueryLimiter(pace.clock)),
+            confirmer=Confirmer(inbox, verification.profile, QueryLimiter(pace.clock)),
         )
         self._current: Dispatcher | None = None
         self._ingest: Final = Ingest(verification, inbox, self._limits, pace, notify=lambda: self._dispatcher().wake())
