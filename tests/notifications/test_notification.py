@@ -658,7 +658,7 @@ def test_length() -> None:
         [(b"webhook-id", b"m1")],
         [["webhook-ID", "m1"]],
         CIMultiDict({"webhook-id": "m1"}),
-        iter([("webhook-id", "m1")]),
+        pytest.param(iter([("webhook-id", "m1")]), id="pairs one by one"),
     ],
     ids=repr,
 )

@@ -175,7 +175,7 @@ async def test_events_are_listed(shop: Shop) -> None:
 async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
     """The words say where the number comes from; that it could be left out would not be true."""
     async with opened(tmp_path) as shop:
-        with pytest.raises(InvalidArgumentError, match=r"event_id must be .* as events\(\) tells it") as refused:
+        with pytest.raises(InvalidArgumentError, match=r"event_id must be .* from events\(\)") as refused:
             await shop.receiver.replay(number)
 
     assert ("event_id", False) == (refused.value.field, "leave it out" in str(refused.value))

@@ -46,6 +46,7 @@ from payasync.notifications.transitions import (
     Confirmed,
     QueryLimiter,
     Transition,
+    choose_query,
     compare_expected,
     compare_merchant,
     describe_error,
