@@ -23,7 +23,6 @@ from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, plain, stray_logs_dropped
 from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
-from payasync.documents import ABSENT
 from payasync.errors import ConfigurationError, InvalidSignatureError, PayasyncError
 from payasync.notifications.inbox import Added
 from payasync.notifications.ingest import (
@@ -44,6 +43,7 @@ from payasync.profile.schema import Kind
 from payasync.sandbox.server import Server, let_loop_turn, url_of
 from payasync.sandbox.server import listen as bind
 from payasync.settings import Pace
+from payasync.strict_json import ABSENT
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
 

@@ -23,13 +23,13 @@ from payasync.middleware.outcome import (
     final_error,
     leaves_doubt,
     objection_to,
-    parse_retry_after,
     result_of_close,
     unknown_error,
 )
 from payasync.settings import Pace, RetryPolicy
 from payasync.wire.call import Call, Layer, Objection, Progress, Reply, Send
 from payasync.wire.match import compared_fields, why_empty
+from payasync.wire.response import parse_retry_after
 
 RETRY_COST: Final = 5
 TIMEOUT_COST: Final = 10

@@ -10,7 +10,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from payasync.credentials import Credentials
-from payasync.documents import encodable
 from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import openapi
@@ -22,6 +21,7 @@ from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
 from payasync.sandbox.timeline import Recorder, add_facts, find_reference
 from payasync.sandbox.web.pages import gateway_path
+from payasync.strict_json import encodable
 
 MASK: Final = "<customer details>"
 

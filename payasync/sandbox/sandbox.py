@@ -21,7 +21,7 @@ from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.model import Entry
 from payasync.sandbox.openapi import MARK
-from payasync.sandbox.receiver import RecordingReceiver
+from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
 from payasync.sandbox.server import MOST_READ, Server, access_logger, let_loop_turn, listen, url_of
 from payasync.sandbox.service import Service

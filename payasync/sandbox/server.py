@@ -14,9 +14,9 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from payasync.documents import MAX_DEPTH, encodable, loads_exact
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import RefusedError
+from payasync.strict_json import MAX_DEPTH, encodable, loads_exact
 
 _MOST: Final = 0xFFFF
 _KEYS: Final = "the sandbox's keys are for everybody who can reach it"

@@ -20,8 +20,8 @@ from attrs import Factory, field, frozen
 from yarl import URL
 
 from payasync.errors import ConfigurationError
+from payasync.transport.aiohttp_request import LentRequest, OwnRequest, run_to_end
 from payasync.transport.deadlines import Deadlines
-from payasync.transport.request import LentRequest, OwnRequest, run_to_end
 
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""

@@ -22,7 +22,6 @@ from aiohttp import web
 from attrs import evolve
 from standardwebhooks import Webhook
 
-from payasync.documents import at
 from payasync.errors import InvalidArgumentError
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE, Sandbox
@@ -39,6 +38,7 @@ from payasync.sandbox.webhooks import (
     outgoing_client,
     shorten_address,
 )
+from payasync.strict_json import at
 from tests.inside import turns, until
 from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
 from tests.sandbox.world import SAMPLES, Notified, World, refund

@@ -10,7 +10,7 @@ from attrs import evolve
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Vocabulary
-from payasync.sandbox.receiver import RecordingReceiver, explain_forgery
+from payasync.sandbox.recording_receiver import RecordingReceiver, explain_forgery
 from payasync.sandbox.signatures import make_keys
 
 IN_BODY: Final = evolve(
