@@ -249,7 +249,7 @@ class Attempts:
         """Return what the end of an attempt says of the call; raise what is not ours to judge."""
         if isinstance(ended, Reply):
             if header := ended.headers.get("Retry-After"):
-                self._heed(parse_retry_after(header), ended.status)
+                self._note_retry_after(parse_retry_after(header), ended.status)
             return ended if ended.attempts == call.attempt else evolve(ended, attempts=call.attempt)
         call.progress.over = True
         begun = call.progress.begun and not call.read
@@ -262,7 +262,7 @@ class Attempts:
             return _lost(ended)
         raise ended
 
-    def _heed(self, seconds: float | None, status: int) -> None:
+    def _note_retry_after(self, seconds: float | None, status: int) -> None:
         """Remember how long the service asked to be left alone; after a 429, for all calls of the session."""
         if seconds is None:
             return

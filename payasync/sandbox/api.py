@@ -159,7 +159,7 @@ class Api:
             raise RefusedError("unauthenticated", "no such merchant", field=MERCHANT, status=403)
         if name in profile.signed:
             self._check_signature(fields, incoming.operation.path)
-            if not self._store.burn(merchant.merchant_id, fields[NONCE]):
+            if not self._store.use_nonce(merchant.merchant_id, fields[NONCE]):
                 raise RefusedError("nonce_used", "the nonce was used before", field=NONCE)
 
     def _check_signature(self, fields: Mapping[str, Any], path: str) -> None:

@@ -51,7 +51,7 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{_netloc(host, port)}"
 
 
-async def let_loop_turn() -> None:
+async def yield_to_loop() -> None:
     """Let the loop finish what it has begun: connections that it has just accepted, or is closing."""
     for _ in range(3):
         await asyncio.sleep(0)

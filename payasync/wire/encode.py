@@ -16,7 +16,7 @@ from cattrs.gen import make_dict_unstructure_fn, override
 
 from payasync import strict_json
 from payasync.credentials import Credentials
-from payasync.endpoints import ARGUMENTS, QUERY_PAYMENT, QUERY_REFUND, Operation, camel
+from payasync.endpoints import ARGUMENTS, QUERY_PAYMENT, QUERY_REFUND, Operation, camel_case
 from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ANYTHING, MERCHANT, SIGNING, Parameter
@@ -65,7 +65,9 @@ def make_writer(kind: Kind, profile: Profile) -> Writer:
     """
     points = {each.name: each.point for each in ARGUMENTS.get(kind.operation.name, ()) if each.point}
     arguments = [each.name for each in fields(kind) if each.name != "extra"]
-    names = {name: (profile.fields.get(points[name]) or name) if name in points else camel(name) for name in arguments}
+    names = {
+        name: (profile.fields.get(points[name]) or name) if name in points else camel_case(name) for name in arguments
+    }
     for argument, point in points.items():
         for other, name in names.items():
             if other != argument and name == names[argument]:
