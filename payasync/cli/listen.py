@@ -23,7 +23,6 @@ from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, plain, stray_logs_dropped
 from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
-from payasync.documents import ABSENT
 from payasync.errors import ConfigurationError, InvalidSignatureError, PayasyncError
 from payasync.notifications.inbox import Added
 from payasync.notifications.ingest import (
@@ -41,9 +40,10 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Server, let_loop_turn, url_of
+from payasync.sandbox.server import Server, url_of, yield_to_loop
 from payasync.sandbox.server import listen as bind
 from payasync.settings import Pace
+from payasync.strict_json import ABSENT
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
 
@@ -184,9 +184,9 @@ async def _serve(listener: "Listener", server: Server) -> AsyncGenerator[None]:
         yield
     finally:
         server.rest()
-        await let_loop_turn()  # a connection that was just accepted is known then, and is closed, too
+        await yield_to_loop()  # a connection that was just accepted is known then, and is closed, too
         await runner.cleanup()
-        await let_loop_turn()
+        await yield_to_loop()
 
 
 class Listener:

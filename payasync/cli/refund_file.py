@@ -15,7 +15,6 @@ from attrs import evolve, field, frozen
 
 from payasync.cli import NEEDS_A_PERSON
 from payasync.cli.terminal import plain
-from payasync.documents import ABSENT
 from payasync.endpoints import CREATE_REFUND
 from payasync.errors import (
     ConfigurationError,
@@ -33,6 +32,7 @@ from payasync.profile.profile import Profile
 from payasync.resources.refunds import CreateRefund
 from payasync.session import Done, Result, Unknown
 from payasync.settings import check_private, new_private
+from payasync.strict_json import ABSENT
 from payasync.wire.response import RefundResponse
 
 REQUIRED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt")

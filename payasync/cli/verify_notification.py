@@ -15,7 +15,6 @@ from rich.console import Console
 from payasync.cli.options import profile_option, verifying_profile
 from payasync.cli.terminal import Lines, fail, plain
 from payasync.credentials import Credentials
-from payasync.documents import at
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError
 from payasync.notifications.ingest import kind_of_path
 from payasync.notifications.notification import Notification, parse
@@ -29,6 +28,7 @@ from payasync.notifications.verification import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
+from payasync.strict_json import at
 
 Pairs = tuple[tuple[str, str], ...]
 Verdict = Literal["genuine", "not genuine", "cannot tell"]

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 from attrs import field, fields, frozen
 
 from payasync.storage import check_moment, check_number
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 
 State = Literal["pending", "leased", "done", "dead", "parked", "quarantined"]
 STATES: Final[tuple[State, ...]] = get_args(State)

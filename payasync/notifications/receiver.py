@@ -23,7 +23,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
 from payasync.settings import Pace, is_number
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 
 if TYPE_CHECKING:
     from aiohttp import web

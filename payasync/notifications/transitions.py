@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias
 import backoff
 from attrs import Factory, define, evolve, frozen
 
-from payasync.documents import ABSENT, at
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -21,6 +20,7 @@ from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import MERCHANT
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
+from payasync.strict_json import ABSENT, at
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 

@@ -16,7 +16,6 @@ from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import at
 from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
 from payasync.middleware.verify import is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
@@ -38,6 +37,7 @@ from payasync.profile.schema import NotificationShape
 from payasync.profile.signed_fields import join_path
 from payasync.settings import is_number
 from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.strict_json import at
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is another"
 """The cause of a wrong signature."""

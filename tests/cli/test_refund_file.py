@@ -47,7 +47,7 @@ from payasync.journal.intents import Intent, State
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.session import Unknown
 from payasync.wire.call import Reply
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, kept, refund
 
 HEADER = "out_trade_no,out_refund_no,total_amt,refund_amt"
