@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from payasync.credentials import Credentials, Secret
-    from payasync.documents import ABSENT
     from payasync.endpoints import OPERATIONS, Operation
     from payasync.errors import (
         AuthenticationError,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from payasync.session import Done, Refused, Session
     from payasync.settings import RetryPolicy, Timeouts
     from payasync.signing import SignatureScheme, SortedPairs
+    from payasync.strict_json import ABSENT
     from payasync.wire.call import Call, Layer, Reply, Send
     from payasync.wire.request import Request
     from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response, SubscriptionResponse
@@ -123,7 +123,7 @@ __all__ = [
 ]
 
 _MODULES: Final = (
-    "errors documents settings credentials endpoints profile signing wire.call wire.request wire.response "
+    "errors strict_json settings credentials endpoints profile signing wire.call wire.request wire.response "
     "middleware.observe resources.payments resources.orders resources.refunds resources.subscriptions session"
 )
 """The modules of the public names; `session` is last, because it loads aiohttp."""

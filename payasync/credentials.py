@@ -8,9 +8,9 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from attrs import field, fields, frozen
 
-from payasync.documents import encodable
 from payasync.errors import ConfigurationError
 from payasync.settings import read_guarded
+from payasync.strict_json import encodable
 
 MASK = "Secret('***')"
 

@@ -84,7 +84,7 @@ CANCEL_SUBSCRIPTION: Final = Operation(
 )
 
 
-def camel(name: str) -> str:
+def camel_case(name: str) -> str:
     """Return the wire name of an argument that the document shows: `total_amt` is `totalAmt`."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
@@ -109,7 +109,8 @@ class Argument:
     wire: str = field(
         init=False,
         default=Factory(
-            lambda self: "" if self.point or self.name == "identifier" else camel(self.name), takes_self=True
+            lambda self: "" if self.point or self.name == "identifier" else camel_case(self.name),
+            takes_self=True,
         ),
     )
 

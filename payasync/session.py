@@ -64,8 +64,9 @@ from payasync.transport.pools import PoolSettings
 from payasync.transport.send import Transport
 from payasync.wire.call import Call, Entry, Layer, Reply, Send
 from payasync.wire.encode import Codec
-from payasync.wire.request import NOTHING, Request, check_word, invalid_argument
+from payasync.wire.request import Request
 from payasync.wire.response import Response
+from payasync.wire.validators import NOTHING, check_word, invalid_argument
 
 if TYPE_CHECKING:
     import aiohttp

@@ -10,7 +10,6 @@ from typing import Any
 from attrs import field, frozen
 
 from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
-from payasync.documents import ABSENT, at, copy_plain, find_flaw
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.verify import read_as_signed, service_keys
 from payasync.notifications.notification import WEBHOOK_ID
@@ -27,7 +26,8 @@ from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import KINDS
 from payasync.settings import is_number
 from payasync.signing.schemes import SortedPairs
-from payasync.wire.request import invalid_argument
+from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
+from payasync.wire.validators import invalid_argument
 
 __all__ = ["Signed", "sign_notification"]
 

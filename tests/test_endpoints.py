@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from attrs import NOTHING, Attribute, fields
 
-from payasync.documents import Absent
 from payasync.endpoints import ARGUMENTS, TEXTS, custom_operation
 from payasync.errors import InvalidArgumentError
 from payasync.profile.schema import OPEN_FIELDS
+from payasync.strict_json import Absent
 from tests.building import FULL
 
 

@@ -9,20 +9,20 @@ import click
 from payasync import __version__, cli
 
 COMMANDS: Final = {
-    "demo": "Run the whole story on a sandbox of its own.",
-    "doctor": "Tell what is configured, what is open, and whether the service can be reached.",
-    "journal": "See what a journal keeps, and end what needs a person.",
-    "listen": "Receive notifications on this machine, and show them.",
-    "reconcile": "Ask the service what became of unknown writes.",
+    "demo": "Run a whole payment on a sandbox of its own.",
+    "doctor": "Check configuration, open points and the connection.",
+    "journal": "List and show writes; resolve those that need a person.",
+    "listen": "Receive and show notifications on this machine.",
+    "reconcile": "Query the service about writes with unknown outcome.",
     "refund": "Refund many orders from a file.",
-    "sandbox": "Serve the whole service on this machine.",
-    "verify-notification": "Tell whether a notification in a file is from the service.",
+    "sandbox": "Run a stand-in for the service on this machine.",
+    "verify-notification": "Check that a notification in a file is genuine.",
 }
 """Each command with its line of `--help`; `refund` is in `refund_import.py`, the others in modules of their names."""
 
 
 class Commands(click.Group):
-    """Commands that Ctrl-C ends without a word, with exit code 130, unless they handle it themselves."""
+    """Commands that Ctrl-C ends silently with exit code 130, unless they handle it themselves."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
@@ -48,14 +48,14 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Load the command that was named; only then may Ctrl-C raise an exception."""
+        """Load the named command; only then may Ctrl-C raise an exception."""
         found = super().resolve_command(ctx, args)
         if signal.getsignal(signal.SIGINT) is cli.end:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return found
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named."""
+        """Run the named command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -64,7 +64,7 @@ def demo(save: Path | None) -> None:
 
 
 class DemoScreen:
-    """What a person sees of the demo, and on demand a picture of it.
+    """What a person sees of the demo, and optionally a picture of it.
 
     Args:
         record: Keep what is shown, for `save`.

@@ -112,7 +112,7 @@ def next_steps(points: Sequence[Point], source: str, findings: Sequence[Finding]
         yield Step("fine", len(findings), "nothing is missing or wrong")
     if still_open := sum(point.status == "open" for point in points):
         words = {
-            NO_PROFILE: "give the service's profile: --profile FILE, or PAYASYNC_PROFILE",
+            NO_PROFILE: "no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE",
             SANDBOX_PROFILE: "nothing to do: the sandbox needs none of them",
         }
         yield Step("open", still_open, words.get(source, f"set in {source} what your calls need"))
@@ -214,7 +214,7 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
         seconds: The timeout.
     """
     if address is None:
-        return Finding(CONNECTION, "missing", f"no address: give --base-url, or set {BASE_URL}")
+        return Finding(CONNECTION, "missing", f"no address is given. Give --base-url, or set {BASE_URL}")
     try:
         url = parse_base_url(address)
     except ConfigurationError as error:
@@ -261,7 +261,7 @@ _WIDE: Final = 100
 
 
 class DoctorScreen:
-    """What a person sees of the command.
+    """Shows what was inspected.
 
     Args:
         console: Written to in place of the terminal.

@@ -31,7 +31,7 @@ _WIDE: Final = 100
 
 
 async def all_intents(journal: Journal, state: State) -> AsyncGenerator[Intent]:
-    """Yield all intents of a state, by their numbers."""
+    """Yield all intents of a state, by ID."""
     after = 0
     while page := await journal.list(state, limit=PAGE, after=after):
         for each in page:
@@ -89,7 +89,7 @@ def reason_beside(state: State, reason: str) -> str:
 
 
 def _why(intent: Intent, at: datetime, *, with_state: bool) -> str:
-    """Return why an intent is in its state, and when it is asked about again."""
+    """Return why an intent is in its state, and when the service is queried again."""
     reason = reason_beside(intent.state, intent.reason) if with_state else intent.reason
     if intent.state not in {"unknown", "accepted"} or intent.due is None:
         return reason

@@ -1,4 +1,4 @@
-"""`payasync journal`: what a journal keeps, and how a person ends what nobody can find out."""
+"""`payasync journal`: lists and shows writes, and lets a person resolve those that the service cannot settle."""
 
 import json
 import re
@@ -31,10 +31,10 @@ from payasync.journal.intents import ENDS, FOR_A_PERSON
 SHORTEST: Final = timedelta(days=1)
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
 _QUESTIONS: Final[dict[tuple[bool, State], str]] = {
-    (False, "succeeded"): "Has it succeeded, for sure?",
-    (False, "rejected"): "Has it not been done, for sure?",
-    (True, "succeeded"): "It was not done from here. Was it done by other means, for sure?",
-    (True, "rejected"): "It was not done, and nobody will send it. Is it not wanted any more, for sure?",
+    (False, "succeeded"): "Are you sure that it has succeeded?",
+    (False, "rejected"): "Are you sure that it was not done?",
+    (True, "succeeded"): "payasync has not sent it. Are you sure that it was done by other means?",
+    (True, "rejected"): "payasync has not sent it, and will not send it. Are you sure that it is no longer wanted?",
 }
 """By whether the intent is new, and by its end."""
 
@@ -42,8 +42,8 @@ _QUESTIONS: Final[dict[tuple[bool, State], str]] = {
 def _positive_id(_context: click.Context, _argument: click.Parameter, text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
         raise click.BadParameter(
-            f"{text!r} is not the number of an intent, which payasync journal list shows; "
-            "of an order, a refund or a subscription it finds it with --number"
+            f"{text!r} is not an intent ID. To find the ID of an order, a refund or a subscription, run "
+            "payasync journal list --number NUMBER"
         )
     return int(text)
 
@@ -54,29 +54,38 @@ def _age(_context: click.Context, _option: click.Parameter, text: str) -> timede
         raise click.BadParameter("it must be a number of hours, days or weeks, such as 90d")
     age = timedelta(**{_UNITS[found[2]]: int(found[1])})
     if age < SHORTEST:
-        raise click.BadParameter("it must be a day or more: what ended today may well be repeated")
+        raise click.BadParameter("it must be one day or more, because recent requests are often repeated")
     return age
 
 
 @click.group()
 def journal() -> None:
-    """See what a journal keeps of each write, and end what needs a person.
+    """Show the writes that a journal records, and resolve those that need a person.
 
-    The exit code is 1 if there is no intent of that number, and 2 if the journal cannot be read.
-    """
+    An intent is one write in the journal. If its state is unknown, the service may have carried it out: run payasync
+    reconcile. If its state is manual, the service cannot settle it:
+
+    \b
+      1. payasync journal list --state manual    lists these intents, with the reason
+      2. payasync journal show ID                shows since when, and the whole request
+      3. Look up the order or refund in the service's back office.
+      4. payasync journal resolve ID …           records what happened
+
+    The exit code is 1 if there is no such intent, and 2 if the journal cannot be read.
+    """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
 @journal.command("list", short_help="List intents.")
 @existing_journal
-@click.option("--state", type=click.Choice(STATES), help="Only those of one state.")
-@click.option("--number", metavar="NUMBER", help="Only those about one order, refund or subscription.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
-@click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only those of a higher number.")
-@click.option("--json", is_flag=True, help="Show a line of JSON for each.")
+@click.option("--state", type=click.Choice(STATES), help="Only intents in this state.")
+@click.option("--number", metavar="NUMBER", help="Only intents for this order, refund or subscription.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The greatest number of intents.")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only intents with a higher ID.")
+@click.option("--json", is_flag=True, help="Print one line of JSON per intent.")
 def list_intents(
     address: Address, *, state: State | None, number: str | None, limit: int, after: int, json: bool
 ) -> None:
-    """List intents in the order of their numbers."""
+    """List intents by ID."""
 
     async def work(journal: Journal) -> list[Intent]:
         if number is None:
@@ -90,27 +99,29 @@ def list_intents(
     JournalScreen(json=json).listed(found[:limit], state=state, number=number, after=after, more=more)
 
 
-@journal.command(short_help="Show one intent, whole.")
+@journal.command(short_help="Show one intent in full.")
 @existing_journal
 @click.argument("intent_id", callback=_positive_id, metavar="ID")
-@click.option("--json", is_flag=True, help="Show it as a line of JSON.")
+@click.option("--json", is_flag=True, help="Print one line of JSON.")
 def show(address: Address, intent_id: int, *, json: bool) -> None:
-    """Show all that is kept of the intent ID."""
+    """Show all that the journal records about the intent ID."""
     JournalScreen(json=json).shown(_existing(address, intent_id), address)
 
 
-@journal.command(short_help="End an intent by your word.")
+@journal.command(short_help="Record what happened to an intent.")
 @existing_journal
 @click.argument("intent_id", callback=_positive_id, metavar="ID")
-@click.option("--as", "end", type=click.Choice(sorted(ENDS, reverse=True)), required=True, help="What became of it.")
-@click.option("--reason", required=True, metavar="TEXT", help="How you know; it is kept.")
+@click.option("--as", "end", type=click.Choice(sorted(ENDS, reverse=True)), required=True, help="What happened.")
+@click.option("--reason", required=True, metavar="TEXT", help="How you know. The journal records it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: bool) -> None:
-    """End the new, unknown, accepted or manual intent ID by what you know, as from the service's back office.
+    """Record what happened to the intent ID, as you know it from the service's back office.
 
-    An intent that has succeeded is never sent again. A rejected one is sent as soon as somebody repeats it under its
-    number: be sure that it was not done. A new one was not done from here. Reject it if nobody wants it any more; end
-    it as succeeded if it was done by other means. No task that is left of it sends it then.
+    The intent must be new, unknown, accepted or manual. A succeeded intent is never sent again. A rejected intent is
+    sent again if a request repeats its number, so make sure that it was not done.
+
+    A new intent was never sent. Reject it if it is no longer wanted. Record it as succeeded if it was done by other
+    means. A task that still waits for it then sends nothing.
     """
     screen, seen, attempts = JournalScreen(), None, None
     found = _existing(address, intent_id)
@@ -127,7 +138,7 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     screen.resolved(run_with_journal(address, work, command="journal resolve"))
 
 
-@journal.command(short_help="Delete what ended long ago.")
+@journal.command(short_help="Delete intents that ended long ago.")
 @existing_journal
 @click.option(
     "--older-than",
@@ -135,12 +146,13 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     required=True,
     callback=_age,
     metavar="AGE",
-    help="What ended longer ago, such as 90d or 12w.",
+    help="The age in hours, days or weeks, such as 90d; one day or more.",
 )
 def prune(address: Address, age: timedelta) -> None:
-    """Delete what has succeeded or was rejected longer ago, and nothing else.
+    """Delete intents that succeeded or were rejected more than AGE ago.
 
-    Pruned numbers are forgotten: a request that repeats one is sent again. Keep what somebody may repeat.
+    Pruned numbers are forgotten. A request that repeats one is sent again, so choose an age after which nobody repeats
+    a request.
     """
     before: datetime = now() - age
 
@@ -150,20 +162,20 @@ def prune(address: Address, age: timedelta) -> None:
     JournalScreen().pruned(run_with_journal(address, work, command="journal prune"), before)
 
 
-@journal.command(short_help="Follow a service to its new address.")
+@journal.command(short_help="Bind the journal to a service's new address.")
 @existing_journal
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def move(address: Address, old: str, new: str, *, yes: bool) -> None:
-    """Say that the service whose base URL was OLD is at NEW, so that sessions of the new address use this journal.
+    """Bind the journal to the base URL NEW, because the service at OLD has moved there.
 
-    Use it only for one and the same service. Of any other the journal would believe that what OLD has done is done
-    there, and would not send it. Sessions of OLD are refused from then on. OLD may be `sandbox`, as long as nothing was
-    done there.
+    Use this only if NEW is the same service. Otherwise the journal treats writes that OLD has done as done at NEW, and
+    does not send them. Sessions with the address OLD are refused afterwards. OLD may be `sandbox` if no write was done
+    there.
     """
     if not yes:
-        click.confirm(f"Does {new} know all that {old} has done, for sure?", abort=True)
+        click.confirm(f"Are you sure that {new} is the same service as {old}, with all its writes?", abort=True)
 
     async def work(journal: Journal) -> list[str]:
         return await journal.move(old, new)
@@ -182,7 +194,7 @@ def _existing(address: Address, intent_id: int) -> Intent:
     return found
 
 
-_WIDTH: Final = 10
+_WIDTH: Final = 11
 """The width of the names of facts."""
 
 
@@ -201,7 +213,7 @@ class JournalScreen:
     def listed(
         self, intents: Sequence[Intent], *, state: State | None, number: str | None = None, after: int = 0, more: bool
     ) -> None:
-        """Show intents, and how to see the next ones, if there are more.
+        """Show intents, and how to list the rest if there are more.
 
         Args:
             intents: In the order of their numbers.
@@ -215,9 +227,9 @@ class JournalScreen:
                 self._lines.write(intent_json(each))
             return
         if not intents:
-            under = f" under {plain(number)}" if number is not None else ""
+            under = f" for {plain(number)}" if number is not None else ""
             later = f" after intent {after}" if after else ""
-            self._lines.write((f"Nothing is {state or 'kept'}{under}{later}.", "dim"))
+            self._lines.write((f"The journal has no {f'{state} ' if state else ''}intents{under}{later}.", "dim"))
             return
         self._lines.print(intent_table(intents, width=self._lines.console.width))
         if more:
@@ -225,7 +237,7 @@ class JournalScreen:
             self._lines.write((f"There are more: --after {intents[-1].id}", "dim"))
 
     def shown(self, intent: Intent, address: Address, *, hint: bool = True) -> None:
-        """Show all that is kept of an intent, and what a person can do about it."""
+        """Show all that the journal records about an intent, and what a person can do."""
         if self._json:
             self._lines.write(intent_json(intent))
             return
@@ -244,12 +256,12 @@ class JournalScreen:
             unsent = intent.state == "new"
             end = "rejected" if unsent else "succeeded|rejected"
             command = f"payasync journal resolve {intent.id}{address.option} --as {end} --reason …"
-            write("  If nobody is to send it any more:" if unsent else "  If you know what became of it:")
+            write("  If it is no longer wanted:" if unsent else "  Once you know what happened:")
             write((f"  {plain(command)}", "cyan"))
             write()
 
     def resolved(self, intent: Intent) -> None:
-        """Say that a person has ended an intent."""
+        """Confirm that an intent was resolved."""
         self._lines.write(
             f"Intent {intent.id}, {plain(intent.operation)} {plain(number_of(intent))}, is now ",
             (intent.state, STYLES[intent.state]),
@@ -257,12 +269,12 @@ class JournalScreen:
         )
 
     def moved(self, merchants: Sequence[str], service: str) -> None:
-        """Say whose writes go to the new address."""
+        """Confirm whose writes go to the new address."""
         whose = plain(", ".join(merchants))
         self._lines.write("The writes of ", (whose, "bold"), f" go to {plain(service)} from now on.")
 
     def pruned(self, count: int, before: datetime) -> None:
-        """Say how much was deleted."""
+        """Confirm how many intents were deleted."""
         what = "1 intent that ended" if count == 1 else f"{count} intents that ended"
         self._lines.write(f"Deleted {what} before {before.astimezone():%Y-%m-%d %H:%M}.")
 
@@ -275,31 +287,31 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     yield "Merchant", intent.merchant, ""
     if intent.intent:
         yield "Intent", intent.intent, ""
-    yield "Kept", _moment(intent.created, at), ""
+    yield "Recorded", _moment(intent.created, at), ""
     if intent.updated != intent.created:
-        yield "Changed", _moment(intent.updated, at), ""
+        yield "Updated", _moment(intent.updated, at), ""
     yield "Sent", _times(intent.attempts) + (", by a worker" if intent.queued else ""), ""
     if intent.sent_at and intent.state in {"sending", "unknown", "manual"}:
         yield "In doubt", f"since {_moment(intent.sent_at, at)}", ""
     if intent.asked:
-        yield "Asked", _times(intent.asked), ""
+        yield "Queried", _times(intent.asked), ""
     if intent.silent_since:
-        yield "Silence", f"since {_moment(intent.silent_since, at)}", ""
+        yield "No response", f"since {_moment(intent.silent_since, at)}", ""
     if intent.due:
-        yield "Due", "now" if intent.due <= at else f"in {duration((intent.due - at).total_seconds())}", ""
+        yield "Next query", "now" if intent.due <= at else f"in {duration((intent.due - at).total_seconds())}", ""
     if intent.lease:
         seconds = (intent.lease - at).total_seconds()
-        yield "Held", "by nobody any more" if seconds <= 0 else f"for {duration(seconds)} more", ""
+        yield "Lease", "expired" if seconds <= 0 else f"for {duration(seconds)} more", ""
 
 
 def _content(intent: Intent) -> Iterator[tuple[str, str]]:
-    """Yield a name and a value of each argument of the request, and of the answer."""
+    """Yield a name and a value of each argument of the request, and of the response."""
     for place, (name, value) in enumerate(intent.request.items()):
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield "" if place else "Request", f"{name} = {shown}"
     if outcome := intent.outcome:
         signed = {True: ", signed by the service", False: ", not signed by the service", None: ""}[outcome.verified]
-        yield "Answer", f"HTTP {outcome.status}{', to a question afterwards' if outcome.recovered else ''}{signed}"
+        yield "Response", f"HTTP {outcome.status}{', to a later query' if outcome.recovered else ''}{signed}"
 
 
 def _moment(moment: datetime, at: datetime) -> str:

@@ -1,4 +1,4 @@
-"""`payasync listen`: a receiver for development, which keeps what comes and shows it."""
+"""`payasync listen`: a receiver for development, which stores notifications and shows them."""
 
 import asyncio
 import json
@@ -23,7 +23,6 @@ from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, plain, stray_logs_dropped
 from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
-from payasync.documents import ABSENT
 from payasync.errors import ConfigurationError, InvalidSignatureError, PayasyncError
 from payasync.notifications.inbox import Added
 from payasync.notifications.ingest import (
@@ -41,15 +40,16 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Server, let_loop_turn, url_of
+from payasync.sandbox.server import Server, url_of, yield_to_loop
 from payasync.sandbox.server import listen as bind
 from payasync.settings import Pace
+from payasync.strict_json import ABSENT
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
 
-NO_KIND: Final = "nothing says its kind: give the service one of the addresses above"
-TOO_MUCH: Final = "it is too long, or too many come at once"
-OTHER_BODY: Final = "held: another body came with this key"
+NO_KIND: Final = "its kind is unknown: give the service one of the addresses above"
+TOO_MUCH: Final = "it is too long, or too many arrive at the same time"
+OTHER_BODY: Final = "held: an earlier notification with this key had another body"
 LIMITS: Final = Limits()
 CLOSING_SECONDS: Final = 0.5
 
@@ -88,7 +88,7 @@ _http_logger.propagate = False
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
-@click.option("--port", default=8403, show_default=True, help="Where it listens; 0: a free port.")
+@click.option("--port", default=8403, show_default=True, help="The port; 0 picks a free one.")
 @click.option(
     "--inbox",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -96,22 +96,24 @@ _http_logger.propagate = False
     default="payasync-inbox.db",
     show_default=True,
     metavar="FILE",
-    help="Keeps what comes: nothing that was acknowledged is lost.",
+    help="The SQLite file that stores each notification.",
 )
 @profile_option
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Also write each as a file that verify-notification reads, what is refused included.",
+    help="Also save each as a file for verify-notification, including refused ones.",
 )
-@click.option("--json", is_flag=True, help="Show lines of JSON: one at the start, and one for each notification.")
+@click.option("--json", is_flag=True, help="Print JSON: one line at the start, and one per notification.")
 def listen(*, host: str, port: int, inbox: Path, profile: str | None, save: Path | None, json: bool) -> None:
-    """Receive notifications on this machine, and show them, until Ctrl-C or SIGTERM: for development.
+    """Receive and show notifications on this machine, for development. Ctrl-C or SIGTERM stops it.
 
-    Each is verified as the profile says, kept in the inbox, and answered as your receiver would answer it. None is
-    handled until a Receiver opens the same inbox. The keys are those that `Credentials.from_env` reads. The exit code
-    is 0 after either signal, and 2 if it cannot start.
+    It verifies each notification as the profile says, stores it in the inbox, and responds as your receiver would. No
+    notification is handled until a Receiver opens the same inbox. The keys come from the environment, as for
+    `Credentials.from_env`.
+
+    The exit code is 0 after either signal, and 2 if it cannot start.
     """
     try:
         folder = None if save is None else save.absolute()
@@ -134,11 +136,11 @@ async def run(
     try:
         credentials = Credentials.from_env()
     except ConfigurationError as error:
-        hint = f". For a try, `payasync sandbox --webhook-url http://{host}:{port}/notify` prints all that is needed"
+        hint = f". To try it, `payasync sandbox --webhook-url http://{host}:{port}/notify` prints all settings"
         raise ConfigurationError(f"{error}{hint if 'is not set' in str(error) else ''}", field=error.field) from None
     verification = verification_of(chosen, credentials)
     stop = stopped_by_signals()
-    because = "a tunnel or a proxy can bring notifications here from elsewhere"
+    because = "a tunnel or a proxy can forward notifications to this address"
     with closing(bind(host, port, because=because)) as listening, stray_logs_dropped():
         store = SqliteInbox(inbox)
         try:
@@ -182,13 +184,13 @@ async def _serve(listener: "Listener", server: Server) -> AsyncGenerator[None]:
         yield
     finally:
         server.rest()
-        await let_loop_turn()  # a connection that was just accepted is known then, and is closed, too
+        await yield_to_loop()  # a connection that was just accepted is known then, and is closed, too
         await runner.cleanup()
-        await let_loop_turn()
+        await yield_to_loop()
 
 
 class Listener:
-    """Answers notifications as a receiver would, and shows them.
+    """Responds to notifications as a receiver would, and shows them.
 
     Args:
         ingest: Keeps them.
@@ -204,7 +206,7 @@ class Listener:
         self._folder = folder
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request."""
+        """Respond to a request."""
         return await answer_aiohttp(partial(self._receive, request), request, kind=None, max_bytes=LIMITS.max_bytes)
 
     async def _receive(self, request: web.Request, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
@@ -306,7 +308,7 @@ def save(seen: Inspection, request: web.Request, body: bytes, folder: Path) -> I
 
 @frozen(kw_only=True)
 class ListenerInfo:
-    """What the command says of itself at its start.
+    """What the command shows at its start.
 
     Attributes:
         url: Where it listens.
@@ -316,8 +318,8 @@ class ListenerInfo:
         profile: The name of the profile.
         source: Where the profile comes from.
         checks: How notifications are verified, in words; empty if they are not.
-        yes: The answer that acknowledges.
-        no: The answer that refuses.
+        yes: The response that acknowledges.
+        no: The response that refuses.
     """
 
     url: str
@@ -360,13 +362,13 @@ class ListenScreen:
             facts = {**asdict(info), "addresses": info.addresses, "webhook_url": info.webhook_url}
             write(json.dumps(facts))
             return
-        write(("payasync listen", "bold"), f" {__version__}: keeps and shows notifications; none is handled")
+        write(("payasync listen", "bold"), f" {__version__}: stores and shows notifications; none is handled")
         write()
         row("Profile", f"{info.profile or 'unnamed'}, {info.source}", "bold")
-        row("Verifies", info.checks or "nothing: the profile says that they are not signed", "bold")
+        row("Verifies", info.checks or "nothing: the profile says that notifications are not signed", "bold")
         if not info.checks:
-            row("", "What comes is a hint, confirmed by nobody: anybody could have sent it", "yellow")
-        row("Answers", f"{info.yes}; {info.no} to what it refuses", "bold")
+            row("", "Each notification is only a hint, because anybody could have sent it", "yellow")
+        row("Responds", f"{info.yes}; {info.no} if it refuses", "bold")
         row("Inbox", info.inbox, "bold")
         if info.saved:
             row("Saves", f"each as a file in {info.saved}", "bold")
@@ -375,16 +377,16 @@ class ListenScreen:
         write()
         uses = {f"{kind}s": (info.addresses[kind], use) for kind, use in _USES.items()}
         if not info.routed:
-            uses["any of them"] = info.webhook_url, "payload says which"
+            uses["any of them"] = info.webhook_url, "the payload says which"
         width = max(len(address) for address, _ in uses.values())
         for name, (address, use) in uses.items():
             write((f"  {name:13}  ", "dim"), (f"{address:{width}}  ", "bold cyan"), use, hang=17)
         write()
-        write(("  For a try, have the sandbox tell it:", "dim"))
+        write(("  To try it, let the sandbox send notifications:", "dim"))
         write()
         write(f"  payasync sandbox --webhook-url {info.webhook_url}")
         write()
-        write(("  Ctrl-C ends it.", "dim"))
+        write(("  Press Ctrl-C to stop.", "dim"))
         write()
 
     def received(self, seen: Inspection) -> None:
@@ -411,7 +413,7 @@ class ListenScreen:
         """Say that it has ended."""
         if not self._json:
             self._lines.write()
-            self._lines.write("It listens no more; the inbox keeps what came.")
+            self._lines.write("Stopped. The inbox has all notifications that were received.")
 
 
 def _event(seen: Inspection) -> str:

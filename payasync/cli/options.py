@@ -21,7 +21,7 @@ from payasync.session import PROFILE_PATH, Session
 T = TypeVar("T")
 
 BASE_URL: Final = "PAYASYNC_BASE_URL"
-NO_PROFILE: Final = "none given: what the service's document states, and nothing else"
+NO_PROFILE: Final = "none given: only what the service's document states"
 SANDBOX_PROFILE: Final = "the sandbox's own"
 
 _JOURNAL: Final = "PAYASYNC_JOURNAL"
@@ -31,13 +31,13 @@ _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 _CREDENTIALS: Final = re.compile(r"@|passw|postgres.*:", re.IGNORECASE | re.DOTALL)
 _WRITTEN_AS_PATH: Final = re.compile(r"\.{1,2}[/\\].*|/(?!/)[^:]*", re.DOTALL)
 _FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
-_MISSING: Final = "name the one that your program has; a Session makes its journal's file at its first write"
+_MISSING: Final = "give the file that your program uses; a Session creates it at its first write"
 
 profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--profile", metavar="FILE", help="The TOML file of the service; without it, what PAYASYNC_PROFILE names."
+    "--profile", metavar="FILE", help="The service's profile, a TOML file. Default: PAYASYNC_PROFILE."
 )
 base_url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--base-url", metavar="URL", help="The service's address; without it, PAYASYNC_BASE_URL."
+    "--base-url", metavar="URL", help="The service's address. Default: PAYASYNC_BASE_URL."
 )
 
 
@@ -133,12 +133,12 @@ def journal_option(*, existing: bool, help: str) -> Callable[[Callable[..., Any]
 
 existing_journal = journal_option(
     existing=True,
-    help="The file of a SqliteJournal, or a PostgreSQL connection string: postgresql://… or host=… dbname=….",
+    help="An SQLite file, or a PostgreSQL connection string: postgresql://… or host=… dbname=…",
 )
 
 
 def profile_named(path: str | None, environ: Mapping[str, str] = os.environ) -> tuple[Profile, str]:
-    """Return the profile that a session would have, and where it comes from.
+    """Return the profile that a session would use, and its source.
 
     Args:
         path: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
@@ -158,7 +158,7 @@ def profile_named(path: str | None, environ: Mapping[str, str] = os.environ) -> 
 
 
 def verifying_profile(path: str | None) -> tuple[Profile, str]:
-    """Return the profile by which notifications are verified, and where it comes from; as `profile_named`.
+    """Return the profile that verifies notifications, and its source, as `profile_named` does.
 
     Raises:
         NotConfiguredError: No profile is given, so nothing says how notifications are signed.
@@ -177,13 +177,13 @@ def session_with(journal: Journal, *, profile: str | None, base_url: str | None)
     """Return the session of the environment, with a journal.
 
     Args:
-        journal: Keeps its writes.
+        journal: Records its writes.
         profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
         base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
 
     Raises:
-        ConfigurationError: A setting is invalid or missing. The profile is required: with an empty one the service
-            could be asked about nothing.
+        ConfigurationError: A setting is invalid or missing. The profile is required: without one, the service
+            cannot be queried.
     """
     chosen, source = profile_named(profile)
     if source == NO_PROFILE:

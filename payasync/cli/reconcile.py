@@ -1,4 +1,4 @@
-"""`payasync reconcile`: asks the service what became of writes whose outcome is unknown."""
+"""`payasync reconcile`: queries the service about writes whose outcome is unknown."""
 
 import asyncio
 import json
@@ -35,8 +35,8 @@ from payasync.journal import STATES, Intent, Journal, Reconciler, State
 from payasync.journal.intents import ENDS as ENDED
 from payasync.journal.policy import ENDS, End, Report, Result
 
-NO_ANSWER: Final = 1
-"""Nothing was found out."""
+NO_RESPONSE: Final = 1
+"""The exit code if no query had a usable response."""
 
 
 @frozen(kw_only=True)
@@ -44,16 +44,16 @@ class Upcoming:
     """What is still to come.
 
     Attributes:
-        due: When the service is asked next; `None` if there is nothing to ask.
-        sending: When the lease of each write that somebody is sending ends: then it is asked about.
+        due: When the next query is due; `None` if there is none.
+        sending: When the lease of each write that a process is sending ends; then the write is queried.
     """
 
     due: datetime | None = None
     sending: Sequence[datetime] = ()
 
     @property
-    def question(self) -> datetime | None:
-        """When the service is asked next, unless only a lease ends then."""
+    def next_query(self) -> datetime | None:
+        """When the next query is due, unless only a lease ends then."""
         return None if self.due in self.sending else self.due
 
 
@@ -63,9 +63,9 @@ class Remaining:
 
     Attributes:
         manual: The intents that need a person.
-        unsent: The queued intents that nobody sends.
+        unsent: The queued intents that no worker has sent.
         upcoming: What is still to come.
-        interrupted: A signal came before the run was through.
+        interrupted: A signal ended the run early.
     """
 
     manual: Sequence[Intent] = ()
@@ -78,29 +78,33 @@ class Remaining:
 @existing_journal
 @profile_option
 @base_url_option
-@click.option("--watch", is_flag=True, help="Go on, whenever something is due, until Ctrl-C or SIGTERM.")
-@click.option("--dry-run", is_flag=True, help="Show what it would ask about; ask nobody, and change nothing.")
-@click.option("--json", is_flag=True, help="Show a line of JSON for each run, and no more; a dry run has one.")
+@click.option("--watch", is_flag=True, help="Keep running, and query whatever is due, until Ctrl-C or SIGTERM.")
+@click.option("--dry-run", is_flag=True, help="Show which writes it would query; send nothing, and change nothing.")
+@click.option("--json", is_flag=True, help="Print only JSON, one line per run.")
 def reconcile(
     address: Address, *, profile: str | None, base_url: str | None, watch: bool, dry_run: bool, json: bool
 ) -> None:
-    """Ask the service what became of each write in the journal whose outcome is unknown.
+    """Query the service about each write in the journal whose outcome is unknown.
 
-    The journal keeps what the service says. A write that the service does not know, once the profile's quarantine is
-    over, is sent again under its number if it was queued, and rejected if it was not. You can interrupt it at any time,
-    and several may run at the same time. The keys are those that `Credentials.from_env` reads; only their merchant's
-    writes are asked about.
+    The journal records the result. If the service still does not know a write after the profile's quarantine, a queued
+    write is sent again under its number, and any other is rejected. You can interrupt this command at any time, and run
+    several at the same time. The keys come from the environment, as for `Credentials.from_env`. Only this merchant's
+    writes are queried.
 
-    Writes that were not done are listed by the run that finds it out, and by no other: tell whoever believes that they
-    were done, or make them again. They are settled, and do not change the exit code.
+    Rejected writes were not done. Only the run that rejects a write lists it: inform those who believe that it was
+    done, or repeat it under its number. Rejected writes do not change the exit code.
 
-    The exit code is 0 if all is settled, or waits to be asked about again; 1 if the service answered no question, for
-    example because it does not take the keys; 3 if writes are listed that need a person, or were queued and are not
-    sent for minutes; 2 if it cannot run, or go on: what it found out by then is listed; 130 if it was interrupted.
-    """
+    \b
+    Exit codes:
+      0    all writes are settled, or wait for their next query
+      1    no query had a usable response, for example because the keys are wrong
+      2    it cannot run or continue; results so far are listed
+      3    some writes need a person, or were queued minutes ago and not sent
+      130  interrupted
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     if watch and dry_run:
         raise click.UsageError(
-            "a dry run ends by itself: leave out --watch to see what is due, or --dry-run to ask about it, and go on"
+            "--dry-run and --watch exclude each other. Leave out --watch to see what is due, or --dry-run to query it"
         )
     screen = ReconcileScreen(address, service=base_url or os.environ.get(BASE_URL, ""), watch=watch, json=json)
     try:
@@ -146,7 +150,7 @@ async def run(
         return NEEDS_A_PERSON
     if remaining.interrupted:
         return INTERRUPTED
-    return NO_ANSWER if screen.unanswered and not screen.watch else 0
+    return NO_RESPONSE if screen.unanswered and not screen.watch else 0
 
 
 async def _show_runs(
@@ -176,7 +180,7 @@ async def _find_upcoming(journal: Journal, merchant: str) -> Upcoming:
 
 
 class Tally:
-    """Counts writes, each under the last answer about it, and questions.
+    """Counts queries, and writes by the latest result of each.
 
     It grows with the writes that have not ended, and not with the number of runs. A write that had ended, and is in
     doubt again, counts again.
@@ -188,7 +192,7 @@ class Tally:
     def __init__(self, *, last: int | None = None) -> None:
         self.questions = 0
         self.runs = 0
-        """Runs in which anything was asked."""
+        """Runs that queried anything."""
         self.rejected = 0
         self.answered = False
         self.not_done: deque[Result] = deque(maxlen=last)
@@ -197,7 +201,7 @@ class Tally:
         self._open: dict[int, tuple[End, State, str]] = {}
 
     def add(self, result: Result) -> None:
-        """Count a result, in place of the former one about the same write."""
+        """Count a result, which replaces the previous one of the same write."""
         self.questions += 1
         self.runs += not self.running
         self.running = True
@@ -214,7 +218,7 @@ class Tally:
 
     @property
     def asked(self) -> int:
-        """How many writes were asked about."""
+        """How many writes were queried."""
         return self._states.total()
 
     def states(self, end: End) -> Counter[State]:
@@ -234,8 +238,8 @@ _ENDS: Final[dict[End, tuple[str, str]]] = {
     "resolved": ("resolved", "bold green"),
     "sent": ("sent again", "bold cyan"),
     "waiting": ("waiting", "bold yellow"),
-    "manual": ("for a person", "bold red"),
-    "lost": ("taken by others", "dim"),
+    "manual": ("manual", "bold red"),
+    "lost": ("other process", "dim"),
 }
 """The words and the style of each end."""
 _WIDTH: Final = 15
@@ -281,7 +285,7 @@ class ReconcileScreen:
 
     @property
     def unanswered(self) -> bool:
-        """Whether the service was asked, and answered no question."""
+        """Whether there were queries, and none had a usable response."""
         return self._tally.asked > 0 and not self._tally.answered
 
     def opened(
@@ -290,8 +294,8 @@ class ReconcileScreen:
         """Say what is about to be done, and with `--watch` what is still to come, because the end may be far.
 
         Args:
-            merchant: Whose writes are asked about.
-            due: The writes that are asked about now.
+            merchant: Whose writes are queried.
+            due: The writes that are queried now.
             others: How many writes of which other merchants are open.
             upcoming: What is still to come.
         """
@@ -300,10 +304,10 @@ class ReconcileScreen:
             return
         write, row = self._lines.write, self._lines.row
         nothing = "nothing"
-        if self.watch and upcoming.question:
-            nothing = f"nothing now; the next question in {duration((upcoming.question - now()).total_seconds())}"
+        if self.watch and upcoming.next_query:
+            nothing = f"nothing now; the next query is in {duration((upcoming.next_query - now()).total_seconds())}"
         write()
-        write(("payasync reconcile", "bold"), f" {__version__}: asks the service what became of unknown writes")
+        write(("payasync reconcile", "bold"), f" {__version__}: queries the service about writes with unknown outcome")
         write()
         row("Journal", plain(self._journal.shown), "bold")
         row("Service", plain(self._service), "bold")
@@ -321,19 +325,19 @@ class ReconcileScreen:
         if self.watch:
             write()
             self._list_sending(upcoming.sending)
-            write(("  Ctrl-C ends it.", "dim"))
+            write(("  Press Ctrl-C to stop.", "dim"))
         write()
 
     def planned(self, due: Sequence[Intent]) -> None:
-        """Show what would be asked about."""
+        """Show which writes would be queried."""
         self._planned = due
         if self._json:
             return
         if due:
-            self._lines.write("  It would ask about:")
+            self._lines.write("  It would query:")
             self._lines.write()
             self._list_some(due, with_state=True)
-        self._lines.write(("  A dry run: nobody was asked, and nothing has changed.", "dim"))
+        self._lines.write(("  This was a dry run: nothing was sent, and nothing has changed.", "dim"))
         self._lines.write()
 
     @contextmanager
@@ -342,13 +346,13 @@ class ReconcileScreen:
         if self._json or not total or not self._lines.console.is_terminal:
             yield
             return
-        columns = TextColumn("  Asking"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
+        columns = TextColumn("  Querying"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*columns, console=self._lines.console, transient=True) as self._bar:
             self._bar.add_task("", total=total)
             yield
 
     def noted(self, result: Result) -> None:
-        """Count what became of a write; with `--watch`, show it."""
+        """Count the result of a query; with `--watch`, show it."""
         self._tally.add(result)
         if self._bar:
             self._bar.advance(self._bar.task_ids[0])
@@ -367,7 +371,7 @@ class ReconcileScreen:
         )
 
     def ran(self, report: Report) -> None:
-        """Note that a run has ended."""
+        """Record that a run has ended."""
         self._silent = report.silent
         self._tally.running = False
         if self._json and self.watch and report.asked:
@@ -375,7 +379,7 @@ class ReconcileScreen:
             self._tally.not_done.clear()
 
     def closed(self, remaining: Remaining) -> None:
-        """Show what it came to, and what needs a person."""
+        """Show the results, and what needs a person."""
         if self._json:
             self._lines.write(self._final_json(remaining) if self._planned is None else self._plan_json(remaining))
             return
@@ -383,20 +387,20 @@ class ReconcileScreen:
             self._lines.write()
         if remaining.interrupted:
             self._ended_early("Interrupted.")
-        due = remaining.upcoming.question
+        due = remaining.upcoming.next_query
         if self._planned is None:
             self._summary()
         if due and (self._planned is None or due > now()):
             seconds = (due - now()).total_seconds()
-            when = "is due now: run it again" if seconds <= 0 else f"in {duration(seconds)}"
-            self._lines.write(("  The next question ", "dim"), (when, "bold"))
+            when = "is due now: run the command again" if seconds <= 0 else f"is in {duration(seconds)}"
+            self._lines.write(("  The next query ", "dim"), (when, "bold"))
             self._lines.write()
         self._list_sending(remaining.upcoming.sending)
         self._list_unsent(remaining.unsent)
         self._list_manual(remaining.manual)
 
     def cut_short(self) -> None:
-        """Show what was found out before an error, if anything: the journal may be unable to say any more."""
+        """Show the results before an error, if any, because the journal may be unreadable now."""
         if not self._tally.asked:
             return
         if self._json:
@@ -404,7 +408,7 @@ class ReconcileScreen:
             return
         if self.watch:
             self._lines.write()
-        self._ended_early("Cut short by an error.")
+        self._ended_early("Stopped by an error.")
         self._summary()
 
     def _final_json(self, remaining: Remaining | None) -> str:
@@ -430,7 +434,7 @@ class ReconcileScreen:
     def _plan_json(self, remaining: Remaining) -> str:
         due = [
             {
-                **_names(each, each.reason),
+                **_identify(each, each.reason),
                 "state": each.state,
                 "created": each.created.isoformat(),
                 "sent_at": each.sent_at and each.sent_at.isoformat(),
@@ -444,24 +448,21 @@ class ReconcileScreen:
         )
 
     def _not_done_facts(self) -> list[dict[str, Any]]:
-        return [_names(each.intent, each.reason) for each in self._tally.not_done]
+        return [_identify(each.intent, each.reason) for each in self._tally.not_done]
 
     def _ended_early(self, how: str) -> None:
-        self._lines.write((f"  {how} ", "bold yellow"), "What was settled stays so; the next run goes on.")
+        self._lines.write((f"  {how} ", "bold yellow"), "Settled writes stay settled; the next run continues.")
         self._lines.write()
 
     def _summary(self) -> None:
         write, tally = self._lines.write, self._tally
         if not tally.asked:
-            words = "There was nothing to ask."
+            words = "There was nothing to query."
         elif tally.questions == tally.asked:
-            words = f"Asked about {_writes(tally.asked)}."
+            words = f"Queried {_writes(tally.asked)}."
         else:
             runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
-            words = (
-                f"Asked about {_writes(tally.asked)}, by {tally.questions} questions in {runs}. "
-                "The last one about each came to:"
-            )
+            words = f"Queried {_writes(tally.asked)} with {tally.questions} queries in {runs}. The latest results:"
         write(f"  {words}", hang=2)
         write()
         for end in ENDS:
@@ -470,15 +471,15 @@ class ReconcileScreen:
         if tally.asked:
             write()
         if self._silent:
-            write(("  The service does not answer: the other writes were left for the next run.", "yellow"), hang=2)
+            write(("  The service does not respond. The other writes wait for the next run.", "yellow"), hang=2)
             write()
         elif self.unanswered:
-            write(("  No question had a usable response: nothing was found out.", "bold yellow"))
+            write(("  No query had a usable response: no outcome is known yet.", "bold yellow"))
             write()
         self._list_rejected()
 
     def _summarise(self, end: End, states: Counter[State]) -> None:
-        """Show how many writes ended so; of those that wait or need a person, why."""
+        """Show how many writes had this result, and why, if they wait or need a person."""
         words, style = _ENDS[end]
         parts: list[Part] = [(f"  {words:{_WIDTH}}", style), (f"{states.total():>6}  ", "bold")]
         if end in {"resolved", "sent"}:
@@ -494,28 +495,28 @@ class ReconcileScreen:
                 self._lines.write((f"{counted}{plain(reason)}", "dim"), hang=len(counted))
 
     def _list_rejected(self) -> None:
-        """List the writes that were not done: whoever believes that they were must hear of it."""
+        """List the writes that were not done, so that a person informs those who believe otherwise."""
         many, listed = self._tally.rejected, self._tally.not_done
         if not many:
             return
         self._lines.write(
             (f"  {_writes(many)} not done", "bold magenta"),
-            ": tell whoever believes it was, or make it again, under its own number.",
+            ": inform those who believe otherwise, or repeat the write under its number.",
             hang=2,
         )
         self._lines.write()
         self._list([evolve(each.intent, state=each.state, reason=each.reason) for each in listed], with_state=False)
         if many > len(listed):
-            self._lines.write(f"  These are the last {len(listed)}; each was shown when that was found out.", hang=2)
+            self._lines.write(f"  These are the last {len(listed)}; the others were shown above.", hang=2)
         self._lines.write()
 
     def _list_sending(self, leases: Sequence[datetime]) -> None:
-        """Say how many writes are being sent, and when the first is asked about if that does not end."""
+        """Show how many writes are being sent, and when the first is queried if it stays so."""
         if not leases:
             return
         one = len(leases) == 1
-        are = "is being sent, or was cut off" if one else "are being sent, or were cut off"
-        when = f"asked about in {duration((min(leases) - now()).total_seconds())}"
+        are = "is being sent, or was interrupted" if one else "are being sent, or were interrupted"
+        when = f"queried in {duration((min(leases) - now()).total_seconds())}"
         self._lines.write(
             (f"  {_writes(len(leases))} {are}", "bold yellow"), f": {when if one else f'the first is {when}'}", hang=2
         )
@@ -524,15 +525,15 @@ class ReconcileScreen:
     def _list_unsent(self, intents: Sequence[Intent]) -> None:
         if intents:
             waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
-            tried = " Why says what came of the last try." if any(each.reason for each in intents) else ""
+            tried = " The column Why shows the last error." if any(each.reason for each in intents) else ""
             self._lines.write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
-            self._list_with_command(intents, "What nobody is to send any more ends with:", "rejected")
+            self._list_with_command(intents, "To reject a write that is no longer wanted:", "rejected")
 
     def _list_manual(self, manual: Sequence[Intent]) -> None:
         if manual:
             need = "needs" if len(manual) == 1 else "need"
             self._lines.write((f"  {_writes(len(manual))} {need} a person", "bold red"))
-            advice = "Look into the service's back office what became of each, then:"
+            advice = "Look up each in the service's back office, then record what happened:"
             self._list_with_command(manual, advice, "succeeded|rejected")
 
     def _list_with_command(self, intents: Sequence[Intent], advice: str, ends: str) -> None:
@@ -545,7 +546,7 @@ class ReconcileScreen:
         self._lines.write()
 
     def _list_some(self, intents: Sequence[Intent], *, with_state: bool) -> None:
-        """List the first intents, and say how to list the others."""
+        """List the first intents, and show how to list the others."""
         shown, others = intents[:ROWS], intents[ROWS:]
         self._list(shown, with_state=with_state)
         if others:
@@ -570,14 +571,14 @@ def _remaining_facts(remaining: Remaining) -> dict[str, Any]:
     due = remaining.upcoming.due
     return {
         "unsent": len(remaining.unsent),
-        "needs_a_person": [_names(each, each.reason) for each in remaining.manual],
+        "needs_a_person": [_identify(each, each.reason) for each in remaining.manual],
         "sending": len(remaining.upcoming.sending),
         # Rounded up, so that a script which waits so long finds it due.
         "next_in": None if due is None else max(0, ceil((due - now()).total_seconds())),
     }
 
 
-def _names(intent: Intent, reason: str) -> dict[str, Any]:
-    """Return by what a script finds a write among its own, and why it is listed."""
+def _identify(intent: Intent, reason: str) -> dict[str, Any]:
+    """Return what identifies a write to a script, and why it is listed."""
     names = {"id": intent.id, "operation": intent.operation, "reference": intent.reference, "intent": intent.intent}
     return {**names, "reason": reason}

@@ -1,4 +1,4 @@
-"""A CSV file of refunds, and the CSV file that says what became of each row."""
+"""The CSV file of refunds, and the CSV file with the result of each row."""
 
 import csv
 import io
@@ -15,7 +15,6 @@ from attrs import evolve, field, frozen
 
 from payasync.cli import NEEDS_A_PERSON
 from payasync.cli.terminal import plain
-from payasync.documents import ABSENT
 from payasync.endpoints import CREATE_REFUND
 from payasync.errors import (
     ConfigurationError,
@@ -33,6 +32,7 @@ from payasync.profile.profile import Profile
 from payasync.resources.refunds import CreateRefund
 from payasync.session import Done, Result, Unknown
 from payasync.settings import check_private, new_private
+from payasync.strict_json import ABSENT
 from payasync.wire.response import RefundResponse
 
 REQUIRED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt")
@@ -103,7 +103,7 @@ def _check_columns(columns: Sequence[str]) -> None:
     twice = [name for name, count in Counter(columns).items() if count > 1]
     missing = [name for name in REQUIRED if name not in columns]
     unknown = [name for name in columns if name not in {*REQUIRED, *OPTIONAL}]
-    found = (("twice there", twice), ("missing", missing), ("not known here", unknown))
+    found = (("duplicate", twice), ("missing", missing), ("unknown", unknown))
     if wrong := [
         f"{', '.join(map(repr, names))} {'is' if len(names) == 1 else 'are'} {how}" for how, names in found if names
     ]:
@@ -118,7 +118,7 @@ def _check_columns(columns: Sequence[str]) -> None:
 def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Callable[[CreateRefund], object]) -> Row:
     """Return a row with its request, or with what is wrong with it."""
     if count != columns:
-        return evolve(row, wrong=f"{count} cells, and there are {columns} columns")
+        return evolve(row, wrong=f"the row has {count} cells, but there are {columns} columns")
     arguments: dict[str, Any] = {name: row.cells[name] for name in REQUIRED}
     arguments |= {name: row.cells.get(name) or ABSENT for name in OPTIONAL}
     for name in ("total_amt", "refund_amt"):
@@ -132,13 +132,13 @@ def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Ca
     if len(lines) > 1:
         # One of them may be a mistake, and nobody here can say which.
         where = f"{', '.join(map(str, lines[:-1]))} and {lines[-1]}"
-        return evolve(row, wrong=f"out_refund_no must be unique: {row.number!r} stands on lines {where}")
+        return evolve(row, wrong=f"out_refund_no must be unique: {row.number!r} is on lines {where}")
     return evolve(row, request=request)
 
 
 Word = Literal["succeeded", "accepted", "refused", "unsent", "left out", "unknown", "manual"]
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
-"""What can become of a row."""
+"""The possible results of a row."""
 OPEN: Final[frozenset[Word]] = frozenset({"unknown", "manual"})
 """The refund may have been made."""
 
@@ -158,7 +158,7 @@ _USED_FOR: Final[dict[State, str]] = {
     "new": "was used before",
     "rejected": "was used before",
 }
-"""What became of the other refund of a number; in any other state it may have been made."""
+"""What happened to the other refund of a number; in any other state it may have been made."""
 
 ALL_WELL: Final = 0
 SOME_REFUSED: Final = 1
@@ -166,7 +166,7 @@ SOME_REFUSED: Final = 1
 
 @frozen(kw_only=True)
 class Verdict:
-    """What became of a row.
+    """The result of a row.
 
     Attributes:
         row: The row.
@@ -186,7 +186,7 @@ class Verdict:
 def verdict_of_result(
     row: Row, result: Result[RefundResponse], intent: Intent | None, profile: Profile, *, unread: str = ""
 ) -> Verdict:
-    """Return what became of a row that was given to `Session.bulk`.
+    """Return the result of a row that was given to `Session.bulk`.
 
     Args:
         row: The row.
@@ -217,7 +217,7 @@ def _verdict_of_unsent(row: Row, why: str, intent: Intent | None, profile: Profi
         return Verdict(row=row, state="unknown", message=f"{why}; an earlier run may have sent it: {unread}")
     if intent is None or intent.state == "new" or (intent.state == "rejected" and intent.sent_at is None):
         return Verdict(row=row, state="unsent", message=why)
-    found = verdict_of_intent(row, intent, profile, reason="begun by an earlier run, which has not ended it")
+    found = verdict_of_intent(row, intent, profile, reason="an earlier run began it, and did not finish")
     return evolve(found, earlier=intent.state in _TAKEN)
 
 
@@ -349,7 +349,7 @@ class ResultFile:
         try:
             check_private(path)
             if path.exists() and not _is_result(path):
-                self.failed = "it is there already, and no result of an import: name another"
+                self.failed = "it exists, and is not a result of an import. Name another file"
             else:
                 self._partial = _begin(partial_file(path))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""`payasync refund import`: the refunds of a file, checked as a whole before the first is sent."""
+"""`payasync refund import`: sends the refunds of a file, after all rows are valid."""
 
 import asyncio
 import os
@@ -64,8 +64,8 @@ from payasync.session import Done, Result, Session
 from payasync.settings import Pace
 from payasync.wire.response import RefundResponse
 
-WRONG_KEYS: Final = "the service does not take these keys"
-NO_ANSWER: Final = "the service gives no answer that says what was done"
+WRONG_KEYS: Final = "the service rejects these keys"
+NO_RESPONSE: Final = "the service sends no usable response"
 STOPPED_BY_SIGNAL: Final = "interrupted"
 UNAUTHORISED: Final = 401
 DENIED: Final = 5
@@ -73,7 +73,7 @@ DENIED: Final = 5
 GRACE: Final = 60.0
 """Seconds for calls in flight when the import stops."""
 PATIENCE: Final = 180.0
-"""Seconds in which the service is asked about rows in doubt: longer than a lease and a usual quarantine."""
+"""Seconds for queries about rows in doubt: longer than a lease and a usual quarantine."""
 
 
 @click.group()
@@ -84,17 +84,23 @@ def refund() -> None:
 @refund.command("import", short_help="Send the refunds of a CSV file, each at most once.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @journal_option(
-    existing=False, help="Knows what was sent: the same one for the same refunds. A file is made where there is none."
+    existing=False, help="Records what was sent. Use the same journal for the same refunds. A missing file is created."
 )
-@click.option("--keep-going", is_flag=True, help="Leave out bad rows; without it, one stops them all.")
+@click.option("--keep-going", is_flag=True, help="Skip invalid rows. Without it, one invalid row stops the import.")
 @click.option(
     "--result",
     type=click.Path(dir_okay=False, path_type=Path),
     callback=existing_folder,
     metavar="FILE",
-    help="Write what became of each row, as CSV.",
+    help="Write the result of each row to this CSV file.",
 )
-@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="At most so many at once.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=20,
+    show_default=True,
+    help="Maximum requests in flight.",
+)
 @profile_option
 @base_url_option
 def import_(
@@ -109,19 +115,30 @@ def import_(
 ) -> None:
     """Send the refunds of the CSV file FILE, each at most once.
 
-    Its columns are out_trade_no, out_refund_no, total_amt, refund_amt and optionally refund_desc and notify_url.
-    Amounts are whole numbers in the unit that the service counts in. All rows are checked before the first is sent.
+    The columns are out_trade_no, out_refund_no, total_amt, refund_amt and optionally refund_desc and notify_url.
+    Amounts are whole numbers in the service's unit. All rows are checked before the first is sent.
 
-    You can interrupt it at any time, by Ctrl-C or by force: the same command goes on. Refunds that the journal knows
-    to be done are not sent again. Refunds in doubt are asked about, as by payasync reconcile. They are sent again, once
-    in a run, only if the service provably never had them. Refused and unsent refunds are tried again. Before anything
-    is sent, it lists those of them that somebody may have heard to be not done: take out the rows that were refunded
-    by other means since. It stops if the service does not take the keys, or does not answer.
-    The keys are those that `Credentials.from_env` reads.
+    You can interrupt it at any time, with Ctrl-C or by killing the process. Run the same command to continue. The
+    journal decides what happens to each refund:
 
-    The exit code is 0 if all were taken; 1 if some were refused, not sent, or left out; 2 if nothing was sent, because
-    a row is bad or it cannot begin; 3 if some may have been done, and a person must look; 130 if it was interrupted.
-    """
+    \b
+      done              not sent again
+      in doubt          queried, as by payasync reconcile; sent again, once per
+                        run, only if the service provably never received it
+      refused, unsent   tried again
+
+    Before it sends anything, it lists the rows that were reported as not done before. Remove those that were refunded
+    by other means since. It stops if the service rejects the keys or does not respond. The keys come from the
+    environment, as for `Credentials.from_env`.
+
+    \b
+    Exit codes:
+      0    the service accepted all refunds
+      1    some were refused, not sent, or left out
+      2    nothing was sent: a row is invalid, or it cannot start
+      3    some may have been done, and need a person
+      130  interrupted
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     screen = RefundImportScreen(file, address, service=base_url or os.environ.get(BASE_URL, ""), result=result)
     try:
         journal = address.open()
@@ -181,7 +198,7 @@ async def run(
         journal: The session's journal.
         rows: Good and bad rows; the bad ones are left out.
         screen: Shows the progress.
-        result: Where the result file is to be.
+        result: The path of the result file.
         limit: The greatest number of calls in flight.
         pace: Time, for tests: seconds since 1970, and waiting.
 
@@ -214,7 +231,7 @@ async def run(
 
 
 def is_askable(session: Session) -> bool:
-    """Return whether the profile says how to ask about a refund; otherwise a lost response needs a person.
+    """Return whether the profile says how to query a refund; otherwise a lost response needs a person.
 
     Raises:
         ConfigurationError: It does, but the key that the query carries, or is signed with, is missing.
@@ -226,7 +243,7 @@ def is_askable(session: Session) -> bool:
         if QUERY_REFUND.name in operations and getattr(keys, name) is None:
             raise ConfigurationError(
                 f"credentials.{name} is not set (PAYASYNC_{name.upper()} in the environment): {QUERY_REFUND.name} "
-                "needs it, and without that nobody could ask about a lost answer. Nothing was sent",
+                "needs it, and without that query a lost response stays in doubt. Nothing was sent",
                 field=f"credentials.{name}",
             )
     return True
@@ -244,7 +261,7 @@ class RefundSending:
         pace: Time: seconds since 1970, and waiting.
 
     Attributes:
-        verdicts: What became of each row so far, by line.
+        verdicts: The result of each row so far, by line.
         stopped: Why it stopped early, if it did.
     """
 
@@ -266,13 +283,13 @@ class RefundSending:
         self._result = result
         self._limit = limit
         self._pace = pace
-        # One cause may cost the answers of all calls that are in flight together.
+        # One cause may lose the responses of all calls in flight.
         self._stops = StopConditions(max(SILENT, 2 * limit))
         self._unended: set[int] = set()
         self._over = False
 
     async def run(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
-        """Send all rows that the journal does not know to be done, until `stop` is set; calls in flight then end.
+        """Send all rows that are not done by the journal, until `stop` is set; calls in flight then end.
 
         Raises:
             ConfigurationError: The session cannot send at all; nothing was sent.
@@ -291,7 +308,7 @@ class RefundSending:
             await asyncio.wait({ending})
 
     def cut_off(self) -> bool:
-        """Say how many rows may have been done, unless all have ended; return whether that is so."""
+        """Show how many rows may have been done, unless all have ended; return whether any is left."""
         if not self._over:
             doubtful = {line for line, verdict in self.verdicts.items() if verdict.state in OPEN}
             self._screen.cut_off(len(doubtful) + min(len(self._unended - doubtful), self._limit))
@@ -334,12 +351,12 @@ class RefundSending:
         return found[-1] if found else None
 
     async def _reconcile(self, stop: asyncio.Event) -> list[Row]:
-        """Have the service asked about rows in doubt, and return those that it never had."""
+        """Query the rows in doubt, and return those that the service never received."""
         rows = [each.row for each in self.verdicts.values() if each.state == "unknown"]
         if not rows or stop.is_set():
             return []
         lost = []
-        # What cannot be asked about now stays in doubt, and `payasync reconcile` says why.
+        # What cannot be queried now stays in doubt, and `payasync reconcile` says why.
         with suppress(PayasyncError):
             await run_until(stop, self._ask(rows))
         with suppress(StorageError):
@@ -352,7 +369,7 @@ class RefundSending:
         return [] if stop.is_set() else lost
 
     async def _ask(self, rows: Sequence[Row]) -> None:
-        """Reconcile until no row is in doubt, as long as that leads on within a few minutes."""
+        """Reconcile until no row is in doubt, or the next query is too far away."""
         merchant, until = self._session.merchant_id, self._pace.clock() + PATIENCE
         self._screen.asking(len(rows))
         async with aclosing(Reconciler(self._session, self._journal, pace=self._pace).watch()) as reports:
@@ -367,10 +384,10 @@ class RefundSending:
 
 
 class StopConditions:
-    """Decides after each row whether the import stops; what is wrong with one order stops nothing.
+    """Decides after each row whether the import stops; an error of one order does not stop it.
 
     Args:
-        unanswered: So many rows without an answer, one after the other, stop it.
+        unanswered: The number of rows in succession without a response that stops it.
     """
 
     def __init__(self, unanswered: int) -> None:
@@ -385,10 +402,10 @@ class StopConditions:
         if isinstance(error, ConfigurationError):
             return str(error.args[0])
         if not (result.response.attempts if isinstance(result, Done) else result.error.attempts):
-            return ""  # the journal has answered, which says nothing of the service
+            return ""  # the result is the journal's, which says nothing about the service
         if isinstance(error, OutcomeUnknownError | NotSentError):
             self._unanswered += 1
-            return NO_ANSWER if self._unanswered >= self._most else ""
+            return NO_RESPONSE if self._unanswered >= self._most else ""
         self._unanswered = 0
         if not isinstance(error, AuthenticationError):
             self._known = True
@@ -407,12 +424,12 @@ _NOTED: Final = 5.0
 _WIDTH: Final = 11
 _STATES: Final[dict[Word, tuple[str, str]]] = {
     "succeeded": ("bold green", ""),
-    "accepted": ("bold cyan", "the service took them, and has not ended them yet"),
+    "accepted": ("bold cyan", "accepted by the service, not final yet"),
     "refused": ("bold magenta", "not done"),
-    "unsent": ("bold yellow", "not done; this run sent nothing of them"),
-    "left out": ("bold yellow", "bad rows"),
+    "unsent": ("bold yellow", "not done; this run did not send them"),
+    "left out": ("bold yellow", "invalid rows"),
     "unknown": ("bold yellow", "they may have been done"),
-    "manual": ("bold red", "only a person can say what became of them"),
+    "manual": ("bold red", "only a person can find out what happened"),
 }
 """The style and the meaning of each state."""
 
@@ -441,23 +458,23 @@ class RefundImportScreen:
         self._announced: set[bool] = set()
 
     def refused(self, rows: Sequence[Row]) -> None:
-        """Show the bad rows of a file of which nothing is sent."""
+        """Show the invalid rows of a file that is not sent."""
         bad = [row for row in rows if row.wrong]
         write = self._lines.write
         self._title()
         write((f"  {_rows(len(bad))} of {len(rows):,} cannot be sent.", "bold red"), " Nothing was sent.")
         self._bad(bad)
-        write("  Mend them, or leave them out with --keep-going.")
+        write("  Correct these rows, or skip them with --keep-going.")
         write()
 
     def opened(self, session: Session, rows: Sequence[Row], *, new: bool, askable: bool) -> None:
-        """Say what is about to be done, and which rows are left out.
+        """Show what is about to be done, and which rows are left out.
 
         Args:
             session: The session that sends.
             rows: Good and bad rows.
             new: Whether the journal is empty.
-            askable: Whether the service can be asked what became of a refund.
+            askable: Whether refunds can be queried.
         """
         good = [row.request for row in rows if row.request]
         bad = [row for row in rows if row.wrong]
@@ -477,8 +494,8 @@ class RefundImportScreen:
             self._bad(bad)
         if not askable:
             self._lines.write(
-                ("  A lost answer will need a person", "bold yellow"),
-                ": the profile does not say how to ask about a refund (refund_status).",
+                ("  A lost response will need a person", "bold yellow"),
+                ": the profile does not say how to query a refund (refund_status).",
                 hang=2,
             )
             self._lines.write()
@@ -491,14 +508,14 @@ class RefundImportScreen:
         are, they = ("is", "it was") if len(found) == 1 else ("are", "they were")
         write(
             (f"  {_rows(len(found))} {are} sent again", "bold yellow"),
-            f": whoever heard that {they} not done may have refunded by other means.",
+            f": {they} reported as not done, so somebody may have refunded by other means.",
             hang=2,
         )
         self._table(
             ("Line", "Refund", "Amount", "Why it was not done"),
             ((str(each.row.line), each.row.number, each.row.cells["refund_amt"], each.why) for each in found),
         )
-        write(("  Take out the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2)
+        write(("  Remove the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2)
         write()
 
     @contextmanager
@@ -519,17 +536,17 @@ class RefundImportScreen:
             self._bar.update(self._bar.task_ids[0], completed=len(self._ended))
 
     def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
-        """Say how many rows are in doubt, and when the service is asked again."""
-        self._describe(f"Asking about {count:,}")
+        """Show how many rows are in doubt, and when the next query is."""
+        self._describe(f"Querying {count:,}")
         if seconds > _NOTED and silent not in self._announced:
             self._announced.add(silent)
-            why = "The service does not answer: " if silent else ""
-            words = f"{_rows(count)} in doubt; the next question is in {duration(seconds)}."
+            why = "The service does not respond: " if silent else ""
+            words = f"{_rows(count)} in doubt; the next query is in {duration(seconds)}."
             self._lines.write(f"  {why}{words}", hang=2)
             self._lines.write()
 
     def stopping(self, why: str = "") -> None:
-        """Say that no further row begins, and how to cut off the calls in flight.
+        """Show that no further row begins, and how to interrupt the calls in flight.
 
         Args:
             why: Why the import stops by itself; empty if a first signal came.
@@ -538,18 +555,18 @@ class RefundImportScreen:
         self._lines.console.show_cursor()
         self._describe("Stopping")
         self._lines.write((f"  Stopping{f': {why}' if why else ''}.", "bold yellow"), hang=2)
-        self._lines.write(f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} cuts them off.")
+        self._lines.write(f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} interrupts them.")
         self._lines.write()
 
     def cut_off(self, count: int) -> None:
-        """Say how many rows may have been done when the calls in flight are cut off, and where the results are."""
+        """Show how many rows may have been done when calls are interrupted, and where the results are."""
         if self._bar:
             self._bar.stop()
         where = "the journal" if self._result is None else plain(str(partial_file(self._result)))
         doubt = f"up to {_rows(count)} may have been done" if count else "nothing is in doubt"
         self._lines.write(
-            ("  Cut off: ", "bold yellow"),
-            f"{doubt}. The results so far stand in {where}; the same command goes on.",
+            ("  Interrupted: ", "bold yellow"),
+            f"{doubt}. The results so far are in {where}. Run the same command to continue.",
             hang=2,
         )
 
@@ -558,7 +575,7 @@ class RefundImportScreen:
             self._bar.update(self._bar.task_ids[0], description=words)
 
     def closed(self, verdicts: Sequence[Verdict], *, why: str, unwritten: str) -> None:
-        """Show what became of all rows, and what is left to do.
+        """Show the result of all rows, and what is left to do.
 
         Args:
             verdicts: The verdicts of all rows, in their order.
@@ -567,7 +584,7 @@ class RefundImportScreen:
         """
         write = self._lines.write
         if why:
-            write((f"  Stopped: {why}.", "bold yellow"), " The same command goes on from here.", hang=2)
+            write((f"  Stopped: {why}.", "bold yellow"), " Run the same command to continue.", hang=2)
             write()
         if not verdicts:
             write("  There was nothing to refund.")
@@ -580,7 +597,7 @@ class RefundImportScreen:
             write(("  The result file could not be written: ", "bold red"), plain(unwritten))
             write()
         elif self._result is not None:
-            write(("  What became of each row: ", "dim"), (plain(str(self._result)), "cyan"))
+            write(("  Result of each row: ", "dim"), (plain(str(self._result)), "cyan"))
             write()
 
     def _summary(self, word: Word, mine: Sequence[Verdict]) -> None:
@@ -594,7 +611,7 @@ class RefundImportScreen:
             (f"  {meaning}".rstrip(), "dim"),
         )
         if earlier := sum(each.earlier for each in mine):
-            write((f"{indent}{earlier:>7,}  of them by an earlier run, and not sent again", "dim"))
+            write((f"{indent}{earlier:>7,}  of them done by an earlier run, not sent again", "dim"))
         if word in {"succeeded", "accepted", "left out"}:
             return
         reasons = Counter(f"{each.code} {each.message}".strip() or "-" for each in mine)
@@ -617,13 +634,13 @@ class RefundImportScreen:
         )
         write(
             ("  Do not send them by other means.", "bold"),
-            " What is unknown is asked about by the same command, or",
+            " To query the unknown ones, run the same command, or",
             hang=2,
         )
         write((f"  payasync reconcile{journal}", "cyan"))
         write()
         if any(each.state == "manual" for each in verdicts):
-            write("  What is manual you end yourself, once you know what became of it:")
+            write("  Look up the manual ones in the service's back office. To list their intent IDs:")
             write((f"  payasync journal list{journal} --state manual", "cyan"))
             write()
 

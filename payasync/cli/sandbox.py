@@ -33,30 +33,32 @@ _REFUNDS: Final = {
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address: it serves nobody else.")
-@click.option("--port", default=8402, show_default=True, help="Where it listens; 0: a free port.")
-@click.option("--db", default=":memory:", metavar="FILE", help="Keep everything in this file, the keys included.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address: it serves only this machine.")
+@click.option("--port", default=8402, show_default=True, help="The port; 0 picks a free one.")
+@click.option("--db", default=":memory:", metavar="FILE", help="Store all data in this file, including the keys.")
 @click.option(
     "--profile",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Speak the profile of this TOML file; without it, the sandbox's own.",
+    help="The profile to follow, a TOML file. Default: the sandbox's own.",
 )
 @click.option(
-    "--clock", default="real", show_default=True, metavar="PACE", help="real, frozen, or a factor such as 60."
+    "--clock", default="real", show_default=True, metavar="PACE", help="real, frozen, or a speed factor such as 60."
 )
 @click.option(
     "--refunds",
     default="succeed",
     show_default=True,
     metavar="END",
-    help='How they end: succeed or fail at once; "by hand", on the dashboard; or with success after 30s, 5min, 2h, 3d.',
+    help='How refunds end: succeed, fail, "by hand" (on the dashboard), or a time such as 30s, 5min, 2h, 3d.',
 )
-@click.option("--webhook-url", metavar="URL", help="Notify this address of what has no notifyUrl.")
-@click.option("--quiet", is_flag=True, help="Show no requests, and no notifications.")
-@click.option("--json", is_flag=True, help="Show one line of JSON at the start, for scripts, and no more.")
+@click.option("--webhook-url", metavar="URL", help="Where to send notifications of requests that have no notifyUrl.")
+@click.option("--quiet", is_flag=True, help="Do not show requests and notifications.")
+@click.option("--json", is_flag=True, help="Print only one line of JSON, at the start, for scripts.")
 def sandbox(profile: Path | None, *, quiet: bool, json: bool, **settings: Any) -> None:
-    """Serve the whole service on this machine, with its gateway page and a dashboard, until Ctrl-C or SIGTERM.
+    """Run a stand-in for the service on this machine, with its gateway page and a dashboard.
+
+    Ctrl-C or SIGTERM stops it.
 
     The exit code is 0 after either signal, and 2 if it cannot start.
     """
@@ -216,18 +218,18 @@ class SandboxScreen:
         row("Profile", profile, "bold")
         row("Clock", info.clock, "bold")
         row("Refunds", _REFUNDS.get(info.refunds) or f"succeed after {info.refunds}", "bold")
-        row("Database", info.db or "in memory; --db keeps it in a file", "bold")
+        row("Database", info.db or "in memory; --db stores it in a file", "bold")
         write()
         write("  To use it, paste this where your program runs; Session.from_env() reads it:")
         write()
         for name, value in info.environment.items():
             write((f"export {name}={shlex.quote(value)}", "cyan"))
         write()
-        write(("  Ctrl-C ends it.", "dim"))
+        write(("  Press Ctrl-C to stop.", "dim"))
         write()
 
     def request(self, entry: Entry) -> None:
-        """Show a request that was answered, or ended without an answer."""
+        """Show a request that had a response, or ended without one."""
         took = "" if entry.milliseconds is None else f"{entry.milliseconds:.1f} ms"
         self._lines.write(
             *_begin(_now(), entry.status),
@@ -277,7 +279,7 @@ def _next_attempt(delivery: Delivery, now: datetime) -> str:
 
 
 _LOGGER: Final = logging.getLogger("payasync.sandbox")
-"""Logs each request that was answered, and each notification that was attempted."""
+"""Logs each response, and each attempt to deliver a notification."""
 
 
 class LogScreen(logging.Handler):

@@ -76,7 +76,7 @@ class Lines:
 class _Terminal(Console):
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        # Python would print_error at its end that it cannot write the rest.
+        # At exit, Python would report that it cannot write the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -87,13 +87,13 @@ def terminal() -> Console:
 
 
 def print_error(command: str, why: object) -> None:
-    """Say on standard error, in one line, why a command fails."""
+    """Print on standard error, in one line, why a command fails."""
     words = plain(" ".join(str(why).split()))
     Lines(Console(stderr=True, highlight=False)).write(f"payasync {command}: {words}", hang=2)
 
 
 def fail(command: str, why: object) -> NoReturn:
-    """Say why a command cannot begin or go on, and end with exit code 2."""
+    """Print why a command cannot start or continue, and end with exit code 2."""
     print_error(command, why)
     sys.exit(2)
 
@@ -154,5 +154,5 @@ def stray_logs_dropped() -> Generator[None]:
 def existing_folder(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
     """Refuse a new file whose folder does not exist."""
     if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {str(path.parent)!r}: make it first")
+        raise click.BadParameter(f"there is no folder {str(path.parent)!r}: create it first")
     return path

@@ -15,7 +15,6 @@ from rich.console import Console
 from payasync.cli.options import profile_option, verifying_profile
 from payasync.cli.terminal import Lines, fail, plain
 from payasync.credentials import Credentials
-from payasync.documents import at
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError
 from payasync.notifications.ingest import kind_of_path
 from payasync.notifications.notification import Notification, parse
@@ -29,6 +28,7 @@ from payasync.notifications.verification import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
+from payasync.strict_json import at
 
 Pairs = tuple[tuple[str, str], ...]
 Verdict = Literal["genuine", "not genuine", "cannot tell"]
@@ -64,18 +64,27 @@ def _parse_headers(_context: click.Context, _option: click.Parameter, lines: tup
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
 )
 @click.option(
-    "-H", "--header", "headers", multiple=True, callback=_parse_headers, metavar="NAME:VALUE", help="A header."
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    callback=_parse_headers,
+    metavar="NAME:VALUE",
+    help="A header of the notification.",
 )
 @profile_option
-@click.option("--kind", type=click.Choice(KINDS), help="What the address that it arrived at is for.")
-@click.option("--at", "now", callback=_parse_time, metavar="TIME", help="Look at it as if it had arrived then.")
+@click.option("--kind", type=click.Choice(KINDS), help="The kind of notifications that the receiving address is for.")
+@click.option("--at", "now", callback=_parse_time, metavar="TIME", help="Check it as if it had arrived at this time.")
 def verify_notification(
     files: tuple[str, ...], headers: dict[str, str], profile: str | None, kind: str | None, now: float
 ) -> None:
-    """Tell whether a notification in FILE is from the service; "-" reads standard input.
+    """Check whether a notification in FILE is from the service; "-" reads standard input.
 
-    FILE holds the body as it was received, or the whole HTTP message. The keys are those that `Credentials.from_env`
-    reads. The exit code is 0 if it is genuine, 1 if it is not, and 2 if nobody can tell; of several files, the highest.
+    FILE holds the body as it was received, or the whole HTTP message. The keys come from the environment, as for
+    `Credentials.from_env`.
+
+    The exit code is 0 if it is genuine, 1 if it is not, and 2 if that cannot be determined. For several files, it is
+    the highest.
     """
     try:
         verification = verification_of(verifying_profile(profile)[0], Credentials.from_env())
@@ -219,7 +228,7 @@ def examine(
         return Finding("genuine", facts=facts)
     unsigned = (
         'the profile says that notifications are not signed (notification.verification = "none"): '
-        "it is a hint, and only the service can say whether it is so"
+        "it is only a hint; query the service to confirm it"
     )
     return Finding("cannot tell", unsigned, facts)
 
@@ -231,7 +240,7 @@ def _facts(message: HttpMessage, verification: Verification, kind: str | None, n
     except InvalidArgumentError:
         pass
     else:
-        yield "Kind", parsed.kind or "none that the profile knows"
+        yield "Kind", parsed.kind or "unknown to the profile"
         for name, text in (
             ("Event", parsed.event),
             ("Order", parsed.out_trade_no),
@@ -265,15 +274,15 @@ def _hint(message: HttpMessage, profile: Profile, error: InvalidSignatureError, 
     """Return what to try next."""
     sent = dict(facts).get("Sent")
     if sent and error.field in {TIMESTAMP, profile.notification.time}:
-        return f"to look at it as of then, add --at {sent}"
+        return f"to check it as of that time, add --at {sent}"
     if not message.headers and str(error.field).startswith("webhook-"):
-        return 'a file of the body alone has no headers: give each with -H "name: value"'
+        return 'the file holds only the body: give each header with -H "name: value"'
     if length := _length_hint(message):
         return length
     if message.length is None and message.body.endswith(b"\n"):
-        return "the file ends in a line end, which the body may not have had: then the signature is another"
+        return "the file ends with a line break; if the body had none, remove it, because it changes the signature"
     if error.field == SIGNATURE and MISMATCH in str(error.reason):
-        return "JSON that was read and written again is another body: only the bytes that came are signed"
+        return "the signature covers the exact bytes: JSON that was parsed and written again does not match"
     return ""
 
 
@@ -281,7 +290,7 @@ def _length_hint(message: HttpMessage) -> str:
     size = len(message.body)
     if message.length in {None, size}:
         return ""
-    return f"Content-Length is {message.length}, the file has {size}: the body was changed after it came"
+    return f"Content-Length is {message.length}, the file has {size}: the body was changed after it was received"
 
 
 _STYLES: Final[dict[Verdict, str]] = {
@@ -320,5 +329,5 @@ class VerificationScreen:
 
 
 def _ascii(text: str) -> str:
-    """Return a text that cannot deceive: anybody may have written the notification."""
+    """Return a text without lookalike letters: anybody may have written the notification."""
     return "".join(each if each.isascii() and each.isprintable() else "?" for each in text)

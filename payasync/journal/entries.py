@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias, cast
 import orjson
 from attrs import fields
 
-from payasync.documents import ABSENT, copy_plain, find_flaw
 from payasync.endpoints import ARGUMENTS, Kind, Operation
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.intents import Draft, Intent, check_queued
@@ -19,10 +18,12 @@ from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+from payasync.strict_json import ABSENT, copy_plain, find_flaw
 from payasync.wire.call import Call
 from payasync.wire.match import COMPARED_NAMES
-from payasync.wire.request import NOTHING, Request, check_word, invalid_argument
+from payasync.wire.request import Request
 from payasync.wire.response import Response
+from payasync.wire.validators import NOTHING, check_word, invalid_argument
 
 COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     "payments.create": ("amount", "currency"),

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
 
-from payasync.endpoints import OPERATIONS, camel
+from payasync.endpoints import OPERATIONS, camel_case
 from payasync.errors import InvalidArgumentError
 from payasync.profile.schema import MERCHANT
 from payasync.wire.match import compared_fields
@@ -174,10 +174,10 @@ class Begun:
 
 def asked_for(intent: Intent) -> dict[str, object]:
     """Return what the write of an intent named, by wire names. A response about the intent must match it."""
-    kept = {camel(name): value for name, value in intent.request.items()}
+    kept = {camel_case(name): value for name, value in intent.request.items()}
     number = next((each.reference for each in OPERATIONS if each.name == intent.operation and each.reference), None)
     if number is not None and intent.reference is not None:
-        kept[camel(number)] = intent.reference
+        kept[camel_case(number)] = intent.reference
     return compared_fields({**kept, **(intent.named or {})})
 
 

@@ -28,8 +28,9 @@ from payasync.settings import canonical_url, check_function, parse_base_url
 from payasync.storage import check_moment, check_number
 from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
 from payasync.wire.match import comparison_of
-from payasync.wire.request import Request, invalid_argument
+from payasync.wire.request import Request
 from payasync.wire.response import Response
+from payasync.wire.validators import invalid_argument
 
 logger = logging.getLogger("payasync")
 

@@ -25,8 +25,9 @@ from payasync.middleware.chain import GRACE, await_in_time
 from payasync.middleware.observe import Event, Unknown
 from payasync.middleware.outcome import unknown_error
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
-from payasync.wire.request import Request, invalid_argument
+from payasync.wire.request import Request
 from payasync.wire.response import Response
+from payasync.wire.validators import invalid_argument
 
 if TYPE_CHECKING:
     from payasync.journal.journal import Journal

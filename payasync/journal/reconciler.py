@@ -45,7 +45,7 @@ from payasync.journal.policy import (
 )
 from payasync.session import Session
 from payasync.settings import Pace, RetryPolicy, is_number
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 
 logger = logging.getLogger("payasync")
 

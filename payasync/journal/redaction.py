@@ -7,10 +7,10 @@ from typing import Any, Final
 import orjson
 from attrs import frozen
 
-from payasync.documents import ABSENT, at, dumps
 from payasync.journal.entries import CUSTOMER, wire_names
 from payasync.journal.intents import Outcome
 from payasync.profile.schema import NONCE, SIGN, AnswerShape
+from payasync.strict_json import ABSENT, at, dumps
 from payasync.wire.call import Call, Reply
 from payasync.wire.response import payload
 

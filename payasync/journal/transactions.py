@@ -38,8 +38,8 @@ from payasync.journal.replay import other_service_error
 from payasync.profile.profile import Profile
 from payasync.wire.call import Call, Comparison, Reply
 from payasync.wire.match import mismatch, names_number_and_amounts
-from payasync.wire.request import invalid_argument
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
+from payasync.wire.validators import invalid_argument
 
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"

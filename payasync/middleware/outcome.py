@@ -1,12 +1,10 @@
 """The failure matrix: what the end of an attempt means, and what follows from it."""
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeAlias
 
-from payasync.documents import ABSENT, at
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, Kind
 from payasync.errors import (
     AuthenticationError,
@@ -22,9 +20,10 @@ from payasync.errors import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import is_one_of
 from payasync.profile.signed_fields import SignedFields
+from payasync.strict_json import ABSENT, at
 from payasync.wire import match
 from payasync.wire.call import Call, Objection, Reply
-from payasync.wire.response import OrderResponse, Response, payload, scalar_at
+from payasync.wire.response import OrderResponse, Response, parse_retry_after, payload, scalar_at
 
 AttemptResult: TypeAlias = Reply | PayasyncError
 """How an attempt ended."""
@@ -474,24 +473,3 @@ def _facts(call: Call, reply: Reply) -> dict[str, Any]:
         "retry_after": parse_retry_after(reply.headers.get("Retry-After")),
         "response": Response.of(call, reply),
     }
-
-
-def parse_retry_after(value: str | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float | None:
-    """Return the seconds that a service asked to wait, or `None` if it did not say, or not clearly.
-
-    Args:
-        value: The header, as it came.
-        now: The wall clock, which a date is measured against.
-    """
-    if value is None:
-        return None
-    text = value.strip()
-    if text.isascii() and text.isdecimal():
-        return float(text) if len(text) <= 9 else None
-    try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - now()).total_seconds())

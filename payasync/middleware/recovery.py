@@ -12,8 +12,9 @@ from payasync.resources.refunds import QueryRefund
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Codec
 from payasync.wire.match import compared_fields, why_empty
-from payasync.wire.request import Request, invalid_argument
+from payasync.wire.request import Request
 from payasync.wire.response import Response
+from payasync.wire.validators import invalid_argument
 
 
 def status_query(operation: str | None, reference: str | None) -> Request[Response] | None:

@@ -23,13 +23,13 @@ from payasync.middleware.outcome import (
     final_error,
     leaves_doubt,
     objection_to,
-    parse_retry_after,
     result_of_close,
     unknown_error,
 )
 from payasync.settings import Pace, RetryPolicy
 from payasync.wire.call import Call, Layer, Objection, Progress, Reply, Send
 from payasync.wire.match import compared_fields, why_empty
+from payasync.wire.response import parse_retry_after
 
 RETRY_COST: Final = 5
 TIMEOUT_COST: Final = 10
@@ -249,7 +249,7 @@ class Attempts:
         """Return what the end of an attempt says of the call; raise what is not ours to judge."""
         if isinstance(ended, Reply):
             if header := ended.headers.get("Retry-After"):
-                self._heed(parse_retry_after(header), ended.status)
+                self._note_retry_after(parse_retry_after(header), ended.status)
             return ended if ended.attempts == call.attempt else evolve(ended, attempts=call.attempt)
         call.progress.over = True
         begun = call.progress.begun and not call.read
@@ -262,7 +262,7 @@ class Attempts:
             return _lost(ended)
         raise ended
 
-    def _heed(self, seconds: float | None, status: int) -> None:
+    def _note_retry_after(self, seconds: float | None, status: int) -> None:
         """Remember how long the service asked to be left alone; after a 429, for all calls of the session."""
         if seconds is None:
             return

@@ -7,10 +7,10 @@ from typing import Any
 from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import ExactNumber, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
+from payasync.strict_json import ExactNumber, at, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
 
 

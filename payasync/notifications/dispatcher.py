@@ -100,7 +100,7 @@ class Dispatcher:
                 pause = FAILURE_PAUSE
             if pause is None or pause > 0:
                 await self._pause(pause)
-        self._end_settling(self._settling, SessionClosedError("the receiver is closed: make another"))
+        self._end_settling(self._settling, SessionClosedError("the receiver is closed. Make a new one"))
 
     async def _claim(self) -> float | None:
         """Begin what is due; return the seconds until something is, `None` if as much is handled as may be at once."""

@@ -1,4 +1,4 @@
-"""The inbox: what it keeps of notifications, what it promises, and what it asks of its database; no I/O here."""
+"""The inbox: the notifications that it stores, its promises, and its SQL statements; no I/O here."""
 
 import json
 from abc import ABC, abstractmethod
@@ -11,20 +11,20 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 from attrs import field, fields, frozen
 
 from payasync.storage import check_moment, check_number
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 
 State = Literal["pending", "leased", "done", "dead", "parked", "quarantined"]
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""What an event can be."""
+"""The states of an event."""
 ENDS: Final[frozenset[State]] = frozenset({"done", "dead", "parked", "quarantined"})
-"""What is not dispatched by itself any more."""
+"""The states in which an event is no longer dispatched automatically."""
 REPLAYABLE: Final = ENDS - {"done"}
-"""What can be dispatched again."""
+"""The states from which an event can be replayed."""
 
 KEPT_HEADERS: Final = frozenset(
     {"content-type", "date", "user-agent", "webhook-id", "webhook-timestamp", "x-request-id"}
 )
-"""What names a notification, or helps to find it at the service. Any other header may let somebody in."""
+"""The headers that are stored. Any other header may hold a secret, such as a token."""
 
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:
@@ -33,19 +33,19 @@ def _kept(headers: Mapping[str, str]) -> dict[str, str]:
 
 @frozen(kw_only=True)
 class Received:
-    """A notification that is about to be kept.
+    """A notification that is about to be stored.
 
     Attributes:
-        key: What says that two notifications are of one event.
+        key: Identifies the event: notifications with the same key are of one event.
         digest: SHA-256 of the body without its volatile fields, in hexadecimal digits.
-        weak: The key is no more than that digest.
-        kind: `payment`, `refund`, `subscription`, or `None` where nothing says it.
-        event: The service's own name of the event, where there is one.
-        verified: Its signature is the service's.
-        lasting: It is verified, and no signed time bounds how late it can come again: its key is kept for ever.
-        raw: The body as it came.
-        headers: Those of `KEPT_HEADERS`, as they came.
-        received_at: An aware moment.
+        weak: The key is only that digest.
+        kind: `payment`, `refund` or `subscription`; `None` if unknown.
+        event: The service's own name of the event, if there is one.
+        verified: The service signed it.
+        lasting: It is verified, but has no signed time, so it can come again at any time. Its key is never deleted.
+        raw: The body, as it was received.
+        headers: Those of `KEPT_HEADERS`, as they were received.
+        received_at: The time of arrival, an aware datetime.
     """
 
     key: str
@@ -61,30 +61,30 @@ class Received:
 
 
 class Added(Enum):
-    """What became of a notification that was to be kept; whichever it is, it can be acknowledged."""
+    """The result of adding a notification; it can be acknowledged in each case."""
 
     NEW = auto()
-    """It is the first of its key, and pending."""
+    """It is the first with its key, and pending."""
     AGAIN = auto()
-    """The same has been kept before: nothing was added."""
+    """It is a duplicate: nothing was added."""
     CONFLICT = auto()
-    """Another body has been kept under its key before: it is quarantined."""
+    """Its key is known with another body: it was added, and is quarantined."""
 
 
 @frozen(kw_only=True)
 class InboxEvent:
-    """An event as the inbox has it.
+    """An event, as the inbox stores it.
 
     Attributes:
-        id: The inbox's number of it, ascending.
-        key: As in `Received`, like all that is not named here.
-        raw: The body as it came; empty if it was forgotten, and only its key is kept.
+        id: The inbox's number of the event, ascending.
+        key: As in `Received`, like all attributes that are not listed here.
+        raw: The body, as it was received; empty if only the key is still stored.
         state: One of `STATES`.
-        attempts: How often it was claimed since it came, or was replayed.
-        failures: How many of these attempts failed; the others ended well, or were cut off.
-        reason: Why it is in that state, in one line, where there is something to say.
-        due: When it is to be claimed; of a leased one, when the lease ends; `None` where it is neither.
-        handled: The names of the handlers that are done with it.
+        attempts: How often it was claimed since it arrived or was replayed.
+        failures: How many of these attempts failed; the others succeeded or were interrupted.
+        reason: Why it is in that state, in one line; may be empty.
+        due: When it can be claimed, or when its lease ends; `None` in any other state.
+        handled: The names of the handlers that have handled it.
     """
 
     id: int
@@ -106,11 +106,11 @@ class InboxEvent:
 
 @frozen(kw_only=True)
 class Claim:
-    """A lease on an event; who holds it dispatches.
+    """A lease on an event: its holder dispatches the event.
 
     Attributes:
-        event: As it was when it was claimed.
-        fence: The number of this lease; a later lease has a higher one, and this one is lost then.
+        event: The event at the time of the claim.
+        fence: The number of this lease. A later lease has a higher number, and this lease is then lost.
     """
 
     event: InboxEvent
@@ -118,92 +118,91 @@ class Claim:
 
 
 class Inbox(Protocol):
-    """Keeps notifications durably, and lends them to one dispatcher at a time.
+    """Stores notifications durably, and leases each to one dispatcher at a time.
 
-    All of it is safe with several processes on one inbox. Each method raises `StorageError` where the inbox can be
-    neither read nor written now, and then nothing was done.
+    Several processes can use one inbox. Each method raises `StorageError` if the inbox cannot be read or written;
+    nothing has then been changed.
     """
 
     async def add(self, received: Received) -> Added:
-        """Keep a notification: when this returns, it is on the disk and outlives a loss of power."""
+        """Store a notification; when this returns, it is on the disk and survives a power failure."""
         ...
 
     async def claim(self, limit: int, lease: float) -> list[Claim]:
         """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
 
-        Each counts an attempt, one whose former lease has ended, too. Where the clock was set back, what waits does
-        so for as long as before, from now: nothing hangs until the clock has come so far again.
+        Each claim counts as an attempt, also if an earlier lease has expired. If the clock was set back, each waiting
+        event waits for its full time again, from now.
         """
         ...
 
     async def extend(self, claim: Claim, lease: float) -> bool:
-        """Let a lease end in `lease` seconds from now; `False` where it is lost."""
+        """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
         ...
 
     async def handled(self, claim: Claim, handler: str) -> bool:
-        """Remember that a handler is done with the event; `False` where the lease is lost."""
+        """Record that a handler has handled the event; return `False` if the lease is lost."""
         ...
 
     async def own(self, claim: Claim, key: str) -> bool:
-        """Give the event another key, such as one of what was confirmed; what comes under the former key is new then.
+        """Give the event another key, such as that of a confirmed state; the former key is then free.
 
-        `False`, and nothing changes, where another event has the key, or the lease is lost.
+        Return `False`, and change nothing, if another event has the key or the lease is lost.
         """
         ...
 
     async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
-        """End a lease; `False`, and nothing changes, where it is lost.
+        """End a lease; return `False`, and change nothing, if it is lost.
 
         Args:
             claim: The lease.
             state: One of `ENDS`, or `pending`.
             reason: Why, in one line.
-            wait: Of a pending one, which has failed, the seconds until it may be claimed. `None`: it has not
-                failed, and may be claimed at once.
+            wait: Seconds until a pending event can be claimed again; this counts as a failure. `None`: it has not
+                failed, and can be claimed immediately.
         """
         ...
 
     async def next_due(self) -> float | None:
-        """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
+        """Return the seconds until the next event is due or a lease ends; `None` if there is neither."""
         ...
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
-        """List events, those of one state or all, in the order of their numbers, `after` one of them."""
+        """List events of one state, or all, in the order of their numbers, beginning after the number `after`."""
         ...
 
     async def replay(self, event_id: int, kept: Received | None = None) -> bool:
-        """Make a dead, parked or quarantined event pending, with all attempts before it.
+        """Make a dead, parked or quarantined event pending again, with all its attempts.
 
-        The handlers that are done with it stay done. `False`, and nothing changes, where it is none of these, or
-        another event has the key that it is to have.
+        Handlers that have handled it are not called again. Return `False`, and change nothing, if the event is in
+        another state, or if another event has its new key.
 
         Args:
-            event_id: Its number.
-            kept: Has the kind and the key that are the event's from now on, where these change.
+            event_id: The event's number.
+            kept: Holds the event's new kind and key, if they change.
         """
         ...
 
     async def forget(self, before: datetime) -> int:
-        """Delete what has been done since before a moment; return how many events that were.
+        """Delete events that have been done since before a moment; return how many were deleted.
 
-        What is dead, parked or quarantined is deleted, too, where it was never verified: anybody may have sent it.
-        A deleted event that comes again is new. So two kinds of events are never deleted: confirmed ones, whose keys
-        begin with `confirmed:`, and the lasting ones. Both can come again at any time, and would be handled anew.
-        Once they are done since before that moment, only their key and digest stay; body and headers are deleted.
+        Dead, parked and quarantined events are deleted, too, if they were never verified: anybody may have sent them.
+        A deleted event that comes again is handled again. So confirmed events, whose keys begin with `confirmed:`, and
+        lasting ones are never deleted: they can come again at any time. Only their body and headers are deleted.
         """
         ...
 
     async def aclose(self) -> None:
-        """Finish what was begun, and let go of the inbox; whatever is asked of it afterwards is a `StorageError`."""
+        """Finish what has begun, and close the inbox; any later call raises `StorageError`."""
         ...
 
 
 FORGOTTEN_AT_ONCE: Final = 500
-"""Events that one transaction deletes, so that nobody waits long behind it."""
+"""Events that one transaction deletes, so that other transactions do not wait long."""
 AHEAD: Final = 60.0
-"""Seconds by which a moment in the past may be ahead of now: by more, and the clock was set back."""
+"""Seconds by which a stored time may be ahead of now; if it is more, the clock was set back."""
 
-# SQLite and PostgreSQL read these alike. Only PostgreSQL locks rows: SQLite takes that for a comment.
+# SQLite and PostgreSQL share these: SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
 SAME_KEY: Final = "SELECT id, digest FROM payasync_events WHERE key = :key ORDER BY id"
 ADD: Final = """
 INSERT INTO payasync_events
@@ -217,12 +216,12 @@ BEGIN_ANEW: Final = """
 UPDATE payasync_events SET due = :now + (due - since), since = :now WHERE id IN (
     SELECT id FROM payasync_events WHERE due IS NOT NULL AND since > :ahead /* FOR UPDATE SKIP LOCKED */)
 RETURNING id"""
-"""The clock was set back: what waits, or is leased, does so for as long as before, from now."""
+"""After the clock was set back, waiting and leased events wait for their full time again, from now."""
 DUE: Final = """
 SELECT id FROM payasync_events WHERE due <= :now ORDER BY due, id LIMIT :limit /* FOR UPDATE SKIP LOCKED */"""
 LEASE: Final = """
 UPDATE payasync_events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
-WHERE id = :id RETURNING *"""
+WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) RETURNING *"""
 EXTEND: Final = """
 UPDATE payasync_events SET due = :until, since = :now
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
@@ -260,30 +259,30 @@ UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
     WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
     AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
 RETURNING id"""
-"""An event that can come again after any time is known by its key, which needs no payload."""
+"""An event that can come again at any time is recognised by its key, without a payload."""
 
 T = TypeVar("T")
 Transaction: TypeAlias = Generator[tuple[str, Mapping[str, Any]], list[dict[str, Any]], T]
-"""Yields statements with their values, and is sent the rows that each gives; its end is to be committed."""
+"""Yields statements with their values, and is sent the rows of each; when it ends, it is committed."""
 
 
 class StoredInbox(ABC):
-    """Keeps notifications in a database; what it promises stands at `Inbox`."""
+    """Stores notifications in a database, as `Inbox` promises."""
 
     _mark_handled: str
-    """The statement that adds a handler to those that are done with an event."""
+    """The statement that records that a handler has handled an event."""
 
     @abstractmethod
     async def _run(self, work: Callable[[datetime], Transaction[T]], key: str = "") -> T:
-        """Return what a transaction of now returns, after it was committed.
+        """Run a transaction, and return its result after the commit.
 
         Args:
-            work: Begins it; it may be run again if another transaction was in its way.
+            work: Begins the transaction at a time. It is called again if transactions conflict.
             key: No other transaction with this key runs at the same time.
         """
 
     async def add(self, received: Received) -> Added:
-        """Keep a notification: when this returns, it is on the disk and outlives a loss of power."""
+        """Store a notification; when this returns, it is on the disk and survives a power failure."""
         return await self._run(partial(_add, _values(received)), received.key)
 
     async def claim(self, limit: int, lease: float) -> list[Claim]:
@@ -291,19 +290,19 @@ class StoredInbox(ABC):
         return await self._run(partial(_claim, limit, timedelta(seconds=lease)))
 
     async def extend(self, claim: Claim, lease: float) -> bool:
-        """Let a lease end in `lease` seconds from now; `False` where it is lost."""
+        """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
         return await self._run(lambda now: _change(claim, EXTEND, until=now + timedelta(seconds=lease)))
 
     async def handled(self, claim: Claim, handler: str) -> bool:
-        """Remember that a handler is done with the event; `False` where the lease is lost."""
+        """Record that a handler has handled the event; return `False` if the lease is lost."""
         return await self._run(lambda _: _change(claim, self._mark_handled, handler=handler))
 
     async def own(self, claim: Claim, key: str) -> bool:
-        """Give the event another key; `False` where another event has it, or the lease is lost."""
+        """Give the event another key; return `False` if another event has it, or the lease is lost."""
         return await self._run(lambda _: _change(claim, OWN, key=key), key)
 
     async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
-        """End a lease; `False`, and nothing changes, where it is lost."""
+        """End a lease; return `False`, and change nothing, if it is lost."""
         if state not in ENDS and state != "pending":
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
         values = {"state": state, "reason": reason, "failed": int(wait is not None), "due": None}
@@ -313,18 +312,18 @@ class StoredInbox(ABC):
         return await self._run(lambda now: _change(claim, FINISH, **{**values, "due": now + pause}))
 
     async def next_due(self) -> float | None:
-        """Return in how many seconds the next event is due, or a lease ends; `None` where nothing is to come."""
+        """Return the seconds until the next event is due or a lease ends; `None` if there is neither."""
         return await self._run(_next_due)
 
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
-        """List events, those of one state or all, in the order of their numbers, `after` one of them."""
+        """List events of one state, or all, in the order of their numbers, beginning after the number `after`."""
         if state is not None and state not in STATES:
             raise invalid_argument("state", f"one of {', '.join(STATES)}", state)
         values = {"state": state, "limit": check_number("limit", limit), "after": check_number("after", after)}
         return await self._run(lambda _: _events(values))
 
     async def replay(self, event_id: int, kept: Received | None = None) -> bool:
-        """Make a dead, parked or quarantined event pending, with all attempts before it; `False` where it cannot be."""
+        """Make a dead, parked or quarantined event pending again; return `False` if it is in another state."""
         number = {"id": check_number("event_id", event_id)}
         if kept is None:
             return await self._run(lambda _: _replay(number))
@@ -332,7 +331,7 @@ class StoredInbox(ABC):
         return await self._run(lambda _: _rename_and_replay(values), kept.key)
 
     async def forget(self, before: datetime) -> int:
-        """Delete what has been done since before a moment, or keep its key alone; return how many were deleted."""
+        """Delete events that have been done since before a moment; return how many were deleted."""
         values = {"before": check_moment("before", before), "limit": FORGOTTEN_AT_ONCE, "nothing": b""}
         total = 0
         while any(numbers := await self._run(lambda _: _forget(values))):
@@ -354,11 +353,12 @@ def _add(values: Mapping[str, Any], now: datetime) -> Transaction[Added]:
 
 def _claim(limit: int, lease: timedelta, now: datetime) -> Transaction[list[Claim]]:
     yield BEGIN_ANEW, {"ahead": now + timedelta(seconds=AHEAD)}
-    claims = list[Claim]()
-    for due in (yield DUE, {"limit": limit}):
-        (row,) = yield LEASE, {"id": due["id"], "until": now + lease}
-        claims.append(Claim(event=_event(row), fence=row["fence"]))
-    return claims
+    ids = [row["id"] for row in (yield DUE, {"limit": limit})]
+    if not ids:
+        return []
+    rows = yield LEASE, {"ids": json.dumps(ids), "until": now + lease}
+    claims = [Claim(event=_event(row), fence=row["fence"]) for row in rows]
+    return sorted(claims, key=lambda claim: ids.index(claim.event.id))
 
 
 def _change(claim: Claim, statement: str, **values: Any) -> Transaction[bool]:

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from aiohttp import web
 from attrs import evolve, field, frozen
 
-from payasync.documents import ABSENT, loads
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, frameless_async
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, copy_body
@@ -20,6 +19,7 @@ from payasync.notifications.verification import Verification
 from payasync.profile.profile import not_configured
 from payasync.profile.schema import KINDS, REFUSED, NotificationShape
 from payasync.settings import Pace, check_types, is_number, must_be
+from payasync.strict_json import ABSENT, loads
 
 _LONGEST: Final = timedelta(days=36_500)
 _a_count: Final = must_be("an integer of 1 or more", lambda value: type(value) is int and 1 <= value <= sys.maxsize)

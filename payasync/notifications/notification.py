@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import field, fields, frozen
 from multidict import CIMultiDict
 
-from payasync.documents import ABSENT, MAX_DEPTH, at, loads_exact
 from payasync.errors import ConfigurationError, InvalidArgumentError, frameless, frameless_async
 from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
@@ -23,6 +22,7 @@ from payasync.profile.signed_fields import SignedFields
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
+from payasync.strict_json import ABSENT, MAX_DEPTH, at, loads_exact
 from payasync.wire.request import Request
 from payasync.wire.response import Response, structure_as
 

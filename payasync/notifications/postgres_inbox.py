@@ -1,4 +1,4 @@
-"""An inbox in a PostgreSQL database, which web workers of several machines can share: extra `[postgres]`."""
+"""An inbox in a PostgreSQL database, which several machines can share: extra `[postgres]`."""
 
 import re
 from collections.abc import Callable
@@ -14,25 +14,25 @@ from payasync.storage.postgres import Transaction as Rows
 
 SCHEMA: Final = Schema(name="inbox", migrations=read_migrations("payasync.notifications", "postgres"))
 _LOCK_KEY: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || :key, 0))"
-"""Two bodies under one key, at once, would both be the first; the lock ends with the transaction."""
+"""Without it, two concurrent bodies with one key would both be the first; it ends with the transaction."""
 
 T = TypeVar("T")
 
 
 class PostgresInbox(StoredInbox):
-    """Keeps notifications in a PostgreSQL database; what it promises stands at `Inbox`.
+    """Stores notifications in a PostgreSQL database, as `Inbox` promises.
 
-    Nothing is opened before the first use; the tables, `payasync_events` and `payasync_migrations`, are made then.
-    What is due, and when a lease ends, goes by the server's clock, and not by those of its clients.
+    The first use connects, and creates the tables `payasync_events` and `payasync_migrations`. Due times and leases
+    follow the server's clock, not those of its clients.
 
     Args:
-        dsn: Such as `postgresql://user:password@host/database`; what is not in it, libpq's variables say.
-        connections: How many are opened at most, for each process and event loop.
+        dsn: Such as `postgresql://user:password@host/database`. libpq's variables complete it.
+        connections: The most that are opened, for each process and event loop.
         clock: Returns seconds since 1970, in place of the server's clock.
 
     Raises:
-        ConfigurationError: `dsn` is no connection string, or `psycopg` is not installed. Where the tables are another
-            program's, a newer payasync's, or may not be made, whatever is asked first raises it.
+        ConfigurationError: `dsn` is not a connection string, or `psycopg` is not installed. The first use raises it
+            if the tables belong to another program or a newer payasync, or cannot be created.
     """
 
     _mark_handled = """
@@ -50,7 +50,7 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
         return f"PostgresInbox({self._database.address.shown!r})"
 
     async def aclose(self) -> None:
-        """Finish what was begun, and close all connections; whatever is asked afterwards is a `StorageError`."""
+        """Finish what has begun, and close all connections; any later call raises `StorageError`."""
         await self._database.aclose()
 
     async def _run(self, work: Callable[[datetime], Transaction[T]], key: str = "") -> T:
@@ -71,5 +71,6 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
 
 @cache
 def to_psycopg(statement: str) -> str:
-    """Return a statement as psycopg reads it, with the locks that SQLite takes for comments."""
-    return re.sub(r":(\w+)", r"%(\1)s", statement).replace("/*", "").replace("*/", "")
+    """Return a statement as psycopg reads it, with the row locks that SQLite takes for comments."""
+    statement = re.sub(r":(\w+)", r"%(\1)s", statement).replace("/*", "").replace("*/", "")
+    return statement.replace("json_each(", "json_array_elements_text(")

@@ -1,4 +1,4 @@
-"""The receiver: what arrives is verified, kept durably, acknowledged, and then dispatched from where it is kept."""
+"""The receiver: it verifies notifications, stores them, acknowledges them, and then calls handlers."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
 from payasync.settings import Pace, is_number
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -68,48 +68,48 @@ def _check_type(name: str, value: object, *, right: bool) -> None:
 F = TypeVar("F", bound=Function)
 
 WALL: Final = Pace(clock=time.time, jitter=draw_upper_half)
-"""Time since 1970, as the inbox has it."""
+"""Seconds since 1970, as in the inbox."""
 REPLAYED_TOGETHER: Final = 100
-"""Events that are read together; each may be as long as a body."""
+"""Events that are read at a time; each may be as long as a body."""
 
 
 class Receiver:
-    """Takes notifications, and has each handled at least once, however often it comes (docs/service.md#notifications).
+    """Receives notifications, and has each event handled at least once (docs/service.md#notifications).
 
-    What is acknowledged is on the disk, and is dispatched from there: by this process, or by the next one. What is
-    not signed is confirmed with the service before a handler sees it. Use it with `async with`, or call `aclose`
-    at the end; it begins to dispatch when it is entered, or when it receives something. Register handlers before.
+    A notification is stored on the disk before it is acknowledged. This process or the next one dispatches it from
+    there. An unsigned notification is confirmed with the service before a handler gets it.
+
+    Register handlers first, then use the receiver with `async with`, or call `aclose()` at the end. It begins to
+    dispatch when it is entered, or when it receives something.
 
     Args:
-        inbox: Keeps them, such as `SqliteInbox("inbox.db")`; the receiver closes it.
-        session: Asks the service; it is left open. Needed where notifications are not signed.
-        profile: What the service does; it says how notifications are verified and acknowledged. Left out: the
+        inbox: Stores notifications, such as `SqliteInbox("inbox.db")`. The receiver closes it.
+        session: Queries the service; required if notifications are not signed. The receiver does not close it.
+        profile: Says how notifications are verified and acknowledged. Default: the session's.
+        credentials: Hold the keys that verify. Events that name another merchant are quarantined. Default: the
             session's.
-        credentials: Their keys verify; notifications that name another merchant are quarantined. Left out: the
-            session's.
-        expect: Says of a notification what it must tell: a mapping of dotted paths into `notification.trusted` to
-            values, such as `{"totalAmt": 450, "currency": "CAD"}`, or `None` where nobody expects it. What differs is
-            quarantined. Plain, or `async def`.
-        verifier: Verifies in the profile's place: gets body and headers; only `True` from it is true.
-        attempts: How often an event may fail, with growing waits, before it is dead: by default for three days.
-        concurrency: So many events are handled at once.
+        expect: Returns the values that a notification must have, plain or `async def`. They are a mapping of dotted
+            paths into `notification.trusted`, such as `{"totalAmt": 450, "currency": "CAD"}`. `None` means that the
+            event is unexpected. An event that differs is quarantined.
+        verifier: Verifies in place of the profile. It gets body and headers, and must return `True`.
+        attempts: How often an event may fail, with growing waits, before it is dead. Default: 100, about three days.
+        concurrency: The most events that are handled concurrently.
         handler_timeout: Seconds after which a handler is cancelled, and has failed.
-        lease: Seconds for which an event is claimed; it is extended while its handlers run.
-        max_bytes: The greatest length of a body.
-        max_waiting: So many notifications wait for the disk at once; further ones are answered 503.
-        retention: How long what is done is kept, so that it is known when it comes again: longer than the service's
-            longest redelivery. The key of what was confirmed, or verified without a signed time, is kept for ever:
-            it could come again at any time. A verified event that ended otherwise is kept until somebody replays it.
-        pace: Time and chance, for tests; its clock counts seconds since 1970, as the inbox's does.
+        lease: Seconds for which an event is claimed. The lease is extended while its handlers run.
+        max_bytes: The greatest length of a body, in bytes.
+        max_waiting: The most notifications that wait for the disk; further ones get status 503.
+        retention: How long finished events are stored to recognise duplicates. It must exceed the service's longest
+            redelivery. Keys of events that were confirmed, or verified without a signed time, are never deleted.
+            Verified events that did not succeed are stored until you replay them.
+        pace: Clock, sleep and jitter, for tests. Its clock returns seconds since 1970.
 
     Attributes:
-        asgi: An ASGI application: `app.mount("/notify", receiver.asgi)`. The last part of the path says the kind,
-            where it names one; so does `partial(receiver.asgi, kind="payment")`. Served by itself, it begins and
-            ends with its server.
+        asgi: An ASGI application: `app.mount("/notify", receiver.asgi)`. The last part of the path may name the kind,
+            or use `partial(receiver.asgi, kind="payment")`. Served alone, it starts and stops with its server.
 
     Raises:
         NotConfiguredError: The profile does not say how notifications are verified or acknowledged.
-        ConfigurationError: A setting that is wrong, or that would not be safe.
+        ConfigurationError: A setting is invalid or unsafe.
     """
 
     def __init__(
@@ -159,9 +159,10 @@ class Receiver:
             session=session,
             handlers=self._handlers,
             expect=expect,
+            attempts=attempts,
             handler_timeout=handler_timeout,
             pace=pace,
-            confirmer=Confirmer(inbox, verification.profile, attempts, QueryLimiter(pace.clock)),
+            confirmer=Confirmer(inbox, verification.profile, QueryLimiter(pace.clock)),
         )
         self._current: Dispatcher | None = None
         self._ingest: Final = Ingest(verification, inbox, self._limits, pace, notify=lambda: self._dispatcher().wake())
@@ -176,25 +177,24 @@ class Receiver:
         expect: Expect | None = None,
         unverified: bool = False,
     ) -> Callable[[F], F]:
-        """Register the function below as a handler: an `async def` of the notification.
+        """Register the decorated function as a handler: an `async def` that takes the notification.
 
-        It may be called more than once for one event, where it fails or the process ends; with `transaction`, its
-        effect is nevertheless committed once.
+        It may be called more than once for one event, if it fails or the process ends. With `transaction`, its effect
+        is still committed only once.
 
         Args:
             kind: `payment`, `refund`, `subscription`, or `*` for all.
-            name: Under which it is remembered what the function has done; left out: the function's own, without its
-                module. Give the old one where you rename the function: else what it has done may be done again.
-            transaction: Begins a transaction of your own: returns a context manager, plain or async, that gives its
-                connection. The handler gets it as its second argument, and what it does there is committed
-                together with the mark that it is done. That it commits, and undoes on an error, is proven as the
-                receiver is entered, or before the first event.
-            expect: In place of the receiver's.
-            unverified: It takes what is not signed and nobody can confirm: events of subscriptions.
+            name: Identifies the handler in the inbox. Default: the function's name, without its module. If you rename
+                the function, pass its old name; otherwise it may handle old events again.
+            transaction: Begins a transaction of your own. It returns a context manager, plain or async, that gives a
+                connection. The handler gets the connection as its second argument, and its effect is committed
+                together with a mark. The receiver checks first that the transaction commits, and rolls back on errors.
+            expect: Replaces the receiver's `expect`.
+            unverified: Whether it also gets unsigned subscription events, which nothing can confirm.
 
         Raises:
-            ConfigurationError: There is no such kind, it is no coroutine function or takes other arguments, or its
-                name is another's, or none.
+            ConfigurationError: The kind is unknown, or the function is not `async def` or takes other arguments. Or
+                its name is invalid or used by another handler.
         """
 
         def register(function: F) -> F:
@@ -209,12 +209,12 @@ class Receiver:
 
     @frameless_async
     async def receive(self, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
-        """Take a notification, and return what to answer; it is acknowledged after it is on the disk.
+        """Receive a notification, and return the response to send; it is acknowledged after it is on the disk.
 
         Args:
             raw: The body's bytes, as they were received.
             headers: A mapping, or pairs; names in any case.
-            kind: `payment`, `refund` or `subscription`, where the address that it arrived at says so.
+            kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so.
 
         Raises:
             InvalidArgumentError: `raw` is not bytes.
@@ -222,19 +222,19 @@ class Receiver:
         return await self._ingest.receive(raw, headers, kind)
 
     async def aiohttp_handler(self, request: "web.Request", kind: str | None = None) -> "web.StreamResponse":
-        """Take a notification from aiohttp: `router.add_post("/notify/{kind}", receiver.aiohttp_handler)`.
+        """Receive a notification from aiohttp: `router.add_post("/notify/{kind}", receiver.aiohttp_handler)`.
 
         Args:
-            request: aiohttp's.
-            kind: Left out: `{kind}` of the route, else the last part of the path, where that names one.
+            request: The aiohttp request.
+            kind: Default: `{kind}` of the route, or else the last part of the path, if it names a kind.
         """
         return await answer_aiohttp(self.receive, request, kind=kind, max_bytes=self._limits.max_bytes)
 
     async def settle(self) -> None:
-        """Return when nothing is due any more, and nothing is being handled; what is to be retried later may wait.
+        """Wait until no event is due or being handled; events that are retried later may remain.
 
         Raises:
-            StorageError: The inbox cannot be read now.
+            StorageError: The inbox cannot be read.
             SessionClosedError: The receiver is closed.
         """
         await self._dispatcher().settle()
@@ -243,31 +243,31 @@ class Receiver:
         """List events, oldest first.
 
         Args:
-            state: `pending`, `leased`, `done`, `dead`, `parked` or `quarantined`; left out: all.
-            limit: So many at most.
-            after: Only those with a higher number.
+            state: `pending`, `leased`, `done`, `dead`, `parked` or `quarantined`. Default: all.
+            limit: The most events that are returned.
+            after: Return only events with a higher number.
         """
         return await self._inbox.events(state, limit=limit, after=after)
 
     async def replay(self, event_id: int, *, kind: Kind | None = None) -> bool:
         """Dispatch a dead, parked or quarantined event again.
 
-        Handlers that are done with it are not called again.
+        Handlers that have handled it are not called again.
 
         Args:
-            event_id: Its number, as `events` tells it.
-            kind: `payment`, `refund` or `subscription`, of an event that came without one; `refund` also of one that
-                came as a payment and names a refund.
+            event_id: The event's number, from `events()`.
+            kind: `payment`, `refund` or `subscription`, for an event without a kind. `refund` also for an event that
+                came as a payment, but names a refund.
 
         Returns:
-            Whether it is; not where it is done, or on its way, or there is none of that number; nor where it has
-            come again with that kind.
+            Whether the event was replayed; `False` if it is done, in progress, or does not exist. `False` also if the
+            event has come again with that kind.
 
         Raises:
-            InvalidArgumentError: That is no number or no kind, or the event is of another kind.
+            InvalidArgumentError: The number or the kind is invalid, or the event has another kind.
         """
         if not isinstance(event_id, int):
-            rule = "the number of an event, as events() tells it"
+            rule = "the number of an event, from events()"
             raise InvalidArgumentError(f"event_id must be {rule}, not {event_id!r}", field="event_id", rule=rule)
         if kind is None:
             replayed = await self._inbox.replay(event_id)
@@ -277,7 +277,7 @@ class Receiver:
         return replayed
 
     async def _replay_as(self, event_id: int, kind: Kind) -> bool:
-        """Replay an event of a kind that a person says; it has the key that a redelivery would have."""
+        """Replay an event with a kind from a person; its key becomes that of a redelivery."""
         if kind not in KINDS:
             raise invalid_argument("kind", f"one of {', '.join(KINDS)}", kind)
         found = await self._inbox.events(limit=1, after=max(event_id - 1, 0))
@@ -297,13 +297,13 @@ class Receiver:
         return parse(event.raw, event.headers, profile=self._profile, kind=kind, max_bytes=len(event.raw))
 
     async def replay_all(self, state: State) -> int:
-        """Dispatch all events of a state again, as `replay` does each; return how many these were.
+        """Replay all events of a state; return how many were replayed.
 
         Args:
             state: `dead`, `parked` or `quarantined`.
 
         Raises:
-            InvalidArgumentError: It is none of these.
+            InvalidArgumentError: The state is none of these.
         """
         if state not in REPLAYABLE:
             raise invalid_argument("state", f"one of {', '.join(sorted(REPLAYABLE))}", state)
@@ -315,13 +315,13 @@ class Receiver:
         return replayed
 
     async def aclose(self, grace: float = 5.0) -> None:
-        """Take and dispatch nothing more; what is cut off is due again at once. A second time does nothing.
+        """Stop receiving and dispatching. Interrupted events are due again immediately. A second call does nothing.
 
         Args:
-            grace: Seconds to wait for handlers that run, before they are cancelled.
+            grace: Seconds to wait for running handlers before they are cancelled.
 
         Raises:
-            InvalidArgumentError: The grace is no number of seconds, 0 or more; the receiver is left open.
+            InvalidArgumentError: `grace` is not a number of seconds of 0 or more; the receiver stays open.
         """
         if not is_number(grace) or not grace >= 0:
             raise invalid_argument("grace", "a number of seconds, 0 or more", grace)
@@ -335,25 +335,25 @@ class Receiver:
             await self._inbox.aclose()
 
     def _dispatcher(self) -> Dispatcher:
-        """Return what dispatches in the running loop; it begins now, if it has not.
+        """Return the dispatcher of the running loop; start one if there is none.
 
         Raises:
             SessionClosedError: The receiver is closed.
         """
         if self._ingest.closed:
-            raise SessionClosedError("the receiver is closed: make another")
+            raise SessionClosedError("the receiver is closed. Make a new one")
         if self._current is None or not self._current.at_home:
             self._current = Dispatcher(self._inbox, self._worker.handle, self._limits, self._pace)
         return self._current
 
     def _wake_current(self) -> None:
-        """Dispatch what is due now, but only if this process dispatches: a script that replays leaves it to others."""
+        """Dispatch due events, but only if this process dispatches: a script that replays leaves them to others."""
         if self._current is not None and self._current.at_home:
             self._current.wake()
 
     async def __aenter__(self) -> Self:
         if self._ingest.closed:
-            raise SessionClosedError("the receiver is closed: make another")
+            raise SessionClosedError("the receiver is closed. Make a new one")
         try:
             await self._inbox.next_due()  # a file that is none of ours says so now
             await prove_all(each.transaction for each in self._handlers if each.transaction)

@@ -13,7 +13,7 @@ from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import SqliteFile, escape_surrogates, fetch_rows, utc_moment
 
 APPLICATION: Final = 0x50617969
-"""`Payi`, in the header of the file, says whose it is."""
+"""`Payi`: the application id in the header of the file."""
 SCHEMA: Final = Schema(
     name="inbox", application=APPLICATION, migrations=read_migrations("payasync.notifications", "sqlite")
 )
@@ -23,18 +23,19 @@ T = TypeVar("T")
 
 
 class SqliteInbox(StoredInbox):
-    """Keeps notifications in an SQLite file; what it promises stands at `Inbox`.
+    """Stores notifications in an SQLite file, as `Inbox` promises.
 
-    Nothing is opened before the first use. The file is its owner's alone, and payloads stand in it as they came.
+    The file is opened at the first use. Only its owner can read it (mode 0600). Payloads are stored as they were
+    received.
 
     Args:
-        path: The file's; it is made at the first use, where there is none, and never again: one that vanishes, or whose
-            place another takes, is a `StorageError` until it is back. Not on a network's file system.
-        clock: Returns seconds since 1970: what is due, and when a lease ends, goes by it.
+        path: The path of the file, not on a network file system. The first use creates a missing file. If the file is
+            deleted or replaced while in use, calls fail with `StorageError` until it is restored.
+        clock: Returns seconds since 1970; due times and leases follow it. Default: `time.time`.
 
     Raises:
-        ConfigurationError: `path` is no path of a file. The first use raises it if the file is another program's, a
-            newer payasync's, or damaged (as one of 0 bytes is). The file stays as it is.
+        ConfigurationError: `path` is not the path of a file. The first use raises it if the file belongs to another
+            program or a newer payasync, or is damaged, as one of 0 bytes is. The file is not changed.
     """
 
     _mark_handled = """
@@ -49,7 +50,7 @@ ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
         return f"SqliteInbox({self._file.path!r})"
 
     async def aclose(self) -> None:
-        """Finish what was begun, and close the file; whatever is asked afterwards is a `StorageError`."""
+        """Finish what has begun, and close the file; any later call raises `StorageError`."""
         await self._file.aclose()
 
     async def _run(self, work: Callable[[datetime], Transaction[T]], key: str = "") -> T:  # noqa: ARG002 - one by one

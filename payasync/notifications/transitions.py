@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias
 import backoff
 from attrs import Factory, define, evolve, frozen
 
-from payasync.documents import ABSENT, at
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -21,6 +20,7 @@ from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import MERCHANT
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
+from payasync.strict_json import ABSENT, at
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 
@@ -360,13 +360,11 @@ class Confirmer:
     Attributes:
         inbox: Tells whether the same has been confirmed before, whatever the hint said.
         profile: What the service does.
-        attempts: How often an event may fail.
         limiter: When the service may be asked.
     """
 
     inbox: Inbox
     profile: Profile
-    attempts: int
     limiter: QueryLimiter
 
     async def confirm(self, hint: Notification, claim: Claim, age: float) -> Notification | Transition:
@@ -380,7 +378,7 @@ class Confirmer:
         event = claim.event
         found = await self._ask(hint, claim, age)
         if isinstance(found, Transition):
-            transition = limit_failures(found, event.failures + 1, self.attempts)
+            transition = found
         elif await self.inbox.own(claim, found.key):
             return self._adopt(hint, found)
         else:

@@ -16,7 +16,6 @@ from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import at
 from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
 from payasync.middleware.verify import is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
@@ -38,6 +37,7 @@ from payasync.profile.schema import NotificationShape
 from payasync.profile.signed_fields import join_path
 from payasync.settings import is_number
 from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.strict_json import at
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is another"
 """The cause of a wrong signature."""
@@ -226,25 +226,12 @@ def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
             yield f"notification.id.{kind}", path, join_path(shape.data, path)
 
 
-def telling_paths(profile: Profile) -> frozenset[str]:
-    """Return the paths that show that the service made a notification: of an event name, a time or a state.
-
-    Each is covered by the signature, and requests have no such field.
-    """
-    signed, shape = coverage_of(profile), profile.notification
-    if signed is None:
-        return frozenset()
-    named = shape.kind if any(shape.kinds.values()) else ""
-    paths = (named, shape.time, *(path for _, path in _list_state_paths(profile)))
-    return frozenset(signed_fields.only_from_the_service(profile, signed, paths))
-
-
 def is_made_by_service(profile: Profile, telling: frozenset[str], document: Mapping[str, Any]) -> bool:
     """Return whether a document holds something that no request says: a known event, a time, or a known state.
 
     Args:
         profile: Says which events and states there are.
-        telling: The paths that count, as `telling_paths` returns them.
+        telling: The paths that count, as `check_sent_back` returns them.
         document: A notification whose signature is right.
     """
     shape = profile.notification
@@ -261,14 +248,18 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
     """Refuse a profile by which a request that is sent back could not be told from a notification.
 
     Returns:
-        The paths that tell the two apart; `None` if no key that signs requests verifies notifications.
+        The signed paths that requests do not have; `None` if no key that signs requests verifies notifications.
 
     Raises:
         ConfigurationError: No event name, time or state stands inside the signature.
     """
-    if coverage_of(profile) is None or not signed_fields.shares_key(profile, credentials):
+    signed, shape = coverage_of(profile), profile.notification
+    if signed is None or not signed_fields.shares_key(profile, credentials):
         return None
-    if not (telling := telling_paths(profile)):
+    event = shape.kind if any(shape.kinds.values()) else ""
+    paths = (event, shape.time, *(path for _, path in _list_state_paths(profile)))
+    telling = frozenset(signed_fields.only_from_the_service(profile, signed, paths))
+    if not telling:
         raise ConfigurationError(
             "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
             "requests do not have. The same key signs requests and verifies notifications, so a request of yours that "

@@ -253,6 +253,7 @@ class Worker:
         session: Asks the service.
         handlers: Those that register later count, too.
         expect: Says what each must tell, unless its handler does.
+        attempts: How often an event may fail.
         handler_timeout: Seconds after which a handler has failed.
         pace: Time and chance; its clock counts seconds since 1970.
         confirmer: Asks the service whether hints are true.
@@ -263,6 +264,7 @@ class Worker:
     session: Session | None
     handlers: Sequence[Handler]
     expect: Expect | None
+    attempts: int
     handler_timeout: float
     pace: Pace
     confirmer: Confirmer
@@ -273,7 +275,7 @@ class Worker:
         failures = event.failures + 1
         try:
             transition = limit_interruptions(event.attempts, event.failures) or limit_failures(
-                await self._dispatch(claim), failures, self.confirmer.attempts
+                await self._dispatch(claim), failures, self.attempts
             )
         except asyncio.CancelledError:
             await self.inbox.finish(claim, "pending", INTERRUPTED)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import fields, frozen
 
-from payasync.endpoints import OPERATIONS, Auth, camel, names_with
+from payasync.endpoints import OPERATIONS, Auth, camel_case, names_with
 from payasync.profile.schema import OPEN_FIELDS, Accept, AnswerShape, HttpCodes, States
 from payasync.signing.schemes import SortedPairs
 
@@ -221,7 +221,7 @@ def _refusals_signed_points(answer: AnswerShape) -> Iterator[Point]:
 
 def _compared_point(name: str, path: str | None, needed_by: tuple[str, ...]) -> Point:
     """Return the point of a compared value; payments.create and payments.status call the total `amount`."""
-    wire, total = camel(name), name == "total_amt"
+    wire, total = camel_case(name), name == "total_amt"
     if path is None:
         means = f"a response that names another {wire}{' (payments.create: amount)' if total else ''} is refused"
         return Point(f"answer.{name}", "assumed", needed_by, wire, means)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import asdict
 
 from payasync.credentials import Credentials, Secret
-from payasync.documents import find_flaw
 from payasync.endpoints import ARGUMENTS, TEXTS
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import KINDS, REFUSED, RESERVED, HttpCodes, NotificationShape, Parameter, is_one_of
 from payasync.settings import describe_value, is_header, is_reserved_header
 from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
 from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.strict_json import find_flaw
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile

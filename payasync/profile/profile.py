@@ -10,7 +10,6 @@ from typing import Any, Literal, cast
 
 from attrs import Factory, field, frozen
 
-from payasync.documents import copy_plain, find_flaw
 from payasync.endpoints import Auth, names_with
 from payasync.errors import NotConfiguredError
 from payasync.profile.audit import Point, audit_points
@@ -30,6 +29,7 @@ from payasync.profile.schema import (
 from payasync.profile.toml import read_file, read_text, write_toml
 from payasync.settings import check_types, to_dict, to_tuple
 from payasync.signing.schemes import SignatureScheme
+from payasync.strict_json import copy_plain, find_flaw
 
 
 def _copy_tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from payasync.documents import ExactNumber, at
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import RESERVED
 from payasync.signing.schemes import SortedPairs
+from payasync.strict_json import ExactNumber, at
 
 if TYPE_CHECKING:
     from payasync.credentials import Credentials

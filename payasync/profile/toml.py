@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import NOTHING, Factory, fields, has
 
-from payasync.documents import encodable
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import Parameter
 from payasync.settings import describe_value, read_guarded
 from payasync.signing.schemes import SortedPairs
+from payasync.strict_json import encodable
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile

@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 
 from attrs import field, frozen
 
-from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
 from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace
-from payasync.wire.request import NOTHING, Request, validate_amount, validate_text, validate_url, validate_word
+from payasync.strict_json import ABSENT, Absent
+from payasync.wire.request import Request
 from payasync.wire.response import OrderResponse
+from payasync.wire.validators import NOTHING, validate_amount, validate_text, validate_url, validate_word
 
 
 @frozen(kw_only=True)

@@ -10,8 +10,9 @@ from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitT
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ORDER_STATES, REFUND_STATES
 from payasync.settings import Pace, is_number
-from payasync.wire.request import Request, invalid_argument
+from payasync.wire.request import Request
 from payasync.wire.response import Response
+from payasync.wire.validators import invalid_argument
 
 R = TypeVar("R", bound=Response)
 

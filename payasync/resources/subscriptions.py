@@ -6,20 +6,20 @@ from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
 
-from payasync.documents import ABSENT, Absent
 from payasync.endpoints import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
 from payasync.errors import frameless, frameless_async
 from payasync.resources.polling import Namespace
-from payasync.wire.request import (
+from payasync.strict_json import ABSENT, Absent
+from payasync.wire.request import Request
+from payasync.wire.response import SubscriptionResponse
+from payasync.wire.validators import (
     NOTHING,
-    Request,
     copy_object,
     validate_amount,
     validate_date,
     validate_object,
     validate_word,
 )
-from payasync.wire.response import SubscriptionResponse
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from aiohttp import web
 
 from payasync.credentials import Credentials
-from payasync.documents import encodable
 from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import openapi
@@ -22,6 +21,7 @@ from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
 from payasync.sandbox.timeline import Recorder, add_facts, find_reference
 from payasync.sandbox.web.pages import gateway_path
+from payasync.strict_json import encodable
 
 MASK: Final = "<customer details>"
 
@@ -159,7 +159,7 @@ class Api:
             raise RefusedError("unauthenticated", "no such merchant", field=MERCHANT, status=403)
         if name in profile.signed:
             self._check_signature(fields, incoming.operation.path)
-            if not self._store.burn(merchant.merchant_id, fields[NONCE]):
+            if not self._store.use_nonce(merchant.merchant_id, fields[NONCE]):
                 raise RefusedError("nonce_used", "the nonce was used before", field=NONCE)
 
     def _check_signature(self, fields: Mapping[str, Any], path: str) -> None:

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from yarl import URL
 
 from payasync import endpoints
-from payasync.documents import encodable
 from payasync.endpoints import Argument
 from payasync.profile.schema import Accept
 from payasync.sandbox.model import RefusedError
 from payasync.sandbox.rules import STEPS
+from payasync.strict_json import encodable
 
 Check = Callable[[object], Any]
 Sort = Literal[

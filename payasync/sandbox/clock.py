@@ -71,7 +71,7 @@ def read_pace(setting: ClockSetting) -> Pace:
 
 
 @frozen
-class Happened:
+class ClockEvent:
     """Something that fell due and was done.
 
     Attributes:
@@ -100,9 +100,9 @@ class Report:
 
     since: datetime
     until: datetime
-    happened: tuple[Happened, ...]
+    happened: tuple[ClockEvent, ...]
 
-    def __iter__(self) -> Iterator[Happened]:
+    def __iter__(self) -> Iterator[ClockEvent]:
         return iter(self.happened)
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class Clock:
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._advancing = asyncio.Lock()
-        self._happened: list[Happened] | None = None
+        self._happened: list[ClockEvent] | None = None
         store.now = self.now
         store.on_commit(before=lambda: store.set_time(self._reading(), _wall_time()))
         self.store_time()
@@ -288,7 +288,7 @@ class Clock:
             if waking:
                 waking.cancel()
 
-    def _run_next_timer(self, by: datetime) -> list[Happened] | None:
+    def _run_next_timer(self, by: datetime) -> list[ClockEvent] | None:
         """Do what was due first, as if at its own time, in its own transaction; `None` if nothing is due."""
         timer = self._store.due_timer(by)
         if timer is None:
@@ -296,13 +296,13 @@ class Clock:
         with self._held_at(timer.due), self._store.transaction():
             self._store.set_timer(timer.kind, timer.reference, None)
             what = self._actions[timer.kind](timer.reference)
-        return [Happened(timer.due, what, timer.reference)] if what else []
+        return [ClockEvent(timer.due, what, timer.reference)] if what else []
 
-    def _delivery_ended(self, happened: Happened) -> None:
+    def _delivery_ended(self, happened: ClockEvent) -> None:
         self._note(happened)
         self._wake()
 
-    def _note(self, *happened: Happened) -> None:
+    def _note(self, *happened: ClockEvent) -> None:
         if self._happened is not None:
             self._happened += happened
 

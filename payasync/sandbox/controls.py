@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol, TypeAlias
 import aiohttp
 from yarl import URL
 
-from payasync.documents import encodable
 from payasync.errors import InvalidArgumentError, NoAnswerError
 from payasync.sandbox.arguments import SORTS
 from payasync.sandbox.dialect import value_at
@@ -27,6 +26,7 @@ from payasync.sandbox.model import (
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
 from payasync.sandbox.web.pages import gateway_path
+from payasync.strict_json import encodable
 
 
 class WithDocument(Protocol):

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from attrs import evolve, fields_dict, frozen
 
-from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument, Operation, camel
+from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument, Operation, camel_case
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
@@ -82,7 +82,7 @@ _LIKE: Final[Mapping[str, str]] = {"started": "renewed"}
 """Events that a profile with fewer names sends under another name."""
 
 
-class Vocabulary:
+class WireNames:
     """Names, values and places of one profile, worked out once, with no point open.
 
     Args:
@@ -148,7 +148,7 @@ class Vocabulary:
     def path(self, name: str, thing: str = "") -> str:
         """Return where responses name one of the things that they are compared in; empty if it is switched off."""
         path: str | None = getattr(self.answer, name)
-        return path or ("amount" if (name, thing) == ("total_amt", "payment") else camel(name))
+        return path or ("amount" if (name, thing) == ("total_amt", "payment") else camel_case(name))
 
     def code(self, why: Why) -> Code:
         """Return the service's result code for a refusal."""
@@ -337,7 +337,7 @@ class Dialect:
 
     def __init__(self, profile: Profile, failures: Failures = "") -> None:
         inside = profile.answer.code and not profile.http.not_executed
-        self.words: Final = Vocabulary(profile)
+        self.words: Final = WireNames(profile)
         self.failures_inside: Final = (failures or ("200" if inside else "status")) == "200"
         self.checks: Final = make_checks(profile.identifier, self.words.date_format)
 
@@ -506,8 +506,8 @@ class Dialect:
         document, data, words = dict[str, Any](), dict(payload), self.words
         for name in COMPARED:
             path = getattr(words.answer, name)
-            if path and camel(name) in fields and value_at(data, path) is None:
-                set_at(data, path, fields[camel(name)])
+            if path and camel_case(name) in fields and value_at(data, path) is None:
+                set_at(data, path, fields[camel_case(name)])
         set_at(document, words.answer.data, data)
         return self._complete(document, 200, words.answer.ok[0], "done", request_id)
 

@@ -18,7 +18,7 @@ from payasync.sandbox.arguments import (
     MAX_WORD,
     SORTS,
 )
-from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, Vocabulary, locate_point, set_at, sibling_path
+from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, WireNames, locate_point, set_at, sibling_path
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
 from payasync.sandbox.rules import STEPS
 from payasync.sandbox.server import MAX_ADDRESS, MAX_BODY
@@ -38,7 +38,7 @@ _STATES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def describe_request(words: Vocabulary, operation: Operation) -> tuple[dict[str, Schema], list[str]]:
+def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, Schema], list[str]]:
     """Return the schemas of a request's fields by their wire names, and the names of the required ones."""
     profile, demanded = words.profile, words.profile.accept.required.get(operation.name, ())
     fields: dict[str, Schema] = {}
@@ -58,7 +58,7 @@ def describe_request(words: Vocabulary, operation: Operation) -> tuple[dict[str,
     return fields, [*required, *(name for name in demanded if name not in known)]
 
 
-def _describe_argument(words: Vocabulary, argument: Argument) -> Schema:
+def _describe_argument(words: WireNames, argument: Argument) -> Schema:
     accept = words.profile.accept
     allowed = {"currency": accept.currency, "scene_type": accept.scene_type}.get(argument.name, ())
     if allowed:
@@ -116,7 +116,7 @@ def _describe_refusal(dialect: Dialect) -> Schema:
     return schema
 
 
-def _describe(sample: Mapping[str, Any], words: Vocabulary, *, signed: bool) -> Schema:
+def _describe(sample: Mapping[str, Any], words: WireNames, *, signed: bool) -> Schema:
     """Return the schema of a response from one that has all its fields."""
     document, place = deepcopy(dict(sample)), words.answer.signature
     if place and signed:
@@ -205,7 +205,7 @@ def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any
     return described
 
 
-def _describe_parameters(words: Vocabulary, operation: Operation) -> Iterator[dict[str, Any]]:
+def _describe_parameters(words: WireNames, operation: Operation) -> Iterator[dict[str, Any]]:
     for name, value in words.profile.headers.items():
         yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
     if operation.has_body:
@@ -217,7 +217,7 @@ def _describe_parameters(words: Vocabulary, operation: Operation) -> Iterator[di
         yield {"name": name, "in": where, "required": name in required, "schema": schema}
 
 
-def _describe_signing(words: Vocabulary) -> str:
+def _describe_signing(words: WireNames) -> str:
     options = words.signature
     if not isinstance(options, SortedPairs):
         return "sign is made, and checked, by a scheme of the merchant's own."
@@ -274,7 +274,7 @@ def _possible_statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
         yield used
 
 
-def _describe_response(words: Vocabulary, description: str, schema: Schema, status: int) -> dict[str, Any]:
+def _describe_response(words: WireNames, description: str, schema: Schema, status: int) -> dict[str, Any]:
     headers = dict[str, Any](_MARKED)
     if words.answer.request_id.startswith("header:"):
         name = words.answer.request_id.removeprefix("header:")

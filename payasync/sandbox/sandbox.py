@@ -16,14 +16,14 @@ from payasync.sandbox.api import Api
 from payasync.sandbox.arguments import check_url
 from payasync.sandbox.clock import Clock, ClockSetting, read_pace
 from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers, manual_change
-from payasync.sandbox.dialect import Dialect, Failures, Vocabulary, check_failures
+from payasync.sandbox.dialect import Dialect, Failures, WireNames, check_failures
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.model import Entry
 from payasync.sandbox.openapi import MARK
-from payasync.sandbox.receiver import RecordingReceiver
+from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
-from payasync.sandbox.server import MOST_READ, Server, access_logger, let_loop_turn, listen, url_of
+from payasync.sandbox.server import MOST_READ, Server, access_logger, listen, url_of, yield_to_loop
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
@@ -223,7 +223,7 @@ class Sandbox:
             ConfigurationError: The sandbox does not run.
         """
         self._started("receiver")
-        return RecordingReceiver(Vocabulary(self.profile), self._known_keys())
+        return RecordingReceiver(WireNames(self.profile), self._known_keys())
 
     def timeline(self) -> list[str]:
         """Return the newest requests, changes of state and deliveries as printable lines, oldest first.
@@ -361,7 +361,7 @@ async def _serve(application: web.Application, server: Server, stack: AsyncExitS
         max_line_size=MOST_READ,
         logger=access_logger,
     )
-    stack.push_async_callback(let_loop_turn)
+    stack.push_async_callback(yield_to_loop)
     stack.push_async_callback(runner.cleanup)
     await runner.setup()
     assert runner.server is not None  # noqa: S101 - it was set up
@@ -370,7 +370,7 @@ async def _serve(application: web.Application, server: Server, stack: AsyncExitS
     async def stop_accepting() -> None:
         # A connection that asyncio accepts in the very turn in which its server closes is left open, with a warning.
         server.rest()
-        await let_loop_turn()
+        await yield_to_loop()
 
     stack.callback(server.close)
     stack.push_async_callback(stop_accepting)

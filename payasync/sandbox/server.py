@@ -14,9 +14,9 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from payasync.documents import MAX_DEPTH, encodable, loads_exact
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import RefusedError
+from payasync.strict_json import MAX_DEPTH, encodable, loads_exact
 
 _MOST: Final = 0xFFFF
 _KEYS: Final = "the sandbox's keys are for everybody who can reach it"
@@ -51,7 +51,7 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{_netloc(host, port)}"
 
 
-async def let_loop_turn() -> None:
+async def yield_to_loop() -> None:
     """Let the loop finish what it has begun: connections that it has just accepted, or is closing."""
     for _ in range(3):
         await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from attrs import evolve, frozen
 
 from payasync.credentials import Credentials, Secret
-from payasync.endpoints import camel
+from payasync.endpoints import camel_case
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import NONCE
@@ -264,7 +264,7 @@ class ServiceSigner:
             self._check_samples(dialect, self._scheme.exclude)
 
     def _check_samples(self, dialect: Dialect, exclude: Collection[str]) -> None:
-        carried = {camel(name): "" for name in COMPARED}
+        carried = {camel_case(name): "" for name in COMPARED}
         payloads = (dialect.sample(thing, "-") for thing in ("order", "payment", "refund", "subscription"))
         answers = [dialect.answer(payload, carried, "-").document for payload in payloads]
         _check_flat("answer.signature", self._answer.signature, answers, exclude)

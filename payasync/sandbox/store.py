@@ -256,7 +256,7 @@ class Store:
             self._change("INSERT INTO keys VALUES (:name, :text)", name=name, text=drawn)
             return drawn
 
-    def burn(self, merchant_id: str, nonce: str) -> bool:
+    def use_nonce(self, merchant_id: str, nonce: str) -> bool:
         """Use up a nonce; `False` if it was used before (docs/service.md#authentication)."""
         statement = "INSERT INTO nonces VALUES (:merchant_id, :nonce) ON CONFLICT DO NOTHING"
         return self._change(statement, merchant_id=merchant_id, nonce=nonce)

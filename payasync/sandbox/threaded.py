@@ -20,7 +20,7 @@ from payasync.sandbox.sandbox import Sandbox
 from payasync.session import Session
 
 if TYPE_CHECKING:
-    from payasync.sandbox.receiver import RecordingReceiver
+    from payasync.sandbox.recording_receiver import RecordingReceiver
 
 
 class LoopThread:

@@ -20,8 +20,8 @@ from attrs import evolve, frozen
 
 from payasync.credentials import Secret
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.sandbox.clock import Clock, Happened
-from payasync.sandbox.dialect import Vocabulary
+from payasync.sandbox.clock import Clock, ClockEvent
+from payasync.sandbox.dialect import WireNames
 from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, DeliveryPlan, iterate_strings
 from payasync.sandbox.model import Attempt, Entry, Notification, NotificationState
 from payasync.sandbox.signatures import ServiceSigner
@@ -142,7 +142,7 @@ class Acknowledgement:
     bare: bool = False
 
     @classmethod
-    def of(cls, words: Vocabulary) -> Self:
+    def of(cls, words: WireNames) -> Self:
         """Return what acknowledges by a profile: exactly the status and the body that it names.
 
         If it names no status, or is the sandbox's own, any 2xx acknowledges. If the body is the sandbox's own, an
@@ -244,7 +244,7 @@ class Deliveries:
         notification = self._store.next_notification(after)
         return notification.due if notification else None
 
-    def begin(self, group: asyncio.TaskGroup, by: datetime, ended: Callable[[Happened], object]) -> None:
+    def begin(self, group: asyncio.TaskGroup, by: datetime, ended: Callable[[ClockEvent], object]) -> None:
         """Begin the attempts that are due and whose addresses are free.
 
         Args:
@@ -256,7 +256,7 @@ class Deliveries:
             self._busy.add(notification.url)
             group.create_task(self._deliver(notification, ended), name="payasync sandbox delivery")
 
-    async def _deliver(self, notification: Notification, ended: Callable[[Happened], object]) -> None:
+    async def _deliver(self, notification: Notification, ended: Callable[[ClockEvent], object]) -> None:
         plan = self._plan(notification)
         try:
             if plan.later:
@@ -271,7 +271,7 @@ class Deliveries:
                     self._move(held, evolve(held, due=self._clock.now()))
         finally:
             self._busy.discard(notification.url)
-        ended(Happened(self._clock.now(), f"{notification.event} {became}", notification.reference))
+        ended(ClockEvent(self._clock.now(), f"{notification.event} {became}", notification.reference))
 
     def _plan(self, notification: Notification) -> DeliveryPlan:
         """Return what a fault does to this delivery; one that was held back meets no second one."""

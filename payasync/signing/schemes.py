@@ -14,10 +14,10 @@ import orjson
 from attrs import field, frozen
 
 from payasync.credentials import Secret
-from payasync.documents import ExactNumber, encodable
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
 from payasync.settings import check_types, to_tuple
 from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
+from payasync.strict_json import ExactNumber, encodable
 
 Encoding = Literal["hex", "HEX", "base64"]
 Nested = Literal["refuse", "json", "omit"]

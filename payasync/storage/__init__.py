@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 
 LARGEST_INTEGER: Final = 2**63 - 1
 

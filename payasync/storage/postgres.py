@@ -305,7 +305,7 @@ class Database:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
-            self._sweep()
+            self._drop_closed_loops()
             pool = self._pools[loop] = _Pool(self._connect, self._most)
         return pool
 
@@ -372,7 +372,7 @@ class Database:
             f"dsn: cannot use {self.address.shown!r} for the {self._schema.name}: {why}", field="dsn", reason=why
         )
 
-    def _sweep(self) -> None:
+    def _drop_closed_loops(self) -> None:
         for loop, pool in tuple(self._pools.items()):
             if loop.is_closed():
                 del self._pools[loop]
@@ -381,7 +381,7 @@ class Database:
     async def aclose(self) -> None:
         """Finish what was begun in this loop, and close all connections; a second call does nothing."""
         self._closed = True
-        self._sweep()
+        self._drop_closed_loops()
         here = asyncio.get_running_loop()
         pools, self._pools = self._pools, {}
         for loop, pool in pools.items():
@@ -393,7 +393,7 @@ class Database:
             else:
                 pool.dispose()
 
-    def disown(self) -> None:
+    def abandon_after_fork(self) -> None:
         """In a forked child: forget the parent's connections, and send nothing to the server."""
         _INHERITED.append(self._pools)
         self._pools = {}
@@ -406,7 +406,7 @@ _INHERITED: Final[list[object]] = []
 
 def _disown_all() -> None:
     for each in tuple(_DATABASES):
-        each.disown()
+        each.abandon_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from payasync.wire.call import Call
 
-GRAIN: Final = 0.05
+RESOLUTION: Final = 0.05
 """Seconds between two looks at the deadlines: the most by which one is overshot."""
 
 
@@ -88,7 +88,7 @@ class Deadline:
         self._before = task.cancelling()
         deadlines.running.add(self)
         if deadlines.timer is None:
-            deadlines.look_later()
+            deadlines.schedule_check()
         return self
 
     def __exit__(
@@ -110,7 +110,7 @@ def running_task() -> "asyncio.Task[object]":
 
 
 class Deadlines:
-    """The deadlines of one loop, looked at every `GRAIN` seconds while there are any.
+    """The deadlines of one loop, looked at every `RESOLUTION` seconds while there are any.
 
     Attributes:
         loop: Theirs.
@@ -125,9 +125,9 @@ class Deadlines:
         self.running: set[Deadline] = set()
         self.timer: asyncio.TimerHandle | None = None
 
-    def look_later(self) -> None:
+    def schedule_check(self) -> None:
         """Look at the deadlines in a while, and from then on as long as there are any."""
-        self.timer = self.loop.call_later(GRAIN, self._look)
+        self.timer = self.loop.call_later(RESOLUTION, self._look)
 
     def _look(self) -> None:
         now = self.time()
@@ -136,7 +136,7 @@ class Deadlines:
             deadline.expire()
         self.timer = None
         if self.running:
-            self.look_later()
+            self.schedule_check()
 
     def close(self) -> None:
         """Stop the timer, and end what is done within the deadlines, as if their time was over."""

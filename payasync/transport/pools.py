@@ -20,8 +20,8 @@ from attrs import Factory, field, frozen
 from yarl import URL
 
 from payasync.errors import ConfigurationError
+from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, run_to_end
 from payasync.transport.deadlines import Deadlines
-from payasync.transport.request import LentRequest, OwnRequest, run_to_end
 
 WRITE_IDLE: Final = 2.0
 """Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""
@@ -87,7 +87,7 @@ class Pool:
                 trace_configs=lent.trace_configs if lent else None,
                 cookie_jar=_NoCookies(),
                 headers=settings.headers,
-                request_class=(LentRequest if lent else OwnRequest).verified_by(tls),
+                request_class=(SharedConnectorRequest if lent else OwnRequest).verified_by(tls),
                 auto_decompress=False,
             )
             for connector in connectors
@@ -147,7 +147,7 @@ class Pool:
         for http in self._own:
             run_to_end(http.close())
 
-    def disown(self, nowhere: int) -> None:
+    def abandon_after_fork(self, nowhere: int) -> None:
         """Let go of a parent's connections: its sockets become /dev/null here, so that nothing can reach its peer."""
         for each in tuple(self._sockets):
             if each.fileno() >= 0:
@@ -181,7 +181,7 @@ class Pools:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
-            self._sweep()
+            self._drop_closed_loops()
             # The sockets of a lent connector belong to the first loop.
             if self._settings.http is not None and self._home not in {None, loop}:
                 raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
@@ -189,7 +189,7 @@ class Pools:
             pool = self._pools[loop] = Pool(self._settings)
         return pool
 
-    def _sweep(self) -> None:
+    def _drop_closed_loops(self) -> None:
         for loop, pool in tuple(self._pools.items()):
             if loop.is_closed():
                 del self._pools[loop]
@@ -197,7 +197,7 @@ class Pools:
 
     async def aclose(self) -> None:
         """Close the running loop's pool; other running loops close theirs, and pools of idle loops are disposed of."""
-        self._sweep()
+        self._drop_closed_loops()
         here = asyncio.get_running_loop()
         pools, self._pools = self._pools, {}
         own = pools.pop(here, None)
@@ -210,12 +210,12 @@ class Pools:
         if own is not None:
             await own.aclose()
 
-    def disown(self, nowhere: int) -> None:
+    def abandon_after_fork(self, nowhere: int) -> None:
         """In a forked child: let go of everything, without closing it."""
         pools, self._pools = self._pools, {}
         _inherited.append(pools)
         for pool in pools.values():
-            pool.disown(nowhere)
+            pool.abandon_after_fork(nowhere)
 
 
 _live: "weakref.WeakSet[Pools]" = weakref.WeakSet()
@@ -226,7 +226,7 @@ _inherited: list[object] = []
 def _disown_all() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for pools in tuple(_live):
-        pools.disown(nowhere)
+        pools.abandon_after_fork(nowhere)
     os.close(nowhere)
 
 

@@ -22,9 +22,9 @@ from payasync.errors import (
     SessionClosedError,
 )
 from payasync.settings import canonical_url
+from payasync.transport.aiohttp_request import OneShotBody
 from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, running_task
 from payasync.transport.pools import Pool, Pools, PoolSettings
-from payasync.transport.request import OneShotBody
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Encoded, encode
 

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeAlias
 from attrs import Factory, field, frozen
 from multidict import CIMultiDict
 
-from payasync import documents
+from payasync import strict_json
 from payasync.credentials import Secret
 from payasync.endpoints import Operation
 from payasync.errors import InvalidArgumentError
@@ -259,7 +259,7 @@ class Reply:
         # Not a `cached_property`, which takes a lock in Python 3.11.
         kept = self.__dict__
         if "document" not in kept:
-            kept["document"] = documents.loads(self.body)
+            kept["document"] = strict_json.loads(self.body)
         return kept["document"]
 
     def __getstate__(self) -> dict[str, Any]:

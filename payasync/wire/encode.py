@@ -14,23 +14,23 @@ from cattrs import Converter
 from cattrs.fns import identity
 from cattrs.gen import make_dict_unstructure_fn, override
 
-from payasync import documents
+from payasync import strict_json
 from payasync.credentials import Credentials
-from payasync.documents import ABSENT
-from payasync.endpoints import ARGUMENTS, QUERY_PAYMENT, QUERY_REFUND, Operation, camel
+from payasync.endpoints import ARGUMENTS, QUERY_PAYMENT, QUERY_REFUND, Operation, camel_case
 from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
 from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import ANYTHING, MERCHANT, SIGNING, Accept, Parameter
+from payasync.profile.schema import ANYTHING, MERCHANT, SIGNING, Parameter
 from payasync.profile.signed_fields import proof_names, proof_paths
 from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.strict_json import ABSENT
 from payasync.wire.call import Call, Expected, Progress
 from payasync.wire.match import comparison_of
-from payasync.wire.request import NOTHING, Request, check_object, invalid_argument
+from payasync.wire.request import Request
 from payasync.wire.response import Response
+from payasync.wire.validators import NOTHING, check_accepted, check_object, invalid_argument
 
 IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "identifier")
-AMOUNTS: Final = ("amount", "total_amt", "refund_amt")
 
 Kind: TypeAlias = type[Request[Response]]
 Refused: TypeAlias = tuple[tuple[frozenset[str], str], ...]
@@ -65,7 +65,9 @@ def make_writer(kind: Kind, profile: Profile) -> Writer:
     """
     points = {each.name: each.point for each in ARGUMENTS.get(kind.operation.name, ()) if each.point}
     arguments = [each.name for each in fields(kind) if each.name != "extra"]
-    names = {name: (profile.fields.get(points[name]) or name) if name in points else camel(name) for name in arguments}
+    names = {
+        name: (profile.fields.get(points[name]) or name) if name in points else camel_case(name) for name in arguments
+    }
     for argument, point in points.items():
         for other, name in names.items():
             if other != argument and name == names[argument]:
@@ -219,7 +221,7 @@ class Codec:
             if request.extra is not NOTHING:
                 _check_unused("extra", request.extra, template.refused)
                 fields |= request.extra
-            always = documents.copy_plain(blank.fields) if template.nested else blank.fields
+            always = strict_json.copy_plain(blank.fields) if template.nested else blank.fields
             fields = {**always, **fields}
             if template.proof_check:
                 template.proof_check.check(fields)
@@ -247,7 +249,7 @@ class Codec:
         check_object("fields", given, operation)
         if signed:
             _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proof_names, _PROOF)))
-        plain = documents.copy_plain(given)
+        plain = strict_json.copy_plain(given)
         _check_unused("extra", plain, ((frozenset(self._merchant(operation)), _SET),))
         complete = {**self._always(operation), **plain}
         if signed and self._proof_check:
@@ -322,36 +324,6 @@ def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> 
             )
 
 
-def check_accepted(request: Request[Response], accept: Accept) -> None:
-    """Refuse what the profile says that the service does not take.
-
-    Raises:
-        InvalidArgumentError: The field, the rule and the value.
-    """
-    for name in accept.required.get(request.operation.name, ()):
-        is_argument = name in fields_dict(type(request))
-        if (getattr(request, name) if is_argument else request.extra.get(name, ABSENT)) is ABSENT:
-            where = "" if is_argument else " in extra"
-            raise InvalidArgumentError(
-                f"{name} is missing{where}: this service requires it for {request.operation.name} (accept.required)",
-                field=name,
-                rule="required by this service",
-            )
-    for name, allowed in (("currency", accept.currency), ("scene_type", accept.scene_type)):
-        value = getattr(request, name, ABSENT)
-        if allowed and value is not ABSENT and value not in allowed:
-            raise invalid_argument(name, f"one of {', '.join(allowed)} (accept.{name})", value)
-    for name in AMOUNTS if accept.amount else ():
-        least, most = accept.amount
-        value = getattr(request, name, ABSENT)
-        if value is not ABSENT and not least <= value <= most:
-            raise invalid_argument(name, f"from {least} to {most} (accept.amount)", value)
-    for name, longest in accept.length.items():
-        value = getattr(request, name, ABSENT)
-        if isinstance(value, str) and len(value) > longest:
-            raise invalid_argument(name, f"at most {longest} characters long (accept.length)", value)
-
-
 @define
 class Encoded:
     """What goes to the transport.
@@ -379,7 +351,7 @@ def encode(call: Call) -> Encoded:
     """
     path, parameter = call.operation.path, call.parameter
     if call.operation.has_body:
-        return Encoded(path, NOTHING, NOTHING, documents.dumps(call.fields))
+        return Encoded(path, NOTHING, NOTHING, strict_json.dumps(call.fields))
     query = {name: _query_text(call, name, value) for name, value in call.fields.items()}
     if parameter is None or parameter.place == "query":
         return Encoded(path, query, NOTHING, b"")

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from payasync.documents import ABSENT, at
 from payasync.endpoints import (
     CANCEL_SUBSCRIPTION,
     CLOSE_ORDER,
@@ -26,6 +25,7 @@ from payasync.endpoints import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape, Parameter
+from payasync.strict_json import ABSENT, at
 from payasync.wire.call import ComparedField, Comparison, Objection, ValueKind
 from payasync.wire.response import is_empty_envelope
 

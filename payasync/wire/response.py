@@ -1,8 +1,9 @@
 """The service's responses, lightly typed, because their fields are not shown (docs/service.md#responses)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Final, Self, TypeVar, get_args, get_origin
 
 from attrs import define, field, has
@@ -10,10 +11,10 @@ from cattrs import Converter, transform_error
 from cattrs.cols import list_structure_factory
 from cattrs.strategies import configure_union_passthrough
 
-from payasync.documents import ABSENT, at
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.profile.schema import AnswerShape, States
+from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, Reply
 
 T = TypeVar("T")
@@ -338,3 +339,28 @@ def _words(error: BaseException, _: type | None) -> str:
     if isinstance(error, AttributeError):  # cattrs asked something else for its names
         return "expected an object"
     return str(error) or type(error).__name__
+
+
+_RETRY_AFTER_DIGITS: Final = 9
+"""More than a lifetime of seconds is nonsense."""
+
+
+def parse_retry_after(value: str | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float | None:
+    """Return the seconds that a service asked to wait, or `None` if it did not say, or not clearly.
+
+    Args:
+        value: The header, as it came.
+        now: The wall clock, which a date is measured against.
+    """
+    if value is None:
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdecimal():
+        return float(text) if len(text) <= _RETRY_AFTER_DIGITS else None
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now()).total_seconds())

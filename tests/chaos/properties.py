@@ -11,7 +11,7 @@ from rich.console import Console
 PROPERTIES: Final = (
     "tests/signing/test_schemes.py",
     "tests/middleware/test_outcome.py",
-    "tests/test_documents.py",
+    "tests/test_strict_json.py",
     "tests/profile/test_toml.py",
     "tests/notifications/test_notification.py",
     "tests/notifications/test_verification.py",

@@ -15,8 +15,8 @@ from attrs import field, frozen
 
 from payasync import Credentials, Session
 from payasync.cli.sandbox import SandboxInfo
-from payasync.documents import ABSENT, Absent
 from payasync.sandbox import Sandbox
+from payasync.strict_json import ABSENT, Absent
 from tests.chaos.forked import Forked
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "sandbox")

@@ -132,13 +132,13 @@ def test_help_lists_the_commands() -> None:
     result = CliRunner().invoke(payasync, ["-h"])
 
     assert 0 == result.exit_code
-    assert re.search("demo +Run the whole story on a sandbox of its own", result.output)
-    assert re.search("doctor +Tell what is configured", result.output)
-    assert re.search("sandbox +Serve the whole service on this machine", result.output)
-    assert re.search("journal +See what a journal keeps", result.output)
-    assert re.search("reconcile +Ask the service what became of unknown writes", result.output)
+    assert re.search("demo +Run a whole payment on a sandbox of its own", result.output)
+    assert re.search("doctor +Check configuration, open points and the connection", result.output)
+    assert re.search("sandbox +Run a stand-in for the service on this machine", result.output)
+    assert re.search("journal +List and show writes", result.output)
+    assert re.search("reconcile +Query the service about writes with unknown outcome", result.output)
     assert re.search("refund +Refund many orders from a file", result.output)
-    assert re.search("listen +Receive notifications on this machine", result.output)
+    assert re.search("listen +Receive and show notifications on this machine", result.output)
 
 
 def test_help_and_version_load_no_command() -> None:

@@ -134,12 +134,12 @@ def test_list_goes_on(path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (("--number", "R9"), "Nothing is kept under R9."),
-        (("--number", "R1", "--state", "manual"), "Nothing is manual under R1."),
-        (("--number", "R1", "--after", "1"), "Nothing is kept under R1 after intent 1."),
-        (("--after", "4"), "Nothing is kept after intent 4."),
-        (("--state", "accepted"), "Nothing is accepted."),
-        (("--number", "\x1b[2J"), "Nothing is kept under ?[2J."),
+        (("--number", "R9"), "The journal has no intents for R9."),
+        (("--number", "R1", "--state", "manual"), "The journal has no manual intents for R1."),
+        (("--number", "R1", "--after", "1"), "The journal has no intents for R1 after intent 1."),
+        (("--after", "4"), "The journal has no intents after intent 4."),
+        (("--state", "accepted"), "The journal has no accepted intents."),
+        (("--number", "\x1b[2J"), "The journal has no intents for ?[2J."),
     ],
     ids=["number", "number and state", "number and place", "place", "state", "no number"],
 )
@@ -181,7 +181,7 @@ def test_show_says_how_what_nobody_sends_ends(path: Path) -> None:
     """Of what waits for a worker the usual end is that nobody wants it any more, and not that it was done."""
     output = run("show", "3", "--journal", str(path)).output
 
-    assert "If nobody is to send it any more:" in output
+    assert "If it is no longer wanted:" in output
     assert f"payasync journal resolve 3 --journal {path} --as rejected --reason" in output
 
 
@@ -201,11 +201,11 @@ def test_show_says_who_holds_it_and_when_it_is_due(path: Path) -> None:
     assert in_journal(path, postponed)
     waits = run("show", "2", "--journal", str(path)).output
 
-    assert "Held" in held
+    assert "Lease" in held
     assert "more" in held
-    assert "Due         in 5 h" in " ".join(waits.splitlines())
+    assert "Next query   in 5 h" in " ".join(waits.splitlines())
     assert "HTTP 503" in waits
-    assert "30 h ago" in next(line for line in waits.splitlines() if "Silence" in line)
+    assert "30 h ago" in next(line for line in waits.splitlines() if "No response" in line)
 
 
 @pytest.mark.parametrize(("state", "doubt"), [("succeeded", 0), ("rejected", 0), ("accepted", 0), ("unknown", 1)])
@@ -223,7 +223,7 @@ def test_doubt_is_shown_while_it_lasts(path: Path, state: State, doubt: int) -> 
 
     assert found
     assert (state, True) == (found.state, found.sent_at is not None)
-    assert doubt == output.count("In doubt    since ")
+    assert doubt == output.count("In doubt     since ")
 
 
 def test_nothing_is_said_twice() -> None:
@@ -261,7 +261,7 @@ def test_what_is_no_number_of_an_intention(path: Path, command: tuple[str, ...],
     (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
 
     assert 2 == result.exit_code
-    assert f"'ID': {text!r} is not the number of an intent, which payasync journal list shows" in why
+    assert f"'ID': {text!r} is not an intent ID. To find the ID of an order" in why
 
 
 def test_what_was_kept_does_not_reach_the_terminal_raw(path: Path) -> None:
@@ -299,14 +299,14 @@ def test_resolve_asks_first(path: Path, given: str, state: str, code: int) -> No
 
     assert (code, state) == (result.exit_code, kept(path, 4).state)
     assert "amount = 1000" in result.output
-    assert "for sure?" in result.output
+    assert "Are you sure" in result.output
 
 
 @pytest.mark.parametrize(
     ("end", "question"),
     [
-        ("rejected", "It was not done, and nobody will send it. Is it not wanted any more, for sure?"),
-        ("succeeded", "It was not done from here. Was it done by other means, for sure?"),
+        ("rejected", "payasync has not sent it, and will not send it. Are you sure that it is no longer wanted?"),
+        ("succeeded", "payasync has not sent it. Are you sure that it was done by other means?"),
     ],
 )
 def test_resolve_asks_otherwise_about_what_nobody_sent(path: Path, end: str, question: str) -> None:
@@ -390,7 +390,7 @@ def test_prune_spares_what_ended_today(path: Path, age: str) -> None:
     result = run("prune", "--journal", str(path), "--older-than", age)
 
     assert 2 == result.exit_code
-    assert "it must be a day or more" in result.output
+    assert "it must be one day or more" in result.output
     assert 4 == len(run("list", "--journal", str(path)).output.splitlines()[1:])
 
 
@@ -449,7 +449,7 @@ def test_move_asks_first(path: Path) -> None:
     result = run("move", "--journal", str(path), OLD, NEW, given="n\n")
 
     assert 1 == result.exit_code
-    assert f"Does {NEW} know all that {OLD} has done, for sure?" in result.output
+    assert f"Are you sure that {NEW} is the same service as {OLD}, with all its writes?" in result.output
     in_journal(path, bound)
 
 

@@ -134,7 +134,7 @@ def test_start_says_where_and_what_it_believes(tmp_path: Path) -> None:
     assert text.startswith("payasync listen ")
     assert "payasync-sandbox, the sandbox's own" == facts["Profile"]
     assert facts["Verifies"].startswith("webhook-signature over the body, by 1 of your keys")
-    assert '200 {"received":true}; 400 {"received":false} to what it refuses' == facts["Answers"]
+    assert '200 {"received":true}; 400 {"received":false} if it refuses' == facts["Responds"]
     assert str(tmp_path / "payasync-inbox.db") == facts["Inbox"]
     assert [f"{url}/notify/refund", f"{url}/notify/subscription"] == [
         facts[name].split()[0] for name in ("refunds", "subscriptions")
@@ -164,7 +164,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
     assert [
         f"{paid}                 450 CAD  {key}",
         f"{paid}                 450 CAD  again  {key}",
-        f"{paid}                 451 CAD  held: another body came with this key  {key}",
+        f"{paid}                 451 CAD  held: an earlier notification with this key had another body  {key}",
         "refused   payment       webhook-id is missing",
     ] == told[:4]
     assert "?[2J " in told[4]
@@ -181,7 +181,11 @@ def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
         end = ended(process)
     socket.create_server(("127.0.0.1", port)).close()
 
-    assert (0, "It listens no more; the inbox keeps what came.", "") == (end.code, end.out.strip(), end.err)
+    assert (0, "Stopped. The inbox has all notifications that were received.", "") == (
+        end.code,
+        end.out.strip(),
+        end.err,
+    )
 
 
 def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
@@ -260,7 +264,7 @@ def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
         answer = post(url, json.dumps({"type": "payment.paid", "data": PAID}).encode())
         told = lines(process, "T1")[-1].split()
 
-    assert any("a hint, confirmed by nobody" in line for line in shown)
+    assert any("is only a hint, because anybody could have sent it" in line for line in shown)
     assert (200, '{"received":true}') == answer
     assert ["hint", "payment.paid", "T1"] == told[1:4]
 
@@ -346,7 +350,7 @@ async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     assert f"{url}/notify/subscription" == listener.opening["webhook_url"]
     assert ("payment", "T1") == (routed["kind"], routed["reference"])
     assert ("", "T2") == (unrouted["kind"], unrouted["reference"])
-    assert "nothing says its kind" in unrouted["why"]
+    assert "its kind is unknown" in unrouted["why"]
 
 
 AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)

@@ -142,9 +142,9 @@ async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
     result = await run(sandbox, path)
 
     assert (0, "") == (result.code, result.err)
-    assert "Asked about 3 writes." in result.out
+    assert "Queried 3 writes." in result.out
     assert "resolved            3  2 succeeded, 1 rejected" in result.out
-    assert "1 write not done: tell whoever believes it was, or make it again, under its own number." in result.out
+    assert "1 write not done: inform those who believe otherwise, or repeat the write under its number." in result.out
     assert [["3", "refunds.create", "R3"]] == [
         line.split()[:3] for line in result.out.splitlines() if "never arrived" in line
     ]
@@ -165,7 +165,7 @@ async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> No
         assert "1 write needs a person" in result.out
         assert "1  payments.create  invoice-42  1000 USD" in result.out
         assert f"payasync journal resolve ID --journal {path} --as succeeded|rejected --reason" in result.out
-    assert "There was nothing to ask." in third.out
+    assert "There was nothing to query." in third.out
     assert (0, False) == (third.code, "needs a person" in third.out)
 
 
@@ -231,7 +231,7 @@ async def test_what_waits_is_no_failure(sandbox: Sandbox, path: Path) -> None:
 
     assert 0 == result.code
     assert "waiting             1  HTTP 503, the service failed" in result.out
-    assert "The next question in" in result.out
+    assert "The next query is in" in result.out
     assert "No question had a usable response" not in result.out
 
 
@@ -243,7 +243,7 @@ async def test_nothing_found_out_is_no_success(sandbox: Sandbox, path: Path, cha
     result = await beside(environ, "--journal", str(path))
 
     assert (1, "") == (result.code, result.err)
-    assert "No question had a usable response: nothing was found out." in result.out
+    assert "No query had a usable response: no outcome is known yet." in result.out
     assert environ["PAYASYNC_BASE_URL"] in result.out.split("Due")[0]
 
 
@@ -281,7 +281,10 @@ async def test_what_no_worker_could_send_is_listed(sandbox: Sandbox, path: Path)
     result = await run(sandbox, path)
 
     assert 3 == result.code
-    assert "1 write queued, and not sent for some minutes: is a worker running? Why says what came of" in result.out
+    assert (
+        "1 write queued, and not sent for some minutes: is a worker running? The column Why shows the last error."
+        in result.out
+    )
     assert "connection refused" in next(line for line in result.out.splitlines() if "R1" in line)
 
 
@@ -312,7 +315,7 @@ async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tupl
     told = json.loads(facts.out)
 
     assert 0 == result.code
-    assert "1 write is being sent, or was cut off: asked about in 5 h" in result.out
+    assert "1 write is being sent, or was interrupted: queried in 5 h" in result.out
     assert "The next question" not in result.out
     assert (1, True) == (told["sending"], 4 * 3600 < told["next_in"] <= 5 * 3600)
 
@@ -325,11 +328,11 @@ async def test_who_watches_hears_at_once_what_was_cut_off(sandbox: Sandbox, path
             entry_of_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
         )
     process = await started(environment(sandbox), "--journal", str(path), "--watch")
-    due, cut_off = await line_with(process, "Due"), await line_with(process, "cut off")
-    await line_with(process, "Ctrl-C ends it.")
+    due, cut_off = await line_with(process, "Due"), await line_with(process, "interrupted:")
+    await line_with(process, "Press Ctrl-C to stop.")
     process.send_signal(signal.SIGTERM)
 
-    assert "1 write is being sent, or was cut off: asked about in 5 h" == cut_off.strip()
+    assert "1 write is being sent, or was interrupted: queried in 5 h" == cut_off.strip()
     assert ["Due", "nothing"] == due.split()
     assert 0 == (await ended(process)).code
 
@@ -341,9 +344,9 @@ async def test_dry_run_says_when_the_next_question_is(sandbox: Sandbox, path: Pa
     await lost(sandbox, path, done=["R2"])
     now_, again = await run(sandbox, path, "--dry-run"), await run(sandbox, path)
 
-    assert "The next question in 2 h" in " ".join(later.out.split())
+    assert "The next query is in 2 h" in " ".join(later.out.split())
     assert "The next question" not in now_.out
-    assert "The next question in 2 h" in again.out
+    assert "The next query is in 2 h" in again.out
 
 
 async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
@@ -357,7 +360,7 @@ async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
     assert ["1", "unknown", "refunds.create", "R1", "100", "2", "h", "ago"] in [
         line.split()[:8] for line in result.out.splitlines()
     ]
-    assert "nobody was asked, and nothing has changed" in result.out
+    assert "nothing was sent, and nothing has changed" in result.out
     assert before == content(path)
     assert [] == sandbox.ledger.calls("refunds.status")
 
@@ -445,8 +448,8 @@ async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals)
     again = await run(sandbox, path)
 
     assert (130, "") == (result.code, result.err)
-    assert "Interrupted. What was settled stays so; the next run goes on." in result.out
-    assert "Asked about 1 write." in again.out
+    assert "Interrupted. Settled writes stay settled; the next run continues." in result.out
+    assert "Queried 1 write." in again.out
     assert ["succeeded"] == await states(path)
 
 
@@ -463,8 +466,8 @@ async def test_killed(sandbox: Sandbox, path: Path) -> None:
         db.execute("UPDATE payasync_intents SET lease = lease - 3600")
     free = await run(sandbox, path)
 
-    assert "There was nothing to ask." in held.out
-    assert "Asked about 1 write." in free.out
+    assert "There was nothing to query." in held.out
+    assert "Queried 1 write." in free.out
     assert ["succeeded"] == await states(path)
 
 
@@ -480,7 +483,7 @@ async def test_watch(sandbox: Sandbox, path: Path) -> None:
     assert first.endswith("resolved      refunds.create        R1              succeeded\n")
     assert "resolved      refunds.create        R2              succeeded" in second
     assert (0, "") == (result.code, result.err)
-    assert "Asked about 2 writes." in result.out
+    assert "Queried 2 writes." in result.out
     assert ["succeeded", "succeeded"] == await states(path)
 
 
@@ -500,7 +503,7 @@ async def test_what_was_heard_before_an_error_is_listed(sandbox: Sandbox, path: 
     assert ["payasync reconcile: the journal"] == [line[:31] for line in cut.err.splitlines()]
     assert rejected == (ids(json.loads(cut.out)) if more else listed(cut.out))
     assert list(range(1, 12)) == sorted([*rejected, *ids(rest)])
-    assert more or "Cut short by an error. What was settled stays so; the next run goes on." in cut.out
+    assert more or "Stopped by an error. Settled writes stay settled; the next run continues." in cut.out
 
 
 def ids(line: dict[str, Any]) -> list[int]:
@@ -568,7 +571,7 @@ def test_dry_run_does_not_watch(path: Path) -> None:
     (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
 
     assert (2, "") == (result.exit_code, result.stdout)
-    assert "leave out --watch to see what is due, or --dry-run to ask about it" in why
+    assert "Leave out --watch to see what is due, or --dry-run to query it" in why
 
 
 async def created(path: Path) -> None:
@@ -645,11 +648,11 @@ def test_watching_holds_no_more_with_each_run(form: str, held: int) -> None:
     assert (1500, held) == (len(heard), sum(each() is not None for each in heard))
     screen.closed(Remaining())
     if form == "text":
-        shown, _, last = out.getvalue().partition("Asked about 1500 writes.")
+        shown, _, last = out.getvalue().partition("Queried 1500 writes.")
         assert 300 == shown.count("rejected")
         assert list(range(201, 301)) == listed(last)
         assert "  300 writes not done" in last
-        assert "These are the last 100; each was shown when that was found out." in last
+        assert "These are the last 100; the others were shown above." in last
 
 
 def hears_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Result]]:
@@ -674,12 +677,12 @@ def test_who_watched_reads_how_the_writes_stand() -> None:
     screen.ran(Report(manual=1))
     screen.ran(Report())
     screen.closed(Remaining())
-    lines = [" ".join(line.split()) for line in out.getvalue().partition("ends it.")[2].splitlines() if line.strip()]
+    lines = [" ".join(line.split()) for line in out.getvalue().partition("to stop.")[2].splitlines() if line.strip()]
 
     assert [
-        "Asked about 2 writes, by 7 questions in 4 runs. The last one about each came to:",
+        "Queried 2 writes with 7 queries in 4 runs. The latest results:",
         "waiting 1 HTTP 503 1",
-        "for a person 1 nothing names it",
+        "manual 1 nothing names it",
     ] == lines[1:]
 
 
@@ -692,7 +695,7 @@ def test_who_watches_hears_when_the_next_question_is() -> None:
         screen.opened("M1", [], others={}, upcoming=Upcoming(due=now() + timedelta(hours=5)))
     watched, once = [" ".join(line.split()) for line in out.getvalue().splitlines() if "Due" in line]
 
-    assert ("Due nothing now; the next question in 5 h", "Due nothing") == (watched, once)
+    assert ("Due nothing now; the next query is in 5 h", "Due nothing") == (watched, once)
 
 
 @pytest.mark.parametrize(("seconds", "next_in"), [(None, None), (-5.0, 0), (3599.9, 3600)])
@@ -779,5 +782,5 @@ def test_json_that_was_cut_short() -> None:
 
 def test_silent_service_is_said() -> None:
     """Who reads it knows why others were not asked about."""
-    assert "The service does not answer" in shown("waiting", silent=True)
-    assert "The service does not answer" not in shown("waiting")
+    assert "The service does not respond" in shown("waiting", silent=True)
+    assert "The service does not respond" not in shown("waiting")

@@ -47,7 +47,7 @@ from payasync.journal.intents import Intent, State
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.session import Unknown
 from payasync.wire.call import Reply
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, kept, refund
 
 HEADER = "out_trade_no,out_refund_no,total_amt,refund_amt"
@@ -90,10 +90,10 @@ def test_columns_come_in_any_order() -> None:
     [
         ("", "'out_trade_no', 'out_refund_no', 'total_amt', 'refund_amt' are missing"),
         ("out_trade_no,out_refund_no,total_amt", "'refund_amt' is missing"),
-        (f"{HEADER},currency", "'currency' is not known here"),
-        (f"{HEADER},refund_amt", "'refund_amt' is twice there"),
+        (f"{HEADER},currency", "'currency' is unknown"),
+        (f"{HEADER},refund_amt", "'refund_amt' is duplicate"),
         (HEADER.replace(",", ";"), "with commas between them"),
-        (HEADER.replace("refund_amt", " refund_amt"), "' refund_amt' is not known here"),
+        (HEADER.replace("refund_amt", " refund_amt"), "' refund_amt' is unknown"),
     ],
 )
 def test_other_columns_are_refused(header: str, words: str) -> None:
@@ -117,7 +117,7 @@ def test_amount_is_digits(amount: str) -> None:
 @pytest.mark.parametrize("line", ["T1,R1,450", "T1,R1,450,200,", "T1"])
 def test_cells_are_as_many_as_columns(line: str) -> None:
     """A row that is short or long has its cells under other columns than was meant."""
-    assert [(2, f"{line.count(',') + 1} cells, and there are 4 columns")] == wrong(line)
+    assert [(2, f"the row has {line.count(',') + 1} cells, but there are 4 columns")] == wrong(line)
 
 
 def test_all_rows_of_one_number_are_bad() -> None:
@@ -125,8 +125,8 @@ def test_all_rows_of_one_number_are_bad() -> None:
     found = wrong("T1,R1,450,1", "T1,R2,450,1", "T1,R1,450,1", "T1,R2,450,x", "T1,R3,450,1")
 
     assert [2, 3, 4, 5] == [line for line, _ in found]
-    assert "out_refund_no must be unique: 'R1' stands on lines 2 and 4" == found[0][1]
-    assert "out_refund_no must be unique: 'R2' stands on lines 3 and 5" == found[1][1]
+    assert "out_refund_no must be unique: 'R1' is on lines 2 and 4" == found[0][1]
+    assert "out_refund_no must be unique: 'R2' is on lines 3 and 5" == found[1][1]
 
 
 def test_line_is_where_a_row_begins() -> None:
@@ -212,7 +212,7 @@ def test_another_file_is_left_alone(path: Path) -> None:
     """A result never goes over the refunds, the journal, or whatever else is there."""
     path.write_text("out_trade_no,out_refund_no\n")
 
-    with pytest.raises(ConfigurationError, match=r"no result of an import"):
+    with pytest.raises(ConfigurationError, match=r"is not a result of an import"):
         ResultFile(path)
 
     assert "out_trade_no,out_refund_no\n" == path.read_text()

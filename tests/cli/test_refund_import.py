@@ -36,7 +36,7 @@ from payasync.cli.options import Address, session_with
 from payasync.cli.refund_file import Resubmission, ResultFile, Row, Verdict, Word, read_rows
 from payasync.cli.refund_import import (
     DENIED,
-    NO_ANSWER,
+    NO_RESPONSE,
     PATIENCE,
     STOPPED_BY_SIGNAL,
     WRONG_KEYS,
@@ -136,7 +136,7 @@ def test_each_refund_is_made_once(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     assert ["Refunds", "2"] in map(str.split, first.output.splitlines())
     assert "Amount     150 minor units in all" in first.output
     assert "by an earlier run" not in first.output
-    assert "2  of them by an earlier run, and not sent again" in again.output
+    assert "2  of them done by an earlier run, not sent again" in again.output
 
 
 def test_bad_row_stops_everything(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def elsewhere(sandbox: ThreadedSandbox, amount: int) -> None:
 
 
 def test_number_that_was_used_for_another_amount(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """It is for a person, with the service's code and both amounts, and it is not sent again."""
+    """It is manual, with the service's code and both amounts, and it is not sent again."""
     elsewhere(sandbox, 90)
     file = written(tmp_path, *GOOD)
     first = imported(sandbox, file)
@@ -249,11 +249,11 @@ def test_what_somebody_may_have_heard_of_is_told_before_it_is_sent_again(tmp_pat
         again = imported(sandbox, file)
 
         assert 4 == sent(sandbox)
-    words = "rows are sent again: whoever heard that they were not done may have refunded by other means."
+    words = "rows are sent again: they were reported as not done, so somebody may have refunded by other means."
 
     assert words not in first.output
     assert f"2 {words}" in again.output
-    assert "Take out the rows that were refunded by other means" in again.output
+    assert "Remove the rows that were refunded by other means" in again.output
     assert ["2", "R1", "100", "the", "refund's", "state", "is", "failed"] in map(str.split, again.output.splitlines())
 
 
@@ -264,10 +264,7 @@ def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     states = [state for state, _ in told(file).values()]
 
     assert 1 == ended.exit_code
-    assert (
-        "Stopping: the service does not take these keys.\n  Waiting for the calls in flight; Ctrl-C twice"
-        in ended.output
-    )
+    assert "Stopping: the service rejects these keys.\n  Waiting for the calls in flight; Ctrl-C twice" in ended.output
     assert {"refused", "unsent"} == set(states)
     assert states.count("refused") <= 4
     assert 0 == sandbox.ledger.refunds()
@@ -283,7 +280,7 @@ def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, t
     assert {"R0": "refused", "R1": "succeeded", "R2": "succeeded", "R4": "unsent"} == {
         number: state for number, (state, _) in told(file).items()
     }
-    assert "2  of them by an earlier run, and not sent again" in ended.output
+    assert "2  of them done by an earlier run, not sent again" in ended.output
 
 
 def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -363,10 +360,10 @@ def test_what_cannot_be_sent_at_all(
 
 
 def test_profile_that_says_nothing_of_questions(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A lost answer will need a person: that is said once, no key is asked for, and all is sent."""
+    """A lost response will need a person: that is said once, no key is asked for, and all is sent."""
     profile = tmp_path / "mute.toml"
     profile.write_text(evolve(PROFILE, refund_status=None).to_toml(), encoding="utf-8")
-    file, words = written(tmp_path, *GOOD), "A lost answer will need a person"
+    file, words = written(tmp_path, *GOOD), "A lost response will need a person"
     ended = imported(sandbox, file, "--profile", str(profile), PAYASYNC_SECRET_KEY=None)
 
     assert (0, 2, 1) == (ended.exit_code, sent(sandbox), ended.output.count(words))
@@ -675,8 +672,8 @@ def test_only_the_most_frequent_reasons_are_shown() -> None:
 @pytest.mark.parametrize(
     ("count", "words"),
     [
-        (1, "1 row is sent again: whoever heard that it was not done may have refunded by other means."),
-        (23, "23 rows are sent again: whoever heard that they were not done may have refunded by other means."),
+        (1, "1 row is sent again: it was reported as not done, so somebody may have refunded by other means."),
+        (23, "23 rows are sent again: they were reported as not done, so somebody may have refunded by other means."),
     ],
 )
 def test_what_is_sent_again_is_counted_and_listed(count: int, words: str) -> None:
@@ -708,14 +705,14 @@ def waiting(*waits: tuple[int, float], silent: Sequence[tuple[int, float]] = ())
 
 def test_long_wait_is_told_once() -> None:
     """A file that stays as it is for a minute looks like a command that hangs."""
-    assert "1 row in doubt; the next question is in 57 s." == waiting((1, 0), (1, 57.0), (1, 30.0))
-    assert "2 rows in doubt; the next question is in 8 s." == waiting((2, 0.2), (2, 8.0))
+    assert "1 row in doubt; the next query is in 57 s." == waiting((1, 0), (1, 57.0), (1, 30.0))
+    assert "2 rows in doubt; the next query is in 8 s." == waiting((2, 0.2), (2, 8.0))
     assert not waiting((1, 0), (1, 1.0))
 
 
 def test_service_that_does_not_answer_is_told_once() -> None:
     """Whoever reads the file knows what the command waits for, also where it waited for something else before."""
-    words = "The service does not answer: {} in doubt; the next question is in 10 s."
+    words = "The service does not respond: {} in doubt; the next query is in 10 s."
 
     assert words.format("300 rows") == waiting(silent=[(300, 10.0), (280, 10.0)])
     assert words.format("1 row") == waiting((3, 57.0), silent=[(1, 10.0)]).splitlines()[-1].strip()
@@ -733,16 +730,16 @@ def test_stopping_is_told_and_leaves_the_terminal_as_it_was() -> None:
 
             assert cursor > 0
     for each in (seen, told):
-        assert "Waiting for the calls in flight; Ctrl-C again cuts them off." in each.getvalue()
+        assert "Waiting for the calls in flight; Ctrl-C again interrupts them." in each.getvalue()
 
 
 def test_who_stops_by_itself_speaks_of_no_first_signal() -> None:
     """It says why, and what then cuts off the calls in flight."""
     told = io.StringIO()
     screen = RefundImportScreen(Path("r.csv"), Address("p"), service="", terminal=Console(file=told, width=80))
-    screen.stopping("the service does not take these keys")
+    screen.stopping("the service rejects these keys")
 
-    assert "Stopping: the service does not take these keys.\n  Waiting for the calls in flight; Ctrl-C twice" in (
+    assert "Stopping: the service rejects these keys.\n  Waiting for the calls in flight; Ctrl-C twice" in (
         told.getvalue()
     )
 
@@ -750,8 +747,16 @@ def test_who_stops_by_itself_speaks_of_no_first_signal() -> None:
 @pytest.mark.parametrize(
     ("count", "result", "words"),
     [
-        (5, Path("out.csv"), "up to 5 rows may have been done. The results so far stand in out.csv.partial; the same"),
-        (1, None, "up to 1 row may have been done. The results so far stand in the journal; the same command goes on."),
+        (
+            5,
+            Path("out.csv"),
+            "up to 5 rows may have been done. The results so far are in out.csv.partial. Run",
+        ),
+        (
+            1,
+            None,
+            "up to 1 row may have been done. The results so far are in the journal. Run the same command",
+        ),
         (0, None, "nothing is in doubt."),
     ],
 )
@@ -762,7 +767,7 @@ def test_last_line_says_what_is_in_doubt_and_where_all_stands(count: int, result
     with screen.progress(3):
         screen.cut_off(count)
 
-    assert f"  Cut off: {words}" in terminal.export_text()
+    assert f"  Interrupted: {words}" in terminal.export_text()
 
 
 def test_doubtful_ones_are_listed_with_what_to_do() -> None:
@@ -823,7 +828,7 @@ def heard(*results: CallResult[RefundResponse]) -> str:
 @pytest.mark.parametrize("result", [unanswered(), refused(NotSentError("no connection"))])
 def test_silent_service_is_left_in_peace(result: CallResult[RefundResponse]) -> None:
     """So many rows without an answer, one after the other, and nothing more is sent."""
-    assert ["", NO_ANSWER] == [heard(*[result] * count) for count in (MOST - 1, MOST)]
+    assert ["", NO_RESPONSE] == [heard(*[result] * count) for count in (MOST - 1, MOST)]
     assert not heard(result, result, done(), result)
     assert not heard(result, result, refused(ServiceError("HTTP 400")), result)
 
@@ -831,7 +836,7 @@ def test_silent_service_is_left_in_peace(result: CallResult[RefundResponse]) -> 
 def test_what_the_journal_answers_says_nothing_of_the_service() -> None:
     """After a killed run many rows are in doubt at once, and the service was not even asked."""
     assert not heard(*[unanswered(attempts=0)] * MOST)
-    assert NO_ANSWER == heard(unanswered(), unanswered(), done(attempts=0), unanswered())
+    assert NO_RESPONSE == heard(unanswered(), unanswered(), done(attempts=0), unanswered())
 
 
 def test_keys_that_are_not_known_stop_at_once() -> None:

@@ -162,7 +162,7 @@ async def test_cut_off_by_a_second_signal(sandbox: Sandbox, file: Path) -> None:
     last = await ended(begun(sandbox, file, 1))
 
     assert (-signal.SIGTERM, "") == (process.returncode, errors)
-    assert "  Cut off: up to 5 rows may have been done. The results so far stand in " in rest
-    assert "out.csv.partial; the same command goes on." in rest
+    assert "  Interrupted: up to 5 rows may have been done. The results so far are in " in rest
+    assert "out.csv.partial. Run the same command to continue." in rest
     assert 0 == last
     check(sandbox, file)

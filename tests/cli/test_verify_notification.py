@@ -131,7 +131,7 @@ def test_line_end_of_an_editor(tmp_path: Path) -> None:
     file.write_bytes(notification.raw + b"\n")
     headers = [option for name, value in notification.headers.items() for option in ("-H", f"{name}: {value}")]
 
-    assert "line end" in facts(run(file, *headers, "--at", SENT))["hint"]
+    assert "line break" in facts(run(file, *headers, "--at", SENT))["hint"]
     file.write_bytes(message(notification) + b"\n")
     assert 0 == run(file, "--at", SENT).exit_code
     file.write_bytes(message(evolve(notification, raw=b"{}\n")))
@@ -148,7 +148,7 @@ def test_json_that_was_written_again(tmp_path: Path) -> None:
     file = tmp_path / "paid.http"
     file.write_bytes(message(rewritten(signed())))
 
-    assert facts(run(file, "--at", SENT))["hint"].startswith("JSON that was read and written again is another body")
+    assert facts(run(file, "--at", SENT))["hint"].startswith("the signature covers the exact bytes")
     assert "hint" not in facts(run(file, "--at", SENT, "-H", "webhook-signature: v2,AAAA"))
 
 

@@ -19,7 +19,7 @@ from attrs import Factory, field, frozen
 from payasync.cli.sandbox import SandboxInfo
 from payasync.journal import SqliteJournal
 from payasync.sandbox import Sandbox
-from payasync.sandbox.receiver import RecordingReceiver
+from payasync.sandbox.recording_receiver import RecordingReceiver
 from tests.redis_server import Server
 
 PAGE: Final = Path(__file__).parents[2].joinpath("docs/tasks.md").read_text(encoding="utf-8")

@@ -10,12 +10,12 @@ from attrs import evolve
 
 from payasync import Credentials, InvalidArgumentError, OutcomeUnknownError, RetryPolicy, ServiceError, Session
 from payasync.credentials import Secret
-from payasync.documents import dumps
 from payasync.journal import SqliteJournal
 from payasync.profile.schema import AnswerShape
 from payasync.resources.subscriptions import CreateSubscription
 from payasync.sandbox import Sandbox
 from payasync.signing.schemes import Signer, SortedPairs
+from payasync.strict_json import dumps
 from tests.building import PROFILE, codec
 from tests.foreign.recorder import Recorder, answer
 from tests.journal.building import refund

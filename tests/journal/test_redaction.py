@@ -5,12 +5,12 @@ import orjson
 import pytest
 from attrs import evolve
 
-from payasync.documents import loads
 from payasync.journal.intents import Outcome
 from payasync.journal.redaction import OWN, redact_outcome, redact_text
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape
 from payasync.resources.subscriptions import CreateSubscription
+from payasync.strict_json import loads
 from payasync.wire.call import Call
 from payasync.wire.response import OrderResponse
 from tests.building import ENVELOPE, PROFILE, call_for, codec, reply

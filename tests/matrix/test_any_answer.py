@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from payasync import CreateRefund, PayasyncError, Response, RetryPolicy, Session, Timeouts
-from payasync.documents import at
 from payasync.journal import SqliteJournal
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import AnswerShape
+from payasync.strict_json import at
 from tests.foreign.recorder import Answer, Recorder
 from tests.matrix.cells import session
 from tests.wire.ten import TEN, TenCall

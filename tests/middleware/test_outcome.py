@@ -34,13 +34,13 @@ from payasync.middleware.outcome import (
     final_error,
     has_own_number,
     leaves_doubt,
-    parse_retry_after,
     recourse,
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
 from payasync.resources.orders import PlaceOrder
 from payasync.wire.call import Call, Reply
+from payasync.wire.response import parse_retry_after
 from tests.building import PROFILE, bare_call, call_for, codec, reply
 from tests.matrix.table import KINDS, ROWS
 

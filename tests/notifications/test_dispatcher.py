@@ -391,12 +391,12 @@ def test_what_bounds_how_late_it_comes(changes: dict[str, Any], lasting: bool) -
 
 
 async def test_closed_receiver_says_so(shop: Shop) -> None:
-    """Who settles or enters a closed receiver is told to make another; closing twice does nothing."""
+    """Who settles or enters a closed receiver is told to make a new one; closing twice does nothing."""
     await shop.take()
     await shop.receiver.aclose()
     await shop.receiver.aclose()
     for use in (shop.receiver.settle, shop.receiver.__aenter__):
-        with pytest.raises(SessionClosedError, match="make another"):
+        with pytest.raises(SessionClosedError, match="Make a new one"):
             await use()
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 from attrs import evolve, frozen
+from attrs.exceptions import FrozenInstanceError
 from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
@@ -404,6 +405,13 @@ def test_header_that_nobody_signed(verification: Any) -> None:
     assert identify(shape, None, {"a": 1}, {}, WEBHOOK_HEADERS)[1]
 
 
+def test_digest_is_of_what_the_body_says() -> None:
+    """The order of names makes no difference, and every value does."""
+    assert hashlib.sha256(b'{"a":[1,"\xc3\xa9"],"b":{"c":null}}').hexdigest() == digest_of(
+        {"b": {"c": None}, "a": [1, "é"]}
+    )
+
+
 @given(document=JSON, other=JSON)
 def test_digests_are_equal_only_where_bodies_are(document: Any, other: Any) -> None:
     """A number is no text, true is not 1, and lists keep their order."""
@@ -535,6 +543,15 @@ def test_payload_as_a_class() -> None:
         notification_of().to(Wrong)
 
 
+def test_nothing_of_it_changes() -> None:
+    """A handler cannot make a notification verified; it can derive another one."""
+    first = notification_of()
+    with pytest.raises(FrozenInstanceError):
+        first.verified = True  # type: ignore[misc] # pyright: ignore[reportAttributeAccessIssue] # that is the test
+
+    assert (False, True) == (first.verified, evolve(first, verified=True).verified)
+
+
 def test_equal_and_hashable() -> None:
     """Two that say the same are equal, and fit into a set; a body that differs by a space is another one."""
     other = parse(PAID_BODY + b" ", {"x-a": "1"}, profile=PROFILE, received_at=NOW)
@@ -641,6 +658,7 @@ def test_length() -> None:
         [(b"webhook-id", b"m1")],
         [["webhook-ID", "m1"]],
         CIMultiDict({"webhook-id": "m1"}),
+        pytest.param(iter([("webhook-id", "m1")]), id="pairs one by one"),
     ],
     ids=repr,
 )

@@ -138,6 +138,7 @@ FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
 VALUES: Final[dict[str, Any]] = {
     "key": "key 7",
     "id": 7,
+    "ids": "[7]",
     "fence": 0,
     "now": START,
     "until": START,

@@ -138,11 +138,44 @@ def test_handler_is_left_as_it_is(tmp_path: Path) -> None:
     assert paid is receiver.on("refund")(paid)
 
 
+def test_second_handler_of_a_name_is_refused(tmp_path: Path) -> None:
+    """What one has done would count as done by the other."""
+    receiver = made(tmp_path)
+
+    def handler() -> Any:
+        async def paid(_: Notification) -> None: ...
+
+        return paid
+
+    receiver.on("payment")(handler())
+    for kind in ("payment", "refund", "*"):
+        with pytest.raises(ConfigurationError, match="two handlers are named"):
+            receiver.on(kind)(handler())
+
+
+async def test_events_are_listed(shop: Shop) -> None:
+    """All events, or those of one state, in pages, in the order in which they came."""
+    shop.recording("payment")
+    for data, kind in ((PAID, "payment"), (REFUNDED, "refund"), ({**PAID, "outTradeNo": "T2"}, "payment")):
+        await shop.take(data, kind)
+    await shop.receiver.settle()
+
+    async def numbers(*args: Any, **kwargs: Any) -> list[int]:
+        return [event.id for event in await shop.receiver.events(*args, **kwargs)]
+
+    assert [1, 2, 3] == await numbers()
+    assert [2] == await numbers("parked")
+    assert [1] == await numbers("done", limit=1)
+    assert [3] == await numbers("done", after=1)
+    with pytest.raises(InvalidArgumentError, match="state"):
+        await numbers("lost")
+
+
 @pytest.mark.parametrize("number", [None, "1", 1.0])
 async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
     """The words say where the number comes from; that it could be left out would not be true."""
     async with opened(tmp_path) as shop:
-        with pytest.raises(InvalidArgumentError, match=r"event_id must be .* as events\(\) tells it") as refused:
+        with pytest.raises(InvalidArgumentError, match=r"event_id must be .* from events\(\)") as refused:
             await shop.receiver.replay(number)
 
     assert ("event_id", False) == (refused.value.field, "leave it out" in str(refused.value))

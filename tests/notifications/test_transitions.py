@@ -46,6 +46,7 @@ from payasync.notifications.transitions import (
     Confirmed,
     QueryLimiter,
     Transition,
+    choose_query,
     compare_expected,
     compare_merchant,
     describe_error,
@@ -67,6 +68,9 @@ from tests.building import reply
 from tests.journal.building import Clock
 from tests.notifications.merchant import CREDENTIALS, PAID, RENEWED, UNSIGNED, Shop, notification
 
+BY_PAYMENT_ID = evolve(PROFILE, notification=evolve(PROFILE.notification, out_trade_no=""))
+
+
 ORDER = QueryOrder(out_trade_no="T1")
 
 
@@ -79,6 +83,12 @@ def state_of(ending: object) -> str:
     """Return the state of an ending."""
     assert isinstance(ending, Transition)
     return ending.state
+
+
+@pytest.mark.parametrize("kind", ["payment", "refund", "subscription", None])
+def test_hint_without_a_number_is_parked(kind: str | None) -> None:
+    """Nobody can be asked about nothing."""
+    assert "parked" == state_of(choose_query(notification(kind=kind, verified=False), BY_PAYMENT_ID))
 
 
 @pytest.mark.parametrize(

@@ -316,6 +316,19 @@ async def test_what_is_not_as_expected_is_quarantined(expected: Any, reason: str
     assert ("quarantined", reason, [], []) == (event.state, event.reason, got, unasked)
 
 
+async def test_expectation_whose_own_task_was_cancelled_has_failed(tmp_path: Path) -> None:
+    """It is asked again after a wait, as after any failure, and not at once, again and again."""
+
+    async def expect(_: Notification) -> None:
+        raise asyncio.CancelledError
+
+    async with opened(tmp_path, expect=expect) as shop:
+        shop.recording()
+        event = await shop.handled()
+
+        assert ("pending", 1, "expect: CancelledError") == (event.state, event.attempts, event.reason)
+
+
 @dataclass
 class Orders:
     """What a shop expects; equal to another where it expects the same, and so not hashable."""
@@ -379,6 +392,14 @@ async def test_expectation_that_fails_is_retried(tmp_path: Path) -> None:
 
         assert ("pending", "expect: OSError: no database") == (event.state, event.reason)
         assert ("done", 1) == ((await shop.last()).state, len(got))
+
+
+@pytest.mark.parametrize(("named", "state"), [("M1", "done"), ("M2", "quarantined")])
+async def test_another_merchants_event_is_quarantined(named: str, state: str, shop: Shop) -> None:
+    """The service's key may sign for other merchants, too: their money is not ours."""
+    shop.recording()
+
+    assert state == (await shop.handled({**PAID, "merchantId": named})).state
 
 
 async def test_event_that_the_profile_no_longer_reads_is_dead(tmp_path: Path) -> None:

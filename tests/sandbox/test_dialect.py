@@ -25,13 +25,13 @@ from payasync import (
 from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.dialect import Dialect, Vocabulary, locate_point
+from payasync.sandbox.dialect import Dialect, WireNames, locate_point
 from payasync.sandbox.model import RefusedError
 
 
-def words(**parts: Any) -> Vocabulary:
+def words(**parts: Any) -> WireNames:
     """Return the words of a profile with these parts."""
-    return Vocabulary(Profile(**parts))
+    return WireNames(Profile(**parts))
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 from attrs import evolve
 
 from payasync import Profile
-from payasync.documents import at
 from payasync.errors import DuplicateError, ServiceError
 from payasync.profile.schema import Accept
 from payasync.resources.orders import CloseOrder
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.service import Numbering
+from payasync.strict_json import at
 from payasync.wire.response import RefundResponse, SubscriptionResponse
 from tests.sandbox.world import SAMPLES, World, order, refund
 

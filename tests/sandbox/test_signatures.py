@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from payasync import AnswerShape, NotificationShape, Profile, Secret, SortedPairs
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.dialect import Dialect, Outgoing, Vocabulary
+from payasync.sandbox.dialect import Dialect, Outgoing, WireNames
 from payasync.sandbox.signatures import ServiceSigner, make_keys, new_private_key, verify
 from payasync.sandbox.store import Store
 from payasync.signing.schemes import SignatureScheme
@@ -48,8 +48,8 @@ def pairs(**options: Any) -> SortedPairs:
     ("scheme", "signature"),
     [
         (pairs(), SHA256),
-        (Vocabulary(Profile()).signature, SHA256),
-        (Vocabulary(Profile(signature=SortedPairs())).signature, SHA256),
+        (WireNames(Profile()).signature, SHA256),
+        (WireNames(Profile(signature=SortedPairs())).signature, SHA256),
         (pairs(encoding="HEX"), SHA256.upper()),
         (pairs(encoding="base64"), "IM4u1ND2Ma3i0FtIlenSyCcEH46qkqusem5t6hbLkoc="),
         (pairs(algorithm="hmac-md5"), "e9fb99c97f630630a727722526ffe4bd"),

@@ -22,11 +22,10 @@ from aiohttp import web
 from attrs import evolve
 from standardwebhooks import Webhook
 
-from payasync.documents import at
 from payasync.errors import InvalidArgumentError
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.dialect import Vocabulary
+from payasync.sandbox.dialect import WireNames
 from payasync.sandbox.webhooks import (
     MOST,
     MOST_AT_ONCE,
@@ -39,6 +38,7 @@ from payasync.sandbox.webhooks import (
     outgoing_client,
     shorten_address,
 )
+from payasync.strict_json import at
 from tests.inside import turns, until
 from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
 from tests.sandbox.world import SAMPLES, Notified, World, refund
@@ -223,7 +223,7 @@ EXACT: Final = evolve(BODY, ack_status=200)
 )
 def test_what_acknowledges_by_a_profile(shape: NotificationShape, taken: list[tuple[int, str]]) -> None:
     """A status and a body that a profile names count exactly; what it leaves open is as generous as ours."""
-    acknowledgement = Acknowledgement.of(Vocabulary(evolve(PROFILE, notification=shape)))
+    acknowledgement = Acknowledgement.of(WireNames(evolve(PROFILE, notification=shape)))
     answers = [(status, body) for status in (200, 202) for body in (OWN.ack_body, "ok")]
 
     assert taken == [each for each in [*answers, (204, ""), (500, "ok")] if not acknowledgement.missing(*each)]

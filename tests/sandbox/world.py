@@ -16,7 +16,6 @@ from attrs import evolve, field, frozen
 from yarl import URL
 
 from payasync import Profile, Session
-from payasync.documents import at
 from payasync.endpoints import Operation
 from payasync.profile.schema import NONCE, SIGN
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
@@ -24,6 +23,7 @@ from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.sandbox import Sandbox
+from payasync.strict_json import at
 from payasync.wire.encode import Codec, encode
 from payasync.wire.request import Request
 from payasync.wire.response import Response

@@ -19,10 +19,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from payasync.credentials import Secret
-from payasync.documents import ExactNumber
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
 from payasync.signing.algorithms import ALGORITHMS
 from payasync.signing.schemes import FREE_TEXT, IDENTIFIERS, SortedPairs
+from payasync.strict_json import ExactNumber
 
 PATH: Final = "/payment/refund"
 KEY: Final = Secret("signing key of M1")

@@ -18,7 +18,7 @@ from payasync.notifications import PostgresInbox
 from payasync.storage import Schema
 from payasync.storage import postgres as module
 from payasync.storage.postgres import Database, Transaction, parse_dsn
-from payasync.wire.request import invalid_argument
+from payasync.wire.validators import invalid_argument
 from tests.postgres import database, postgres
 
 SCHEMA: Final = Schema(name="notebook", migrations=("CREATE TABLE notes (text text UNIQUE);",))

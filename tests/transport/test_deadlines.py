@@ -31,7 +31,7 @@ class StandingTime:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> StandingTime:
     """Return the clock of all deadlines, which are looked at in each turn of the loop."""
-    monkeypatch.setattr(module, "GRAIN", 0)
+    monkeypatch.setattr(module, "RESOLUTION", 0)
     return StandingTime()
 
 

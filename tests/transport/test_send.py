@@ -102,7 +102,7 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
                 ahead.append(30)
                 return False
 
-            monkeypatch.setattr("payasync.transport.request.has_stray_bytes", stopped)
+            monkeypatch.setattr("payasync.transport.aiohttp_request.has_stray_bytes", stopped)
             with pytest.raises(NotSentTimeoutError):
                 await way.send(late)
 

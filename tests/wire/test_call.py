@@ -8,9 +8,9 @@ from attrs.exceptions import FrozenInstanceError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from payasync.credentials import Secret
-from payasync.documents import ABSENT
 from payasync.endpoints import CREATE_REFUND
 from payasync.errors import InvalidArgumentError
+from payasync.strict_json import ABSENT
 from payasync.wire.call import Lease, Reply
 from tests.building import bare_call
 

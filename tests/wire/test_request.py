@@ -8,14 +8,15 @@ import attrs
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
-from payasync.documents import ABSENT, MAX_DEPTH
 from payasync.errors import InvalidArgumentError
 from payasync.resources.orders import PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-from payasync.wire.request import MAX_AMOUNT, Request, invalid_argument
+from payasync.strict_json import ABSENT, MAX_DEPTH
+from payasync.wire.request import Request
 from payasync.wire.response import Response
+from payasync.wire.validators import MAX_AMOUNT, invalid_argument
 from tests.building import FULL
 
 AMOUNTS: Final[dict[str, Callable[[Any], Request[Response]]]] = {

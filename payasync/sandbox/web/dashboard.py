@@ -15,7 +15,7 @@ from yarl import URL
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
-from payasync.sandbox.clock import Clock, Happened, Pace
+from payasync.sandbox.clock import Clock, ClockEvent, Pace
 from payasync.sandbox.dialect import STATUSES
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
@@ -387,7 +387,7 @@ def _read_choice(fields: Fields, name: str, values: Mapping[str, T]) -> T:
     return values[text]
 
 
-def _describe_due(happened: Iterable[Happened]) -> str:
+def _describe_due(happened: Iterable[ClockEvent]) -> str:
     counted = Counter(each.what for each in happened)
     if not counted:
         return "Nothing fell due."

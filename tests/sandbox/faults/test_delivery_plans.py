@@ -10,8 +10,8 @@ from attrs import evolve
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from payasync import CreateRefund, NotificationShape
-from payasync.documents import at
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.strict_json import at
 from tests.inside import turns
 from tests.sandbox.foreign import Delivered, Receiver
 from tests.sandbox.world import World

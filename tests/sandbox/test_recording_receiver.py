@@ -9,8 +9,8 @@ from attrs import evolve
 
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.dialect import Vocabulary
-from payasync.sandbox.receiver import RecordingReceiver, explain_forgery
+from payasync.sandbox.dialect import WireNames
+from payasync.sandbox.recording_receiver import RecordingReceiver, explain_forgery
 from payasync.sandbox.signatures import make_keys
 
 IN_BODY: Final = evolve(
@@ -79,7 +79,7 @@ async def test_changed_notification_is_refused(
 def test_wrong_time_is_refused(timestamp: str) -> None:
     """A notification whose time is none, or not about now, is not believed, whoever signed it."""
     headers = {"webhook-id": "msg_1", "webhook-timestamp": timestamp}
-    told = explain_forgery(Vocabulary(PROFILE), make_keys(PROFILE), headers, "{}")
+    told = explain_forgery(WireNames(PROFILE), make_keys(PROFILE), headers, "{}")
 
     assert told.startswith("webhook-timestamp is ")
 

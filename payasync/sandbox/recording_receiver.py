@@ -11,7 +11,7 @@ from aiohttp import web
 from attrs import field, frozen
 
 from payasync.errors import WaitTimeoutError
-from payasync.sandbox.dialect import Vocabulary, table_at
+from payasync.sandbox.dialect import WireNames, table_at
 from payasync.sandbox.server import listen, url_of
 from payasync.sandbox.signatures import Keys, UnsignableError, verify
 from payasync.sandbox.webhooks import signed_headers
@@ -40,7 +40,7 @@ class Received:
         return json.loads(self.body)
 
 
-def explain_forgery(words: Vocabulary, keys: Keys, headers: Mapping[str, str], body: str) -> str:
+def explain_forgery(words: WireNames, keys: Keys, headers: Mapping[str, str], body: str) -> str:
     """Return why a notification is not believed, by the sandbox's own code; empty if it is.
 
     Args:
@@ -81,7 +81,7 @@ class RecordingReceiver:
         keys: The sandbox's.
     """
 
-    def __init__(self, words: Vocabulary, keys: Keys) -> None:
+    def __init__(self, words: WireNames, keys: Keys) -> None:
         shape = words.notification
         self._words: Final = words
         self._keys: Final = keys

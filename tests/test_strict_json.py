@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from payasync.documents import ABSENT, MAX_DEPTH, at, copy_plain, dumps, find_flaw, loads, loads_exact
+from payasync.strict_json import ABSENT, MAX_DEPTH, at, copy_plain, dumps, find_flaw, loads, loads_exact
 
 ANYTHING: Final = st.recursive(
     st.none()

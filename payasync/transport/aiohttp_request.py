@@ -242,7 +242,7 @@ class OwnRequest(aiohttp.ClientRequest):
         return length < SHORT
 
 
-class LentRequest(OwnRequest):
+class SharedConnectorRequest(OwnRequest):
     """A request on a lent connector. Others may have opened its connection, and trace configs see each step."""
 
     _unverified = True

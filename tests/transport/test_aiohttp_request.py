@@ -13,8 +13,8 @@ import pytest
 
 from payasync import Credentials, Event, NotSentError, Response, Retrying, RetryPolicy, Session, Unknown
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.transport import request
-from payasync.transport.request import SHORT, OneShotBody, OwnRequest
+from payasync.transport import aiohttp_request
+from payasync.transport.aiohttp_request import SHORT, OneShotBody, OwnRequest
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.inside import idle, until
@@ -90,7 +90,7 @@ async def test_a_large_request(large: dict[str, Any], theirs: list[str]) -> None
 
 async def test_another_aiohttp(monkeypatch: pytest.MonkeyPatch, theirs: list[str]) -> None:
     """Of an aiohttp that nobody has compared with this one, its own way is taken."""
-    monkeypatch.setattr(request, "COMPARED", False)
+    monkeypatch.setattr(aiohttp_request, "COMPARED", False)
     with Recorder() as service:
         async with aiohttp.ClientSession(request_class=OwnRequest) as http:
             await post(http, f"{service.url}/unknown")
@@ -145,7 +145,7 @@ async def test_a_body_that_did_not_begin_left_no_byte(
                 trials.append(body)
                 await cancelled_after(steps, partial(http.post, service.url, data=body))
 
-    received = {request.body.decode() for request in service.requests}
+    received = {aiohttp_request.body.decode() for aiohttp_request in service.requests}
     begun = {body.decode() for body in trials if body.begun}
 
     assert received <= begun
@@ -154,12 +154,12 @@ async def test_a_body_that_did_not_begin_left_no_byte(
 
 
 async def cancelled_after(
-    steps: int, request: Callable[[], AbstractAsyncContextManager[aiohttp.ClientResponse]]
+    steps: int, aiohttp_request: Callable[[], AbstractAsyncContextManager[aiohttp.ClientResponse]]
 ) -> None:
     """Begin a request, and cancel it after so many turns of the loop."""
 
     async def whole() -> None:
-        async with request() as response:
+        async with aiohttp_request() as response:
             await response.read()
 
     task = asyncio.ensure_future(whole())
@@ -239,7 +239,7 @@ async def test_answer_that_nobody_asked_for(
         third = await ask(pay, "N3")
 
     assert ["first", "second", "second"] == [each["for"] for each in (first, second, third)]
-    assert [1, 2, 2] == [request.connection for request in service.requests]
+    assert [1, 2, 2] == [aiohttp_request.connection for aiohttp_request in service.requests]
     assert [b"N1" in service.requests[0].raw, b"N2" in service.requests[1].raw] == [True, True]
     assert (1, second.attempts - 1) == (third.attempts, sum(isinstance(event, Retrying) for event in told))
     assert not second.recovered
@@ -265,7 +265,7 @@ async def test_what_the_loop_has_not_read_yet(
     assert "second" == third["for"]
     assert sum(isinstance(event, Retrying) for event in told) == third.attempts - 1
     assert not unasked or third.attempts == 2
-    assert [1, 1, 2] == [request.connection for request in service.requests]
+    assert [1, 1, 2] == [aiohttp_request.connection for aiohttp_request in service.requests]
     assert not [event for event in told if isinstance(event, Unknown)]
 
 
