@@ -15,13 +15,26 @@ from attrs import evolve
 
 from payasync.endpoints import OPERATIONS
 from payasync.errors import frameless_async
-from payasync.journal import statements, transactions
+from payasync.journal import transactions
 from payasync.journal.entries import Keep, entry_of_request, keep_all_but_customer, keep_amounts
 from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import conflict_error
-from payasync.journal.transactions import BY_STATE, Notice, Transaction, Where, change_intents, find_intents
+from payasync.journal.transactions import (
+    BY_STATE,
+    FIND,
+    INTENT,
+    LIST,
+    LIST_OF_STATE,
+    NOTE,
+    PRUNE,
+    Notice,
+    Transaction,
+    Where,
+    change_intents,
+    find_intents,
+)
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import canonical_url, check_function, parse_base_url
@@ -331,23 +344,23 @@ class Journal(ABC):
             Whether anything has changed; `False` if that reason is kept already, or the state is another by now.
         """
         values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
-        return bool(await self._run(lambda _: change_intents(statements.NOTE, values)))
+        return bool(await self._run(lambda _: change_intents(NOTE, values)))
 
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intent by its number; `None` if there is none."""
-        found = await self._find(statements.INTENT, id=check_number("intent_id", intent_id))
+        found = await self._find(INTENT, id=check_number("intent_id", intent_id))
         return found[0] if found else None
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
         """Return the intents of one operation about one order, refund or subscription, oldest first."""
-        return await self._find(statements.FIND, operation=operation, reference=reference, merchant=merchant)
+        return await self._find(FIND, operation=operation, reference=reference, merchant=merchant)
 
     async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
         """List intents, those of one state or all, in the order of their numbers, `after` one of them."""
         values = {"limit": check_number("limit", limit), "after": check_number("after", after)}
         if state is None:
-            return await self._find(statements.LIST, **values)
-        return await self._find(statements.LIST_OF_STATE, state=_check_state(state), **values)
+            return await self._find(LIST, **values)
+        return await self._find(LIST_OF_STATE, state=_check_state(state), **values)
 
     async def resolve(
         self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None
@@ -433,7 +446,7 @@ class Journal(ABC):
         """
         values = {"before": check_moment("before", before), "limit": PRUNED_TOGETHER}
         pruned = 0
-        while deleted := len(await self._run(lambda _: change_intents(statements.PRUNE, values))):
+        while deleted := len(await self._run(lambda _: change_intents(PRUNE, values))):
             pruned += deleted
         return pruned
 

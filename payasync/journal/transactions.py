@@ -1,4 +1,4 @@
-"""What a journal does with its intents in one transaction; no I/O here."""
+"""What a journal does with its intents in one transaction, and its statements; no I/O here."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,6 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.journal import statements
 from payasync.journal.intents import (
     ASKED,
     ENDS,
@@ -40,6 +39,113 @@ from payasync.wire.call import Call, Comparison, Reply
 from payasync.wire.match import mismatch, names_number_and_amounts
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 from payasync.wire.validators import invalid_argument
+
+ADD: Final = """
+INSERT INTO payasync_intents
+    (operation, merchant, reference, number, intent, hash, request, queued, named, state, attempts, fence, lease,
+     tick, created, updated)
+SELECT
+    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :state, :attempts, :fence,
+    :lease, :tick, :now, :now
+WHERE CAST(:service AS text) IS NULL
+    OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
+ON CONFLICT DO NOTHING RETURNING id"""
+"""A write to a service other than the merchant's is not kept. A second statement would make each write slower."""
+MATCHING: Final = """
+SELECT * FROM payasync_intents
+WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
+ORDER BY id"""
+ADOPT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id"
+QUEUE: Final = """
+UPDATE payasync_intents SET
+    intent = coalesce(intent, :intent), queued = TRUE, request = :request,
+    updated = CASE state WHEN 'rejected' THEN :now ELSE updated END,
+    reason = CASE state WHEN 'rejected' THEN '' ELSE reason END,
+    state = CASE state WHEN 'rejected' THEN 'new' ELSE state END
+WHERE id = :id RETURNING id"""
+
+SEND: Final = """
+UPDATE payasync_intents SET
+    state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
+    lease = :until, tick = :tick, due = NULL, updated = :now, named = :named,
+    answered = answered AND state <> 'unknown', outcome = NULL, reason = ''
+WHERE id = :id RETURNING *"""
+SETTLE: Final = """
+UPDATE payasync_intents SET
+    state = CASE WHEN queued AND :again THEN 'new' ELSE :state END,
+    reason = CASE WHEN queued AND :again THEN '' ELSE :reason END, queued = queued AND :queued,
+    lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
+    tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
+    answered = :answered OR (answered AND :state = 'unknown'), outcome = coalesce(:outcome, outcome), denied = 0,
+    silent_since = NULL
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
+NOTE_USED: Final = """
+UPDATE payasync_intents SET
+    answered = TRUE, fence = CASE state WHEN 'unknown' THEN fence + 1 ELSE fence END,
+    lease = CASE state WHEN 'unknown' THEN NULL ELSE lease END,
+    due = CASE state WHEN 'unknown' THEN coalesce(due, :now) ELSE due END
+WHERE id = :id AND ((attempts = :attempts AND state IN ('new', 'rejected'))
+    OR (attempts >= :attempts AND state IN ('sending', 'unknown', 'manual'))) RETURNING id"""
+"""True of the number, whoever holds the claim by now. A holder who asks about the intent loses the claim."""
+POSTPONE: Final = """
+UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""
+
+DUE: Final = """
+SELECT * FROM payasync_intents
+WHERE coalesce(lease, due) <= :by AND merchant = coalesce(:merchant, merchant)
+ORDER BY coalesce(lease, due), id LIMIT :limit"""
+ASK: Final = """
+UPDATE payasync_intents SET
+    sent_at = coalesce(:sent_at, sent_at), tick = CASE state WHEN 'sending' THEN :tick ELSE tick END,
+    updated = CASE state WHEN 'sending' THEN :now ELSE updated END,
+    reason = CASE state WHEN 'sending' THEN :interrupted ELSE reason END,
+    state = CASE state WHEN 'sending' THEN 'unknown' ELSE state END,
+    asked = asked + 1, fence = fence + 1, lease = :until, due = NULL
+WHERE id = :id RETURNING *"""
+NEXT_DUE: Final = """
+SELECT * FROM payasync_intents
+WHERE coalesce(lease, due) IS NOT NULL AND merchant = coalesce(:merchant, merchant)
+ORDER BY coalesce(lease, due), id LIMIT 1"""
+
+NOTE: Final = """
+UPDATE payasync_intents SET reason = :reason
+WHERE id = :id AND state = 'new' AND reason <> :reason RETURNING id"""
+RESOLVE: Final = """
+UPDATE payasync_intents SET
+    sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
+    outcome = CASE WHEN :state = 'succeeded' AND state <> 'accepted' THEN NULL ELSE outcome END,
+    state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason,
+    silent_since = NULL, queued = queued AND :queued, answered = FALSE
+WHERE id = :id RETURNING *"""
+"""A recorded response that said otherwise is dropped when the intent was done after all."""
+PRUNE: Final = """
+DELETE FROM payasync_intents WHERE id IN (
+    SELECT id FROM payasync_intents WHERE state IN ('succeeded', 'rejected') AND updated < :before
+    ORDER BY updated LIMIT :limit)
+    AND state IN ('succeeded', 'rejected') AND updated < :before
+RETURNING id"""
+"""Said twice: PostgreSQL looks again at a row that another transaction has changed, and only at the outer condition."""
+
+BIND: Final = """
+INSERT INTO payasync_services (merchant, service) VALUES (:merchant, :service)
+ON CONFLICT DO NOTHING RETURNING service"""
+SERVICES: Final = """
+SELECT service FROM payasync_services WHERE merchant = coalesce(:merchant, merchant) ORDER BY service"""
+DONE_THERE: Final = """
+SELECT id FROM payasync_intents
+WHERE state NOT IN ('new', 'rejected') AND merchant IN (SELECT merchant FROM payasync_services WHERE service = :old)
+ORDER BY id LIMIT 1"""
+MOVE: Final = "UPDATE payasync_services SET service = :new WHERE service = :old RETURNING merchant"
+
+INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"
+LIST: Final = "SELECT * FROM payasync_intents WHERE id > :after ORDER BY id LIMIT :limit"
+LIST_OF_STATE: Final = "SELECT * FROM payasync_intents WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"
+FIND: Final = """
+SELECT * FROM payasync_intents
+WHERE reference = :reference AND operation = :operation AND merchant = coalesce(:merchant, merchant)
+ORDER BY id"""
+
 
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
@@ -119,12 +225,12 @@ def bind_service(merchant: str, where: Where | None) -> Transaction[None]:
     """
     if where is None:
         return
-    known = Query(statements.SERVICES, {"merchant": merchant}, column="service")
+    known = Query(SERVICES, {"merchant": merchant}, column="service")
     kept: Sequence[str] = yield known
     if not kept:
         # Of two processes that come together, one waits here for the other.
         values = {"merchant": merchant, "service": where.service}
-        kept = (yield Query(statements.BIND, values, column="service")) or (yield known)
+        kept = (yield Query(BIND, values, column="service")) or (yield known)
     if kept[0] != where.service:
         raise other_service_error(merchant, kept[0], where.service, where.journal)
 
@@ -137,12 +243,12 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
         new: The new address.
         unused: Move it only if it has done nothing yet.
     """
-    if unused and (done := (yield from change_intents(statements.DONE_THERE, {"old": old}))):
+    if unused and (done := (yield from change_intents(DONE_THERE, {"old": old}))):
         rule = "a service that has done nothing, where it is the sandbox"
         why = f"old must be {rule}: intent {done[0]} was done there, or may have been"
         raise InvalidArgumentError(why, field="old", rule=rule, value=old)
-    merchants: Sequence[str] = yield Query(statements.MOVE, {"old": old, "new": new}, column="merchant")
-    services: Sequence[str] = yield Query(statements.SERVICES, {"merchant": None}, column="service")
+    merchants: Sequence[str] = yield Query(MOVE, {"old": old, "new": new}, column="merchant")
+    services: Sequence[str] = yield Query(SERVICES, {"merchant": None}, column="service")
     return merchants, services
 
 
@@ -260,7 +366,7 @@ def begin(
         return Begun(Step.SEND, kept[0])
     begun = match_draft(draft, kept, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
-        yield from change_intents(statements.ADOPT, {"id": begun.intent.id, "intent": draft.intent})
+        yield from change_intents(ADOPT, {"id": begun.intent.id, "intent": draft.intent})
     return (yield from _send(begun, now, until, tick, draft.named))
 
 
@@ -275,7 +381,7 @@ def add(draft: Draft, now: datetime) -> Transaction[Begun]:
     begun = match_draft(draft, kept, now)
     if not added and begun.step is not Step.CONFLICT:
         queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
-        yield from change_intents(statements.QUEUE, queued)
+        yield from change_intents(QUEUE, queued)
     return begun
 
 
@@ -297,10 +403,10 @@ def _add_draft(
     service = where.service if where else None
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
-        if added := (yield from change_intents(statements.ADD, {**values, **first, "now": now, "service": service})):
+        if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
             return True, [Intent(**values, **first, id=added[0], created=now, updated=now)]
         yield from bind_service(draft.merchant, where)
-        if kept := (yield from find_intents(statements.MATCHING, values, FOR_UPDATE)):
+        if kept := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
             return False, kept
 
 
@@ -330,14 +436,14 @@ def _send(
     if begun.step is not Step.SEND:
         return begun
     values = {"id": begun.intent.id, "now": now, "until": until, "tick": tick, "named": named}
-    (sent,) = yield from find_intents(statements.SEND, values)
+    (sent,) = yield from find_intents(SEND, values)
     return Begun(Step.SEND, sent)
 
 
 def note_used(held: Intent, now: datetime) -> Transaction[bool]:
     """Keep that the service said "used before" of what was sent, unless its end is known."""
     values = {"id": held.id, "attempts": held.attempts, "now": now}
-    return bool((yield from change_intents(statements.NOTE_USED, values)))
+    return bool((yield from change_intents(NOTE_USED, values)))
 
 
 def settle(
@@ -369,13 +475,13 @@ def settle(
     again = state == "rejected" and held.state == "sending" and not held.queued
     end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
     settled = {"id": held.id, "fence": held.fence, **end, **moments, **facts}
-    return bool((yield from change_intents(statements.SETTLE, settled)))
+    return bool((yield from change_intents(SETTLE, settled)))
 
 
 def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transaction[bool]:
     """End a claim without news, if it still counts."""
     values = {"id": held.id, "fence": held.fence, "due": due, **facts}
-    return bool((yield from change_intents(statements.POSTPONE, values)))
+    return bool((yield from change_intents(POSTPONE, values)))
 
 
 def ask(
@@ -394,9 +500,9 @@ def ask(
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
     claimed: Intents = []
-    for each in (yield from find_intents(statements.DUE, due, SKIP_LOCKED)):
+    for each in (yield from find_intents(DUE, due, SKIP_LOCKED)):
         sent_at, since = _in_doubt_since(each, now, tick)
-        claimed += yield from find_intents(statements.ASK, {**values, "id": each.id, "sent_at": sent_at, "tick": since})
+        claimed += yield from find_intents(ASK, {**values, "id": each.id, "sent_at": sent_at, "tick": since})
     return claimed
 
 
@@ -433,7 +539,7 @@ def _tick_after(tick: str | None, seconds: float) -> str | None:
 
 def next_due(merchant: str | None) -> Transaction[datetime | None]:
     """Return when the first intent is to be asked about, or a lease ends."""
-    found = yield from find_intents(statements.NEXT_DUE, {"merchant": merchant})
+    found = yield from find_intents(NEXT_DUE, {"merchant": merchant})
     return (found[0].lease or found[0].due) if found else None
 
 
@@ -453,7 +559,7 @@ def resolve(
         raise invalid_argument("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
-    (resolved,) = yield from find_intents(statements.RESOLVE, values)
+    (resolved,) = yield from find_intents(RESOLVE, values)
     return resolved
 
 
@@ -498,7 +604,7 @@ def apply_notice(notice: Notice, now: datetime) -> Transaction[tuple[Intents, Se
     changed: Intents = []
     others: list[tuple[Intent, str]] = []
     about = {"operation": notice.write.name, "reference": notice.reference, "merchant": notice.merchant}
-    for each in (yield from find_intents(statements.FIND, about, FOR_UPDATE)):
+    for each in (yield from find_intents(FIND, about, FOR_UPDATE)):
         stands = state_now(each, now)
         after = _state_by_notice(each, stands, notice.state)
         if after is None:
@@ -511,7 +617,7 @@ def apply_notice(notice: Notice, now: datetime) -> Transaction[tuple[Intents, Se
         else:
             why = f"rejected, and {notice.reason}" if stands == "rejected" else notice.reason
             values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": after != "rejected"}
-            changed += yield from find_intents(statements.RESOLVE, values)
+            changed += yield from find_intents(RESOLVE, values)
     return changed, others
 
 
@@ -530,7 +636,7 @@ def _state_by_notice(kept: Intent, stands: State, end: State) -> State | None:
 
 
 def _lock_intent(intent_id: int) -> Transaction[Intent]:
-    found = yield from find_intents(statements.INTENT, {"id": intent_id}, FOR_UPDATE)
+    found = yield from find_intents(INTENT, {"id": intent_id}, FOR_UPDATE)
     if not found:
         raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
     return found[0]

@@ -12,10 +12,10 @@ from attrs import evolve
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, InvalidArgumentError, SessionClosedError, frameless_async
 from payasync.notifications.dispatcher import Dispatcher
+from payasync.notifications.handler_transaction import Begin, prove_all
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, State
 from payasync.notifications.ingest import Answer, Application, Ingest, Limits, answer_aiohttp, build_received
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, parse
-from payasync.notifications.transactions import Begin, prove_all
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
 from payasync.notifications.verification import Verifier, verification_of
 from payasync.notifications.worker import Expect, Function, Handler, Worker, build_handler, check_distinct, check_expect

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 from attrs import evolve, frozen
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.notification import PLURALS, Notification, parse
-from payasync.notifications.transactions import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.transitions import (
     CONFIRMABLE,
     Confirmer,

@@ -10,7 +10,8 @@ from psycopg.conninfo import make_conninfo
 
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
-from payasync.journal import PostgresJournal, statements
+from payasync.journal import PostgresJournal
+from payasync.journal import transactions as statements
 from payasync.journal.intents import Begun, Step
 from payasync.journal.postgres_journal import postgres_statement
 from payasync.journal.transactions import FOR_UPDATE, SKIP_LOCKED

@@ -9,10 +9,9 @@ import aiosqlite
 import pytest
 
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
-from payasync.journal import statements
 from payasync.journal.journal import PRUNED_TOGETHER
 from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
-from payasync.journal.transactions import add
+from payasync.journal.transactions import ADD, DUE, FIND, MATCHING, PRUNE, add
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from tests.foreign.recorder import Recorder, answer
@@ -150,7 +149,7 @@ async def test_what_is_due_is_found_by_an_index(path: Path, journal: SqliteJourn
     with closing(sqlite3.connect(path)) as db:
         found = [
             detail
-            for statement in (statements.DUE, statements.MATCHING, statements.FIND, statements.PRUNE)
+            for statement in (DUE, MATCHING, FIND, PRUNE)
             for *_, detail in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)
         ]
 
@@ -239,7 +238,7 @@ async def test_add_writes_before_it_reads() -> None:
     """Between looking for a key and keeping it nobody else may write: a transaction that has written is alone."""
     asked = next(add(draft(), START))
 
-    assert statements.ADD == asked.statement
+    assert ADD == asked.statement
 
 
 async def test_connection_must_be_to_the_journal(path: Path, journal: SqliteJournal, tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
 )
-from payasync.journal import statements
 from payasync.journal.intents import Intents, State, Step
 from payasync.journal.transactions import (
+    ADD,
     BY_STATE,
+    MATCHING,
     Query,
     begin,
     run_transaction,
@@ -228,4 +229,4 @@ async def test_key_that_is_deleted_at_that_moment() -> None:
     begun = await run_transaction(begin(draft(), None, START, LEASE), answer)
 
     assert begun.step is Step.SEND
-    assert [statements.ADD, statements.MATCHING, statements.ADD] == asked
+    assert [ADD, MATCHING, ADD] == asked

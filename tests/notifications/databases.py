@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from payasync.notifications.transactions import Begin
+from payasync.notifications.handler_transaction import Begin
 
 EFFECTS: Final = "CREATE TABLE IF NOT EXISTS effects (what TEXT)"
 EFFECT: Final = "INSERT INTO effects VALUES ('paid')"

@@ -21,8 +21,8 @@ from sqlalchemy.orm import sessionmaker
 from sqlalchemy.pool import NullPool
 
 from payasync import ConfigurationError, Credentials
-from payasync.notifications import Notification, transactions
-from payasync.notifications.transactions import TABLE, Begin, HandlerTransaction, build_insert, hash_mark, prove
+from payasync.notifications import Notification, handler_transaction
+from payasync.notifications.handler_transaction import TABLE, Begin, HandlerTransaction, build_insert, hash_mark, prove
 from tests.notifications.databases import (
     IN_POSTGRES,
     Database,
@@ -38,25 +38,25 @@ AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 async def test_effect_is_committed_once(database: Database) -> None:
     """The first time it is done; the next time its mark says so, and it is left undone."""
-    transactions = HandlerTransaction(database.begin)
-    done = [await transactions.run_once("ab", AT, database.effect) for _ in range(2)]
-    other = await transactions.run_once("cd", AT, database.effect)
+    handler_transaction = HandlerTransaction(database.begin)
+    done = [await handler_transaction.run_once("ab", AT, database.effect) for _ in range(2)]
+    other = await handler_transaction.run_once("cd", AT, database.effect)
 
     assert ([True, False], True, 2) == (done, other, database.count())
 
 
 async def test_failure_undoes_effect_and_mark(database: Database) -> None:
     """Where the handler fails after its effect, neither is committed: the next try has the effect."""
-    transactions = HandlerTransaction(database.begin)
+    handler_transaction = HandlerTransaction(database.begin)
 
     async def fail(connection: Any) -> None:
         await database.effect(connection)
         raise ValueError("not now")
 
     with pytest.raises(ValueError, match="not now"):
-        await transactions.run_once("ab", AT, fail)
+        await handler_transaction.run_once("ab", AT, fail)
     undone = database.count()
-    done = await transactions.run_once("ab", AT, database.effect)
+    done = await handler_transaction.run_once("ab", AT, database.effect)
 
     assert (0, True, 1) == (undone, done, database.count())
 
@@ -65,9 +65,9 @@ async def test_failure_undoes_effect_and_mark(database: Database) -> None:
 async def test_many_begin_at_once(driver: Callable[[str], Database], postgres_dsn: str) -> None:
     """The first events of all come together: the table is made once, and each effect is had once."""
     database = driver(postgres_dsn)
-    transactions = HandlerTransaction(database.begin)
+    handler_transaction = HandlerTransaction(database.begin)
     marks = ["ab", "cd", "ef"] * 3
-    done = await asyncio.gather(*(transactions.run_once(each, AT, database.effect) for each in marks))
+    done = await asyncio.gather(*(handler_transaction.run_once(each, AT, database.effect) for each in marks))
 
     assert (3, 3) == (sum(done), database.count())
 
@@ -235,8 +235,8 @@ async def test_swallowed_error_is_no_success(tmp_path: Path) -> None:
 def test_transactions_outlive_their_loop(tmp_path: Path) -> None:
     """As a script may call `asyncio.run` several times."""
     database = by_sqlite3(tmp_path / "shop.db")
-    transactions = HandlerTransaction(database.begin)
-    done = [asyncio.run(transactions.run_once(each, AT, database.effect)) for each in ("ab", "cd", "ab")]
+    handler_transaction = HandlerTransaction(database.begin)
+    done = [asyncio.run(handler_transaction.run_once(each, AT, database.effect)) for each in ("ab", "cd", "ab")]
 
     assert ([True, True, False], 2) == (done, database.count())
 
@@ -448,7 +448,7 @@ async def test_role_that_may_make_nothing_has_effects(
     owners = by_psycopg(postgres_dsn)
     granted(postgres_dsn, TABLE, f'GRANT SELECT, INSERT, DELETE ON payasync_handled, effects TO "{role}"')
     database = driver(make_conninfo(postgres_dsn, user=role))
-    done = await transactions.HandlerTransaction(database.begin).run_once("ab", AT, database.effect)
+    done = await handler_transaction.HandlerTransaction(database.begin).run_once("ab", AT, database.effect)
 
     assert (True, 1, 1) == (done, owners.count(), owners.marks())
 
@@ -561,7 +561,7 @@ async def test_database_that_is_away_proves_nothing(
 
 async def test_database_that_hangs_holds_up_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The receiver waits a while for it, and starts without it: what comes is kept."""
-    monkeypatch.setattr(transactions, "PATIENCE", 0.0)
+    monkeypatch.setattr(handler_transaction, "PATIENCE", 0.0)
 
     @asynccontextmanager
     async def begin() -> AsyncGenerator[None]:
