@@ -413,24 +413,6 @@ async def test_journal_is_left_open(sandbox: Sandbox, journal: SqliteJournal) ->
     assert 1 == len(await journal.list())
 
 
-def test_one_journal_serves_loops_one_after_the_other(path: Any) -> None:
-    """A task worker that calls `asyncio.run` for each job keeps its session and its journal."""
-    journal = SqliteJournal(path)
-
-    async def once(intent: str) -> None:
-        async with Sandbox(clock="frozen") as sandbox, sandbox.session(journal=journal) as pay:
-            await pay.payments.create(amount=1, currency="USD", intent=intent)
-
-    for intent in "abc":
-        asyncio.run(once(intent))
-
-    async def states() -> list[str]:
-        async with journal:
-            return [each.state for each in await journal.list()]
-
-    assert ["accepted"] * 3 == asyncio.run(states())
-
-
 async def test_call_is_no_longer_than_somebody_would_wait(
     sandbox: Sandbox, pay: Session, journal: SqliteJournal
 ) -> None:
