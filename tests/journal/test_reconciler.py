@@ -316,26 +316,13 @@ async def test_what_another_ends_after_a_second_send_is_told_by_that_one(
     assert [("sent", "sending", False)] == [(each.end, each.state, each.rejected) for each in heard]
 
 
-async def test_queued_that_nobody_sends_is_counted(
+async def test_queued_that_no_worker_has_sent_is_counted(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """Nothing is to be asked about what was queued; that no worker runs is told all the same, and of its own only."""
-    await queued(sandbox, pay, journal)
+    """A run counts its merchant's queued writes after five minutes, tried or not; the next worker sends one once."""
+    intent_id = await queued(sandbox, pay, journal)
+    untried = await journal.add(await refund(sandbox, "R2"), merchant=pay.merchant_id)
     await journal.add(await refund(sandbox), merchant="another")
-    passed(clock, 299)
-    reports = [await reconciler.run_once()]
-    passed(clock, 1)
-    reports.append(await reconciler.run_once())
-
-    assert [Report(), Report(unsent=1)] == reports
-    assert [1] == [each.id for each in await reconciler.unsent()]
-
-
-async def test_queued_that_no_worker_could_send_is_counted(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
-) -> None:
-    """Where nobody listens, it is not hidden by who tries again and again; the next worker sends it, once."""
-    intent_id = await journal.add(await refund(sandbox), merchant=pay.merchant_id)
     passed(clock, 1)
     fault = sandbox.faults.refuse()
     with pytest.raises(NotSentError):
@@ -350,9 +337,11 @@ async def test_queued_that_no_worker_could_send_is_counted(
     fault.disarm()
     await pay.execute(intent_id)
 
-    assert [Report(), Report(unsent=1)] == reports
-    assert [] == await reconciler.unsent()
-    assert [(intent_id, 2, True)] == [(each.id, each.attempts, bool(each.reason)) for each in unsent]
+    assert [Report(), Report(unsent=2)] == reports
+    assert [(intent_id, 2, True), (untried, 0, False)] == [
+        (each.id, each.attempts, bool(each.reason)) for each in unsent
+    ]
+    assert [untried] == [each.id for each in await reconciler.unsent()]
     assert 1 == sandbox.ledger.refunds()
 
 
@@ -407,18 +396,6 @@ async def test_accepted_that_is_denied_is_shown_to_a_person(journal: Journal, cl
     assert (1, "rejected") == (len(calls), resolved.state)
 
 
-async def test_accepted_payment_is_asked_about_by_the_service_s_number(
-    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
-) -> None:
-    """A payment that was answered is known by the number of its answer (docs/service.md#payments)."""
-    payment = await pay.payments.create(amount=1000, currency="USD")
-    before = await only(journal)
-    await sandbox.customer.authorize(payment)
-
-    assert ("accepted", Report(resolved=1)) == (before.state, await reconciler.run_once())
-    assert "succeeded" == (await only(journal)).state
-
-
 async def test_quarantine_that_is_given(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
     """It goes before the profile's."""
     await lost_before(sandbox, pay)
@@ -435,18 +412,6 @@ async def test_one_question_is_one_request(sandbox: Sandbox, journal: Journal, c
         await reconciling(pay, journal, clock).run_once()
 
     assert 1 == failing.fired
-
-
-async def test_silent_service_is_left_in_peace(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
-    """After some questions without any answer a run ends, and the others stay due."""
-    await lost_ones(sandbox, pay, SILENT + 10)
-    failing = sandbox.faults.server_error("refunds.status", times=None)
-    reconciler = reconciling(pay, journal, clock, concurrency=1)
-    report = await reconciler.run_once()
-
-    assert Report(waiting=SILENT, silent=True) == report
-    assert SILENT == failing.fired
-    assert 10 == len(await reconciler.due())
 
 
 async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: Journal, reconciler: Reconciler) -> None:
@@ -896,24 +861,18 @@ async def test_what_somebody_must_hear_of_is_logged(
     ] == words
 
 
-async def test_due_changes_nothing(sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler) -> None:
-    """What a run would ask about can be seen beforehand."""
-    await lost_before(sandbox, pay)
+async def test_due_knows_all_and_changes_nothing(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a run would ask about can be seen beforehand, however many pages of the journal that takes."""
+    monkeypatch.setattr(module, "PAGE", 2)
+    await lost_ones(sandbox, pay, 5)
     before = await journal.list()
     due = await reconciler.due()
 
+    assert [1, 2, 3, 4, 5] == [each.id for each in due]
     assert before == due == await journal.list()
     assert [] == sandbox.ledger.calls("refunds.status")
-
-
-async def test_due_and_manual_know_all(
-    sandbox: Sandbox, pay: Session, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many pages of the journal that takes."""
-    monkeypatch.setattr(module, "PAGE", 2)
-    await lost_ones(sandbox, pay, 5)
-
-    assert [1, 2, 3, 4, 5] == [each.id for each in await reconciler.due()]
 
 
 async def test_watch_runs_when_something_is_due(
@@ -940,17 +899,20 @@ async def test_watch_runs_when_something_is_due(
 async def test_watch_leaves_a_silent_service_in_peace(
     sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
 ) -> None:
-    """What is due waits where nobody answers, and no longer than others wait where nothing is due."""
-    await lost_ones(sandbox, pay, SILENT + 1)
+    """After some questions in vain a run ends. The others stay due, and wait no longer than if nothing were due."""
+    await lost_ones(sandbox, pay, SILENT + 10)
     failing = sandbox.faults.server_error("refunds.status", times=None)
     started = clock.now
-    async with aclosing(reconciling(pay, journal, clock, concurrency=1).watch()) as watched:
+    reconciler = reconciling(pay, journal, clock, concurrency=1)
+    async with aclosing(reconciler.watch()) as watched:
         report = await anext(watched)
+        stay_due = await reconciler.due()
         failing.disarm()
         again = await anext(watched)
 
-    assert (True, timedelta(seconds=module.LONGEST)) == (report.silent, clock.now - started)
-    assert (False, SILENT + 1) == (again.silent, again.asked)
+    assert (Report(waiting=SILENT, silent=True), SILENT, 10) == (report, failing.fired, len(stay_due))
+    assert timedelta(seconds=module.LONGEST) == clock.now - started
+    assert (False, SILENT + 10) == (again.silent, again.asked)
 
 
 async def test_watch_never_spins(pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,26 +248,33 @@ async def test_unsigned_writes_need_no_key(sandbox: Sandbox, journal: SqliteJour
 STRICT: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", allow_delimiters=())
 
 
-async def test_what_cannot_be_signed_says_so_before_and_after_it_is_queued(
-    sandbox: Sandbox, journal: SqliteJournal
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"signature": STRICT}, "'refundDesc' cannot be signed"),
+        ({"accept": evolve(PROFILE.accept, length={"refund_desc": 5})}, "refund_desc must be"),
+    ],
+    ids=["cannot be signed", "is not accepted"],
+)
+async def test_what_cannot_be_sent_says_so_before_and_after_it_is_queued(
+    sandbox: Sandbox, pay: Session, journal: SqliteJournal, *, change: dict[str, Any], field: str
 ) -> None:
-    """Who asks before keeps nothing that no worker can send; of what was kept all the same, the reason is."""
-    odd, plain = refund(refund_desc="size=L&colour=red"), refund()
-    profile = evolve(sandbox.profile, signature=STRICT)
-    async with Session(sandbox.url, credentials=sandbox.credentials, profile=profile, journal=journal) as pay:
+    """`check` refuses it. If it is queued all the same, it waits, the journal has the reason, and nothing is sent."""
+    odd = refund(refund_desc="size=L&colour=red")
+    queued = await journal.add(odd, merchant=pay.merchant_id)
+    before = await only(journal)
+    async with sandbox.session(journal=journal, profile=evolve(PROFILE, **change)) as strict:
+        strict.for_merchant(Credentials(pay.merchant_id)).check(refund())
         with pytest.raises(InvalidArgumentError) as checked:
-            pay.check(odd)
-        queued = await journal.add(odd, merchant=pay.merchant_id)
+            strict.check(odd)
         with pytest.raises(InvalidArgumentError):
-            await pay.execute(queued)
-        keyless = pay.for_merchant(Credentials(pay.merchant_id))
-        keyless.check(plain)
-        with pytest.raises(InvalidArgumentError):
-            pay.check(odd)
-    kept = await only(journal)
+            await strict.execute(queued)
+    after, unsent = await only(journal), sent(sandbox)
+    await pay.execute(queued)
 
-    assert ("new", 0, checked.value.args[0]) == (kept.state, kept.attempts, kept.reason)
-    assert 0 == sent(sandbox)
+    assert (evolve(before, reason=checked.value.args[0]), 0) == (after, unsent)
+    assert field in after.reason
+    assert ("accepted", "") == ((await only(journal)).state, (await only(journal)).reason)
 
 
 async def test_other_service_is_not_answered_for(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
@@ -387,48 +394,12 @@ async def test_what_a_person_rejected_is_not_executed(
     assert ([0, 1], "accepted") == ([before, sent(sandbox)], (await only(journal)).state)
 
 
-async def test_what_cannot_be_made_into_a_call_keeps_why(
-    sandbox: Sandbox, pay: Session, journal: SqliteJournal
-) -> None:
-    """The profile may have changed since it was kept: it waits on, nothing is sent, and the journal says why."""
-    kept = await journal.add(refund(refund_desc="too long"), merchant=pay.merchant_id)
-    before = await only(journal)
-    profile = evolve(PROFILE, accept=evolve(PROFILE.accept, length={"refund_desc": 5}))
-    async with sandbox.session(journal=journal, profile=profile) as strict:
-        with pytest.raises(InvalidArgumentError) as caught:
-            await strict.execute(kept)
-    after = await only(journal)
-    await pay.execute(kept)
-
-    assert evolve(before, reason=str(caught.value.args[0])) == after
-    assert "refund_desc" in after.reason
-    assert ("accepted", "") == ((await only(journal)).state, (await only(journal)).reason)
-
-
 async def test_journal_is_left_open(sandbox: Sandbox, journal: SqliteJournal) -> None:
     """Who made a journal closes it: other sessions, or a reconciler, may use it."""
     async with sandbox.session(journal=journal) as pay:
         await pay.refunds.create(**REFUND)
 
     assert 1 == len(await journal.list())
-
-
-def test_one_journal_serves_loops_one_after_the_other(path: Any) -> None:
-    """A task worker that calls `asyncio.run` for each job keeps its session and its journal."""
-    journal = SqliteJournal(path)
-
-    async def once(intent: str) -> None:
-        async with Sandbox(clock="frozen") as sandbox, sandbox.session(journal=journal) as pay:
-            await pay.payments.create(amount=1, currency="USD", intent=intent)
-
-    for intent in "abc":
-        asyncio.run(once(intent))
-
-    async def states() -> list[str]:
-        async with journal:
-            return [each.state for each in await journal.list()]
-
-    assert ["accepted"] * 3 == asyncio.run(states())
 
 
 async def test_call_is_no_longer_than_somebody_would_wait(
