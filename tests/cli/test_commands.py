@@ -145,10 +145,12 @@ def test_help_and_version_load_no_command() -> None:
     """Whoever asks for a list of commands waits for none of them."""
     program = """
 import sys
+before = set(sys.modules)
 from payasync.cli.commands import payasync
 for argument in ("--help", "--version"):
     payasync([argument], standalone_mode=False)
-print(*({"aiohttp", "sqlite3", "psycopg", "rich", "payasync.cli.demo"} & set(sys.modules)), sep=",")
+loaded = set(sys.modules) - before
+print(*({"aiohttp", "sqlite3", "psycopg", "rich", "payasync.cli.demo"} & loaded), sep=",")
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
 
