@@ -10,8 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
-from payasync.journal import PostgresJournal
-from payasync.journal import transactions as statements
+from payasync.journal import PostgresJournal, transactions
 from payasync.journal.intents import Begun, Step
 from payasync.journal.postgres_journal import postgres_statement
 from payasync.journal.transactions import FOR_UPDATE, SKIP_LOCKED
@@ -210,7 +209,7 @@ async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgr
     """Who prunes waits for who sends a rejected one again, and leaves it then: its number must stay known."""
     begun = await journal.begin(draft(), LEASE)
     await journal.settle(begun.intent, "rejected")
-    again = postgres_statement(statements.SEND, "")
+    again = postgres_statement(transactions.SEND, "")
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
         until = START + timedelta(seconds=LEASE)
         await other.execute(again.encode(), {"id": 1, "now": START, "until": until, "tick": None, "named": None})
@@ -270,10 +269,14 @@ VALUES: Final[dict[str, Any]] = {
     "interrupted": "",
     "request": "{}",
 }
-LOCKS: Final = {"MATCHING": FOR_UPDATE, "INTERRUPTED_SECONDS": FOR_UPDATE, "DUE": SKIP_LOCKED}
-OTHERS: Final = {"ADD", "BIND", "SERVICES", "DONE_THERE", "MOVE"}
-"""One finds nothing; the others are about services, of which there is one for each merchant, or for a person, once."""
-SELECTING: Final = [name for name in vars(statements) if name.isupper() and name not in OTHERS]
+LOCKS: Final = {"MATCHING": FOR_UPDATE, "DUE": SKIP_LOCKED}
+OTHERS: Final = {"ADD", "DONE_THERE"}
+"""One finds nothing; the other is for a person, once."""
+SELECTING: Final = [
+    name
+    for name, value in vars(transactions).items()
+    if isinstance(value, str) and "payasync_intents" in value and name not in OTHERS
+]
 
 
 async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
@@ -281,7 +284,9 @@ async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
     found = dict[str, Plan]()
     for name in SELECTING:
         values = VALUES | ({"state": "succeeded"} if name == "RESOLVE" else {})
-        found[name] = await plan(connection, postgres_statement(getattr(statements, name), LOCKS.get(name, "")), values)
+        found[name] = await plan(
+            connection, postgres_statement(getattr(transactions, name), LOCKS.get(name, "")), values
+        )
     return found
 
 
