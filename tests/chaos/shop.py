@@ -19,7 +19,7 @@ from typing import Final
 from aiohttp import web
 from attrs import asdict
 
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import PayasyncError, Session
 from payasync.journal import Reconciler, SqliteJournal
