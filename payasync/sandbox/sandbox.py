@@ -280,7 +280,7 @@ class Sandbox:
         deliveries = Deliveries(
             store,
             clock,
-            self.faults.armed_faults,
+            self.faults,
             signer=signer,
             secret=keys.merchant.notification_keys[0],
             acknowledgement=Acknowledgement.of(dialect.words),
@@ -292,7 +292,7 @@ class Sandbox:
         self.faults.serve(server)
         stack.callback(self.faults.serve, None)
         recorder = Recorder(store)
-        injector = FaultInjector(self.faults.armed_faults, server=server, deliver=clock.settle)
+        injector = FaultInjector(self.faults, server=server, deliver=clock.settle)
         api = Api(service, credentials=keys.merchant, recorder=recorder, url=url, signer=signer, faults=injector)
         dashboard = Dashboard(
             url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, pace=self._pace
