@@ -23,7 +23,7 @@ from payasync.sandbox.model import Entry
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
-from payasync.sandbox.server import MOST_READ, Server, access_logger, listen, url_of, yield_to_loop
+from payasync.sandbox.server import MAX_BODY, MOST_READ, Server, access_logger, listen, url_of, yield_to_loop
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
@@ -298,7 +298,8 @@ class Sandbox:
             url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, pace=self._pace
         )
         application = web.Application(
-            middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors]
+            client_max_size=MAX_BODY,
+            middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors],
         )
         application.add_routes([*api.routes(), *Gateway(service).routes(), *dashboard.routes()])
         application.on_response_prepare.append(_mark)

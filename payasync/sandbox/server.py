@@ -51,9 +51,13 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{_netloc(host, port)}"
 
 
+_TURNS: Final = 3
+"""Turns of the loop after which the server knows a connection that the loop accepted."""
+
+
 async def yield_to_loop() -> None:
     """Let the loop finish what it has begun: connections that it has just accepted, or is closing."""
-    for _ in range(3):
+    for _ in range(_TURNS):
         await asyncio.sleep(0)
 
 
@@ -77,9 +81,6 @@ def _netloc(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-_TURNS: Final = 3
-"""Turns of the loop after which the server knows a connection that the loop accepted."""
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -94,10 +95,9 @@ class Server:
         self._server: web.Server | None = None
         self._socket = listening
         self._address = listening.getsockname()
-        self._shut = False
         self._busy = set[object]()
-        self._held = dict[object, asyncio.TimerHandle | None]()
-        self._next: asyncio.Task[None] | None = None
+        self._shut_by = dict[object, asyncio.TimerHandle | None]()
+        self._task: asyncio.Task[None] | None = None
 
     async def open(self, server: web.Server) -> None:
         """Accept connections.
@@ -106,29 +106,28 @@ class Server:
             server: Serves them.
         """
         self._server = server
-        self._loop = asyncio.get_running_loop()
         # It is never closed: a connection that it accepts in the very turn in which it closes would be left open.
-        await self._loop.create_server(server, sock=self._socket)
+        await asyncio.get_running_loop().create_server(server, sock=self._socket)
 
-    def shut(self, seconds: float | None = None, *, by: object = None) -> None:
+    def shut(self, seconds: float | None, *, by: object) -> None:
         """Refuse new connections, close the idle ones, and let the others end with their response.
 
         Args:
             seconds: Real seconds until it opens again; `None`: until `reopen`.
             by: Who shuts it. It opens again when all who shut it have reopened it.
         """
+        already = bool(self._shut_by)
         self._release(by)
         loop = asyncio.get_running_loop()
-        self._held[by] = None if seconds is None else loop.call_later(seconds, self.reopen, by)
-        if self._shut:
+        self._shut_by[by] = None if seconds is None else loop.call_later(seconds, self.reopen, by)
+        if already:
             return
-        self._shut = True
         self._stop()
         # Bound, to keep the port; not listening, so that the kernel resets new connections.
         self._socket = _bind_socket(self._socket.family, self._address)
         known = frozenset(self._connections())
         self._hang_up(known)
-        self._next = loop.create_task(self._turn_away(known), name="payasync sandbox server")
+        self._task = loop.create_task(self._turn_away(known), name="payasync sandbox server")
 
     @web.middleware
     async def mark_busy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -139,23 +138,18 @@ class Server:
         finally:
             self._busy.discard(request.protocol)
 
-    def reopen(self, by: object = None) -> None:
-        """Accept connections again, unless another caller still holds it shut. It may be called in any thread.
+    def reopen(self, by: object) -> None:
+        """Accept connections again, unless another caller still holds it shut.
 
         Args:
             by: Who reopens it.
         """
-        if self._server is None:
-            return
-        if not _is_running(self._loop):
-            self._loop.call_soon_threadsafe(self.reopen, by)
-            return
+        shut = self._server and by in self._shut_by
         self._release(by)
-        if self._shut and not self._held:
+        if self._server and shut and not self._shut_by:
             self._cancel()
             self._socket.listen()
-            self._next = self._loop.create_task(self.open(self._server), name="payasync sandbox server")
-            self._shut = False
+            self._task = asyncio.create_task(self.open(self._server), name="payasync sandbox server")
 
     def rest(self) -> None:
         """Accept no further connection, and change nothing else: so it can be closed without a race."""
@@ -164,7 +158,7 @@ class Server:
 
     def close(self) -> None:
         """Shut it for good."""
-        for each in tuple(self._held):
+        for each in tuple(self._shut_by):
             self._release(each)
         self._server = None
         self._stop()
@@ -191,21 +185,12 @@ class Server:
                 connection.force_close()
 
     def _release(self, by: object) -> None:
-        if timer := self._held.pop(by, None):
+        if timer := self._shut_by.pop(by, None):
             timer.cancel()
 
     def _cancel(self) -> None:
-        if self._next:
-            self._next.cancel()
-            self._next = None
-
-
-def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return whether it is this thread's loop that runs."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
+        if self._task:
+            self._task.cancel()
 
 
 def _bind_socket(family: int, address: object) -> socket.socket:
@@ -216,7 +201,7 @@ def _bind_socket(family: int, address: object) -> socket.socket:
 
 
 MAX_BODY: Final = 64 * 1024
-"""Bytes; the sandbox's own limit."""
+"""Bytes of a body; the sandbox's own limit."""
 MAX_ADDRESS: Final = 8190
 """Characters of a request's path and query; the sandbox's own limit."""
 MOST_READ: Final = 1 << 20
@@ -253,24 +238,17 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     Raises:
         RefusedError: It is too large, or of another type.
     """
-    received = await _read_bounded(request)
+    received = None
+    if (request.content_length or 0) <= MAX_BODY:
+        with suppress(web.HTTPRequestEntityTooLarge):
+            received = await request.read()
+    if received is None:
+        raise RefusedError("invalid", f"the body has more than {MAX_BODY} bytes", status=413)
     if "Content-Encoding" in request.headers:
         raise RefusedError("invalid", "the body must not be compressed", status=415)
     if request.content_type != content_type or (request.charset or "").lower() not in {"", "utf-8"}:
         raise RefusedError("invalid", f"Content-Type must be {content_type}", status=415)
     return received
-
-
-async def _read_bounded(request: web.Request) -> bytes:
-    received = bytearray()
-    if (request.content_length or 0) <= MAX_BODY:
-        async for chunk in request.content.iter_any():
-            received += chunk
-            if len(received) > MAX_BODY:
-                break
-        else:
-            return bytes(received)
-    raise RefusedError("invalid", f"the body has more than {MAX_BODY} bytes", status=413)
 
 
 def read_query(request: web.Request) -> dict[str, str]:
