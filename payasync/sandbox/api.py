@@ -4,7 +4,7 @@ import hmac
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -16,7 +16,7 @@ from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Incoming, Outgoing
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.model import Answered, Refund, RefusedError, Subscription
-from payasync.sandbox.server import check_address, read_body, read_object, read_query
+from payasync.sandbox.server import Handler, check_address, read_body, read_object, read_query
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
 from payasync.sandbox.timeline import Recorder, add_facts, find_reference
@@ -27,7 +27,6 @@ MASK: Final = "<customer details>"
 
 
 Action = Callable[[Incoming], Mapping[str, Any]]
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Received = dict[str, Any] | RefusedError
 """A request's fields, or why there are none."""
 

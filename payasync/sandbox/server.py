@@ -5,11 +5,12 @@ import errno
 import ipaddress
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from ipaddress import IPv4Address
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -18,6 +19,7 @@ from payasync.errors import ConfigurationError
 from payasync.sandbox.model import RefusedError
 from payasync.strict_json import MAX_DEPTH, encodable, loads_exact
 
+T = TypeVar("T")
 _MOST: Final = 0xFFFF
 _KEYS: Final = "the sandbox's keys are for everybody who can reach it"
 
@@ -249,6 +251,43 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     if request.content_type != content_type or (request.charset or "").lower() not in {"", "utf-8"}:
         raise RefusedError("invalid", f"Content-Type must be {content_type}", status=415)
     return received
+
+
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form.
+
+    Raises:
+        RefusedError: The body is no form, or has a name twice.
+    """
+    body = await read_body(request, "application/x-www-form-urlencoded")
+    with suppress(ValueError):
+        pairs = parse_qsl(body.decode("ascii"), errors="strict")
+        if len(fields := dict(pairs)) == len(pairs):
+            return fields
+    raise RefusedError("invalid", "the form cannot be read, or a name stands twice in it", status=400)
+
+
+def require_text(fields: Mapping[str, str], name: str) -> str:
+    """Return a field that must not be empty.
+
+    Raises:
+        RefusedError: It is missing.
+    """
+    if text := fields.get(name, ""):
+        return text
+    raise RefusedError("invalid", f"{name} is missing", field=name)
+
+
+def read_choice(fields: Mapping[str, str], name: str, values: Mapping[str, T]) -> T:
+    """Return the value that a field chooses.
+
+    Raises:
+        RefusedError: The field is missing, or is none of these.
+    """
+    text = require_text(fields, name)
+    if text not in values:
+        raise RefusedError("invalid", f"{name} must be {' or '.join(values)}", field=name)
+    return values[text]
 
 
 def read_query(request: web.Request) -> dict[str, str]:
