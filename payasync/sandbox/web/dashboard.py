@@ -13,7 +13,7 @@ from attrs import frozen
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
-from payasync.sandbox.clock import Clock, ClockEvent, Pace
+from payasync.sandbox.clock import Clock, ClockEvent, ClockRate
 from payasync.sandbox.dialect import STATUSES
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
@@ -122,7 +122,7 @@ class Dashboard:
         service: Moves orders and refunds.
         faults: Those that are armed.
         clock: Tells and advances the time.
-        pace: How the time goes.
+        rate: How the time goes.
     """
 
     url: str
@@ -130,7 +130,7 @@ class Dashboard:
     service: Service
     faults: Faults
     clock: Clock
-    pace: Pace
+    rate: ClockRate
 
     @cached_property
     def access(self) -> AdminAccess:
@@ -185,7 +185,7 @@ class Dashboard:
         return response
 
     async def _show_dashboard(self, request: web.Request) -> web.Response:
-        store, words = self.service.store, self.service.dialect.words
+        store, words = self.service.store, self.service.dialect.names
         notice = _NOTICE.fullmatch(request.query.get("notice", ""))
 
         def currency_of(refund: Refund) -> str:
@@ -205,7 +205,7 @@ class Dashboard:
             merchant_id=MERCHANT_ID,
             profile=words.title,
             now=self.clock.now(),
-            pace=_describe_pace(self.pace),
+            rate=_describe_rate(self.rate),
             unit=words.profile.amount_unit,
             wire_state=words.state,
             orders=store.newest(Order, MAX_LISTED + 1),
@@ -341,7 +341,7 @@ def _json_response(status: int, document: Mapping[str, Any]) -> web.Response:
     return web.json_response(document, status=status, headers={"Cache-Control": "no-store"})
 
 
-def _describe_pace(pace: Pace) -> str:
-    if not pace.rate:
+def _describe_rate(rate: ClockRate) -> str:
+    if not rate.factor:
         return "standing still"
-    return "real" if pace.rate == 1 else f"{pace.rate:g} times as fast"
+    return "real" if rate.factor == 1 else f"{rate.factor:g} times as fast"
