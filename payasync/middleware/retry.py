@@ -6,7 +6,7 @@ from math import inf
 from typing import Final, cast
 
 import backoff
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from payasync.endpoints import CLOSE_ORDER
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
@@ -97,9 +97,9 @@ class RetryContext:
 
     policy: RetryPolicy
     quota: Quota
-    report: EventSink = field(factory=EventSink)
+    report: EventSink
     ask: Callable[[Call], Call | None]
-    pace: Pace = Pace()
+    pace: Pace
 
 
 def retry(context: RetryContext) -> Layer:
