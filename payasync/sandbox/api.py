@@ -58,7 +58,7 @@ class Api:
         faults: FaultInjector,
     ) -> None:
         self._dialect = service.dialect
-        self._profile = service.dialect.words.profile
+        self._profile = service.dialect.names.profile
         self._credentials = credentials
         self._store = service.store
         self._recorder = recorder
@@ -79,7 +79,7 @@ class Api:
         async def handler(request: web.Request) -> web.StreamResponse:
             return await self._handle(operation, request)
 
-        parameter, paths = self._dialect.words.parameters.get(operation.name), [operation.path]
+        parameter, paths = self._dialect.names.parameters.get(operation.name), [operation.path]
         if parameter and parameter.place == "path":
             paths.append(f"{operation.path}/{{{_REST}:.+}}")
         options = {} if operation.has_body else {"allow_head": False}
@@ -163,7 +163,7 @@ class Api:
                 raise RefusedError("nonce_used", "the nonce was used before", field=NONCE)
 
     def _check_signature(self, fields: Mapping[str, Any], path: str) -> None:
-        words, key = self._dialect.words, self._credentials.signing_key
+        words, key = self._dialect.names, self._credentials.signing_key
         try:
             genuine = key is not None and verify(words.signature, fields, fields[SIGN], path=path, key=key)
         except UnsignableError as error:

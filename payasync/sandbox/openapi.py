@@ -20,7 +20,7 @@ from payasync.sandbox.arguments import (
 )
 from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, WireNames, locate_point, set_at, sibling_path
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
-from payasync.sandbox.rules import STEPS
+from payasync.sandbox.rules import FREQUENCIES
 from payasync.sandbox.server import MAX_ADDRESS, MAX_BODY
 from payasync.signing.schemes import SortedPairs
 
@@ -64,7 +64,7 @@ def _describe_argument(words: WireNames, argument: Argument) -> Schema:
     if allowed:
         return {"type": "string", "enum": list(allowed)}
     least, most = accept.amount or (1, MAX_AMOUNT)
-    frequencies = ("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in STEPS)
+    frequencies = ("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in FREQUENCIES)
     schemas: dict[str, Schema] = {
         "amount": {"type": "integer", "minimum": max(least, 1), "maximum": min(most, MAX_AMOUNT)},
         "text": {"type": "string", "maxLength": MAX_TEXT},
@@ -92,7 +92,7 @@ def _describe_date(written: str) -> Schema:
 
 
 def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
-    words, thing = dialect.words, operation.name.partition("s.")[0]
+    words, thing = dialect.names, operation.name.partition("s.")[0]
     payload = dialect.sample(thing, "-" if operation in {CREATE_PAYMENT, PLACE_ORDER} else "")
     sent: dict[str, Any] = dict.fromkeys([MERCHANT, *describe_request(words, operation)[1]], "")
     sent |= dict.fromkeys((name for name in sent if name.endswith("Amt")), 0)
@@ -104,7 +104,7 @@ def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
 
 
 def _describe_refusal(dialect: Dialect) -> Schema:
-    words = dialect.words
+    words = dialect.names
     sample = dialect.refusal(RefusedError("invalid", "", field="-"), None, "-").document
     schema = _describe(sample, words, signed=words.answer.refusals_signed is not False)
     _set_enum(schema, words.answer.code, map(words.code, STATUSES))
@@ -171,7 +171,7 @@ _USED: Final = "The number was used before."
 
 def describe_service(dialect: Dialect) -> dict[str, Any]:
     """Return the OpenAPI document of a sandbox that speaks a dialect."""
-    words = dialect.words
+    words = dialect.names
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
         parameter = words.parameters.get(operation.name)
@@ -189,7 +189,7 @@ def describe_service(dialect: Dialect) -> dict[str, Any]:
 
 
 def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
-    words, profile = dialect.words, dialect.words.profile
+    words, profile = dialect.names, dialect.names.profile
     described: dict[str, Any] = {
         "operationId": operation.name,
         "parameters": list(_describe_parameters(words, operation)),
@@ -243,7 +243,7 @@ def _describe_signing(words: WireNames) -> str:
 
 
 def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
-    words = dialect.words
+    words = dialect.names
     success, refusal = _describe_success(dialect, operation), _describe_refusal(dialect)
     statuses = list(_possible_statuses(dialect, operation))
     inside = [status for status in statuses if dialect.failures_inside and status in INSIDE]
@@ -262,7 +262,7 @@ def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any
 
 
 def _possible_statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
-    words, profile = dialect.words, dialect.words.profile
+    words, profile = dialect.names, dialect.names.profile
     bearer, signed = operation.name in profile.bearer, operation.name in profile.signed
     there = {401: bearer or signed, 403: signed or operation.name in profile.merchant}
     there |= dict.fromkeys((413, 415), operation.has_body)

@@ -15,7 +15,7 @@ from yarl import URL
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
-from payasync.sandbox.clock import Clock, ClockEvent, Pace
+from payasync.sandbox.clock import Clock, ClockEvent, ClockRate
 from payasync.sandbox.dialect import STATUSES
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
@@ -174,7 +174,7 @@ class Dashboard:
         service: Moves orders and refunds.
         faults: Those that are armed.
         clock: Tells and advances the time.
-        pace: How the time goes.
+        rate: How the time goes.
     """
 
     url: str
@@ -182,7 +182,7 @@ class Dashboard:
     service: Service
     faults: Faults
     clock: Clock
-    pace: Pace
+    rate: ClockRate
 
     @cached_property
     def access(self) -> AdminAccess:
@@ -240,7 +240,7 @@ class Dashboard:
         return response
 
     async def _show_dashboard(self, request: web.Request) -> web.Response:
-        store, words = self.service.store, self.service.dialect.words
+        store, words = self.service.store, self.service.dialect.names
         notice = _NOTICE.fullmatch(request.query.get("notice", ""))
 
         def newest(kind: type[T], /, **values: Any) -> Newest[T]:
@@ -264,7 +264,7 @@ class Dashboard:
             merchant_id=MERCHANT_ID,
             profile=words.title,
             now=self.clock.now(),
-            pace=_describe_pace(self.pace),
+            rate=_describe_rate(self.rate),
             unit=words.profile.amount_unit,
             wire_state=words.state,
             orders=newest(Order),
@@ -419,7 +419,7 @@ def _redirect_to(location: str) -> web.Response:
     )
 
 
-def _describe_pace(pace: Pace) -> str:
-    if not pace.rate:
+def _describe_rate(rate: ClockRate) -> str:
+    if not rate.factor:
         return "standing still"
-    return "real" if pace.rate == 1 else f"{pace.rate:g} times as fast"
+    return "real" if rate.factor == 1 else f"{rate.factor:g} times as fast"

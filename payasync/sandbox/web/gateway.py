@@ -65,7 +65,7 @@ class Gateway:
         return _redirect_to(build_return_url(order.return_url, cancelled=decision == "cancel"))
 
     def _render(self, order: Order, *, decisions: list[str] | None = None, status: int = 200) -> web.Response:
-        unit = self._service.dialect.words.profile.amount_unit
+        unit = self._service.dialect.names.profile.amount_unit
         amount, _, currency = format_amount(order.total_amt, order.currency, unit).rpartition(" ")
         return render_page(
             "gateway.html",
