@@ -23,7 +23,7 @@ from payasync.sandbox.model import Entry
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
-from payasync.sandbox.server import MAX_BODY, MOST_READ, Server, access_logger, listen, url_of, yield_to_loop
+from payasync.sandbox.server import MAX_BODY, MOST_READ, Server, access_logger, listen, url_of
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
@@ -303,7 +303,10 @@ class Sandbox:
         application.add_routes([*api.routes(), *Gateway(service).routes(), *dashboard.routes()])
         application.on_response_prepare.append(_mark)
         application.on_shutdown.append(injector.end)
-        await _serve(application, server, stack)
+        serving = server.serve(
+            application, shutdown_timeout=SHUTDOWN_SECONDS, max_line_size=MOST_READ, logger=access_logger
+        )
+        await stack.enter_async_context(serving)
         numbers = Numbers(dialect.number_paths())
         return _Services(
             url=url,
@@ -350,30 +353,6 @@ class Sandbox:
         if self._running is None:
             raise ConfigurationError(f"the sandbox does not run: {name} is there between start and close")
         return self._running
-
-
-async def _serve(application: web.Application, server: Server, stack: AsyncExitStack) -> None:
-    runner = web.AppRunner(
-        application,
-        access_log=None,
-        auto_decompress=False,
-        shutdown_timeout=SHUTDOWN_SECONDS,
-        max_line_size=MOST_READ,
-        logger=access_logger,
-    )
-    stack.push_async_callback(yield_to_loop)
-    stack.push_async_callback(runner.cleanup)
-    await runner.setup()
-    assert runner.server is not None  # noqa: S101 - it was set up
-    await server.open(runner.server)
-
-    async def stop_accepting() -> None:
-        # A connection that asyncio accepts in the very turn in which its server closes is left open, with a warning.
-        server.rest()
-        await yield_to_loop()
-
-    stack.callback(server.close)
-    stack.push_async_callback(stop_accepting)
 
 
 async def _mark(_request: web.Request, response: web.StreamResponse) -> None:

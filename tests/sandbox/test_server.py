@@ -37,7 +37,7 @@ class SlowServer(Server):
         super().reopen(by)
         self.reopened_by.append(by)
 
-    async def serve(self, _request: web.Request) -> web.Response:
+    async def get(self, _request: web.Request) -> web.Response:
         """Respond when the test allows it."""
         self.arrived.set()
         await self.respond.wait()
@@ -54,14 +54,9 @@ async def server() -> AsyncIterator[SlowServer]:
     """A server that is open."""
     made = SlowServer(socket.create_server(("127.0.0.1", 0)))
     application = web.Application(middlewares=[made.mark_busy])
-    application.router.add_get("/", made.serve)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    assert runner.server
-    await made.open(runner.server)
-    yield made
-    made.close()
-    await runner.cleanup()
+    application.router.add_get("/", made.get)
+    async with made.serve(application, shutdown_timeout=0.1):
+        yield made
 
 
 async def get(server: SlowServer, http: aiohttp.ClientSession) -> str:
