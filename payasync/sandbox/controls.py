@@ -3,7 +3,7 @@
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import date
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -26,6 +26,7 @@ from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
 from payasync.sandbox.web.pages import gateway_path
 from payasync.strict_json import at, encodable
+from payasync.wire.validators import invalid_argument
 
 
 class WithDocument(Protocol):
@@ -72,12 +73,8 @@ class Numbers:
         """
         number = self.find(name, named)
         if number is None:
-            raise _invalid_argument(name, "a number as a text, or a response of this sandbox that contains it", named)
+            raise invalid_argument(name, "a number as a text, or a response of this sandbox that contains it", named)
         return number
-
-
-def _invalid_argument(field: str, rule: str, value: object) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{field} must be {rule}, not {value!r}", field=field, rule=rule, value=value)
 
 
 @contextmanager
@@ -94,14 +91,12 @@ def manual_change(store: Store, **given: object) -> Generator[None]:
     try:
         with store.transaction():
             yield
-    except RefusedError as error:
-        refused = error
-    else:
-        return
-    numbered, *_, ended = (*given, *given)
-    field = refused.argument if refused.argument in given else numbered if refused.why == "absent" else ended
-    message = f"{field}: {given[field]!r} is refused: {refused.message}"
-    raise InvalidArgumentError(message, field=field, rule=refused.message, value=given[field])
+    except RefusedError as refused:
+        names = [*given]
+        named = names[0 if refused.why == "absent" else -1]
+        field = refused.argument if refused.argument in given else named
+        message = f"{field}: {given[field]!r} is refused: {refused.message}"
+        raise InvalidArgumentError(message, field=field, rule=refused.message, value=given[field]) from None
 
 
 _PLACED: Final = ("total_amt", "currency", "out_trade_no", "subject", "body", "notify_url", "return_url")
@@ -167,7 +162,7 @@ class Factories:
             InvalidArgumentError: An argument is invalid; the error names it.
         """
         if start_date is not None and type(start_date) is not date:
-            raise _invalid_argument("start_date", "a date without a time", start_date)
+            raise invalid_argument("start_date", "a date without a time", start_date)
         details = {"email": "a@example.com"} if customer is None else customer
         terms = {
             "frequency": self._checked("frequency", frequency),
@@ -181,7 +176,7 @@ class Factories:
     def _place(self, **given: Any) -> Order:
         for name, value in given.items():
             if name not in _PLACED:
-                raise _invalid_argument(name, f"left out: there are {', '.join(_PLACED)}", value)
+                raise invalid_argument(name, f"left out: there are {', '.join(_PLACED)}", value)
         return self._service.place_order(
             **{name: self._checked(name, value) for name, value in given.items() if value is not None}
         )
@@ -190,8 +185,7 @@ class Factories:
         try:
             return self._checks[SORTS[name]](value)
         except ValueError as error:
-            rule = str(error)
-        raise _invalid_argument(name, rule, value)
+            raise invalid_argument(name, str(error), value) from None
 
 
 MOST_TIMES: Final = 1000
@@ -234,7 +228,7 @@ class Bank:
             InvalidArgumentError: There is no such subscription, it is cancelled, or `times` is invalid.
         """
         if type(times) is not int or not 0 <= times <= MOST_TIMES:
-            raise _invalid_argument("times", f"an integer from 0 to {MOST_TIMES}", times)
+            raise invalid_argument("times", f"an integer from 0 to {MOST_TIMES}", times)
         number = self._numbers.number("subscription_id", subscription_id)
         with manual_change(self._service.store, subscription_id=number):
             self._service.fail_charges(number, times)
@@ -299,10 +293,8 @@ class Customer:
             async with self._http.post(page_url, data={"decision": decision}, allow_redirects=False) as answer:
                 location = answer.headers.get("Location")
         except (aiohttp.ClientError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-        else:
-            return None if location in {None, page_url.raw_path} else location
-        raise NoAnswerError(f"the gateway does not respond: {why}")
+            raise NoAnswerError(f"the gateway does not respond: {str(error) or type(error).__name__}") from None
+        return None if location in {None, page_url.raw_path} else location
 
     def _address(self, order: Paying) -> str:
         # A response's document is read by the sandbox's own paths: the response may have no such attribute.
@@ -318,7 +310,11 @@ class Customer:
 
 def _unknown_order(order: Paying) -> InvalidArgumentError:
     rule = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
-    return _invalid_argument("order", rule, order)
+    return invalid_argument("order", rule, order)
+
+
+T = TypeVar("T")
+_FOUND: Final = "the number of something in this sandbox"
 
 
 class Ledger:
@@ -354,7 +350,7 @@ class Ledger:
         """
         order = self._order(out_trade_no)
         if order is None:
-            raise _not_found("out_trade_no", out_trade_no)
+            raise invalid_argument("out_trade_no", _FOUND, out_trade_no)
         return order.state
 
     def refund_state(self, out_refund_no: Named) -> str:
@@ -363,10 +359,7 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such refund.
         """
-        refund = self._store.find(Refund, out_refund_no=self._numbers.number("out_refund_no", out_refund_no))
-        if refund is None:
-            raise _not_found("out_refund_no", out_refund_no)
-        return refund.state
+        return self._find(Refund, "out_refund_no", out_refund_no).state
 
     def subscription_state(self, subscription_id: Named) -> str:
         """Return a subscription's state: scheduled, active, past_due or cancelled.
@@ -374,7 +367,7 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such subscription.
         """
-        return self._subscription(subscription_id).state
+        return self._find(Subscription, "subscription_id", subscription_id).state
 
     def subscription_amount(self, subscription_id: Named) -> int:
         """Return what a subscription bills each time.
@@ -382,7 +375,7 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such subscription.
         """
-        return self._subscription(subscription_id).amount
+        return self._find(Subscription, "subscription_id", subscription_id).amount
 
     def orders(self) -> int:
         """Count the orders that endpoint 2 made, and those of `sandbox.given`."""
@@ -420,21 +413,14 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such subscription.
         """
-        return self._store.find_all(
-            Charge, "period", subscription_id=self._subscription(subscription_id).subscription_id
-        )
+        subscription = self._find(Subscription, "subscription_id", subscription_id)
+        return self._store.find_all(Charge, "period", subscription_id=subscription.subscription_id)
 
     def _order(self, out_trade_no: Named) -> Order | None:
         return self._store.order_named(self._numbers.number("out_trade_no", out_trade_no))
 
-    def _subscription(self, subscription_id: Named) -> Subscription:
-        subscription = self._store.find(
-            Subscription, subscription_id=self._numbers.number("subscription_id", subscription_id)
-        )
-        if subscription is None:
-            raise _not_found("subscription_id", subscription_id)
-        return subscription
-
-
-def _not_found(field: str, value: Named) -> InvalidArgumentError:
-    return _invalid_argument(field, "the number of something in this sandbox", value)
+    def _find(self, kind: type[T], field: str, named: Named) -> T:
+        found = self._store.find(kind, **{field: self._numbers.number(field, named)})
+        if found is None:
+            raise invalid_argument(field, _FOUND, named)
+        return found

@@ -371,5 +371,4 @@ def _checked_webhook(url: str | None) -> str | None:
     try:
         return None if url is None else check_url(url)
     except ValueError as error:
-        rule = str(error)
-    raise ConfigurationError(f"webhook_url must be {rule}, not {url!r}", field="webhook_url")
+        raise ConfigurationError(f"webhook_url must be {error}, not {url!r}", field="webhook_url") from None

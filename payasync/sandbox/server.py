@@ -44,7 +44,7 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     except OSError as error:
         in_use = "it is in use: stop what listens there, or choose another port"
         why = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-    raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port")
+        raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port") from None
 
 
 def url_of(listening: socket.socket) -> str:
