@@ -6,7 +6,6 @@ from datetime import date
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import aiohttp
-from yarl import URL
 
 from payasync.errors import InvalidArgumentError, NoAnswerError
 from payasync.sandbox.arguments import SORTS
@@ -24,7 +23,7 @@ from payasync.sandbox.model import (
 )
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
-from payasync.sandbox.web.pages import gateway_path
+from payasync.sandbox.web.pages import GATEWAY, gateway_path
 from payasync.strict_json import at, encodable
 from payasync.wire.validators import invalid_argument
 
@@ -234,8 +233,11 @@ class Bank:
             self._service.fail_charges(number, times)
 
 
+_PAYABLE: Final = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
+
+
 class Customer:
-    """Opens an order's gateway page over HTTP and presses a button.
+    """Presses a button of an order's gateway page, over HTTP.
 
     Each method takes a response about an order or a payment, the address in it, or the number of either. It returns
     the address that the customer is sent back to. It returns `None` if the customer stays at the gateway: there is no
@@ -245,8 +247,8 @@ class Customer:
     Args:
         http: The browser.
         store: Has the orders.
-        url: The sandbox's own address: no other page is opened.
         numbers: Finds addresses and numbers in responses.
+        url: The sandbox's own address: no other page is opened.
     """
 
     def __init__(self, http: aiohttp.ClientSession, store: Store, numbers: Numbers, url: str) -> None:
@@ -279,38 +281,29 @@ class Customer:
         """
         return await self._press(order, "cancel")
 
-    async def _press(self, order: Paying, decision: Decision) -> str | None:
-        page_url = URL(self._address(order))
+    async def _press(self, named: Paying, decision: Decision) -> str | None:
+        order = self._find(named)
+        if order.state != "pending":
+            return None
+        path, form = gateway_path(order), {"decision": decision}
         try:
-            # As JSON, because the page itself needs an extra.
-            headers = {"Accept": "application/json"}
-            async with self._http.get(page_url, headers=headers, allow_redirects=False) as page:
-                if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
-                    raise _unknown_order(order)
-                offered = (await page.json())["decisions"]
-            if decision not in offered:
-                return None
-            async with self._http.post(page_url, data={"decision": decision}, allow_redirects=False) as answer:
-                location = answer.headers.get("Location")
+            async with self._http.post(self._url + path, data=form, allow_redirects=False) as page:
+                location = page.headers.get("Location")
         except (aiohttp.ClientError, TimeoutError) as error:
             raise NoAnswerError(f"the gateway does not respond: {str(error) or type(error).__name__}") from None
-        return None if location in {None, page_url.raw_path} else location
+        return None if location == path else location
 
-    def _address(self, order: Paying) -> str:
+    def _find(self, named: Paying) -> Order:
         # A response's document is read by the sandbox's own paths: the response may have no such attribute.
-        named = order if hasattr(order, "document") or isinstance(order, str) else getattr(order, "redirect_url", None)
-        address = self._numbers.find("redirect_url", named)
-        if address is None or "://" not in address:
-            found = self._store.order_named(self._numbers.find("out_trade_no", order) or "")
-            address = self._url + gateway_path(found) if found else None
-        if address is None or not address.startswith(f"{self._url}/"):
-            raise _unknown_order(order)
-        return address
-
-
-def _unknown_order(order: Paying) -> InvalidArgumentError:
-    rule = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
-    return invalid_argument("order", rule, order)
+        readable = isinstance(named, str) or hasattr(named, "document")
+        address = self._numbers.find("redirect_url", named if readable else getattr(named, "redirect_url", None)) or ""
+        if "://" in address:
+            order = self._store.find(Order, token=address.removeprefix(f"{self._url}{GATEWAY}/"))
+        else:
+            order = self._store.order_named(self._numbers.find("out_trade_no", named) or "")
+        if order is None:
+            raise invalid_argument("order", _PAYABLE, named)
+        return order
 
 
 T = TypeVar("T")

@@ -219,10 +219,6 @@ def _bind_socket(family: int, address: object) -> socket.socket:
 
 MAX_BODY: Final = 64 * 1024
 """Bytes of a body; the sandbox's own limit."""
-MAX_ADDRESS: Final = 8190
-"""Characters of a request's path and query; the sandbox's own limit."""
-MOST_READ: Final = 1 << 20
-"""Bytes of a request's first line that are read; a longer one gets no response in our shape."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -233,16 +229,6 @@ def _is_ours(record: logging.LogRecord) -> bool:
 access_logger: Final = logging.getLogger("payasync.sandbox.http")
 """aiohttp's logger, without the tracebacks of invalid HTTP, which is the client's fault and is answered."""
 access_logger.addFilter(_is_ours)
-
-
-def check_address(request: web.Request) -> None:
-    """Check that a request's address is not too long.
-
-    Raises:
-        RefusedError: It is too long.
-    """
-    if len(request.raw_path) > MAX_ADDRESS:
-        raise RefusedError("invalid", f"the address has more than {MAX_ADDRESS} characters", status=414)
 
 
 async def read_body(request: web.Request, content_type: str) -> bytes:

@@ -436,15 +436,6 @@ async def test_loosely_written_dates(foreign: Foreign, value: str) -> None:
     assert 200 == good.status
 
 
-@pytest.mark.parametrize(("length", "told"), [(8190, (404, "SBX_NOT_FOUND")), (8191, (414, "SBX_INVALID"))])
-async def test_long_address(foreign: Foreign, length: int, told: tuple[int, str]) -> None:
-    """An address that is too long is refused as everything is, at the service as anywhere."""
-    here = "/payment/status?outTradeNo=T1&x="
-    answer = await foreign.send("GET", here.ljust(length, "x"), headers=foreign.bearer)
-
-    assert (told, "1") == (answer.told, answer.headers.get("X-Payasync-Sandbox"))
-
-
 async def test_what_is_no_http_leaves_no_traceback(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
     """Invalid HTTP gets an error response, and is not logged."""
     lines = [b"nonsense", b"GET /" + b"x" * (1 << 20) + b" HTTP/1.1"]
