@@ -13,8 +13,7 @@ from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import MERCHANT, NONCE, SIGN, AnswerShape, Code, NotificationShape, Parameter
-from payasync.profile.signed_fields import COMPARED
+from payasync.profile.schema import COMPARED, MERCHANT, NONCE, SIGN, AnswerShape, Code, NotificationShape, Parameter
 from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, make_checks
 from payasync.sandbox.model import MERCHANT_ID, Arguments, Event, Kind, Order, Refund, RefusedError, Subscription, Why
 from payasync.signing.schemes import SignatureScheme, SortedPairs

@@ -22,8 +22,7 @@ from payasync.credentials import Credentials, Secret
 from payasync.endpoints import camel_case
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import NONCE
-from payasync.profile.signed_fields import COMPARED
+from payasync.profile.schema import COMPARED, NONCE
 from payasync.sandbox.dialect import (
     SAMPLES,
     Dialect,
