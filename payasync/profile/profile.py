@@ -28,8 +28,8 @@ from payasync.profile.schema import (
     States,
     asks,
 )
-from payasync.profile.toml import read_file, read_text, write_toml
-from payasync.settings import check_types, to_dict, to_tuple
+from payasync.profile.toml import read_text, write_toml
+from payasync.settings import check_types, read_guarded, to_dict, to_tuple
 from payasync.signing.schemes import SignatureScheme
 from payasync.strict_json import copy_plain, find_flaw
 
@@ -109,7 +109,7 @@ class Profile:
         Raises:
             ConfigurationError: The file cannot be read, is not TOML, or has a key that is unknown or wrong.
         """
-        return read_file(cls, path)
+        return read_text(cls, read_guarded("profile", path), where=str(path))
 
     @classmethod
     def from_toml(cls, text: str) -> "Profile":

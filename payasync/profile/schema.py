@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from attrs import Factory, field, frozen
+from attrs import field, frozen
 
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
@@ -33,6 +33,9 @@ OPEN_FIELDS: Final = {
 
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
+
+Values: TypeAlias = Mapping[str, tuple[Code, ...]]
+"""Our names of states, each with the service's values."""
 
 Kind: TypeAlias = Literal["payment", "refund", "subscription"]
 """The subject of a notification."""
@@ -106,28 +109,13 @@ def _a_compared_path(means: str, needed_by: tuple[str, ...], *, assumed: bool = 
     return field(default=None, validator=validator, metadata=asks(means, needed_by, assumed=assumed))
 
 
-def _codes(means: str, needed_by: tuple[str, ...] = ALL) -> Any:
-    """Return a field for a list of result codes."""
-    return field(default=(), converter=to_tuple, metadata=asks(means, needed_by))
-
-
-def _statuses(default: tuple[int, ...], means: str) -> Any:
-    """Return a field for a list of HTTP statuses that refuse a request."""
-    return field(default=default, converter=to_tuple, validator=_REFUSALS, metadata=asks(means, assumed=True))
-
-
 def _a_status(means: str) -> Any:
     """Return a field for the HTTP status that a notification is answered with."""
     rule = must_be("an HTTP status from 200 to 599", lambda status: status is None or status in range(200, 600))
     return field(default=None, validator=rule, metadata=asks(means, ()))
 
 
-def _states(needed_by: tuple[str, ...]) -> Any:
-    """Return a field for a table of states."""
-    metadata = asks("the service's values of our states", needed_by)
-    return field(default=Factory(dict), converter=to_dict_of_tuples, metadata=metadata)
-
-
+_MEANINGS: Final = "the service's values of our states"
 _ACCEPTED: Final = asks("what the service takes; empty: not checked here")
 
 
@@ -153,11 +141,9 @@ class Accept:
         ),
         metadata=_ACCEPTED,
     )
-    required: Mapping[str, tuple[str, ...]] = field(
-        default=Factory(dict), converter=to_dict_of_tuples, metadata=_ACCEPTED
-    )
+    required: Mapping[str, tuple[str, ...]] = field(factory=dict, converter=to_dict_of_tuples, metadata=_ACCEPTED)
     length: Mapping[str, int] = field(
-        default=Factory(dict),
+        factory=dict,
         converter=to_dict,
         validator=each_must_be("1 or more", lambda value: value > 0),
         metadata=_ACCEPTED,
@@ -237,18 +223,14 @@ class AnswerShape:
     subscription_status: str = _a_path("the path of a subscription's state", _SUBSCRIPTIONS)
     signature: str = _a_path("the path of the signature of an answer; without it, answers are not verified")
     refusals_signed: bool | None = field(default=None, metadata=asks("true or false: whether a failure is signed, too"))
-    out_trade_no: str | None = _a_compared_path(
-        "outTradeNo", (*_ORDERS, *_REFUNDS)
-    )
+    out_trade_no: str | None = _a_compared_path("outTradeNo", (*_ORDERS, *_REFUNDS))
     out_refund_no: str | None = _a_compared_path("outRefundNo", _REFUNDS)
     total_amt: str | None = _a_compared_path(
         "totalAmt (payments.create: amount)",
         (*_PAYMENTS, "orders.place", "orders.query", *_REFUNDS),
     )
     refund_amt: str | None = _a_compared_path("refundAmt", _REFUNDS)
-    currency: str | None = _a_compared_path(
-        "currency", ("payments.create", "orders.place", "orders.query")
-    )
+    currency: str | None = _a_compared_path("currency", ("payments.create", "orders.place", "orders.query"))
     merchant_id: str | None = _a_compared_path("merchantId", ALL)
 
     def __attrs_post_init__(self) -> None:
@@ -277,10 +259,10 @@ class States:
         subscription: scheduled, active, past_due and cancelled.
     """
 
-    order: Mapping[str, tuple[Code, ...]] = _states(_ORDERS)
-    payment: Mapping[str, tuple[Code, ...]] = _states(_PAYMENTS)
-    refund: Mapping[str, tuple[Code, ...]] = _states(_REFUNDS)
-    subscription: Mapping[str, tuple[Code, ...]] = _states(_SUBSCRIPTIONS)
+    order: Values = field(factory=dict, converter=to_dict_of_tuples, metadata=asks(_MEANINGS, _ORDERS))
+    payment: Values = field(factory=dict, converter=to_dict_of_tuples, metadata=asks(_MEANINGS, _PAYMENTS))
+    refund: Values = field(factory=dict, converter=to_dict_of_tuples, metadata=asks(_MEANINGS, _REFUNDS))
+    subscription: Values = field(factory=dict, converter=to_dict_of_tuples, metadata=asks(_MEANINGS, _SUBSCRIPTIONS))
 
     def __attrs_post_init__(self) -> None:
         _check_states("order", self.order, ORDER_STATES)
@@ -290,11 +272,11 @@ class States:
 
     def name(self, thing: str, value: object) -> str | None:
         """Return our name of a state that the service sent, or `None` if the profile has none."""
-        table: Mapping[str, tuple[Code, ...]] = getattr(self, thing)
+        table: Values = getattr(self, thing)
         return next((ours for ours, theirs in table.items() if is_one_of(value, theirs)), None)
 
 
-def _check_states(thing: str, table: Mapping[str, tuple[Code, ...]], allowed: tuple[str, ...]) -> None:
+def _check_states(thing: str, table: Values, allowed: tuple[str, ...]) -> None:
     where = f"states.{thing}"
     if unknown := sorted(set(table).difference(allowed)):
         raise ConfigurationError(
@@ -327,12 +309,22 @@ class ResultCodes:
         absent: The service knows no such order or refund.
     """
 
-    not_executed: tuple[Code, ...] = _codes("result codes that mean that nothing was done")
-    retryable: tuple[Code, ...] = _codes("result codes that mean that the service failed, as a 5xx")
-    duplicate: tuple[Code, ...] = _codes(
-        "result codes that mean that the number was used before", (*WITH_A_NUMBER, "orders.close")
+    not_executed: tuple[Code, ...] = field(
+        default=(), converter=to_tuple, metadata=asks("result codes that mean that nothing was done")
     )
-    absent: tuple[Code, ...] = _codes("result codes that mean that there is no such order or refund", WITH_A_NUMBER)
+    retryable: tuple[Code, ...] = field(
+        default=(), converter=to_tuple, metadata=asks("result codes that mean that the service failed, as a 5xx")
+    )
+    duplicate: tuple[Code, ...] = field(
+        default=(),
+        converter=to_tuple,
+        metadata=asks("result codes that mean that the number was used before", (*WITH_A_NUMBER, "orders.close")),
+    )
+    absent: tuple[Code, ...] = field(
+        default=(),
+        converter=to_tuple,
+        metadata=asks("result codes that mean that there is no such order or refund", WITH_A_NUMBER),
+    )
 
 
 @frozen(kw_only=True, field_transformer=check_types("http"))
@@ -346,11 +338,24 @@ class HttpCodes:
         rate_limit_precedes_execution: Whether a 429 means that nothing was done.
     """
 
-    not_executed: tuple[int, ...] = _statuses(
-        (400, 401, 403, 404, 405, 413, 415, 422), "4xx that mean that nothing was done"
+    not_executed: tuple[int, ...] = field(
+        default=(400, 401, 403, 404, 405, 413, 415, 422),
+        converter=to_tuple,
+        validator=_REFUSALS,
+        metadata=asks("4xx that mean that nothing was done", assumed=True),
     )
-    absent: tuple[int, ...] = _statuses((), "statuses that mean, on a query, that there is no such order or refund")
-    duplicate: tuple[int, ...] = _statuses((409,), "4xx that mean that the number was used before")
+    absent: tuple[int, ...] = field(
+        default=(),
+        converter=to_tuple,
+        validator=_REFUSALS,
+        metadata=asks("statuses that mean, on a query, that there is no such order or refund", assumed=True),
+    )
+    duplicate: tuple[int, ...] = field(
+        default=(409,),
+        converter=to_tuple,
+        validator=_REFUSALS,
+        metadata=asks("4xx that mean that the number was used before", assumed=True),
+    )
     rate_limit_precedes_execution: bool = field(
         default=False, metadata=asks("whether a 429 was not executed", assumed=True)
     )
@@ -404,14 +409,14 @@ class NotificationShape:
     signature: str = _a_path("the path of the signature, where it stands in the body", ())
     kind: str = _a_path("the path of an event's name; without it, the receiver's route says the kind", ())
     kinds: Mapping[str, tuple[str, ...]] = field(
-        default=Factory(dict),
+        factory=dict,
         converter=to_dict_of_tuples,
         metadata=asks("the service's names of events, by our kinds", ()),
     )
     time: str = _a_path("the path of a timestamp", ())
     tolerance: int = field(default=300, validator=must_be("a number of seconds above 0", lambda value: value > 0))
     id: Mapping[str, tuple[str, ...]] = field(
-        default=Factory(dict),
+        factory=dict,
         converter=to_dict_of_tuples,
         validator=each_must_be(
             f"a list, each of it {_IN_THE_DOCUMENT}", lambda paths: all(path and _is_path(path) for path in paths)
