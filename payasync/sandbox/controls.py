@@ -10,7 +10,6 @@ from yarl import URL
 
 from payasync.errors import InvalidArgumentError, NoAnswerError
 from payasync.sandbox.arguments import SORTS
-from payasync.sandbox.dialect import value_at
 from payasync.sandbox.model import (
     Answered,
     Attempt,
@@ -26,7 +25,7 @@ from payasync.sandbox.model import (
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
 from payasync.sandbox.web.pages import gateway_path
-from payasync.strict_json import encodable
+from payasync.strict_json import at, encodable
 
 
 class WithDocument(Protocol):
@@ -62,7 +61,7 @@ class Numbers:
     def find(self, name: str, named: object) -> str | None:
         """Return a text as it is, or what a response has at the path of `name`; `None` if it is neither."""
         path, document = self._paths.get(name), getattr(named, "document", None)
-        text = named if isinstance(named, str) else value_at(document, path) if path else None
+        text = named if isinstance(named, str) else at(document, path, None) if path else None
         return text if isinstance(text, str) and text and encodable(text) else None
 
     def number(self, name: str, named: object) -> str:

@@ -14,7 +14,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.sandbox.api import Api
 from payasync.sandbox.arguments import check_url
-from payasync.sandbox.clock import Clock, ClockSetting, read_pace
+from payasync.sandbox.clock import Clock, ClockSetting, read_clock_rate
 from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers, manual_change
 from payasync.sandbox.dialect import Dialect, Failures, WireNames, check_failures
 from payasync.sandbox.faults.arming import Faults
@@ -23,14 +23,14 @@ from payasync.sandbox.model import Entry
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
-from payasync.sandbox.server import MOST_READ, Server, access_logger, listen, url_of, yield_to_loop
+from payasync.sandbox.server import MAX_BODY, MOST_READ, Server, access_logger, listen, url_of, yield_to_loop
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
 from payasync.sandbox.timeline import Recorder, format_entry
 from payasync.sandbox.web.dashboard import Dashboard
 from payasync.sandbox.web.gateway import Gateway
-from payasync.sandbox.webhooks import Acknowledgement, Deliveries, outgoing_client
+from payasync.sandbox.webhooks import Deliveries, outgoing_client
 from payasync.session import Session
 
 SHUTDOWN_SECONDS: Final = 1.0
@@ -103,7 +103,7 @@ class Sandbox:
     ) -> None:
         self.profile: Final = _checked_profile(profile)
         self._failures: Failures = check_failures(failures)
-        self._pace = read_pace(clock)
+        self._clock_rate = read_clock_rate(clock)
         self._terms = refund_terms(refunds, repeated_refunds)
         self._db = read_location(db)
         self._keys: Keys | None = make_keys(profile) if self._db == MEMORY else None
@@ -274,16 +274,15 @@ class Sandbox:
         stack.callback(server.close)
         keys, clock, service = self._open_service(stack)
         store, dialect = service.store, service.dialect
-        signer = ServiceSigner(dialect, keys.service)
+        signer = ServiceSigner(dialect, keys)
         browser = outgoing_client(allow_remote=False)
         stack.push_async_callback(browser.close)
         deliveries = Deliveries(
             store,
             clock,
-            self.faults.armed_faults,
+            self.faults,
             signer=signer,
-            secret=keys.merchant.notification_keys[0],
-            acknowledgement=Acknowledgement.of(dialect.words),
+            names=dialect.names,
             http=outgoing_client(allow_remote=self._allow_remote),
         )
         stack.push_async_callback(deliveries.close)
@@ -292,13 +291,14 @@ class Sandbox:
         self.faults.serve(server)
         stack.callback(self.faults.serve, None)
         recorder = Recorder(store)
-        injector = FaultInjector(self.faults.armed_faults, server=server, deliver=clock.settle)
+        injector = FaultInjector(self.faults, server=server, deliver=clock.settle)
         api = Api(service, credentials=keys.merchant, recorder=recorder, url=url, signer=signer, faults=injector)
         dashboard = Dashboard(
-            url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, pace=self._pace
+            url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, rate=self._clock_rate
         )
         application = web.Application(
-            middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors]
+            client_max_size=MAX_BODY,
+            middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors],
         )
         application.add_routes([*api.routes(), *Gateway(service).routes(), *dashboard.routes()])
         application.on_response_prepare.append(_mark)
@@ -321,7 +321,7 @@ class Sandbox:
         store = Store(self._db)
         stack.callback(store.close)
         keys = self._keys if self._keys and self._db == MEMORY else make_keys(self.profile, store.stored_key)
-        clock = Clock(self._pace, store)
+        clock = Clock(self._clock_rate, store)
         stack.callback(clock.store_time)
         dialect = Dialect(self.profile, self._failures)
         return keys, clock, Service(store, dialect, terms=self._terms, webhook_url=self._webhook_url)

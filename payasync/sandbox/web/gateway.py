@@ -1,17 +1,17 @@
 """The payment gateway, where the customer decides (docs/service.md#orders)."""
 
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from yarl import URL
 
-from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Decision, Order, RefusedError, format_amount
+from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Order, RefusedError, format_amount
 from payasync.sandbox.rules import MOST_DECLINES
-from payasync.sandbox.server import read_body
+from payasync.sandbox.server import read_choice, read_form
 from payasync.sandbox.service import Service
 from payasync.sandbox.timeline import add_facts
-from payasync.sandbox.web.pages import GATEWAY, gateway_path, render_page
+from payasync.sandbox.web.pages import GATEWAY, gateway_path, redirect_to, render_page
 
 _TITLES: Final = {"absent": "No such page", "busy": "Busy"}
 
@@ -47,7 +47,7 @@ class Gateway:
         add_facts(request, name="gateway")
         token = request.match_info["token"]
         try:
-            decision = _read_decision(await read_body(request, "application/x-www-form-urlencoded"))
+            decision = read_choice(await read_form(request), "decision", DECISIONS)
             add_facts(request, name=f"gateway.{decision}")
             with self._service.store.transaction():
                 order = self._service.decide(self._service.at_gateway(token), decision)
@@ -59,13 +59,13 @@ class Gateway:
             return _render_refusal(status, _TITLES.get(refused.why, "Not understood"), refused.message)
         add_facts(request, reference=order.out_trade_no)
         if order.state == "pending" and decision == "decline":
-            return _redirect_to(gateway_path(order))
+            return redirect_to(gateway_path(order))
         if order.return_url is None:
             return self._render(order)
-        return _redirect_to(build_return_url(order.return_url, cancelled=decision == "cancel"))
+        return redirect_to(build_return_url(order.return_url, cancelled=decision == "cancel"))
 
     def _render(self, order: Order, *, decisions: list[str] | None = None, status: int = 200) -> web.Response:
-        unit = self._service.dialect.words.profile.amount_unit
+        unit = self._service.dialect.names.profile.amount_unit
         amount, _, currency = format_amount(order.total_amt, order.currency, unit).rpartition(" ")
         return render_page(
             "gateway.html",
@@ -92,17 +92,6 @@ def build_return_url(return_url: str, *, cancelled: bool) -> str:
     return f"{address}{joint}cancelled=1{hash_sign}{fragment}"
 
 
-def _read_decision(body: bytes) -> Decision:
-    try:
-        fields = dict(parse_qsl(body.decode("ascii"), max_num_fields=8))
-    except ValueError:
-        fields = {}
-    decision = DECISIONS.get(fields.get("decision", ""))
-    if decision is None:
-        raise RefusedError("invalid", "The form must say authorize, decline or cancel.")
-    return decision
-
-
 def _form_action(return_url: str | None) -> str:
     """Return where the form may lead: browsers apply this policy to the redirect after it too."""
     if return_url is None:
@@ -117,7 +106,3 @@ def _form_action(return_url: str | None) -> str:
 
 def _render_refusal(status: int, title: str, message: str) -> web.Response:
     return render_page("refusal.html", style="gateway.css", status=status, title=title, message=message)
-
-
-def _redirect_to(location: str) -> web.Response:
-    return web.Response(status=303, headers={"Location": location, "Cache-Control": "no-store"})
