@@ -456,6 +456,12 @@ def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError])
     assert expected is type(final_error_of(call_for("refunds.create", ENVELOPED), answer))
 
 
+@pytest.mark.parametrize("error", [ConfigurationError("no key"), OutcomeUnknownError("?")], ids=repr)
+def test_an_error_of_ours_is_raised_unchanged(error: PayasyncError) -> None:
+    """An error that already says what is known of the call is not wrapped in another one."""
+    assert error is final_error_of(call_for("payments.create"), error)
+
+
 def test_refusal_tells_what_the_service_said() -> None:
     """The error has the service's code and words, the answer, and what the call was about."""
     answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)

@@ -319,14 +319,7 @@ PROVEN_ABSENT: Final[dict[str, tuple[float, float, list[Any], str, list[float], 
     "committed meanwhile": (20, 0, [CUT, NONE, OK], "WQQ", [0.5, 19.5], "recovered"),
     "after two lost queries": (20, 0, [CUT, BUSY, BUSY, NONE, OK], "WQQQQ", [0.5, 1.0, 2.0, 16.5], "recovered"),
     "after a foreign error": (20, 0, [CUT, FOREIGN, OK], "WQQ", [0.5, 1.0], "recovered"),
-    "from the end of each lost attempt": (
-        20,
-        7,
-        [CUT, NONE, NONE, CUT, NONE, OK],
-        "WQQWQQ",
-        [0, 13, 0, 0, 13],
-        "recovered",
-    ),
+    "from each lost attempt": (20, 7, [CUT, NONE, NONE, CUT, NONE, OK], "WQQWQQ", [0, 13, 0, 0, 13], "recovered"),
     "then refused": (0, 0, [CUT, NONE, PARAM], "WQW", [0.5, 1.0], "refused"),
     "then not found": (0, 0, [CUT, NONE, NONE], "WQW", [0.5, 1.0], "refused"),
 }
@@ -337,9 +330,9 @@ PROVEN_ABSENT: Final[dict[str, tuple[float, float, list[Any], str, list[float], 
     ("quarantine", "seconds", "ends", "expected", "waits", "result"), PROVEN_ABSENT.values(), ids=PROVEN_ABSENT
 )
 async def test_quarantine(
-    quarantine: float, seconds: float, ends: list[Any], expected: str, waits: list[float], result: str
+    *, quarantine: float, seconds: float, ends: list[Any], expected: str, waits: list[float], result: str
 ) -> None:
-    """A write is sent again only after a "not found" that was asked for after the quarantine of the last lost attempt."""
+    """A write is sent again only if the service, asked after the quarantine of the last lost attempt, lacks it."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=quarantine))
     hours, end = Hours(now=START, share=0.0 if seconds else 1.0), way(*ends)
     try:
@@ -409,6 +402,17 @@ async def test_error_of_a_query_says_whether_absence_is_proven(profile: Profile,
         await layer()(asking(questioned(profile)), way(said).send)
 
     assert expected is caught.value.absent
+
+
+@pytest.mark.parametrize("verified", [None, False])
+async def test_unverified_absent_does_not_count(*, verified: bool | None) -> None:
+    """If responses are signed, an unsigned "not found" is not believed: anybody could make us pay twice."""
+    profile = evolve(SIGNING, recovery=Recovery(quarantine=0.0))
+    end = way(CUT, evolve(NONE, verified=verified))
+    with pytest.raises(OutcomeUnknownError):
+        await layer(ask=asking)(questioned(profile), end.send)
+
+    assert ["W", "Q"] == names(end)
 
 
 @pytest.mark.parametrize("lost", [CUT, BUSY, reply([]), unsent(), reply({}, 429)], ids=repr)
