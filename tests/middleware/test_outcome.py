@@ -456,10 +456,30 @@ def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError])
     assert expected is type(final_error_of(call_for("refunds.create", ENVELOPED), answer))
 
 
-@pytest.mark.parametrize("error", [ConfigurationError("no key"), OutcomeUnknownError("?")], ids=repr)
-def test_an_error_of_ours_is_raised_unchanged(error: PayasyncError) -> None:
+@pytest.mark.parametrize(
+    ("error", "earlier"), [(ConfigurationError("no key"), False), (OutcomeUnknownError("?"), True)]
+)
+def test_an_error_of_ours_is_raised_unchanged(error: PayasyncError, *, earlier: bool) -> None:
     """An error that already says what is known of the call is not wrapped in another one."""
-    assert error is final_error_of(call_for("payments.create"), error)
+    assert error is final_error_of(call_for("payments.create"), error, earlier=earlier)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            429,
+            "too many requests, which may have been executed (see http.rate_limit_precedes_execution in the profile)",
+        ),
+        (302, "a redirect, which is never followed"),
+        (400, "refused before it was done, after an attempt whose outcome is unknown"),
+    ],
+)
+def test_unknown_outcome_says_why(status: int, words: str) -> None:
+    """The error of a write in doubt tells a response that leaves the doubt from one that came after the doubt."""
+    error = final_error_of(call_for("payments.create"), reply({}, status), earlier=status == 400)
+
+    assert f"HTTP {status}, {words}" in str(error)
 
 
 def test_refusal_tells_what_the_service_said() -> None:
