@@ -97,7 +97,7 @@ def check_types(section: str) -> Callable[[type, Fields], Fields]:
     def transform(_: type, fields: Fields) -> Fields:
         return [
             each.evolve(
-                metadata={_KEY: f"{section}.{each.name}" if section else each.name},
+                metadata={**each.metadata, _KEY: f"{section}.{each.name}" if section else each.name},
                 validator=validators.and_(_check_type, *([each.validator] if each.validator else [])),
             )
             for each in fields

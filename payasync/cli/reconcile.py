@@ -32,8 +32,8 @@ from payasync.cli.signals import run_until, stopped_by_signals
 from payasync.cli.terminal import Lines, Part, plain, stray_logs_dropped
 from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, Reconciler, State
-from payasync.journal.intents import ENDS as ENDED
-from payasync.journal.policy import ENDS, End, Report, Result
+from payasync.journal.intents import END_STATES
+from payasync.journal.reconcile_policy import ENDS, End, Report, Result
 
 NO_RESPONSE: Final = 1
 """The exit code if no query had a usable response."""
@@ -157,7 +157,7 @@ async def _show_runs(
     reconciler: Reconciler, journal: Journal, merchant: str, screen: "ReconcileScreen", *, dry_run: bool
 ) -> None:
     due = await reconciler.due()
-    unended: list[State] = [state for state in STATES if state not in ENDED]
+    unended: list[State] = [state for state in STATES if state not in END_STATES]
     others = Counter(
         [each.merchant for state in unended async for each in all_intents(journal, state) if each.merchant != merchant]
     )
@@ -210,7 +210,7 @@ class Tally:
         if before := self._open.pop(number, None):
             self._states[before[:2]] -= 1
         self._states[end, state] += 1
-        if state not in ENDED or end not in {"resolved", "sent"}:
+        if state not in END_STATES or end not in {"resolved", "sent"}:
             self._open[number] = (end, state, result.reason)
         if result.rejected:
             self.rejected += 1
