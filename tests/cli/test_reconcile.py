@@ -211,7 +211,7 @@ async def test_accepted_that_nobody_answers_about_is_listed(path: Path) -> None:
 
     assert [0, 0, 3] == [each.code for each in results]
     assert "1 write needs a person" in last
-    assert "no usable answer since" in next(line for line in last.splitlines() if " R1 " in line)
+    assert "no usable response since" in next(line for line in last.splitlines() if " R1 " in line)
     assert ["accepted", "accepted"] == await states(path)
 
 
