@@ -202,7 +202,7 @@ class InFlight:
         self._tasks: dict[object, asyncio.Task[Any] | None] = {}
         self._waiters: dict[object, asyncio.Future[None]] = {}
         self._shielded: set[asyncio.Task[Any]] = set()
-        self._pauses: set[asyncio.Future[bool]] = set()
+        self._pauses: set[asyncio.Future[None]] = set()
 
     def begin(self, call: object, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Note that a call begins in the running task.
@@ -222,15 +222,15 @@ class InFlight:
 
     async def pause(self, seconds: float) -> bool:
         """Sleep between two attempts of a call; `False` if the call is cut off instead."""
-        loop = asyncio.get_running_loop()
-        pause: asyncio.Future[bool] = loop.create_future()
-        timer = loop.call_later(seconds, _resume, pause, True)  # noqa: FBT003 - the result
+        if self._cut_off:
+            return False
+        pause: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pauses.add(pause)
         try:
-            return not self._cut_off and await pause
+            await asyncio.wait([pause], timeout=seconds)
         finally:
-            timer.cancel()
             self._pauses.discard(pause)
+        return not self._cut_off
 
     async def shield(self, call: Coroutine[Any, Any, T]) -> T:
         """Await a call that goes on to its end even if its caller is cancelled.
@@ -266,7 +266,7 @@ class InFlight:
         self._cut_off = True
         for pause in tuple(self._pauses):
             with suppress(RuntimeError):  # that loop was closed, and its calls with it
-                pause.get_loop().call_soon_threadsafe(_resume, pause, False)  # noqa: FBT003 - the result
+                pause.get_loop().call_soon_threadsafe(pause.cancel)
 
     async def end_shielded(self) -> None:
         """Wait for the shielded calls of this loop, which were cut off; cancel those that do not end."""
@@ -279,11 +279,6 @@ class InFlight:
             task.cancel()
         if stuck:
             await asyncio.wait(stuck, timeout=CUT_OFF_GRACE)
-
-
-def _resume(pause: "asyncio.Future[bool]", whole: bool) -> None:  # noqa: FBT001 - the result
-    if not pause.done():
-        pause.set_result(whole)
 
 
 class Session:
@@ -461,14 +456,8 @@ class Session:
         Raises:
             ConfigurationError: A value of another type.
         """
-        options = evolve(
-            self._options,
-            timeouts=self._options.timeouts if timeouts is None else timeouts,
-            retry=self._options.retry if retry is None else retry,
-            journal=self._options.journal if journal is None else journal,
-        )
-        same = options.retry.quota == self._options.retry.quota
-        return self._copy(options, self._codec, self._quota if same else Quota(options.retry.quota))
+        given = {"timeouts": timeouts, "retry": retry, "journal": journal}
+        return self._copy(**{name: value for name, value in given.items() if value is not None})
 
     def for_merchant(self, credentials: Credentials) -> Self:
         """Return a copy for another merchant, on the same connections; closing it does not close them.
@@ -476,11 +465,15 @@ class Session:
         Raises:
             ConfigurationError: A value of another type, or a key that cannot sign or verify.
         """
-        options = evolve(self._options, credentials=credentials)
-        _warn_of_short_keys(options)
-        return self._copy(options, self._codec.for_merchant(credentials), self._quota)
+        return self._copy(credentials=credentials)
 
-    def _copy(self, options: Options, codec: Codec, quota: Quota) -> Self:
+    def _copy(self, **changes: Any) -> Self:
+        options, codec, quota = evolve(self._options, **changes), self._codec, self._quota
+        if "credentials" in changes:
+            _warn_of_short_keys(options)
+            codec = codec.for_merchant(options.credentials)
+        if options.retry.quota != self._options.retry.quota:
+            quota = Quota(options.retry.quota)
         copy = object.__new__(type(self))
         copy._in_flight, copy._transport, copy._owner = self._in_flight, self._transport, False
         copy._set_up(options, codec, quota)

@@ -97,7 +97,7 @@ def check_types(section: str) -> Callable[[type, Fields], Fields]:
     def transform(_: type, fields: Fields) -> Fields:
         return [
             each.evolve(
-                metadata={_KEY: f"{section}.{each.name}" if section else each.name},
+                metadata={**each.metadata, _KEY: f"{section}.{each.name}" if section else each.name},
                 validator=validators.and_(_check_type, *([each.validator] if each.validator else [])),
             )
             for each in fields
@@ -262,9 +262,6 @@ class Pace:
     jitter: Callable[[float], float] = backoff.full_jitter
 
 
-_HTTP: Final = frozenset({"http", "https"})
-
-
 def parse_base_url(given: object) -> URL:
     """Return a base URL, with its path.
 
@@ -272,8 +269,8 @@ def parse_base_url(given: object) -> URL:
         ConfigurationError: The URL is not absolute, not https (http is for loopback only), or holds a user, a
             query or a fragment.
     """
-    url = _parse_url(given)
-    if url is None or url.scheme not in _HTTP or not url.host:
+    url = _parse_http_url(given)
+    if url is None:
         raise _invalid_base_url(given, "must be an absolute URL, such as https://pay.example.com")
     if url.user is not None or url.password is not None:
         raise _invalid_base_url(given, "must not hold a user or a password: put keys into Credentials")
@@ -289,14 +286,14 @@ def canonical_url(url: URL) -> str:
     return str(url).rstrip("/")
 
 
-def _parse_url(given: object) -> URL | None:
+def _parse_http_url(given: object) -> URL | None:
     if not isinstance(given, str | URL):
         return None
     try:
         url = URL(given)
     except ValueError:
         return None
-    return url if url.port else None
+    return url if url.scheme in {"http", "https"} and url.host and url.port else None
 
 
 def _invalid_base_url(given: object, why: str) -> ConfigurationError:
@@ -328,8 +325,8 @@ def parse_proxy_url(given: object) -> str:
     Raises:
         ConfigurationError: The URL is not an absolute http or https URL.
     """
-    url = _parse_url(given)
-    if url is None or url.scheme not in _HTTP or not url.host:
+    url = _parse_http_url(given)
+    if url is None:
         raise ConfigurationError(
             'proxy must be an absolute URL, such as http://proxy.example:3128, or "environment"', field="proxy"
         )

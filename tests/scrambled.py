@@ -25,8 +25,7 @@ from payasync import (
     States,
 )
 from payasync.endpoints import OPERATIONS
-from payasync.profile.schema import Code
-from payasync.profile.signed_fields import COMPARED
+from payasync.profile.schema import COMPARED, Code
 from payasync.sandbox import PROFILE
 from payasync.signing.schemes import FREE_TEXT
 
@@ -88,7 +87,8 @@ class Draw:
             "recovery": Recovery(quarantine=0.5),
             "notification": self._notification(),
         }
-        if given["answer"].signature:  # what is left out of it would be believed of nobody
+        # Nobody believes what a signature leaves out.
+        if given["answer"].signature or given["notification"].verification == "body":
             given["signature"] = evolve(given["signature"], nested="json")
         return Profile(**given)
 

@@ -26,7 +26,7 @@ from payasync.cli.options import Address, existing_journal, run_with_journal
 from payasync.cli.terminal import Lines, plain
 from payasync.endpoints import OPERATIONS
 from payasync.journal import STATES, Intent, Journal, State
-from payasync.journal.intents import ENDS, FOR_A_PERSON
+from payasync.journal.intents import END_STATES, RESOLVABLE_STATES
 
 SHORTEST: Final = timedelta(days=1)
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
@@ -111,7 +111,7 @@ def show(address: Address, intent_id: int, *, json: bool) -> None:
 @journal.command(short_help="Record what happened to an intent.")
 @existing_journal
 @click.argument("intent_id", callback=_positive_id, metavar="ID")
-@click.option("--as", "end", type=click.Choice(sorted(ENDS, reverse=True)), required=True, help="What happened.")
+@click.option("--as", "end", type=click.Choice(sorted(END_STATES, reverse=True)), required=True, help="What happened.")
 @click.option("--reason", required=True, metavar="TEXT", help="How you know. The journal records it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: bool) -> None:
@@ -128,7 +128,7 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     if not yes:
         seen, attempts = found.state, found.attempts
         # The journal refuses any other state, so there is nothing to confirm.
-        if found.state in FOR_A_PERSON:
+        if found.state in RESOLVABLE_STATES:
             JournalScreen().shown(found, address, hint=False)
             click.confirm(_QUESTIONS[found.state == "new", end], abort=True)
     resolved = run_with_journal(
@@ -249,7 +249,7 @@ class JournalScreen:
         if intent.outcome and intent.outcome.body:
             self._lines.print(_readable(intent.outcome.body), indent=_WIDTH + 4)
         write()
-        if hint and intent.state in FOR_A_PERSON:
+        if hint and intent.state in RESOLVABLE_STATES:
             unsent = intent.state == "new"
             end = "rejected" if unsent else "succeeded|rejected"
             command = f"payasync journal resolve {intent.id}{address.option} --as {end} --reason …"

@@ -4,8 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -39,7 +38,7 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Server, url_of, yield_to_loop
+from payasync.sandbox.server import Server, url_of
 from payasync.sandbox.server import listen as bind
 from payasync.settings import Pace
 from payasync.strict_json import ABSENT
@@ -157,7 +156,11 @@ async def run(
                 no=_answer_text(refuse(chosen.notification)),
             )
             listener = Listener(ingest=ingest, profile=chosen, screen=screen, folder=folder)
-            async with listener.serve(Server(listening)):
+            application = web.Application()
+            # A service may have been given any path.
+            application.router.add_post("/{path:.*}", listener.answer)
+            server = Server(listening)
+            async with server.serve(application, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger):
                 screen.opened(info)
                 await stop.wait()
         finally:
@@ -185,26 +188,8 @@ class Listener:
     screen: "ListenScreen"
     folder: Path | None
 
-    @asynccontextmanager
-    async def serve(self, server: Server) -> AsyncGenerator[None]:
-        """Serve at every path, because a service may have been given any."""
-        application = web.Application()
-        application.router.add_post("/{path:.*}", self._answer)
-        runner = web.AppRunner(
-            application, access_log=None, auto_decompress=False, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger
-        )
-        await runner.setup()
-        try:
-            if runner.server:
-                await server.open(runner.server)
-            yield
-        finally:
-            server.rest()
-            await yield_to_loop()  # a connection that was just accepted is known then, and is closed, too
-            await runner.cleanup()
-            await yield_to_loop()
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Respond to a request."""
         return await answer_aiohttp(partial(self._receive, request), request, kind=None, max_bytes=LIMITS.max_bytes)
 
     async def _receive(self, request: web.Request, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:

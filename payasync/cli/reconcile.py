@@ -31,8 +31,8 @@ from payasync.cli.signals import run_until, stopped_by_signals
 from payasync.cli.terminal import Lines, Part, plain, stray_logs_dropped
 from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, Reconciler, State
-from payasync.journal.intents import ENDS
-from payasync.journal.policy import End, Report, Result
+from payasync.journal.intents import END_STATES
+from payasync.journal.reconcile_policy import End, Report, Result
 
 NO_RESPONSE: Final = 1
 """The exit code if no query had a usable response."""
@@ -145,7 +145,7 @@ async def _show_runs(
     reconciler: Reconciler, journal: Journal, merchant: str, screen: "ReconcileScreen", *, dry_run: bool
 ) -> None:
     due = await reconciler.due()
-    open_states = [state for state in STATES if state not in ENDS]
+    open_states = [state for state in STATES if state not in END_STATES]
     merchants = Counter([each.merchant for state in open_states async for each in all_intents(journal, state)])
     del merchants[merchant]
     screen.opened(merchant, due, others=merchants, remaining=await _find_upcoming(journal, merchant))
@@ -194,7 +194,7 @@ class Tally:
         self.running = True
         self.answered |= result.answered
         self._open.pop(result.intent.id, None)
-        if result.state in ENDS and result.end in {"resolved", "sent"}:
+        if result.state in END_STATES and result.end in {"resolved", "sent"}:
             self._ended[result.end, result.state] += 1
         else:
             self._open[result.intent.id] = (result.end, result.state, result.reason)

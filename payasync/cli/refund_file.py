@@ -25,9 +25,8 @@ from payasync.errors import (
     SessionClosedError,
 )
 from payasync.journal.entries import digest
-from payasync.journal.intents import Intent, State
+from payasync.journal.intents import Intent, State, write_state
 from payasync.journal.replay import recorded_reply
-from payasync.journal.transactions import BY_STATE
 from payasync.profile.profile import Profile
 from payasync.resources.refunds import CreateRefund
 from payasync.session import Done, Result, Unknown
@@ -245,7 +244,7 @@ def never_arrived(intent: Intent | None) -> bool:
 
 
 def _verdict_of_response(row: Row, response: RefundResponse, intent: Intent | None, profile: Profile) -> Verdict:
-    state = intent.state if intent else BY_STATE[CREATE_REFUND.name].get(response.state or "", "accepted")
+    state = intent.state if intent else write_state(CREATE_REFUND.name, response.state) or "accepted"
     if state == "rejected":
         # The code and the message of a declined refund are those of a successful call.
         message = intent.reason if intent else f"the {response.thing}'s state is {response.state}"

@@ -233,14 +233,14 @@ class SandboxScreen:
 
     def notification(self, delivery: Delivery) -> None:
         """Show an attempt to deliver a notification, and what comes next if it was not acknowledged."""
-        now = _now()
-        event, reference = f"notify {plain(delivery.event)}", (plain(delivery.reference), "bold")
-        if delivery.error:
-            why = "; ".join(filter(None, (plain(delivery.error), _next_attempt(delivery, now))))
+        now, entry = _now(), delivery.entry
+        event, reference = f"notify {plain(entry.name)}", (plain(entry.reference), "bold")
+        if entry.reason:
+            why = "; ".join(filter(None, (plain(entry.reason), _next_attempt(delivery, now))))
             rest: tuple[Part, ...] = (f"{event} ", reference, (f": {why}  ", "yellow"), (plain(delivery.where), "dim"))
         else:
             rest = f"{event:33}  ", reference
-        self._lines.write(*_begin(now, delivery.status), *rest, hang=_HANG)
+        self._lines.write(*_begin(now, entry.status), *rest, hang=_HANG)
 
     def closed(self) -> None:
         """Say that the sandbox has ended."""

@@ -24,11 +24,10 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import Reconciler, Result
-from payasync.journal.entries import request_of
-from payasync.journal.intents import Intent
-from payasync.journal.policy import LONGEST_RETRY_AFTER
+from payasync.journal.entries import request_from_intent
+from payasync.journal.intents import Intent, write_state
 from payasync.journal.postgres_journal import PostgresJournal
-from payasync.journal.transactions import BY_STATE
+from payasync.journal.reconcile_policy import LONGEST_RETRY_AFTER
 from payasync.session import Session
 from payasync.settings import check_function
 from payasync.wire.request import Request
@@ -74,7 +73,7 @@ def pause(error: BaseException, attempts: int) -> float | None:
 
 def _declines(intent: Intent, answer: Response) -> bool:
     """Return whether a response that is no refusal says that the write was not done."""
-    return BY_STATE.get(intent.operation, {}).get(answer.state or "") == "rejected"
+    return write_state(intent.operation, answer.state) == "rejected"
 
 
 def _not_done_error(intent: Intent, reason: str, **facts: Any) -> ServiceError:
@@ -257,7 +256,7 @@ class PaymentTasks:
     async def _is_sendable(self, intent: Intent) -> bool:
         """Return whether an intent can be made into a call. If not, keep the reason, because each task would fail."""
         try:
-            self._session.check(request_of(intent))
+            self._session.check(request_from_intent(intent))
         except (InvalidArgumentError, NotConfiguredError) as error:
             why = str(error.args[0])
         except (KeyError, TypeError, ValueError):  # an operation or an argument that a newer payasync knows

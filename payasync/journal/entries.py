@@ -83,7 +83,7 @@ def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps([operation, merchant, amounts], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def entry_of_call(call: Call, merchant: str, keep: Keep) -> Draft:
+def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
     """Return what is kept of a call before it is sent.
 
     Raises:
@@ -152,7 +152,7 @@ def _cached_wire_names(operation: str, *called: str) -> tuple[Mapping[str, str],
     return wire, tuple(name for name in COMPARED_NAMES if name not in wire.values())
 
 
-def entry_of_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:
+def draft_from_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:
     """Return what is kept of a request that is queued: all of it, because it is sent from the journal.
 
     Raises:
@@ -187,7 +187,7 @@ def entry_of_request(request: Request[Response], merchant: str, intent: str | No
     return draft
 
 
-def request_of(intent: Intent) -> Request[Response]:
+def request_from_intent(intent: Intent) -> Request[Response]:
     """Return the request that was queued.
 
     Raises:

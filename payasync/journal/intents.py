@@ -1,4 +1,4 @@
-"""An intent to move money, as a journal keeps it, and what may become of it; no I/O here."""
+"""An intent to move money, its states, and which state a response or an error gives it; no I/O here."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,10 +7,21 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
 
-from payasync.endpoints import OPERATIONS, camel_case
-from payasync.errors import InvalidArgumentError
+from payasync.endpoints import CLOSE_ORDER, OPERATIONS, camel_case
+from payasync.errors import (
+    AuthenticationError,
+    DuplicateError,
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+)
+from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT
+from payasync.wire.call import Call, Reply
 from payasync.wire.match import compared_fields
+from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -36,11 +47,11 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 - *accepted* to *manual*: no response was usable for too long, and the last one was about something else.
 """
 
-ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
+END_STATES: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
 """Only intents in these states are ever deleted."""
-ASKED: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
+ASKED_STATES: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
 """The service is asked about intents in these states, again and again."""
-FOR_A_PERSON: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted", "new"})
+RESOLVABLE_STATES: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted", "new"})
 """A person may end intents in these states."""
 
 
@@ -150,7 +161,7 @@ class Step(Enum):
     SEND = auto()
     """The intent is kept as *sending*, and the caller holds it: send it."""
     ANSWER = auto()
-    """It was done: the recorded response is the answer, and nothing is sent."""
+    """It was done: the recorded response is returned, and nothing is sent."""
     WAIT = auto()
     """Another caller is sending it."""
     ASK = auto()
@@ -160,8 +171,8 @@ class Step(Enum):
 
 
 @frozen
-class Begun:
-    """The answer of a journal to a caller that wants to send.
+class BeginResult:
+    """What a journal returns to a caller that wants to send.
 
     Attributes:
         step: What follows.
@@ -235,13 +246,13 @@ def next_step(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
     return Step.WAIT if state == "sending" else Step.ASK
 
 
-def match_draft(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
+def match_draft(draft: Draft, kept: Sequence[Intent], now: datetime) -> BeginResult:
     """Return what follows for a draft from the intents that have one of its keys.
 
     If the number and the caller's own key stand for two intents, one of them stands for another request.
     """
     other = next((each for each in kept if _is_another(draft, each)), None)
-    return Begun(next_step(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)
+    return BeginResult(next_step(kept[0], now), kept[0]) if other is None else BeginResult(Step.CONFLICT, other)
 
 
 def _is_another(draft: Draft, kept: Intent) -> bool:
@@ -269,3 +280,111 @@ def _values_differ(name: str, mine: object, theirs: object) -> bool:
 
 def _beyond_arguments(draft: Draft) -> Mapping[str, object]:
     return compared_fields(draft.request.get("extra", {})) if draft.named is None else draft.named
+
+
+_PAID: Final[Mapping[str, State]] = {
+    "paid": "succeeded",
+    "refunded": "succeeded",
+    "closed": "rejected",
+    "expired": "rejected",
+    "failed": "rejected",
+}
+"""An order that will not be paid any more was not done: it may be tried again."""
+
+WRITE_STATES: Final[Mapping[str, Mapping[str, State]]] = {
+    "payments.create": _PAID,
+    "orders.place": _PAID,
+    # An order that cannot be paid any more is as good as closed; one that was paid never will be.
+    "orders.close": {
+        "closed": "succeeded",
+        "expired": "succeeded",
+        "failed": "succeeded",
+        "paid": "rejected",
+        "refunded": "rejected",
+    },
+    "refunds.create": {"succeeded": "succeeded", "failed": "rejected"},
+}
+"""By operation, and by our name of the state of an order or a refund, the state of the write."""
+
+_RESPONSES: Final[Mapping[str, type[Response]]] = {
+    "payments.create": PaymentResponse,
+    "orders.place": OrderResponse,
+    "refunds.create": RefundResponse,
+}
+"""The writes that may go on after their response."""
+
+_TEMPORARY: Final = (AuthenticationError, RateLimitedError)
+"""Refusals that say nothing of the write itself: too many requests, or a key that is being changed."""
+
+
+def write_state(operation: str, state: str | None) -> State | None:
+    """Return the state of a write, by our name of the state of its order or refund; `None` if that is not final."""
+    return WRITE_STATES.get(operation, {}).get(state or "")
+
+
+def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
+    """Return the state that the service's success gives to a write, and why in one line if that is *rejected*.
+
+    The state is *accepted* only if the service can be asked for more. Otherwise the write has succeeded.
+    """
+    kind = _RESPONSES.get(call.operation.name)
+    if kind is None:
+        return "succeeded", ""
+    response, shape = kind.of(call, reply), call.profile.answer
+    if known := write_state(call.operation.name, response.state):
+        return known, f"the {response.thing}'s state is {response.state}" if known == "rejected" else ""
+    number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
+    return "succeeded" if number is None or not has_states(call.profile, response.thing) else "accepted", ""
+
+
+def has_states(profile: Profile, thing: str) -> bool:
+    """Return whether a profile says where a thing's state stands, and what it means."""
+    return bool(getattr(profile.answer, f"{thing}_status") and getattr(profile.states, thing))
+
+
+def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
+    """Return the state that an error gives to a write.
+
+    If a queued write is sent again after a doubt, its caller may be gone: a person is told of a refusal then.
+
+    Args:
+        call: The write.
+        error: One of ours, or of a user's middleware.
+        intent: The intent, as it was when it was sent.
+    """
+    if isinstance(error, OutcomeUnknownError | DuplicateError):
+        # The number was used before, by whomever: the service is asked what stands under it.
+        return "unknown"
+    temporary = isinstance(error, _TEMPORARY)
+    if isinstance(error, ServiceError) and not temporary:
+        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
+    # An error of a user's middleware proves nothing.
+    unsent = error.sent is False or temporary if isinstance(error, PayasyncError) else not call.progress.begun
+    return state_of_unsent(intent) if unsent else "unknown"
+
+
+def may_be_of_an_earlier_attempt(intent: Intent, state: State | None) -> bool:
+    """Return whether "not done" may be about an attempt before the one that is in doubt.
+
+    If a write was sent more than once, the service may report an earlier attempt, and the last one may still arrive.
+    An order that is paid is never closed, whichever attempt the report is about.
+
+    Args:
+        intent: The intent, as it was when it was sent, or asked about.
+        state: The state that the report gives it.
+    """
+    return state == "rejected" and intent.attempts > 1 and intent.operation != CLOSE_ORDER.name
+
+
+def state_of_unsent(intent: Intent) -> State:
+    """Return the state of a write that this call has not sent, and that the service has not refused.
+
+    The caller repeats a direct call. A queued write waits for a worker again, unless an earlier attempt may have
+    arrived: then the service is asked about it.
+
+    Args:
+        intent: The intent, as it was when it was sent.
+    """
+    if not intent.queued:
+        return "rejected"
+    return "new" if intent.sent_at is None else "unknown"

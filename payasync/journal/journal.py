@@ -16,22 +16,33 @@ from attrs import evolve
 from payasync.endpoints import OPERATIONS
 from payasync.errors import frameless_async
 from payasync.journal import transactions
-from payasync.journal.entries import Keep, entry_of_request, keep_all_but_customer, keep_amounts
-from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
+from payasync.journal.entries import Keep, draft_from_request, keep_all_but_customer, keep_amounts
+from payasync.journal.intents import (
+    END_STATES,
+    STATES,
+    WRITE_STATES,
+    BeginResult,
+    Draft,
+    Intent,
+    Intents,
+    Outcome,
+    State,
+    Step,
+    write_state,
+)
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import conflict_error
 from payasync.journal.transactions import (
-    BY_STATE,
     FIND,
     INTENT,
     LIST,
     LIST_OF_STATE,
     NOTE,
     PRUNE,
-    Notice,
+    ServiceBinding,
+    StateReport,
     Transaction,
-    Where,
     change_intents,
     find_intents,
 )
@@ -135,7 +146,7 @@ class Journal(ABC):
         Raises:
             ConfigurationError: The merchant's writes have gone to another service.
         """
-        await self._run(lambda _: transactions.bind_service(merchant, self._where(service)))
+        await self._run(lambda _: transactions.bind_service(merchant, self._binding(service)))
 
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on.
@@ -160,7 +171,7 @@ class Journal(ABC):
             )
         return sorted(merchants)
 
-    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Keep an intent as *sending*, for `lease` seconds, unless its key says that it must not be sent.
 
         When this returns `Step.SEND`, the intent is on the disk and survives a loss of power: bytes may leave. An
@@ -174,8 +185,8 @@ class Journal(ABC):
         Raises:
             ConfigurationError: The merchant's writes go to another service.
         """
-        lasts, where, tick = _check_lease(lease), self._where(service), self._tick()
-        return await self._run(lambda now: transactions.begin(draft, where, now, lasts, tick=tick))
+        lasts, binding, tick = _check_lease(lease), self._binding(service), self._tick()
+        return await self._run(lambda now: transactions.begin(draft, binding, now, lasts, tick=tick))
 
     async def claim(
         self,
@@ -185,7 +196,7 @@ class Journal(ABC):
         fence: int | None = None,
         service: str | None = None,
         named: Mapping[str, object] | None = None,
-    ) -> Begun:
+    ) -> BeginResult:
         """Make an intent that is kept already *sending*, for `lease` seconds, unless its state forbids it.
 
         Args:
@@ -201,8 +212,10 @@ class Journal(ABC):
                 person or because it turned out not to be done.
         """
         asked, lasts = check_number("intent_id", intent_id), _check_lease(lease)
-        where, tick = self._where(service), self._tick()
-        return await self._run(lambda now: transactions.claim(asked, fence, where, now, lasts, tick=tick, named=named))
+        binding, tick = self._binding(service), self._tick()
+        return await self._run(
+            lambda now: transactions.claim(asked, fence, binding, now, lasts, tick=tick, named=named)
+        )
 
     async def note_used(self, intent: Intent) -> bool:
         """Keep that the service said "used before"; return `False` if the end of the intent is known by now.
@@ -271,10 +284,10 @@ class Journal(ABC):
             ConfigurationError: The merchant's writes go to another service.
         """
         most, by = check_number("limit", limit), None if before is None else check_moment("before", before)
-        lasts, tick, where = _check_lease(lease), self._tick(), self._where(service)
+        lasts, tick, binding = _check_lease(lease), self._tick(), self._binding(service)
         await self.recorder.catch_up()
         return await self._run(
-            lambda now: transactions.ask(most, now, lasts, merchant=merchant, where=where, before=by, tick=tick)
+            lambda now: transactions.ask(most, now, lasts, merchant=merchant, binding=binding, before=by, tick=tick)
         )
 
     async def postpone(
@@ -327,7 +340,7 @@ class Journal(ABC):
                 details.
             IntentConflictError: The key stands for another request.
         """
-        work = partial(transactions.add, entry_of_request(request, merchant, intent, self._keep))
+        work = partial(transactions.add, draft_from_request(request, merchant, intent, self._keep))
         begun = await (self._run(work) if connection is None else self._run_within(connection, work))
         if begun.step is Step.CONFLICT:
             raise conflict_error(begun.intent)
@@ -380,7 +393,7 @@ class Journal(ABC):
         Raises:
             InvalidArgumentError: There is no such intent, or its state is another.
         """
-        if as_ not in (ends := sorted(ENDS)):
+        if as_ not in (ends := sorted(END_STATES)):
             raise invalid_argument("as_", f"one of {', '.join(ends)}", as_)
         if not isinstance(reason, str) or not reason.strip():
             raise invalid_argument("reason", "a text that says how you know", reason)
@@ -418,13 +431,13 @@ class Journal(ABC):
         Raises:
             InvalidArgumentError: There is no such operation.
         """
-        if operation not in list(BY_STATE):
-            raise invalid_argument("operation", f"one of {', '.join(BY_STATE)}", operation)
+        if operation not in list(WRITE_STATES):
+            raise invalid_argument("operation", f"one of {', '.join(WRITE_STATES)}", operation)
         if profile is not None and not isinstance(profile, Profile):
             raise invalid_argument("profile", "a Profile, such as `session.profile`, or left out", profile)
         if state is not None and not isinstance(state, str):
             raise invalid_argument("state", "our name of a state, or None", state)
-        end = BY_STATE[operation].get(state or "")
+        end = write_state(operation, state)
         if end is None:
             return []
         given, write = profile or Profile(), next(each for each in OPERATIONS if each.name == operation)
@@ -432,8 +445,10 @@ class Journal(ABC):
         things = [evolve(each, required=False) for each in comparison_of(write, given).fields]
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
         things += [ComparedField(name, path, ValueKind.NUMBER) for name, path in places.items() if path]
-        notice = Notice(write, reference, merchant, end, f"the service told: {state}", data, Comparison(tuple(things)))
-        changed, others = await self._run(lambda now: transactions.apply_notice(notice, now))
+        notice = StateReport(
+            write, reference, merchant, end, f"the service told: {state}", data, Comparison(tuple(things))
+        )
+        changed, others = await self._run(lambda now: transactions.apply_state_report(notice, now))
         for kept, why in others:
             words = " ".join(why.split())
             logger.warning("intent %d is %s; what was told is of another: %s", kept.id, kept.state, words)
@@ -453,8 +468,8 @@ class Journal(ABC):
     async def _find(self, statement: str, **values: Any) -> Intents:
         return await self._run(lambda _: find_intents(statement, values))
 
-    def _where(self, service: str | None) -> Where | None:
-        return None if service is None else Where(service, self._place)
+    def _binding(self, service: str | None) -> ServiceBinding | None:
+        return None if service is None else ServiceBinding(service, self._place)
 
     def _tick(self) -> str | None:
         return monotonic_tick() if self._has_system_clock else None

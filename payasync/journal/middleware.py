@@ -11,16 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
-from payasync.journal.entries import Keep, beyond_arguments, entry_of_call, request_of
-from payasync.journal.intents import Begun, Intent, State, Step
-from payasync.journal.redaction import redact_text
-from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
-from payasync.journal.transactions import (
+from payasync.journal.entries import Keep, beyond_arguments, draft_from_call, request_from_intent
+from payasync.journal.intents import (
+    BeginResult,
+    Intent,
+    State,
+    Step,
     may_be_of_an_earlier_attempt,
     state_of_error,
     state_of_response,
     state_of_unsent,
 )
+from payasync.journal.redaction import redact_text
+from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
 from payasync.middleware.chain import GRACE, await_in_time
 from payasync.middleware.observe import Event, Unknown
 from payasync.middleware.outcome import unknown_error
@@ -90,7 +93,7 @@ class Recorder:
             rule = f"the number of an intent of merchant {merchant!r}"
             why = f"intent_id must be {rule}; {intent_id} is of {intent.merchant!r}"
             raise InvalidArgumentError(why, field="intent_id", rule=rule, value=intent_id)
-        return request_of(intent)
+        return request_from_intent(intent)
 
     async def catch_up(self) -> None:
         """Keep each "used before" that the storage could not take, so that nobody asks without knowing it.
@@ -137,7 +140,7 @@ class Recorder:
         )
         return reply
 
-    async def _begin(self, call: Call, merchant: str, service: str, lease: float) -> Begun:
+    async def _begin(self, call: Call, merchant: str, service: str, lease: float) -> BeginResult:
         """Return what the journal says; if the caller is cancelled, or out of time, what was begun is undone."""
         task = asyncio.ensure_future(self._begin_in_journal(call, merchant, service, lease))
         try:
@@ -148,14 +151,14 @@ class Recorder:
                 error.add(operation=call.operation.name, reference=call.reference)
             raise
 
-    async def _begin_in_journal(self, call: Call, merchant: str, service: str, lease: float) -> Begun:
+    async def _begin_in_journal(self, call: Call, merchant: str, service: str, lease: float) -> BeginResult:
         if call.entry is None:
-            draft = entry_of_call(call, merchant, self._keep)
+            draft = draft_from_call(call, merchant, self._keep)
             return await self._journal.begin(draft, lease, service=service)
         fence, named = call.entry.fence, beyond_arguments(call)
         return await self._journal.claim(call.entry.id, lease, fence=fence, service=service, named=named)
 
-    async def _undo(self, beginning: asyncio.Task[Begun]) -> None:
+    async def _undo(self, beginning: asyncio.Task[BeginResult]) -> None:
         """Wait for what may still be committed, and keep that nothing was sent."""
         with suppress(PayasyncError):
             begun = await beginning

@@ -7,7 +7,7 @@ from typing import Final
 from multidict import CIMultiDict
 
 from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
-from payasync.journal.intents import Begun, Intent, Outcome, Step, asked_for
+from payasync.journal.intents import BeginResult, Intent, Outcome, Step, asked_for
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.wire.call import Reply
 
@@ -42,7 +42,7 @@ def conflict_error(intent: Intent) -> IntentConflictError:
     )
 
 
-def refusal_error(begun: Begun) -> PayasyncError:
+def refusal_error(begun: BeginResult) -> PayasyncError:
     """Return why an intent is not sent."""
     intent = begun.intent
     if begun.step is Step.CONFLICT:

@@ -8,19 +8,13 @@ from attrs import frozen
 
 from payasync.endpoints import CLOSE_ORDER, Operation
 from payasync.errors import (
-    AuthenticationError,
-    DuplicateError,
     InvalidArgumentError,
-    OutcomeUnknownError,
-    PayasyncError,
-    RateLimitedError,
-    ServiceError,
 )
 from payasync.journal.intents import (
-    ASKED,
-    ENDS,
-    FOR_A_PERSON,
-    Begun,
+    ASKED_STATES,
+    END_STATES,
+    RESOLVABLE_STATES,
+    BeginResult,
     Draft,
     Intent,
     Intents,
@@ -30,14 +24,13 @@ from payasync.journal.intents import (
     check_queued,
     check_transition,
     match_draft,
+    may_be_of_an_earlier_attempt,
     next_step,
     state_now,
 )
 from payasync.journal.replay import other_service_error
-from payasync.profile.profile import Profile
-from payasync.wire.call import Call, Comparison, Reply
+from payasync.wire.call import Comparison
 from payasync.wire.match import mismatch, names_number_and_amounts
-from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 from payasync.wire.validators import invalid_argument
 
 ADD: Final = """
@@ -55,7 +48,7 @@ MATCHING: Final = """
 SELECT * FROM payasync_intents
 WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
 ORDER BY id"""
-ADOPT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id"
+SET_INTENT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id"
 QUEUE: Final = """
 UPDATE payasync_intents SET
     intent = coalesce(intent, :intent), queued = TRUE, request = :request,
@@ -204,35 +197,35 @@ def change_intents(statement: str, values: Mapping[str, Any]) -> Transaction[Seq
 
 
 @frozen
-class Where:
-    """Where a write goes to.
+class ServiceBinding:
+    """The service that a merchant's writes go to.
 
     Attributes:
         service: `Session.service`.
-        journal: The place of the journal, as a person may see it.
+        journal: The place of the journal, for errors.
     """
 
     service: str
     journal: str
 
 
-def bind_service(merchant: str, where: Where | None) -> Transaction[None]:
+def bind_service(merchant: str, binding: ServiceBinding | None) -> Transaction[None]:
     """Keep which service a merchant's writes go to, unless one is kept; refuse any other.
 
     Args:
         merchant: The merchant's number.
-        where: The service; `None` as long as nobody sends.
+        binding: The service; `None` as long as nobody sends.
     """
-    if where is None:
+    if binding is None:
         return
     known = Query(SERVICES, {"merchant": merchant}, column="service")
     kept: Sequence[str] = yield known
     if not kept:
         # Of two processes that come together, one waits here for the other.
-        values = {"merchant": merchant, "service": where.service}
+        values = {"merchant": merchant, "service": binding.service}
         kept = (yield Query(BIND, values, column="service")) or (yield known)
-    if kept[0] != where.service:
-        raise other_service_error(merchant, kept[0], where.service, where.journal)
+    if kept[0] != binding.service:
+        raise other_service_error(merchant, kept[0], binding.service, binding.journal)
 
 
 def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Sequence[str], Sequence[str]]]:
@@ -252,125 +245,22 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
     return merchants, services
 
 
-_PAID: Final[Mapping[str, State]] = {
-    "paid": "succeeded",
-    "refunded": "succeeded",
-    "closed": "rejected",
-    "expired": "rejected",
-    "failed": "rejected",
-}
-"""An order that will not be paid any more was not done: it may be tried again."""
-
-BY_STATE: Final[Mapping[str, Mapping[str, State]]] = {
-    "payments.create": _PAID,
-    "orders.place": _PAID,
-    # An order that cannot be paid any more is as good as closed; one that was paid never will be.
-    "orders.close": {
-        "closed": "succeeded",
-        "expired": "succeeded",
-        "failed": "succeeded",
-        "paid": "rejected",
-        "refunded": "rejected",
-    },
-    "refunds.create": {"succeeded": "succeeded", "failed": "rejected"},
-}
-"""By operation, and by our name of a thing's state, the state of the write. All other states say nothing yet."""
-
-_ANSWERS: Final[Mapping[str, type[Response]]] = {
-    "payments.create": PaymentResponse,
-    "orders.place": OrderResponse,
-    "refunds.create": RefundResponse,
-}
-"""The writes that may go on after their response."""
-
-_PASSING: Final = (AuthenticationError, RateLimitedError)
-"""Refusals that say nothing of the write itself: too many requests, or a key that is being changed."""
-
-
-def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
-    """Return the state that the service's success gives to a write, and why in one line if that is *rejected*.
-
-    The state is *accepted* only if the service can be asked for more. What nobody will hear of again has succeeded.
-    """
-    kind = _ANSWERS.get(call.operation.name)
-    if kind is None:
-        return "succeeded", ""
-    response, shape = kind.of(call, reply), call.profile.answer
-    if known := BY_STATE[call.operation.name].get(response.state or ""):
-        return known, f"the {response.thing}'s state is {response.state}" if known == "rejected" else ""
-    number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
-    return "succeeded" if number is None or not tells_states(call.profile, response.thing) else "accepted", ""
-
-
-def tells_states(profile: Profile, thing: str) -> bool:
-    """Return whether a profile says where a thing's state stands, and what it means."""
-    return bool(getattr(profile.answer, f"{thing}_status") and getattr(profile.states, thing))
-
-
-def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
-    """Return the state that an error gives to a write.
-
-    Whoever queued a write may be gone when it is sent again after a doubt: a refusal is given to a person then.
-
-    Args:
-        call: The write.
-        error: One of ours, or of a user's middleware.
-        intent: The intent, as it was when it was sent.
-    """
-    if isinstance(error, OutcomeUnknownError | DuplicateError):
-        # The number was used before, by whomever: the service is asked what stands under it.
-        return "unknown"
-    passing = isinstance(error, _PASSING)
-    if isinstance(error, ServiceError) and not passing:
-        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
-    # An error of a user's middleware proves nothing.
-    unsent = error.sent is False or passing if isinstance(error, PayasyncError) else not call.progress.begun
-    return state_of_unsent(intent) if unsent else "unknown"
-
-
-def may_be_of_an_earlier_attempt(intent: Intent, state: State | None) -> bool:
-    """Return whether the news that a thing was not done may be about an attempt before the one that is in doubt.
-
-    A write that was sent more than once may have several things that the service speaks of, and the last may still
-    arrive. An order that is paid is never closed, whichever attempt the news is about.
-
-    Args:
-        intent: The intent, as it was when it was sent, or asked about.
-        state: The state that the news gives it.
-    """
-    return state == "rejected" and intent.attempts > 1 and intent.operation != CLOSE_ORDER.name
-
-
-def state_of_unsent(intent: Intent) -> State:
-    """Return the state of a write that this call has not done, and that nothing speaks against.
-
-    A direct call is its caller's to repeat. A queued write waits for a worker again, unless an earlier attempt may have
-    arrived: then the service is asked about it.
-
-    Args:
-        intent: The intent, as it was when it was sent.
-    """
-    if not intent.queued:
-        return "rejected"
-    return "new" if intent.sent_at is None else "unknown"
-
-
 def begin(
-    draft: Draft, where: Where | None, now: datetime, lease: float, *, tick: str | None = None
-) -> Transaction[Begun]:
+    draft: Draft, binding: ServiceBinding | None, now: datetime, lease: float, *, tick: str | None = None
+) -> Transaction[BeginResult]:
     """Keep an intent as *sending*, unless its key says that it must not be sent."""
     until = now + timedelta(seconds=lease)
     first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
-    added, kept = yield from _add_draft(draft, where, first, now)
+    added, kept = yield from _add_draft(draft, binding, first, now)
     if added:
-        return Begun(Step.SEND, kept[0])
+        return BeginResult(Step.SEND, kept[0])
     begun = match_draft(draft, kept, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
-        yield from change_intents(ADOPT, {"id": begun.intent.id, "intent": draft.intent})
+        yield from change_intents(SET_INTENT, {"id": begun.intent.id, "intent": draft.intent})
     return (yield from _send(begun, now, until, tick, draft.named))
 
 
-def add(draft: Draft, now: datetime) -> Transaction[Begun]:
+def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
     """Keep an intent as *new*.
 
     An intent that is kept already is queued from now on, and keeps its state. Only a rejected one is *new* again, so
@@ -386,7 +276,7 @@ def add(draft: Draft, now: datetime) -> Transaction[Begun]:
 
 
 def _add_draft(
-    draft: Draft, where: Where | None, first: Mapping[str, Any], now: datetime
+    draft: Draft, binding: ServiceBinding | None, first: Mapping[str, Any], now: datetime
 ) -> Transaction[tuple[bool, Intents]]:
     """Keep a draft and return `True`, or return `False` and the intents that have one of its keys already."""
     values: dict[str, Any] = {
@@ -400,12 +290,12 @@ def _add_draft(
         "queued": draft.queued,
         "named": draft.named,
     }
-    service = where.service if where else None
+    service = binding.service if binding else None
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
             return True, [Intent(**values, **first, id=added[0], created=now, updated=now)]
-        yield from bind_service(draft.merchant, where)
+        yield from bind_service(draft.merchant, binding)
         if kept := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
             return False, kept
 
@@ -413,17 +303,17 @@ def _add_draft(
 def claim(
     intent_id: int,
     fence: int | None,
-    where: Where | None,
+    binding: ServiceBinding | None,
     now: datetime,
     lease: float,
     *,
     tick: str | None = None,
     named: Mapping[str, object] | None = None,
-) -> Transaction[Begun]:
+) -> Transaction[BeginResult]:
     """Make an intent *sending*, unless its state forbids it."""
     kept = yield from _lock_intent(intent_id)
-    yield from bind_service(kept.merchant, where)
-    begun = Begun(next_step(kept, now, fence=fence), kept)
+    yield from bind_service(kept.merchant, binding)
+    begun = BeginResult(next_step(kept, now, fence=fence), kept)
     if begun.step is Step.SEND:
         # Its sender has looked at it before; a person may have rejected it since.
         check_queued(kept)
@@ -431,13 +321,13 @@ def claim(
 
 
 def _send(
-    begun: Begun, now: datetime, until: datetime, tick: str | None, named: Mapping[str, object] | None
-) -> Transaction[Begun]:
+    begun: BeginResult, now: datetime, until: datetime, tick: str | None, named: Mapping[str, object] | None
+) -> Transaction[BeginResult]:
     if begun.step is not Step.SEND:
         return begun
     values = {"id": begun.intent.id, "now": now, "until": until, "tick": tick, "named": named}
     (sent,) = yield from find_intents(SEND, values)
-    return Begun(Step.SEND, sent)
+    return BeginResult(Step.SEND, sent)
 
 
 def note_used(held: Intent, now: datetime) -> Transaction[bool]:
@@ -466,12 +356,12 @@ def settle(
         raise invalid_argument("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
     moments = {
         "now": now,
-        "due": (due or now) if state in ASKED else None,
+        "due": (due or now) if state in ASKED_STATES else None,
         "sent_at": now if state == "unknown" else None,
         "tick": tick,
     }
     # Somebody was told that it was not done, and may have paid by other means: no task that is left sends it.
-    queued = not (state == "rejected" and (held.state in ASKED or facts["outcome"] is not None))
+    queued = not (state == "rejected" and (held.state in ASKED_STATES or facts["outcome"] is not None))
     again = state == "rejected" and held.state == "sending" and not held.queued
     end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
     settled = {"id": held.id, "fence": held.fence, **end, **moments, **facts}
@@ -490,13 +380,13 @@ def ask(
     lease: float,
     *,
     merchant: str | None,
-    where: Where | None,
+    binding: ServiceBinding | None,
     before: datetime | None,
     tick: str | None = None,
 ) -> Transaction[Intents]:
     """Claim the intents that the service is to be asked about."""
     if merchant is not None:
-        yield from bind_service(merchant, where)
+        yield from bind_service(merchant, binding)
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
     claimed: Intents = []
@@ -549,7 +439,7 @@ def resolve(
     """End an intent by a person's word. If it is rejected, no queue that has its number sends it."""
     kept = yield from _lock_intent(intent_id)
     before = state_now(kept, now)
-    if before not in FOR_A_PERSON:
+    if before not in RESOLVABLE_STATES:
         raise _not_resolvable_error(kept)
     shown, attempts = seen
     if shown not in {None, kept.state, before}:
@@ -565,14 +455,14 @@ def resolve(
 
 def _not_resolvable_error(kept: Intent) -> InvalidArgumentError:
     rule = "only new, accepted, unknown or manual ones can be ended"
-    stands = f"{kept.state} already" if kept.state in ENDS else kept.state
+    stands = f"{kept.state} already" if kept.state in END_STATES else kept.state
     if kept.lease is not None:
         stands += f", and somebody's until {kept.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
     return InvalidArgumentError(f"intent {kept.id} is {stands}; {rule}", field="intent_id", rule=rule, value=kept.id)
 
 
 @frozen
-class Notice:
+class StateReport:
     """What the service has told of a write, such as by a notification.
 
     Attributes:
@@ -594,7 +484,7 @@ class Notice:
     things: Comparison
 
 
-def apply_notice(notice: Notice, now: datetime) -> Transaction[tuple[Intents, Sequence[tuple[Intent, str]]]]:
+def apply_state_report(notice: StateReport, now: datetime) -> Transaction[tuple[Intents, Sequence[tuple[Intent, str]]]]:
     """End the open intents that a notice is about; what it contradicts is given to a person.
 
     Returns:
@@ -628,7 +518,7 @@ def _state_by_notice(kept: Intent, stands: State, end: State) -> State | None:
     that waits to be sent again, and was done the first time after all, is not sent.
     """
     again = stands == "new" and kept.attempts > 0 and end == "succeeded"
-    if again or (stands in ASKED and not may_be_of_an_earlier_attempt(kept, end)):
+    if again or (stands in ASKED_STATES and not may_be_of_an_earlier_attempt(kept, end)):
         return end
     # An order that nobody closed may end by itself: that moves no money.
     contradicted = stands == "rejected" and end == "succeeded" and kept.operation != CLOSE_ORDER.name

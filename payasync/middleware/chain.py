@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import sys
 from collections.abc import Awaitable, Iterable
 from typing import Final, TypeVar
 
@@ -11,7 +10,7 @@ from payasync.errors import (
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentTimeoutError,
-    drop_frames,
+    frameless_async,
 )
 from payasync.wire.call import Call, Layer, Reply, Send
 
@@ -57,14 +56,10 @@ def guard(layer: Layer) -> Layer:
     return guarded
 
 
+@frameless_async
 async def hide_frames(call: Call, send: Send) -> Reply:
     """Stand below a user's layer: the errors that its `send` raises show none of our frames."""
-    try:
-        return await send(call)
-    except BaseException as error:  # noqa: BLE001 - it is raised below
-        ended = [error]
-    del call, send
-    raise drop_frames(ended.pop(), sys.exception())
+    return await send(call)
 
 
 async def await_in_time(call: Call, work: Awaitable[T], name: str, *, grace: float = 0) -> T:

@@ -103,18 +103,6 @@ MATRIX: Final[dict[Outcome, tuple[Action, Action, Action, Action]]] = {
 }
 # fmt: on
 
-DOUBTFUL: Final = frozenset(
-    {
-        Outcome.NO_RESPONSE,
-        Outcome.UNRECOGNISED,
-        Outcome.UNVERIFIED,
-        Outcome.REDIRECT,
-        Outcome.UNLISTED,
-        Outcome.SERVER_ERROR,
-    }
-)
-"""Outcomes after which a write may have been done; for two more it depends on the call."""
-
 DEFINITE: Final = frozenset({Outcome.NOT_EXECUTED, Outcome.ABSENT, Outcome.DUPLICATE})
 """Outcomes that say nothing of an earlier attempt."""
 
@@ -269,7 +257,8 @@ def leaves_doubt(call: Call, outcome: Outcome) -> bool:
         return not call.profile.http.rate_limit_precedes_execution
     if outcome is Outcome.DUPLICATE:
         return not has_own_number(call)
-    return outcome in DOUBTFUL
+    # The service is asked about a write, if possible, exactly where the write may have been done.
+    return MATRIX[outcome][Recourse.QUERY] is Action.QUERY
 
 
 def decide(call: Call, outcome: Outcome, *, doubt: bool) -> Action:
@@ -377,13 +366,7 @@ def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
 
 def _was_refused(call: Call, outcome: Outcome) -> bool:
     """Return whether a response proves that nothing was done, or is for a read, where that hardly matters."""
-    if outcome in {Outcome.NOT_EXECUTED, Outcome.ABSENT}:
-        return True
-    if outcome is Outcome.RATE_LIMITED:
-        return call.read or call.profile.http.rate_limit_precedes_execution
-    if outcome is Outcome.DUPLICATE:
-        return call.read or has_own_number(call)
-    return call.read and outcome in {Outcome.REDIRECT, Outcome.UNLISTED}
+    return (outcome in REFUSALS or outcome is Outcome.REDIRECT) and not leaves_doubt(call, outcome)
 
 
 def _refusal(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:

@@ -1,6 +1,7 @@
 """What became of a write: the query that tells, by the number that names it."""
 
 from collections.abc import Mapping
+from math import inf
 
 from attrs import evolve
 
@@ -15,6 +16,16 @@ from payasync.wire.match import compared_fields, why_empty
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument
+
+
+def absence_final_after(quarantine: float | None, *, used_before: bool = False) -> float:
+    """Return the seconds of doubt after which "not found" is final; `inf` if it never is.
+
+    Args:
+        quarantine: `recovery.quarantine` of the profile: the service may carry out a write as late as that.
+        used_before: The service said that the number was used before, which "not found" does not take back.
+    """
+    return inf if quarantine is None or used_before else quarantine
 
 
 def status_query(operation: str | None, reference: str | None) -> Request[Response] | None:

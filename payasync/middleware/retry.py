@@ -6,7 +6,7 @@ from math import inf
 from typing import Final, cast
 
 import backoff
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from payasync.endpoints import CLOSE_ORDER
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
@@ -26,6 +26,7 @@ from payasync.middleware.outcome import (
     result_of_close,
     unknown_error,
 )
+from payasync.middleware.recovery import absence_final_after
 from payasync.settings import Pace, RetryPolicy
 from payasync.wire.call import Call, Layer, Objection, Progress, Reply, Send
 from payasync.wire.match import compared_fields, why_empty
@@ -96,9 +97,9 @@ class RetryContext:
 
     policy: RetryPolicy
     quota: Quota
-    report: EventSink = field(factory=EventSink)
+    report: EventSink
     ask: Callable[[Call], Call | None]
-    pace: Pace = Pace()
+    pace: Pace
 
 
 def retry(context: RetryContext) -> Layer:
@@ -230,11 +231,12 @@ class Attempts:
         return evolve(result, recovered=True) if isinstance(result, Reply) else result
 
     def _absence_final_at(self) -> float:
-        """Return when "not found" becomes final: never if the service has said that the number was used before."""
-        quarantine = self._call.profile.recovery.quarantine
-        if quarantine is None or self._in_doubt_since is None or self._call.progress.used_before:
+        """Return when "not found" becomes final."""
+        if self._in_doubt_since is None:
             return inf
-        return self._in_doubt_since + quarantine
+        call = self._call
+        quarantine = call.profile.recovery.quarantine
+        return self._in_doubt_since + absence_final_after(quarantine, used_before=call.progress.used_before)
 
     async def _attempt(self, call: Call) -> AttemptResult:
         self._begun += 1

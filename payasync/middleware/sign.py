@@ -5,7 +5,7 @@ import inspect
 import os
 from collections.abc import Awaitable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from payasync.credentials import Secret
@@ -100,7 +100,7 @@ async def _signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
     make = partial(scheme.sign, dict(call.fields), path=call.operation.path, key=key)
     try:
         if getattr(scheme, "blocking", False):
-            made: Any = await asyncio.get_running_loop().run_in_executor(_executor(), make)
+            made: Any = await asyncio.get_running_loop().run_in_executor(_signing_thread(os.getpid()), make)
         else:
             made = make()
         signature = await made if inspect.isawaitable(made) else made
@@ -115,15 +115,10 @@ async def _signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
     raise NotSentError(f"the signature scheme {failure}: nothing was sent", reason="signing failed", permanent=True)
 
 
-_executors: dict[int, Executor] = {}
-
-
-def _executor() -> Executor:
-    """Return this process's one signing thread; a fork leaves the parent's thread behind."""
-    executor = _executors.get(os.getpid())
-    if executor is None:
-        executor = _executors[os.getpid()] = ThreadPoolExecutor(1, "payasync-sign")
-    return executor
+@cache
+def _signing_thread(process: int) -> Executor:  # noqa: ARG001 - a fork leaves the parent's thread behind
+    """Return the one signing thread of a process."""
+    return ThreadPoolExecutor(1, "payasync-sign")
 
 
 def authorize(key: Secret | None, send: Send) -> Send:

@@ -15,7 +15,7 @@ from payasync import endpoints
 from payasync.endpoints import Argument
 from payasync.profile.schema import Accept
 from payasync.sandbox.model import RefusedError
-from payasync.sandbox.rules import STEPS
+from payasync.sandbox.rules import FREQUENCIES
 from payasync.strict_json import encodable
 
 Check = Callable[[object], Any]
@@ -123,8 +123,8 @@ def check_customer(value: object) -> str:
 
 def check_frequency(value: object) -> str:
     """Return how often a subscription is billed, as it was written."""
-    if not isinstance(value, str) or value.lower() not in STEPS:
-        raise ValueError(f"one of {', '.join(STEPS)}")
+    if not isinstance(value, str) or value.lower() not in FREQUENCIES:
+        raise ValueError(f"one of {', '.join(FREQUENCIES)}")
     return value
 
 

@@ -1,18 +1,17 @@
 """The sandbox's time: how fast it goes, and what falls due as it goes on: timers first, then deliveries."""
 
 import asyncio
-import math
 import re
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from attrs import frozen
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.sandbox.model import BEGINNING, TimerKind, format_instant, to_instant
+from payasync.sandbox.model import BEGINNING, Timer, TimerKind, format_instant, to_instant
 from payasync.sandbox.store import Store
 from payasync.settings import is_number
 
@@ -31,15 +30,15 @@ _FACTOR: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
 
 
 @frozen
-class Pace:
+class ClockRate:
     """How fast the sandbox's time goes.
 
     Attributes:
-        rate: Sandbox seconds in a real one; 0: the clock stands, and only `advance` moves it.
+        factor: Sandbox seconds in a real one; 0: the clock stands, and only `advance` moves it.
         start: The first time in a new database; `None`: the machine's.
     """
 
-    rate: float = 1.0
+    factor: float = 1.0
     start: datetime | None = None
 
     def resume(self, latest: datetime, away: timedelta) -> datetime:
@@ -49,23 +48,23 @@ class Pace:
             latest: The last time that the database has.
             away: How long the sandbox was closed by the machine's clock, which may have been set back.
         """
-        return latest + min(max(away, timedelta()), LATEST - latest) if self.rate == 1 else latest
+        return latest + min(max(away, timedelta()), LATEST - latest) if self.factor == 1 else latest
 
 
-def read_pace(setting: ClockSetting) -> Pace:
-    """Return the pace that a setting means.
+def read_clock_rate(setting: ClockSetting) -> ClockRate:
+    """Return the rate that a setting means.
 
     Raises:
         ConfigurationError: The setting is invalid.
     """
     if isinstance(setting, datetime) and setting.utcoffset() is not None and BEGINNING <= setting < LATEST:
-        return Pace(0.0, setting.astimezone(UTC))
-    if isinstance(setting, str) and setting in {"real", "frozen"}:
-        return Pace(float(setting == "real"))
+        return ClockRate(0.0, setting.astimezone(UTC))
+    if setting in ("real", "frozen"):
+        return ClockRate(float(setting == "real"))
     written = _FACTOR.fullmatch(setting) if isinstance(setting, str) else None
-    rate = float(written[1]) if written else setting
-    if is_number(rate) and math.isfinite(rate) and 0 < rate <= FASTEST:
-        return Pace(float(rate))
+    factor = float(written[1]) if written else setting
+    if is_number(factor) and 0 < factor <= FASTEST:
+        return ClockRate(float(factor))
     rule = f'"real", "frozen", an aware datetime, or a factor up to {FASTEST:_} such as 60 or "60x"'
     raise ConfigurationError(f"clock must be {rule}, not {setting!r}", field="clock")
 
@@ -118,31 +117,31 @@ class Clock:
     """The sandbox's time. It never goes backwards, and each commit stores it.
 
     Args:
-        pace: How fast it goes.
+        rate: How fast it goes.
         store: Has the time of an earlier start, and the timers.
         ticks: Real seconds, monotonic.
     """
 
-    def __init__(self, pace: Pace, store: Store, *, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rate: ClockRate, store: Store, *, ticks: Callable[[], float] = time.monotonic) -> None:
         wall, stored = _wall_time(), store.time()
-        self._rate = pace.rate
+        self._factor = rate.factor
         self._ticks = ticks
-        self._at = pace.resume(stored[0], wall - stored[1]) if stored else pace.start or wall
+        self._at = rate.resume(stored[0], wall - stored[1]) if stored else rate.start or wall
         self._since = ticks()
-        self._held: datetime | None = None
+        self._shown: datetime | None = None
         self._store = store
-        self._task: asyncio.Task[NoReturn] | None = None
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._advancing = asyncio.Lock()
         self._happened: list[ClockEvent] | None = None
+        self._task: asyncio.Task[NoReturn] | None = None
         store.now = self.now
-        store.on_commit(before=lambda: store.set_time(self._reading(), _wall_time()))
+        store.before_commit = lambda: store.set_time(self._reading(), _wall_time())
         self.store_time()
 
     def now(self) -> datetime:
         """Return the time, in UTC."""
-        return self._held or self._reading()
+        return self._shown or self._reading()
 
     async def advance(self, span: timedelta | None = None, /, **units: float) -> Report:
         """Advance the clock, do all that falls due until then, each at its own time, and return what that was.
@@ -156,15 +155,7 @@ class Clock:
         Raises:
             InvalidArgumentError: The time would go backwards, or beyond the year 9998.
         """
-        given: object = units if span is None else span
-        try:
-            by = timedelta(**units) if span is None else span
-        except (TypeError, ValueError, OverflowError):
-            by = None
-        if not isinstance(by, timedelta) or (span is not None and units):
-            raise _invalid_span("a timedelta, or its arguments such as days=31", given)
-        if not timedelta() <= by <= LATEST - self.now():
-            raise _invalid_span(f"a time from 0 to the year {LATEST.year - 1}", by)
+        by = self._read_span(span, units)
         async with self._advancing:
             since, self._happened = self.now(), []
             until = since + min(by, LATEST - since)
@@ -180,6 +171,16 @@ class Clock:
             finally:
                 self._happened = None
 
+    def _read_span(self, span: timedelta | None, units: Mapping[str, float]) -> timedelta:
+        rule = f"a timedelta, or its arguments such as days=31, from 0 to the year {LATEST.year - 1}"
+        with suppress(TypeError, ValueError, OverflowError):
+            by = timedelta(**units) if span is None else span
+            if timedelta() <= by <= LATEST - self.now() and (span is None or not units):
+                return by
+        value = units if span is None else span
+        message = f"advance must be given {rule}, not {value!r}"
+        raise InvalidArgumentError(message, field="advance", rule=rule, value=value)
+
     def store_time(self) -> None:
         """Store the time for the next start, if nothing else has changed."""
         with self._store.transaction():
@@ -190,7 +191,7 @@ class Clock:
         left = (moment - self.now()).total_seconds()
         if left <= 0:
             return 0.0
-        return left / self._rate if self._rate else None
+        return left / self._factor if self._factor else None
 
     def start(self, actions: Mapping[TimerKind, DueAction], deliveries: "Deliveries") -> None:
         """Do what fell due while the sandbox was closed, and go on in the background.
@@ -201,10 +202,11 @@ class Clock:
         """
         self._actions = actions
         self._deliveries = deliveries
-        while self._run_next_timer(self.now()) is not None:
-            pass
+        while (timer := self._store.next_timer()) and timer.due <= self.now():
+            self._run_timer(timer)
         self._task = asyncio.create_task(self._run(), name="payasync sandbox clock")
-        self._store.on_commit(after=self._wake)
+        self._task.add_done_callback(lambda _task: self._idle.set())
+        self._store.after_commit = self._wake
 
     async def settle(self) -> None:
         """Return when all that was due is done, with all that it caused to be due.
@@ -212,14 +214,11 @@ class Clock:
         Raises:
             ConfigurationError: The sandbox was closed, or its database cannot be written.
         """
-        self._wake()
-        idle = asyncio.create_task(self._idle.wait())
         task = self._task
         assert task is not None  # noqa: S101 - nobody has it before it was started
-        try:
-            await asyncio.wait({idle, task}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            idle.cancel()
+        if not task.done():
+            self._wake()
+            await self._idle.wait()
         if task.cancelled():
             raise ConfigurationError("the sandbox was closed before everything due was done")
         if task.done():
@@ -242,23 +241,14 @@ class Clock:
         self._woken.set()
 
     def _reading(self) -> datetime:
-        passed = (self._ticks() - self._since) * self._rate
+        passed = (self._ticks() - self._since) * self._factor
         return self._at + timedelta(seconds=min(passed, (LATEST - self._at).total_seconds()))
 
     def _move_to(self, moment: datetime) -> None:
         self._at, self._since = max(moment, self._reading()), self._ticks()
 
-    @contextmanager
-    def _held_at(self, moment: datetime) -> Generator[None]:
-        """Show the time at which something fell due while it is done."""
-        self._held = moment
-        try:
-            yield
-        finally:
-            self._held = None
-
     def _next_due(self, after: datetime) -> datetime | None:
-        timer, delivery = self._store.next_timer(after), self._deliveries.next(after)
+        timer, delivery = self._store.next_timer(), self._deliveries.next(after)
         return min(delivery or timer.due, timer.due) if timer else delivery
 
     async def _run(self) -> NoReturn:
@@ -273,8 +263,8 @@ class Clock:
         """Run the timers that are due, begin the deliveries that are due, and wait for more."""
         self._woken.clear()
         now = self.now()
-        while (done := self._run_next_timer(now)) is not None:
-            self._note(*done)
+        while (timer := self._store.next_timer()) and timer.due <= now:
+            self._run_timer(timer)
             await asyncio.sleep(0)
         self._deliveries.begin(group, now, self._delivery_ended)
         if not self._deliveries.under_way and not self._woken.is_set():
@@ -288,27 +278,25 @@ class Clock:
             if waking:
                 waking.cancel()
 
-    def _run_next_timer(self, by: datetime) -> list[ClockEvent] | None:
-        """Do what was due first, as if at its own time, in its own transaction; `None` if nothing is due."""
-        timer = self._store.due_timer(by)
-        if timer is None:
-            return None
-        with self._held_at(timer.due), self._store.transaction():
-            self._store.set_timer(timer.kind, timer.reference, None)
-            what = self._actions[timer.kind](timer.reference)
-        return [ClockEvent(timer.due, what, timer.reference)] if what else []
+    def _run_timer(self, timer: Timer) -> None:
+        """Do what is due in its own transaction, as if at its own time."""
+        self._shown = timer.due
+        try:
+            with self._store.transaction():
+                self._store.set_timer(timer.kind, timer.reference, None)
+                what = self._actions[timer.kind](timer.reference)
+        finally:
+            self._shown = None
+        if what:
+            self._note(ClockEvent(timer.due, what, timer.reference))
+
+    def _note(self, happened: ClockEvent) -> None:
+        if self._happened is not None:
+            self._happened.append(happened)
 
     def _delivery_ended(self, happened: ClockEvent) -> None:
         self._note(happened)
         self._wake()
-
-    def _note(self, *happened: ClockEvent) -> None:
-        if self._happened is not None:
-            self._happened += happened
-
-
-def _invalid_span(rule: str, value: object) -> InvalidArgumentError:
-    return InvalidArgumentError(f"advance must be given {rule}, not {value!r}", field="advance", rule=rule, value=value)
 
 
 def _wall_time() -> datetime:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Literal, get_args
 
 from attrs import evolve, fields_dict, frozen
@@ -13,18 +13,31 @@ from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import MERCHANT, NONCE, SIGN, AnswerShape, Code, NotificationShape, Parameter
-from payasync.profile.signed_fields import COMPARED
+from payasync.profile.schema import (
+    COMPARED,
+    MERCHANT,
+    NONCE,
+    SIGN,
+    AnswerShape,
+    Code,
+    Kind,
+    NotificationShape,
+    Parameter,
+)
+from payasync.profile.signed_fields import join_path
 from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, make_checks
-from payasync.sandbox.model import MERCHANT_ID, Arguments, Event, Kind, Order, Refund, RefusedError, Subscription, Why
+from payasync.sandbox.model import (
+    MERCHANT_ID,
+    Event,
+    Order,
+    Refund,
+    RefusedError,
+    Subscription,
+    Why,
+    format_instant,
+)
 from payasync.signing.schemes import SignatureScheme, SortedPairs
-
-
-def value_at(document: object, path: str) -> object:
-    """Return what stands at a dotted path; `None` if nothing does."""
-    for part in path.split("."):
-        document = document.get(part) if isinstance(document, Mapping) else None
-    return document
+from payasync.strict_json import at
 
 
 def set_at(document: dict[str, Any], path: str, value: object) -> None:
@@ -47,11 +60,6 @@ def table_at(document: dict[str, Any], path: str) -> dict[str, Any]:
             inner = document[part] = {}
         document = inner
     return document
-
-
-def join_path(*parts: str) -> str:
-    """Return the path that leads through all of these, some of which may be empty."""
-    return ".".join(filter(None, parts))
 
 
 def sibling_path(path: str, name: str) -> str:
@@ -198,16 +206,6 @@ _FRAME: Final = frozenset({"data", "code", "message", "request_id", "signature"}
 """Points of a profile's answer that are paths from the top; the others begin at `data`."""
 
 
-_THINGS: Final = {
-    "payment": "order",
-    "redirect": "order",
-    "order": "order",
-    "refund": "refund",
-    "subscription": "subscription",
-}
-"""What responses are about that have a point of a profile's answer, by how its name begins; else it is in all."""
-
-
 def locate_point(answer: AnswerShape, point: str) -> str:
     """Return the whole path of a point of a response; empty if it has none."""
     path: str = getattr(answer, point)
@@ -235,8 +233,7 @@ def _fill_answer(given: AnswerShape) -> AnswerShape:
 
 def _would_overwrite(answer: AnswerShape, one: str, other: str) -> bool:
     """Return whether a point would overwrite another in a response that has both."""
-    things = {_THINGS[prefix] for point in (one, other) if (prefix := point.partition("_")[0]) in _THINGS}
-    if len(things) > 1 or (one.endswith("_status") and other.endswith("_status")):
+    if one.endswith("_status") and other.endswith("_status"):
         return False
     path, other_path = (f"{locate_point(answer, point)}." for point in (one, other))
     return other_path.startswith(path) or (other != "data" and path.startswith(other_path))
@@ -252,11 +249,6 @@ def _fill_notification(given: NotificationShape) -> NotificationShape:
     if given.verification == "body" and not given.signature:
         return evolve(given, signature=join_path(given.data, SIGN))
     return given
-
-
-def format_time(time: datetime) -> str:
-    """Return a time as notifications show it: in UTC, with milliseconds."""
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 _NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
@@ -280,7 +272,7 @@ class Incoming:
 
     operation: Operation
     fields: Mapping[str, Any]
-    arguments: Arguments
+    arguments: Mapping[str, Any]
 
     @property
     def fingerprint(self) -> str:
@@ -330,21 +322,21 @@ class Dialect:
             status means "not done" (`http.not_executed = []`), else by the status.
 
     Attributes:
-        words: The profile's words, with no point open.
+        names: What the profile calls things, with no point open.
         failures_inside: Whether refusals are sent inside HTTP 200.
         checks: The checks of arguments, by what they check.
     """
 
     def __init__(self, profile: Profile, failures: Failures = "") -> None:
         inside = profile.answer.code and not profile.http.not_executed
-        self.words: Final = WireNames(profile)
+        self.names: Final = WireNames(profile)
         self.failures_inside: Final = (failures or ("200" if inside else "status")) == "200"
-        self.checks: Final = make_checks(profile.identifier, self.words.date_format)
+        self.checks: Final = make_checks(profile.identifier, self.names.date_format)
 
     def number_paths(self) -> dict[str, str]:
         """Return where responses name orders, refunds and subscriptions, and the customer's page."""
-        answer = self.words.answer
-        inside = {name: self.words.path(name) for name in ("out_trade_no", "out_refund_no")}
+        answer = self.names.answer
+        inside = {name: self.names.path(name) for name in ("out_trade_no", "out_refund_no")}
         inside |= {name: getattr(answer, name) for name in ("subscription_id", "redirect_url")}
         return {name: join_path(answer.data, path) for name, path in inside.items() if path}
 
@@ -352,9 +344,9 @@ class Dialect:
         self, order: Order, redirect_url: str = "", thing: Literal["order", "payment"] = "order"
     ) -> dict[str, Any]:
         """Return an order or a payment as endpoints 1 to 4 and 6 show it, with the customer's page if it is new."""
-        answer, payload = self.words.answer, dict[str, Any]()
+        answer, payload = self.names.answer, dict[str, Any]()
         set_at(payload, answer.payment_id, order.payment_id)
-        set_at(payload, getattr(answer, f"{thing}_status"), self.words.state(thing, order.state))
+        set_at(payload, getattr(answer, f"{thing}_status"), self.names.state(thing, order.state))
         if redirect_url:
             set_at(payload, answer.redirect_url, redirect_url)
         return self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"))
@@ -362,32 +354,32 @@ class Dialect:
     def refund(self, refund: Refund) -> dict[str, Any]:
         """Return a refund as endpoints 5 and 7 show it."""
         payload: dict[str, Any] = {}
-        set_at(payload, self.words.answer.refund_status, self.words.state("refund", refund.state))
+        set_at(payload, self.names.answer.refund_status, self.names.state("refund", refund.state))
         return self._add_names(payload, "refund", refund, ("out_refund_no", "out_trade_no", "total_amt", "refund_amt"))
 
     def subscription(self, subscription: Subscription) -> dict[str, Any]:
         """Return a subscription as endpoints 8 to 10 show it."""
-        words = self.words
+        names = self.names
         payload: dict[str, Any] = {
-            words.fields["frequency"]: subscription.frequency,
-            words.fields["subscription_amount"]: subscription.amount,
-            words.fields["start_date"]: subscription.start_date.strftime(words.date_format),
+            names.fields["frequency"]: subscription.frequency,
+            names.fields["subscription_amount"]: subscription.amount,
+            names.fields["start_date"]: subscription.start_date.strftime(names.date_format),
         }
-        set_at(payload, words.answer.subscription_id or "", subscription.subscription_id)
-        set_at(payload, words.answer.subscription_status, words.state("subscription", subscription.state))
+        set_at(payload, names.answer.subscription_id or "", subscription.subscription_id)
+        set_at(payload, names.answer.subscription_status, names.state("subscription", subscription.state))
         return self._add_names(payload, "subscription", subscription, ())
 
     def _add_names(
         self, payload: dict[str, Any], thing: str, subject: object, names: tuple[str, ...]
     ) -> dict[str, Any]:
         """Add to a payload what it is about; a point that the profile does not compare gives way to what it reads."""
-        answer = self.words.answer
+        answer = self.names.answer
         values = {name: getattr(subject, name) for name in names}
         if answer.merchant_id:
             values["merchant_id"] = MERCHANT_ID
         for name, value in values.items():
-            path = self.words.path(name, thing)
-            if getattr(answer, name) != "" or value_at(payload, path) is None:
+            path = self.names.path(name, thing)
+            if getattr(answer, name) != "" or at(payload, path, None) is None:
                 set_at(payload, path, value)
         return payload
 
@@ -401,15 +393,15 @@ class Dialect:
 
     def number(self, payload: Mapping[str, Any]) -> str:
         """Return the number of the order, payment or subscription of a payload."""
-        paths = (self.words.path("out_trade_no"), self.words.answer.subscription_id or "")
-        return next((str(number) for path in paths if (number := value_at(payload, path))), "")
+        paths = filter(None, (self.names.path("out_trade_no"), self.names.answer.subscription_id))
+        return next((str(number) for path in paths if (number := at(payload, path, None))), "")
 
     def notification(self, event: Event, now: datetime) -> str | None:
         """Return the body of a notification; `None` if the service does not send this event.
 
         See docs/service.md#notifications.
         """
-        shape, subject, document = self.words.notification, event.subject, dict[str, Any]()
+        shape, subject, document = self.names.notification, event.subject, dict[str, Any]()
         if isinstance(subject, Order):
             path, payload = shape.out_trade_no, self.order(subject, thing=subject.origin)
         elif isinstance(subject, Refund):
@@ -420,12 +412,12 @@ class Dialect:
             set_at(payload, path, subject.number)
         set_at(document, shape.data, payload)
         if shape.kind:
-            name = self.words.event(event.kind, event.name)
+            name = self.names.event(event.kind, event.name)
             if name is None:
                 return None
             set_at(document, shape.kind, name)
         if shape.time:
-            set_at(document, shape.time, format_time(now))
+            set_at(document, shape.time, format_instant(now))
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
     def located(
@@ -439,7 +431,7 @@ class Dialect:
             headers: The request's.
             rest: What follows the endpoint's path.
         """
-        parameter = self.words.parameters.get(operation.name)
+        parameter = self.names.parameters.get(operation.name)
         if parameter is None or parameter.place == "query":
             return dict(query)
         found = rest if parameter.place == "path" else headers.get(parameter.name, "")
@@ -456,7 +448,7 @@ class Dialect:
         Raises:
             RefusedError: A field is missing or invalid.
         """
-        profile, words = self.words.profile, self.words
+        profile, names = self.names.profile, self.names
         if operation.name in profile.merchant:
             self._checked(MERCHANT, "word", fields)
         if operation.name in profile.signed:
@@ -465,10 +457,10 @@ class Dialect:
         for name, value in profile.headers.items():
             if headers.get(name) != value:
                 raise RefusedError("invalid", f"the header {name} must be {value}", field=name)
-        for name, value in words.constants[operation.name].items():
+        for name, value in names.constants[operation.name].items():
             check_constant(name, value, fields, as_text=not operation.has_body)
         arguments, demanded = dict[str, Any](), set(profile.accept.required.get(operation.name, ()))
-        for name, argument in words.arguments[operation.name].items():
+        for name, argument in names.arguments[operation.name].items():
             if name in fields or argument.required or argument.name in demanded:
                 arguments[argument.name] = self._checked(name, SORTS[argument.name], fields)
                 check_accepted(profile.accept, argument.name, name, fields[name])
@@ -480,7 +472,7 @@ class Dialect:
     def numbers(self, operation: Operation, fields: Mapping[str, Any]) -> dict[str, str]:
         """Return the valid numbers by which a request names orders, refunds and subscriptions, by our names."""
         found: dict[str, str] = {}
-        for name, argument in self.words.arguments[operation.name].items():
+        for name, argument in self.names.arguments[operation.name].items():
             if argument.name in _NUMBERS and name in fields:
                 with suppress(RefusedError):
                     found[argument.name] = self._checked(name, "identifier", fields)
@@ -503,31 +495,31 @@ class Dialect:
             fields: The request's: what it names is repeated, if the profile gives a path for it.
             request_id: Its number.
         """
-        document, data, words = dict[str, Any](), dict(payload), self.words
+        document, data, names = dict[str, Any](), dict(payload), self.names
         for name in COMPARED:
-            path = getattr(words.answer, name)
-            if path and camel_case(name) in fields and value_at(data, path) is None:
+            path = getattr(names.answer, name)
+            if path and camel_case(name) in fields and at(data, path, None) is None:
                 set_at(data, path, fields[camel_case(name)])
-        set_at(document, words.answer.data, data)
-        return self._complete(document, 200, words.answer.ok[0], "done", request_id)
+        set_at(document, names.answer.data, data)
+        return self._complete(document, 200, names.answer.ok[0], "done", request_id)
 
     def refusal(self, refused: RefusedError, operation: Operation | None, request_id: str) -> Outgoing:
         """Return the response to a request that was refused."""
         document: dict[str, Any] = {}
-        arguments = self.words.arguments[operation.name] if operation else {}
+        arguments = self.names.arguments[operation.name] if operation else {}
         names = (name for name, argument in arguments.items() if argument.name == refused.argument)
         if field := refused.field or next(names, ""):
-            set_at(document, sibling_path(self.words.answer.message, "field"), field)
+            set_at(document, sibling_path(self.names.answer.message, "field"), field)
         status = refused.status or STATUSES[refused.why]
         if self.failures_inside and operation and status in INSIDE:
             status = 200
         elif not refused.status:
-            status = self.words.status(refused.why)
-        code, message = self.words.code(refused.why), self.words.message(refused)
+            status = self.names.status(refused.why)
+        code, message = self.names.code(refused.why), self.names.message(refused)
         return evolve(self._complete(document, status, code, message, request_id), refused=True)
 
     def _complete(self, document: dict[str, Any], status: int, code: Code, message: str, request_id: str) -> Outgoing:
-        answer, headers = self.words.answer, dict[str, str]()
+        answer, headers = self.names.answer, dict[str, str]()
         set_at(document, answer.code, code)
         set_at(document, answer.message, message)
         if answer.request_id.startswith(_HEADER):

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from attrs import define, field, frozen
 from attrs.converters import optional
+
+from payasync.profile.schema import Kind
 
 MERCHANT_ID: Final = "SANDBOX"
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,7 +34,6 @@ RefundState = Literal["processing", "succeeded", "failed"]
 SubscriptionState = Literal["scheduled", "active", "past_due", "cancelled"]
 Decision = Literal["authorize", "decline", "cancel"]
 DECISIONS: Final[Mapping[str, Decision]] = {decision: decision for decision in get_args(Decision)}
-Kind = Literal["payment", "refund", "subscription"]
 Why = Literal["invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state", "duplicate", "absent", "busy"]
 
 
@@ -328,10 +329,6 @@ class Entry:
     def failed(self) -> bool:
         """Whether it was refused, or met a fault."""
         return bool(self.reason or self.fault)
-
-
-Arguments = Mapping[str, Any]
-"""A request's arguments by our names, checked."""
 
 
 _DIGITS: Final = {

@@ -13,8 +13,7 @@ from attrs import field, frozen
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox.dialect import WireNames, table_at
 from payasync.sandbox.server import listen, url_of
-from payasync.sandbox.signatures import Keys, UnsignableError, verify
-from payasync.sandbox.webhooks import signed_headers
+from payasync.sandbox.signatures import Keys, UnsignableError, sign_headers, verify
 
 PATH: Final = "/notify"
 CLOSING_SECONDS: Final = 0.1
@@ -56,7 +55,7 @@ def explain_forgery(words: WireNames, keys: Keys, headers: Mapping[str, str], bo
             return "webhook-timestamp is no number of seconds"
         if abs(time.time() - int(sent)) > shape.tolerance:
             return f"webhook-timestamp is more than {shape.tolerance} seconds away"
-        signed = signed_headers(headers.get("webhook-id", ""), body, keys.merchant.notification_keys[0], int(sent))
+        signed = sign_headers(headers.get("webhook-id", ""), body, keys.merchant.notification_keys[0], int(sent))
         genuine = signed["webhook-signature"] in headers.get("webhook-signature", "").split()
         return "" if genuine else "webhook-signature is not that of its body"
     if shape.verification != "body":

@@ -1,7 +1,6 @@
 """The rules of orders, refunds and subscriptions: values in, values out, no I/O."""
 
 from calendar import monthrange
-from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -19,31 +18,10 @@ from payasync.sandbox.model import (
     Subscription,
 )
 
-
-@frozen
-class Step:
-    """How long a period is, in days or in months."""
-
-    days: int = 0
-    months: int = 0
-
-
-STEPS: Final[Mapping[str, Step]] = {
-    "daily": Step(days=1),
-    "weekly": Step(days=7),
-    "monthly": Step(months=1),
-    "quarterly": Step(months=3),
-    "yearly": Step(months=12),
-}
-
-
-def period_step(frequency: str) -> Step:
-    """Return how long a period of a frequency is.
-
-    Raises:
-        KeyError: It is not one of `STEPS`.
-    """
-    return STEPS[frequency.lower()]
+_DAYS: Final = {"daily": 1, "weekly": 7}
+_MONTHS: Final = {"monthly": 1, "quarterly": 3, "yearly": 12}
+FREQUENCIES: Final = (*_DAYS, *_MONTHS)
+"""How often a subscription may be billed; written in any case."""
 
 
 def next_period(begun: date, frequency: str, start: date) -> date | None:
@@ -57,12 +35,12 @@ def next_period(begun: date, frequency: str, start: date) -> date | None:
         frequency: How often it is billed.
         start: When the first period began.
     """
-    length = period_step(frequency)
-    if length.days:
-        return _add_days(begun, length.days)
+    if days := _DAYS.get(frequency.lower()):
+        return begun + timedelta(days=days) if (date.max - begun).days >= days else None
     month = _month_number(begun)
     anchor = start.day if begun == _day_in_month(month, start.day) else begun.day
-    return _day_in_month(month + length.months, anchor) if month + length.months <= _month_number(date.max) else None
+    following = month + _MONTHS[frequency.lower()]
+    return _day_in_month(following, anchor) if following <= _month_number(date.max) else None
 
 
 def current_period(start: date, frequency: str, today: date) -> date:
@@ -73,21 +51,17 @@ def current_period(start: date, frequency: str, today: date) -> date:
         frequency: How often it is billed.
         today: The day.
     """
-    length = period_step(frequency)
-    if length.days:
-        return start + timedelta(days=(today - start).days // length.days * length.days)
-    first, passed = _month_number(start), (_month_number(today) - _month_number(start)) // length.months
-    begun = _day_in_month(first + passed * length.months, start.day)
-    return begun if begun <= today else _day_in_month(first + (passed - 1) * length.months, start.day)
+    if days := _DAYS.get(frequency.lower()):
+        return today - timedelta(days=(today - start).days % days)
+    months, first = _MONTHS[frequency.lower()], _month_number(start)
+    latest = _month_number(today) - (_month_number(today) - first) % months
+    begun = _day_in_month(latest, start.day)
+    return begun if begun <= today else _day_in_month(latest - months, start.day)
 
 
 def midnight(day: date) -> datetime:
     """Return the moment when a day begins, in UTC."""
     return datetime.combine(day, time(), UTC)
-
-
-def _add_days(day: date, days: int) -> date | None:
-    return day + timedelta(days=days) if (date.max - day).days >= days else None
 
 
 def _month_number(day: date) -> int:
@@ -122,9 +96,6 @@ class RefundTerms:
     outcome: Literal["succeeded", "failed"] | None = "succeeded"
     after: timedelta | None = None
     once: bool = False
-
-
-AT_ONCE: Final = RefundTerms()
 
 
 def refund_terms(refunds: RefundSetting = "succeed", repeated: RepeatedSetting = "same") -> RefundTerms:
@@ -167,10 +138,8 @@ def decide(order: Order, decision: Decision) -> Order:
         raise RefusedError("wrong_state", f"the order is {order.state}: nothing is left to decide")
     if decision == "authorize":
         return evolve(order, state="paid")
-    return _declined(order) if decision == "decline" else order
-
-
-def _declined(order: Order) -> Order:
+    if decision == "cancel":
+        return order
     declines = order.declines + 1
     return evolve(order, declines=declines, state="failed" if declines >= MOST_DECLINES else "pending")
 
@@ -191,8 +160,8 @@ def expire(order: Order) -> Order:
     return evolve(order, state="expired") if order.state == "pending" else order
 
 
-def check_refund(order: Order, refund: Refund) -> None:
-    """Check that an order has enough left to refund (docs/service.md#refunds).
+def reserve(order: Order, refund: Refund) -> Order:
+    """Return an order with the amount of a refund reserved (docs/service.md#refunds).
 
     Raises:
         RefusedError: The order is not paid, it has another amount, or less is left to refund.
@@ -204,6 +173,12 @@ def check_refund(order: Order, refund: Refund) -> None:
     left = order.total_amt - order.reserved
     if refund.refund_amt > left:
         raise RefusedError("wrong_state", f"{left} is left to refund", argument="refund_amt")
+    return evolve(order, reserved=order.reserved + refund.refund_amt)
+
+
+def release(order: Order, refund: Refund) -> Order:
+    """Return an order without the amount that was reserved for a failed refund."""
+    return evolve(order, reserved=order.reserved - refund.refund_amt)
 
 
 def repeat_refund(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
@@ -327,13 +302,12 @@ def refund_event(after: Refund) -> Event:
 
 def subscription_event(before: Subscription, after: Subscription) -> Event | None:
     """Return the event of a subscription (docs/service.md#notifications)."""
-    name = "cancelled" if after.state == "cancelled" != before.state else _billing(before, after)
-    return Event(kind="subscription", name=name, subject=after, url=None) if name else None
-
-
-def _billing(before: Subscription, after: Subscription) -> str:
-    if after.period == before.period:
-        return ""
-    if after.state == "past_due":
-        return "past_due"
-    return "renewed" if before.period else "started"
+    if after.state == "cancelled" != before.state:
+        name = "cancelled"
+    elif after.period == before.period:
+        return None
+    elif after.state == "past_due":
+        name = "past_due"
+    else:
+        name = "renewed" if before.period else "started"
+    return Event(kind="subscription", name=name, subject=after, url=None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any, Final, Literal, TypeVar
 
-from attrs import evolve
+from attrs import AttrsInstance, evolve
 
 from payasync.profile.profile import Profile
 from payasync.sandbox import rules
@@ -88,7 +88,7 @@ class Service:
     def __init__(self, store: Store, dialect: Dialect, *, terms: RefundTerms, webhook_url: str | None) -> None:
         self.store: Final = store
         self.dialect: Final = dialect
-        self._numbering = Numbering(dialect.words.profile)
+        self._numbering = Numbering(dialect.names.profile)
         self._terms = terms
         self.webhook_url = webhook_url
 
@@ -105,11 +105,9 @@ class Service:
         self, *, amount: int, currency: str, description: str = "", return_url: str | None = None
     ) -> Order:
         """Make a payment with numbers of its own (docs/service.md#payments)."""
-        order = self._new_order(
+        return self._add_order(
             "payment", total_amt=amount, currency=currency, subject=description, return_url=return_url
         )
-        self._add_order(order)
-        return order
 
     def place_order(self, *, scene_type: str = "", **given: Any) -> Order:  # noqa: ARG002 - one scene is like another
         """Make an order (docs/service.md#orders).
@@ -117,22 +115,22 @@ class Service:
         Raises:
             RefusedError: Its number was used before.
         """
-        order = self._new_order("order", **given)
-        if not self._add_order(order):
+        return self._add_order("order", **given)
+
+    def _add_order(self, origin: Literal["order", "payment"], *, out_trade_no: str = "", **given: Any) -> Order:
+        if self.store.find(Order, out_trade_no=out_trade_no) is not None:
             raise RefusedError("duplicate", "the number names another order", argument="out_trade_no")
+        order = Order(
+            origin=origin,
+            out_trade_no=out_trade_no or self._numbering.new("T", self.store.order_named),
+            payment_id=self._numbering.new("P", self.store.order_named),
+            token=secrets.token_urlsafe(24),
+            created=self.store.now(),
+            **given,
+        )
+        self.store.add(order)
+        self.store.set_timer("expire", order.out_trade_no, order.created + rules.EXPIRY)
         return order
-
-    def _new_order(self, origin: Literal["order", "payment"], **given: Any) -> Order:
-        payment_id, token = self._numbering.new("P", self.store.order_named), secrets.token_urlsafe(24)
-        if "out_trade_no" not in given:
-            given["out_trade_no"] = self._numbering.new("T", self.store.order_named)
-        return Order(origin=origin, payment_id=payment_id, token=token, created=self.store.now(), **given)
-
-    def _add_order(self, order: Order) -> bool:
-        added = self.store.add_order(order)
-        if added:
-            self.store.set_timer("expire", order.out_trade_no, order.created + rules.EXPIRY)
-        return added
 
     def order(self, out_trade_no: str) -> Order:
         """Return an order (docs/service.md#orders).
@@ -178,8 +176,7 @@ class Service:
     def _move_order(self, before: Order, after: Order) -> Order:
         if after == before:
             return before
-        if not self.store.move(before, after):
-            raise RefusedError("wrong_state", "the order has changed since it was read")
+        self._move("order", before, after)
         if after.state != "pending":
             self.store.set_timer("expire", after.out_trade_no, None)
         self._notify(rules.order_event(before, after))
@@ -198,9 +195,8 @@ class Service:
         refund = Refund(fingerprint=fingerprint, created=self.store.now(), **given)
         if first := self.store.find(Refund, out_refund_no=refund.out_refund_no):
             return rules.repeat_refund(first, refund, refused=self._terms.once)
-        rules.check_refund(self.order(refund.out_trade_no), refund)
-        if not self.store.reserve(refund.out_trade_no, refund.refund_amt):
-            raise RefusedError("wrong_state", "less is left to refund", argument="refund_amt")
+        order = self.order(refund.out_trade_no)
+        self._move("order", order, rules.reserve(order, refund))
         self.store.add(refund)
         if self._terms.outcome:
             return self.settle_refund(refund, self._terms.outcome)
@@ -215,11 +211,11 @@ class Service:
             RefusedError: It has ended before.
         """
         settled = rules.settle(refund, state)
-        if not self.store.move(refund, settled):
-            raise RefusedError("wrong_state", "the refund has already ended")
+        self._move("refund", refund, settled)
         self.store.set_timer("settle", refund.out_refund_no, None)
         if settled.state == "failed":
-            self.store.release(refund.out_trade_no, refund.refund_amt)
+            order = self.order(refund.out_trade_no)
+            self._move("order", order, rules.release(order, refund))
         self._notify(rules.refund_event(settled))
         return settled
 
@@ -287,8 +283,7 @@ class Service:
         return f"subscription {event.name}" if event else ""
 
     def _move_subscription(self, before: Subscription, after: Subscription) -> Subscription:
-        if not self.store.move(before, after):
-            raise RefusedError("wrong_state", "the subscription has changed since it was read")
+        self._move("subscription", before, after)
         self._bill(before, after)
         self._notify(rules.subscription_event(before, after))
         return after
@@ -302,6 +297,10 @@ class Service:
             )
         due = after.start_date if after.state == "scheduled" else after.renews
         self.store.set_timer("renew", number, rules.midnight(due) if due else None)
+
+    def _move(self, thing: str, before: AttrsInstance, after: AttrsInstance) -> None:
+        if not self.store.move(before, after):
+            raise RefusedError("wrong_state", f"the {thing} has changed since it was read")
 
     def _notify(self, event: Event | None) -> None:
         """Put an event into the outbox, if there is one, an address for it, and the service sends it."""

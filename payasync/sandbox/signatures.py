@@ -11,7 +11,7 @@ import importlib
 import inspect
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
@@ -22,23 +22,14 @@ from payasync.credentials import Credentials, Secret
 from payasync.endpoints import camel_case
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import NONCE
-from payasync.profile.signed_fields import COMPARED
-from payasync.sandbox.dialect import (
-    SAMPLES,
-    Dialect,
-    Outgoing,
-    format_time,
-    join_path,
-    set_at,
-    table_at,
-    value_at,
-)
-from payasync.sandbox.model import MERCHANT_ID
+from payasync.profile.schema import COMPARED, NONCE
+from payasync.profile.signed_fields import join_path
+from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at
+from payasync.sandbox.model import MERCHANT_ID, format_instant
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
 ASYMMETRIC: Final = frozenset({"rsa-sha256", "rsa-sha512", "ed25519"})
-_DIGESTS: Final = {"hmac-md5": "md5", "hmac-sha256": "sha256", "hmac-sha512": "sha512"}
+CONTENT: Final = {"Content-Type": "application/json"}
 
 StoredKey: TypeAlias = Callable[[str, Callable[[], str]], str]
 """Returns the key that is stored under a name, or stores the one that is drawn."""
@@ -190,20 +181,20 @@ def _field_text(scheme: SortedPairs, name: str, value: object) -> str | None:
     raise UnsignableError(name)
 
 
-def _signed_message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: str) -> bytes:
-    message = text_to_sign(scheme, fields, path=path, key=key).encode()
+def _signed_message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, key: Secret) -> bytes:
+    message = text_to_sign(scheme, fields, path=path, key=key.reveal()).encode()
     if scheme.prehash == "sha256-hex":
         return hashlib.sha256(message).hexdigest().encode()
     return hashlib.sha256(message).digest() if scheme.prehash else message
 
 
-def _symmetric_signature(scheme: SortedPairs, message: bytes, key: str) -> str:
-    if scheme.algorithm == "md5":
-        return _encode_signature(scheme, hashlib.md5(message, usedforsecurity=False).digest())
-    return _encode_signature(scheme, hmac.digest(key.encode(), message, _DIGESTS[scheme.algorithm]))
-
-
-def _encode_signature(scheme: SortedPairs, raw: bytes) -> str:
+def _sign_message(scheme: SortedPairs, message: bytes, key: Secret) -> str:
+    if scheme.algorithm in ASYMMETRIC:
+        raw: bytes = _private_key(key.reveal()).sign(message, *_padding(scheme.algorithm))
+    elif scheme.algorithm == "md5":
+        raw = hashlib.md5(message, usedforsecurity=False).digest()
+    else:
+        raw = hmac.digest(key.reveal().encode(), message, scheme.algorithm.removeprefix("hmac-"))
     if scheme.encoding == "base64":
         return base64.b64encode(raw).decode()
     return raw.hex().upper() if scheme.encoding == "HEX" else raw.hex()
@@ -227,10 +218,9 @@ def verify(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, *
             return scheme.verify(fields, signature, path=path, key=key)
         except Exception:  # noqa: BLE001 - whatever a scheme of somebody else raises, it has not verified
             return False
-    message = _signed_message(scheme, fields, path, key.reveal())
+    message = _signed_message(scheme, fields, path, key)
     if scheme.algorithm not in ASYMMETRIC:
-        expected = _symmetric_signature(scheme, message, key.reveal())
-        return hmac.compare_digest(expected.encode(), signature.encode())
+        return hmac.compare_digest(_sign_message(scheme, message, key).encode(), signature.encode())
     try:
         raw = base64.b64decode(signature, validate=True) if scheme.encoding == "base64" else bytes.fromhex(signature)
         _private_key(key.reveal()).public_key().verify(raw, message, *_padding(scheme.algorithm))
@@ -246,32 +236,38 @@ class ServiceSigner:
 
     Args:
         dialect: The profile's.
-        key: The service's.
+        keys: The sandbox's.
         now: Wall time, which verifiers compare with theirs.
 
     Raises:
-        ConfigurationError: What would be signed holds objects, which the profile's scheme refuses to sign.
+        ConfigurationError: The profile's scheme cannot sign what the sandbox sends.
     """
 
-    def __init__(self, dialect: Dialect, key: Secret, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        words = dialect.words
+    def __init__(self, dialect: Dialect, keys: Keys, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._now: Final = now
-        self._scheme: Final = words.signature
-        self._answer: Final = words.answer
-        self._notification: Final = words.notification
-        self._key: Final = key
-        if isinstance(self._scheme, SortedPairs) and self._scheme.nested == "refuse":
-            self._check_samples(dialect, self._scheme.exclude)
-
-    def _check_samples(self, dialect: Dialect, exclude: Collection[str]) -> None:
+        self._scheme: Final = dialect.names.signature
+        self._answer: Final = dialect.names.answer
+        self._notification: Final = dialect.names.notification
+        self._keys: Final = keys
         carried = {camel_case(name): "" for name in COMPARED}
         payloads = (dialect.sample(thing, "-") for thing in ("order", "payment", "refund", "subscription"))
-        answers = [dialect.answer(payload, carried, "-").document for payload in payloads]
-        _check_flat("answer.signature", self._answer.signature, answers, exclude)
+        for payload in payloads if self._answer.signature else ():
+            self._check("answer.signature", self._answer.signature, dialect.answer(payload, carried, "-").document)
         if self._notification.verification == "body":
-            bodies = (dialect.notification(event, self._now()) for event in SAMPLES)
-            documents = [json.loads(body) for body in bodies if body]
-            _check_flat("notification.signature", self._notification.signature, documents, exclude)
+            for body in filter(None, (dialect.notification(event, now()) for event in SAMPLES)):
+                self._check("notification.signature", self._notification.signature, json.loads(body))
+
+    def _check(self, point: str, path: str, document: Mapping[str, Any]) -> None:
+        above = path.rpartition(".")[0]
+        try:
+            text_to_sign(self._scheme, table_at(dict(document), above), path="")
+        except UnsignableError as error:
+            raise ConfigurationError(
+                f"{point}: the object that holds {path} holds the object {join_path(above, error.field)}, too, and "
+                "signature.nested refuses to sign an object inside it. Set nested to json or omit, or move one of "
+                "the two",
+                field="signature.nested",
+            ) from None
 
     async def sign_answer(self, outgoing: Outgoing, path: str) -> Outgoing:
         """Return a response with its signature, if the profile says that responses have one.
@@ -295,59 +291,58 @@ class ServiceSigner:
         return evolve(outgoing, document=document)
 
     @property
-    def in_headers(self) -> bool:
-        """Whether notifications carry their signature in headers, by Standard Webhooks."""
-        return self._notification.verification == "standard-webhooks"
-
-    @property
     def timed(self) -> bool:
         """Whether notifications carry a time, in headers or in their body."""
-        return self.in_headers or bool(self._notification.time)
+        return self._notification.verification == "standard-webhooks" or bool(self._notification.time)
 
-    async def sign_notification(self, body: str, age: int = 0) -> str:
-        """Return a notification's body as one attempt sends it: signed, with its volatile fields renewed.
+    async def sign_notification(self, notification_id: str, body: str, age: int = 0) -> tuple[str, dict[str, str]]:
+        """Return a notification's body and headers as one attempt sends them: signed, with volatile fields renewed.
 
         Args:
+            notification_id: Its number.
             body: JSON, as the outbox has it.
-            age: Seconds by which the time in the body lies back, if a fault wants that.
+            age: Seconds by which its time lies back, if a fault wants that.
         """
-        shape = self._notification
-        if self.in_headers or (shape.verification != "body" and not age):
-            return body
+        shape, at = self._notification, self._now() - timedelta(seconds=age)
+        if shape.verification == "standard-webhooks":
+            key = self._keys.merchant.notification_keys[0]
+            return body, sign_headers(notification_id, body, key, int(at.timestamp()))
         document = json.loads(body)
         if shape.time and (age or {shape.time, shape.time.rpartition(".")[2]} & set(shape.volatile)):
-            set_at(document, shape.time, format_time(self._now() - timedelta(seconds=age)))
+            set_at(document, shape.time, format_instant(at))
         if shape.verification == "body":
             # There is no endpoint: nothing stands for the path.
             await self._sign(document, shape.signature, "")
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False), CONTENT
 
     async def _sign(self, document: dict[str, Any], at: str, path: str) -> None:
         above, _, name = at.rpartition(".")
         signed = table_at(document, above)
         signed[NONCE] = secrets.token_hex(16)
         signed.pop(name, None)
-        scheme, key = self._scheme, self._key.reveal()
-        if not isinstance(scheme, SortedPairs):
-            made = scheme.sign(signed, path=path, key=self._key)
-            signed[name] = await made if inspect.isawaitable(made) else made
-            return
-        message = _signed_message(scheme, signed, path, key)
-        if scheme.algorithm in ASYMMETRIC:
-            signed[name] = _encode_signature(scheme, _private_key(key).sign(message, *_padding(scheme.algorithm)))
+        scheme, key = self._scheme, self._keys.service
+        if isinstance(scheme, SortedPairs):
+            signed[name] = _sign_message(scheme, _signed_message(scheme, signed, path, key), key)
         else:
-            signed[name] = _symmetric_signature(scheme, message, key)
+            made = scheme.sign(signed, path=path, key=key)
+            signed[name] = await made if inspect.isawaitable(made) else made
 
 
-def _check_flat(point: str, at: str, documents: Iterable[Mapping[str, Any]], exclude: Collection[str]) -> None:
-    above = at.rpartition(".")[0]
-    for document in documents if at else ():
-        signed = value_at(document, above) if above else document
-        for name, value in signed.items() if isinstance(signed, Mapping) else ():
-            if isinstance(value, dict) and name not in exclude:
-                raise ConfigurationError(
-                    f"{point}: the object that holds {at} holds the object {join_path(above, name)}, too, and "
-                    "signature.nested refuses to sign an object inside it. Set nested to json or omit, or move one of "
-                    "the two",
-                    field="signature.nested",
-                )
+def sign_headers(notification_id: str, body: str, secret: Secret, timestamp: int) -> dict[str, str]:
+    """Return a notification's headers by Standard Webhooks.
+
+    Args:
+        notification_id: Its number.
+        body: As it is sent.
+        secret: `whsec_` and the key in base64.
+        timestamp: Seconds of wall time.
+    """
+    key = base64.b64decode(secret.reveal().removeprefix("whsec_"))
+    text = f"{notification_id}.{timestamp}.{body}"
+    signature = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
+    return {
+        **CONTENT,
+        "webhook-id": notification_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": f"v1,{signature}",
+    }

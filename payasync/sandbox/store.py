@@ -60,14 +60,10 @@ _TABLES: Final[Mapping[type, str]] = {
     Answered: "calls",
     Entry: "timeline",
 }
-
-
 _NAMES: Final[Mapping[type, tuple[str, ...]]] = {
     kind: tuple(fields_dict(kind))
     for kind in (Order, Refund, Subscription, Charge, Notification, Attempt, Answered, Entry, Timer)
 }
-
-
 _INSERTIONS: Final = {
     kind: f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})"  # noqa: S608 - our own names
     for kind, table in _TABLES.items()
@@ -89,6 +85,8 @@ class Store:
 
     Attributes:
         now: The time that the timeline shows: the machine's, until a clock takes its place.
+        before_commit: Called at the end of each transaction, inside it.
+        after_commit: Called after each transaction that was committed.
 
     Raises:
         ConfigurationError: The file cannot be opened, another sandbox uses it, or it is not a sandbox's of this
@@ -96,18 +94,11 @@ class Store:
     """
 
     def __init__(self, path: str) -> None:
-        self._before_commit: Callable[[], object] = bool
-        self._after_commit: Callable[[], object] = bool
         self._db = _open_database(path)
-        self.now: Callable[[], datetime] = partial(datetime.now, UTC)
         self._db.create_function("sandbox_now", 0, lambda: format_instant(self.now()))
-
-    def on_commit(
-        self, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
-    ) -> None:
-        """Call a function at the end of each transaction, inside it, or after it was committed."""
-        self._before_commit = before or self._before_commit
-        self._after_commit = after or self._after_commit
+        self.now: Callable[[], datetime] = partial(datetime.now, UTC)
+        self.before_commit: Callable[[], object] = bool
+        self.after_commit: Callable[[], object] = bool
 
     def close(self) -> None:
         """Close the database."""
@@ -123,7 +114,7 @@ class Store:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield
-            self._before_commit()
+            self.before_commit()
             self._db.execute("COMMIT")
         except BaseException as error:
             if self._db.in_transaction:
@@ -132,7 +123,7 @@ class Store:
                 why = f"db: the sandbox's database cannot be written: {error}"
                 raise ConfigurationError(why, field="db") from error
             raise
-        self._after_commit()
+        self.after_commit()
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
@@ -146,12 +137,7 @@ class Store:
 
     def add(self, value: AttrsInstance) -> int:
         """Insert a value into its table, and return the row's number."""
-        with self._run(_INSERTIONS[type(value)], **asdict(value)) as cursor:
-            return cursor.lastrowid or 0
-
-    def add_order(self, order: Order) -> bool:
-        """Insert an order; `False` if its number is in use."""
-        return self._change(_INSERTIONS[Order] + " ON CONFLICT (out_trade_no) DO NOTHING", **asdict(order))
+        return self._execute(_INSERTIONS[type(value)], asdict(value)).lastrowid or 0
 
     def find(self, kind: type[T], /, **values: Any) -> T | None:
         """Return what has these values, or `None`."""
@@ -163,7 +149,7 @@ class Store:
 
     def count(self, kind: type, /, **values: Any) -> int:
         """Count those that have these values."""
-        return self._number(select(kind, values).replace("*", "count(*)"), **values)
+        return int(self._fetch(select(kind, values).replace("*", "count(*)"), **values)[0][0])
 
     def newest(self, kind: type[T], limit: int, /, **values: Any) -> list[T]:
         """Return the newest that have these values, newest first."""
@@ -175,35 +161,18 @@ class Store:
         changes = ", ".join(f"{name} = :{name}" for name in new if new[name] != old[name])
         unchanged = " AND ".join(f"{name} IS :old_{name}" for name in old)
         statement = f"UPDATE {_TABLES[type(after)]} SET {changes} WHERE {unchanged}"  # noqa: S608 - our own names
-        return not changes or self._change(statement, **new, **{f"old_{name}": value for name, value in old.items()})
+        return not changes or self._change(statement, **new, **{f"old_{name}": old[name] for name in old})
 
     def order_named(self, number: str) -> Order | None:
         """Return the order with this number, or else the one with this payment number."""
         return self.find(Order, out_trade_no=number) or self.find(Order, payment_id=number)
 
-    def reserve(self, out_trade_no: str, amount: int) -> bool:
-        """Reserve the amount of a refund; `False` if the order has less left, or is not paid."""
-        return self._change(
-            """
-            UPDATE orders SET reserved = reserved + :amount
-            WHERE out_trade_no = :out_trade_no AND state = 'paid' AND reserved + :amount <= total_amt""",
-            out_trade_no=out_trade_no,
-            amount=amount,
-        )
-
-    def release(self, out_trade_no: str, amount: int) -> None:
-        """Release what was reserved for a refund that failed."""
-        statement = "UPDATE orders SET reserved = reserved - :amount WHERE out_trade_no = :out_trade_no"
-        self._change(statement, out_trade_no=out_trade_no, amount=amount)
-
     def refunded(self, out_trade_no: str) -> int:
         """Return the sum of an order's refunds that have succeeded."""
-        return self._number(
-            """
+        statement = """
             SELECT coalesce(sum(refund_amt), 0) FROM refunds
-            WHERE out_trade_no = :out_trade_no AND state = 'succeeded'""",
-            out_trade_no=out_trade_no,
-        )
+            WHERE out_trade_no = :out_trade_no AND state = 'succeeded'"""
+        return int(self._fetch(statement, out_trade_no=out_trade_no)[0][0])
 
     def set_timer(self, kind: TimerKind, reference: str, due: datetime | None) -> None:
         """Set the one timer of this kind, in place of what it was set to; `None` stops it."""
@@ -220,21 +189,14 @@ class Store:
             reference=reference,
         )
 
-    def due_timer(self, by: datetime) -> Timer | None:
-        """Return the timer that was due first, at this time or before."""
-        statement = "SELECT due, kind, reference FROM timers WHERE due <= :now ORDER BY due, seq LIMIT 1"
-        return self._first(Timer, statement, now=by)
-
-    def next_timer(self, after: datetime) -> Timer | None:
-        """Return the timer that falls due first after this time."""
-        statement = "SELECT due, kind, reference FROM timers WHERE due > :after ORDER BY due, seq LIMIT 1"
-        return self._first(Timer, statement, after=after)
+    def next_timer(self) -> Timer | None:
+        """Return the timer that falls due first."""
+        return self._first(Timer, "SELECT due, kind, reference FROM timers ORDER BY due, seq LIMIT 1")
 
     def time(self) -> tuple[datetime, datetime] | None:
         """Return the sandbox's time and the machine's at the last commit; `None` in a new database."""
-        with self._run("SELECT latest, wall FROM clock WHERE one = 1") as cursor:
-            found = cursor.fetchone()
-        return (to_instant(found["latest"]), to_instant(found["wall"])) if found else None
+        found = self._fetch("SELECT latest, wall FROM clock WHERE one = 1")
+        return (to_instant(found[0]["latest"]), to_instant(found[0]["wall"])) if found else None
 
     def set_time(self, latest: datetime, wall: datetime) -> None:
         """Store the sandbox's time and the machine's."""
@@ -249,9 +211,8 @@ class Store:
     def stored_key(self, name: str, draw: Callable[[], str]) -> str:
         """Return the key that is stored under a name; draw and store it if there is none."""
         with self.transaction():
-            with self._run("SELECT text FROM keys WHERE name = :name", name=name) as cursor:
-                if found := cursor.fetchone():
-                    return str(found["text"])
+            if found := self._fetch("SELECT text FROM keys WHERE name = :name", name=name):
+                return str(found[0]["text"])
             drawn = draw()
             self._change("INSERT INTO keys VALUES (:name, :text)", name=name, text=drawn)
             return drawn
@@ -308,22 +269,19 @@ class Store:
 
     def _change(self, statement: str, /, **values: Any) -> bool:
         """Run a statement that changes one row; `False` if it found none to change."""
-        with self._run(statement, **values) as cursor:
-            return cursor.rowcount == 1
+        return self._execute(statement, values).rowcount == 1
 
     def _first(self, kind: type[T], statement: str, /, **values: Any) -> T | None:
         return next(iter(self._read(kind, statement, **values)), None)
 
     def _read(self, kind: type[T], statement: str, /, **values: Any) -> list[T]:
-        with self._run(statement, **values) as cursor:
-            return [kind(**{name: found[name] for name in _NAMES[kind]}) for found in cursor]
+        return [kind(**{name: row[name] for name in _NAMES[kind]}) for row in self._fetch(statement, **values)]
 
-    def _number(self, statement: str, /, **values: Any) -> int:
-        with self._run(statement, **values) as cursor:
-            return int(cursor.fetchone()[0])
+    def _fetch(self, statement: str, /, **values: Any) -> list[sqlite3.Row]:
+        return self._execute(statement, values).fetchall()
 
-    def _run(self, statement: str, /, **values: Any) -> closing[sqlite3.Cursor]:
-        return closing(self._db.execute(statement, {name: _to_column(value) for name, value in values.items()}))
+    def _execute(self, statement: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        return self._db.execute(statement, {name: _to_column(value) for name, value in values.items()})
 
 
 def _to_column(value: Any) -> Any:

@@ -4,21 +4,17 @@ See docs/service.md#notifications.
 """
 
 import asyncio
-import base64
-import hmac
 import ipaddress
 import json
 import socket
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 from attrs import evolve, frozen
 
-from payasync.credentials import Secret
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.sandbox.clock import Clock, ClockEvent
 from payasync.sandbox.dialect import WireNames
@@ -41,6 +37,15 @@ REDELIVERIES: Final = (
 
 The sandbox's own choice (docs/service.md#notifications).
 """
+SECONDS: Final = 5.0
+"""How long a receiver may take."""
+MOST: Final = 80
+"""Characters of an address that are shown."""
+MAX_ANSWER: Final = 64 * 1024
+MOST_KEPT: Final = 1024
+"""Characters of a response that are stored with the attempt."""
+MOST_AT_ONCE: Final = 32
+"""Concurrent deliveries, each to another address: a slow receiver delays only itself."""
 
 
 def after_attempt(notification: Notification, attempt: Attempt) -> Notification:
@@ -53,46 +58,23 @@ def after_attempt(notification: Notification, attempt: Attempt) -> Notification:
     return evolve(notification, due=attempt.at + REDELIVERIES[tries - 1], tries=tries)
 
 
-MOST: Final = 80
-"""Characters of an address that are shown."""
-
-
 @frozen(kw_only=True)
 class Delivery:
     """An attempt that has ended, without what was sent.
 
     Attributes:
-        event: Its kind and name, such as `payment.paid`.
-        reference: The number of the order, refund or subscription.
-        status: The HTTP status of the response, or `None` if there was none.
+        entry: The same as in the timeline, without its time.
         where: The address, shortened.
-        error: Why it was not acknowledged; empty if it was.
         state: The notification's state now.
         tries: How often it was attempted.
         wait: Wall-time seconds until the next attempt; `None` if there is none, or the sandbox's clock stands.
     """
 
-    event: str
-    reference: str
-    status: int | None
+    entry: Entry
     where: str
-    error: str
     state: NotificationState
     tries: int
     wait: float | None
-
-    @property
-    def entry(self) -> Entry:
-        """The same as in the timeline."""
-        outcome = "" if self.status is None else "not acknowledged" if self.error else "acknowledged"
-        return Entry(
-            kind="delivery",
-            name=self.event,
-            reference=self.reference,
-            status=self.status,
-            outcome=outcome,
-            reason=self.error,
-        )
 
 
 def shorten_address(url: str) -> str:
@@ -100,10 +82,6 @@ def shorten_address(url: str) -> str:
     parts = urlsplit(url)
     text = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{'?…' if parts.query else ''}"
     return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
-
-
-SECONDS: Final = 5.0
-"""How long a receiver may take."""
 
 
 class ElsewhereError(OSError):
@@ -122,44 +100,20 @@ def explain_failure(failure: Exception) -> str:
     return "the address cannot be used" if isinstance(failure, ValueError) else describe_failure(failure)
 
 
-MAX_ANSWER: Final = 64 * 1024
-MOST_KEPT: Final = 1024
-"""Characters of a response that are stored with the attempt."""
+def explain_refusal(names: WireNames, status: int, body: str) -> str:
+    """Return why a response does not acknowledge a notification; empty if it does.
 
-
-@frozen(kw_only=True)
-class Acknowledgement:
-    """The response by which a receiver acknowledges a notification.
-
-    Attributes:
-        status: The HTTP status; `None`: any 2xx.
-        body: The body; empty: any.
-        bare: Whether an empty body acknowledges, too. A 204 can have no other.
+    The status and the body that the profile names acknowledge. If it names no status, or is the sandbox's own, any 2xx
+    does. If it names no body, or is the sandbox's own, an empty body does, too: a 204 can have no other.
     """
-
-    status: int | None
-    body: str
-    bare: bool = False
-
-    @classmethod
-    def of(cls, words: WireNames) -> Self:
-        """Return what acknowledges by a profile: exactly the status and the body that it names.
-
-        If it names no status, or is the sandbox's own, any 2xx acknowledges. If the body is the sandbox's own, an
-        empty one acknowledges, too.
-        """
-        given = words.profile.notification
-        own = given == PROFILE.notification
-        body, bare = words.notification.ack_body, own or not given.ack_body
-        return cls(status=None if own else given.ack_status, body=body, bare=bare)
-
-    def missing(self, status: int, body: str) -> str:
-        """Return why a response does not acknowledge; empty if it does."""
-        if not (status == self.status if self.status else status // 100 == 2):  # noqa: PLR2004 - any 2xx
-            return f"answered {status}, which does not acknowledge"
-        if self.body and not (self.bare and not body) and not _is_same_document(self.body, body):
-            return f"answered a body that does not acknowledge: it must be {self.body}"
+    given = names.profile.notification
+    own = given == PROFILE.notification
+    expected_status, expected = None if own else given.ack_status, names.notification.ack_body
+    if status != expected_status if expected_status else status // 100 != 2:  # noqa: PLR2004 - any 2xx
+        return f"answered {status}, which does not acknowledge"
+    if not expected or (not body and (own or not given.ack_body)) or _is_same_document(expected, body):
         return ""
+    return f"answered a body that does not acknowledge: it must be {expected}"
 
 
 def _is_same_document(expected: str, body: str) -> bool:
@@ -171,30 +125,6 @@ def _is_same_document(expected: str, body: str) -> bool:
         return False
 
 
-def signed_headers(notification_id: str, body: str, secret: Secret, timestamp: int) -> dict[str, str]:
-    """Return a notification's headers by Standard Webhooks.
-
-    Args:
-        notification_id: Its number.
-        body: As it is sent.
-        secret: `whsec_` and the key in base64.
-        timestamp: Seconds of wall time, which verifiers compare with theirs.
-    """
-    key = base64.b64decode(secret.reveal().removeprefix("whsec_"))
-    text = f"{notification_id}.{timestamp}.{body}"
-    signature = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
-    return {
-        "Content-Type": "application/json",
-        "webhook-id": notification_id,
-        "webhook-timestamp": str(timestamp),
-        "webhook-signature": f"v1,{signature}",
-    }
-
-
-MOST_AT_ONCE: Final = 32
-"""Concurrent deliveries, each to another address: a slow receiver delays only itself."""
-
-
 class Deliveries:
     """Delivers the notifications that are due, and records each attempt.
 
@@ -202,9 +132,8 @@ class Deliveries:
         store: The outbox.
         clock: The sandbox's time.
         faults: The faults that notifications meet.
-        secret: Signs in headers, by Standard Webhooks.
-        signer: Signs in the body, where the profile says so.
-        acknowledgement: Which response acknowledges.
+        signer: Signs them, as the profile says.
+        names: The profile's, which say what acknowledges.
         http: Sends them; `close` closes it.
     """
 
@@ -214,17 +143,15 @@ class Deliveries:
         clock: Clock,
         faults: ArmedFaults,
         *,
-        secret: Secret,
         signer: ServiceSigner,
-        acknowledgement: Acknowledgement,
+        names: WireNames,
         http: aiohttp.ClientSession,
     ) -> None:
         self._store = store
         self._clock = clock
         self._faults = faults
-        self._secret = secret
         self._signer = signer
-        self._acknowledgement = acknowledgement
+        self._names = names
         self._http = http
         self._busy = set[str]()
         self._held = set[str]()
@@ -318,26 +245,29 @@ class Deliveries:
         return after
 
     def _log(self, attempt: Attempt, notification: Notification) -> None:
-        delivery = Delivery(
-            event=notification.event,
+        entry = Entry(
+            kind="delivery",
+            name=notification.event,
             reference=notification.reference,
             status=attempt.status,
+            outcome="" if attempt.status is None else "not acknowledged" if attempt.error else "acknowledged",
+            reason=attempt.error,
+        )
+        delivery = Delivery(
+            entry=entry,
             where=shorten_address(attempt.url),
-            error=attempt.error,
             state=notification.state,
             tries=notification.tries,
             wait=self._clock.seconds_until(notification.due) if notification.due else None,
         )
-        LOGGER.info("%s", format_entry(delivery.entry), extra={"delivery": delivery})
+        LOGGER.info("%s", format_entry(entry), extra={"delivery": delivery})
 
     async def _send(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
         """Return the response's status and body, and why it is missing or does not acknowledge."""
-        headers = {"Content-Type": "application/json"}
         try:
-            body = await self._signer.sign_notification(notification.body, plan.age)
-            if self._signer.in_headers:
-                sent_at = int(time.time()) - plan.age
-                headers = signed_headers(notification.notification_id, body, self._secret, sent_at)
+            body, headers = await self._signer.sign_notification(
+                notification.notification_id, notification.body, plan.age
+            )
         except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
             return None, "", f"{type(failure).__name__}: {failure}"
         data = plan.body(body).encode()
@@ -346,7 +276,7 @@ class Deliveries:
                 answer = (await _read_start(response.content)).decode(errors="replace")
         except (aiohttp.ClientError, OSError, ValueError) as failure:
             return None, "", explain_failure(failure)
-        return response.status, answer, self._acknowledgement.missing(response.status, answer)
+        return response.status, answer, explain_refusal(self._names, response.status, answer)
 
 
 async def _read_start(content: aiohttp.StreamReader) -> bytes:

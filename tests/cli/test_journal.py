@@ -26,7 +26,7 @@ from payasync.cli.journal import JournalScreen
 from payasync.cli.options import Address
 from payasync.errors import ConfigurationError
 from payasync.journal import Journal, Outcome, PostgresJournal, SqliteJournal
-from payasync.journal.entries import entry_of_request, keep_all_but_customer
+from payasync.journal.entries import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
@@ -76,7 +76,7 @@ async def filled(journal: SqliteJournal) -> None:
 
 async def sending(journal: Journal, request: Request[Any], intent: str | None = None) -> Intent:
     """Keep an intent as being sent."""
-    return (await journal.begin(entry_of_request(request, "M1", intent, keep_all_but_customer), 60.0)).intent
+    return (await journal.begin(draft_from_request(request, "M1", intent, keep_all_but_customer), 60.0)).intent
 
 
 def kept(path: Path, intent_id: int) -> Intent:

@@ -27,9 +27,9 @@ from payasync.cli.options import Address
 from payasync.cli.reconcile import ReconcileScreen, Remaining
 from payasync.cli.sandbox import environment_of
 from payasync.journal import SqliteJournal
-from payasync.journal.entries import entry_of_request, keep_all_but_customer
+from payasync.journal.entries import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
-from payasync.journal.policy import End, Report, Result
+from payasync.journal.reconcile_policy import End, Report, Result
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
 from tests.cli.sandbox_process import Ended
@@ -309,7 +309,7 @@ async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tupl
     async with SqliteJournal(path) as journal:
         cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
         await journal.begin(
-            entry_of_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
+            draft_from_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
         )
     result, facts = await run(sandbox, path, *more), await run(sandbox, path, "--json")
     told = json.loads(facts.out)
@@ -325,7 +325,7 @@ async def test_who_watches_hears_at_once_what_was_cut_off(sandbox: Sandbox, path
     async with SqliteJournal(path) as journal:
         cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
         await journal.begin(
-            entry_of_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
+            draft_from_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
         )
     process = await started(environment(sandbox), "--journal", str(path), "--watch")
     due, cut_off = await line_with(process, "Due"), await line_with(process, "interrupted:")

@@ -395,16 +395,13 @@ async def ended_by_an_operator(sandbox: SandboxProcess, end: str) -> tuple[list[
 
 
 REFUSED: Final = Delivery(
-    event="payment.paid",
-    reference="L5",
-    status=None,
+    entry=Entry(kind="delivery", name="payment.paid", reference="L5", reason="connection refused"),
     where="http://127.0.0.1:9999/notify/payment",
-    error="connection refused",
     state="waiting",
     tries=1,
     wait=5.0,
 )
-TAKEN: Final = evolve(REFUSED, status=200, error="", state="delivered", wait=None)
+TAKEN: Final = evolve(REFUSED, entry=evolve(REFUSED.entry, status=200, reason=""), state="delivered", wait=None)
 
 
 def screen(width: int | None = None) -> tuple[SandboxScreen, io.StringIO]:
@@ -462,7 +459,8 @@ def test_what_comes_next(facts: dict[str, Any], words: str) -> None:
 
 def test_nothing_that_a_terminal_would_obey() -> None:
     """Numbers and addresses are a merchant's own, and may hold anything."""
-    told = delivery_line(evolve(REFUSED, reference="\x1b[2J", where="http://a/\x1b]0;", error="no \x07"))
+    entry = evolve(REFUSED.entry, reference="\x1b[2J", reason="no \x07")
+    told = delivery_line(evolve(REFUSED, entry=entry, where="http://a/\x1b]0;"))
 
     assert "\x1b" not in told
     assert "?[2J: no ?;" in told

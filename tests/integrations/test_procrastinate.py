@@ -37,7 +37,7 @@ from payasync import (
 from payasync.cli.sandbox import environment_of
 from payasync.integrations.procrastinate import PaymentTasks, pause
 from payasync.journal import PostgresJournal, Reconciler, Result
-from payasync.journal.entries import entry_of_request, keep_all_but_customer
+from payasync.journal.entries import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
@@ -471,7 +471,7 @@ async def test_each_merchant_is_reconciled(shop: Shop, sandbox: Sandbox) -> None
         await clock.defer_jobs(list(clock.get_previous_tasks(at=minute)))
     waiting = [job.task_name for job in await shop.app.job_manager.list_jobs_async()]
     for pay in (shop.pay, second):
-        draft = entry_of_request(
+        draft = draft_from_request(
             CreatePayment(amount=100, currency="USD"), pay.merchant_id, "I1", keep_all_but_customer
         )
         await shop.journal.settle((await shop.journal.begin(draft, SECONDS)).intent, "unknown")

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from attrs import define, evolve, field
 
-from payasync import Profile, Session
+from payasync import Profile, Session, SortedPairs
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.refunds import CreateRefund
@@ -45,7 +45,11 @@ def verified_by(profile: Profile, verification: str) -> Profile:
             time = f"{place}.{time.rpartition('.')[2]}".lstrip(".")  # beside what is signed it would say nothing
         volatile = ("nonceStr", signature.rpartition(".")[2], *([time] if time else []))
     changed: dict[str, Any] = {"verification": verification, "signature": signature, "volatile": volatile, "time": time}
-    return evolve(profile, notification=evolve(shape, **changed), name=f"{profile.name} by {verification}")
+    changed_profile = evolve(profile, notification=evolve(shape, **changed), name=f"{profile.name} by {verification}")
+    if verification != "body" or not isinstance(profile.signature, SortedPairs):
+        return changed_profile
+    # A nested event or state that the signature leaves out would be believed of nobody.
+    return evolve(changed_profile, signature=evolve(profile.signature, nested="json"))
 
 
 def profiles(seed: str) -> list[Profile]:

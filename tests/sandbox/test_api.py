@@ -109,7 +109,7 @@ async def test_calls_are_recorded_as_answered(foreign: Foreign, sandbox: Sandbox
 async def test_request_is_one_commit(foreign: Foreign, sandbox: Sandbox) -> None:
     """A request is done and recorded in one transaction: after a kill there is all of it, or nothing."""
     commits = list[None]()
-    store_of(sandbox).on_commit(after=lambda: commits.append(None))
+    store_of(sandbox).after_commit = lambda: commits.append(None)
     await foreign.place("T1")
 
     assert (1, 2, 1) == (len(commits), len(sandbox.timeline()), len(sandbox.ledger.calls()))

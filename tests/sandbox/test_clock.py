@@ -13,7 +13,7 @@ from aiohttp import web
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import Sandbox
-from payasync.sandbox.clock import FASTEST, LATEST, Clock, Pace, Report, read_pace
+from payasync.sandbox.clock import FASTEST, LATEST, Clock, ClockRate, Report, read_clock_rate
 from payasync.sandbox.store import Store
 from tests.inside import set_writable, store_of, turns
 from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
@@ -284,7 +284,7 @@ class Ticks:
 def test_pace(rate: float, minutes: int, store: Store) -> None:
     """A real minute is no minute, one, or as many as the factor says."""
     ticks = Ticks()
-    clock = Clock(Pace(rate, NOON), store, ticks=ticks)
+    clock = Clock(ClockRate(rate, NOON), store, ticks=ticks)
     ticks.seconds += 60
 
     assert NOON + minutes * MINUTE == clock.now()
@@ -293,7 +293,7 @@ def test_pace(rate: float, minutes: int, store: Store) -> None:
 @pytest.mark.parametrize(("rate", "expected"), [(0.0, None), (1.0, 60.0), (60.0, 1.0)])
 def test_seconds_until(rate: float, expected: float | None, store: Store) -> None:
     """The wait is in real seconds; for a clock that stands it has no end."""
-    clock = Clock(Pace(rate, NOON), store, ticks=Ticks())
+    clock = Clock(ClockRate(rate, NOON), store, ticks=Ticks())
 
     assert (expected, 0.0) == (clock.seconds_until(NOON + MINUTE), clock.seconds_until(NOON - MINUTE))
 
@@ -301,7 +301,7 @@ def test_seconds_until(rate: float, expected: float | None, store: Store) -> Non
 def test_time_ends(store: Store) -> None:
     """The calendar ends, and the time with it."""
     ticks = Ticks()
-    clock = Clock(Pace(100_000.0, LATEST - MINUTE), store, ticks=ticks)
+    clock = Clock(ClockRate(100_000.0, LATEST - MINUTE), store, ticks=ticks)
     ticks.seconds += 1e9
 
     assert LATEST == clock.now()
@@ -345,19 +345,19 @@ async def test_database_that_cannot_be_written() -> None:
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        ("real", Pace(1.0)),
-        ("frozen", Pace(0.0)),
-        (60, Pace(60.0)),
-        (0.5, Pace(0.5)),
-        ("60x", Pace(60.0)),
-        ("1.5", Pace(1.5)),
-        (FASTEST, Pace(FASTEST)),
-        (NOON.astimezone(timezone(timedelta(hours=9))), Pace(0.0, NOON)),
+        ("real", ClockRate(1.0)),
+        ("frozen", ClockRate(0.0)),
+        (60, ClockRate(60.0)),
+        (0.5, ClockRate(0.5)),
+        ("60x", ClockRate(60.0)),
+        ("1.5", ClockRate(1.5)),
+        (FASTEST, ClockRate(FASTEST)),
+        (NOON.astimezone(timezone(timedelta(hours=9))), ClockRate(0.0, NOON)),
     ],
 )
-def test_settings(setting: Any, expected: Pace) -> None:
+def test_settings(setting: Any, expected: ClockRate) -> None:
     """A word, a factor, or the moment at which the time stands."""
-    assert expected == read_pace(setting)
+    assert expected == read_clock_rate(setting)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_settings(setting: Any, expected: Pace) -> None:
 def test_what_is_no_clock(setting: Any) -> None:
     """Anything else is a mistake in the configuration, which says what is allowed."""
     with pytest.raises(ConfigurationError, match='clock must be "real", "frozen"') as refused:
-        read_pace(setting)
+        read_clock_rate(setting)
 
     assert "clock" == refused.value.field
 
@@ -388,4 +388,4 @@ def test_what_is_no_clock(setting: Any) -> None:
 )
 def test_restart(rate: float, away: timedelta, expected: datetime) -> None:
     """A real clock counts the time in between, the others stood still, and none goes backwards."""
-    assert expected == Pace(rate).resume(NOON, away)
+    assert expected == ClockRate(rate).resume(NOON, away)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -164,6 +165,7 @@ def test_scheme_of_ones_own_is_asked(signature: str, *, genuine: bool) -> None:
 
 
 SERVICE_KEY: Final = Secret("service key")
+KEYS: Final = evolve(make_keys(PROFILE), service=SERVICE_KEY)
 SCHEME: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
 QUERY: Final = "/payment/orderquery"
 
@@ -172,7 +174,13 @@ def signer_of(**parts: Any) -> ServiceSigner:
     """Return the signer of a profile with these parts."""
     now = datetime(2027, 1, 31, tzinfo=UTC)
     told: dict[str, Any] = {"signature": SCHEME, **parts}
-    return ServiceSigner(Dialect(Profile(**told)), SERVICE_KEY, now=lambda: now)
+    return ServiceSigner(Dialect(Profile(**told)), KEYS, now=lambda: now)
+
+
+async def notified(signer: ServiceSigner, body: str) -> Any:
+    """Return what one attempt sends of a notification."""
+    signed, _ = await signer.sign_notification("msg_1", body)
+    return json.loads(signed)
 
 
 def outgoing(document: dict[str, Any]) -> Outgoing:
@@ -240,7 +248,7 @@ async def test_each_attempt_has_a_nonce_of_its_own() -> None:
     """A redelivery differs in its nonce and its signature, and in a time that is volatile."""
     shape = NotificationShape(verification="body", signature="seal", time="at", volatile=["nonceStr", "at"])
     signer = signer_of(notification=shape)
-    first, second = [json.loads(await signer.sign_notification('{"a":"1","at":"before"}')) for _ in range(2)]
+    first, second = [await notified(signer, '{"a":"1","at":"before"}') for _ in range(2)]
     differing = {name for name in first if first[name] != second[name]}
 
     assert {"nonceStr", "seal"} == differing
@@ -251,14 +259,14 @@ async def test_time_that_is_not_volatile_is_that_of_the_event() -> None:
     """What the profile does not call volatile, a redelivery may not change."""
     signer = signer_of(notification=NotificationShape(verification="body", signature="seal", time="at"))
 
-    assert "before" == json.loads(await signer.sign_notification('{"at":"before"}'))["at"]
+    assert "before" == (await notified(signer, '{"at":"before"}'))["at"]
 
 
 async def test_signature_without_a_place_stands_in_the_payload() -> None:
     """A profile that has notifications signed in their body, but not where, gets `sign` beside the rest."""
     signer = signer_of(notification=NotificationShape(verification="body", data="data"))
 
-    assert {"a", "nonceStr", "sign"} == set(json.loads(await signer.sign_notification('{"data":{"a":"1"}}'))["data"])
+    assert {"a", "nonceStr", "sign"} == set((await notified(signer, '{"data":{"a":"1"}}'))["data"])
 
 
 async def test_services_key_is_kept_with_the_database(tmp_path: Path) -> None:

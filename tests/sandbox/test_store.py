@@ -18,7 +18,7 @@ from attrs import evolve, fields
 from payasync.errors import ConfigurationError
 from payasync.sandbox import model
 from payasync.sandbox import store as module
-from payasync.sandbox.model import Answered, Notification, Order, OrderState, Refund, RefusedError, Subscription
+from payasync.sandbox.model import Answered, Notification, Order, Refund, RefusedError, Subscription
 from payasync.sandbox.store import APPLICATION, VERSION, Store, select
 from tests.inside import set_writable
 
@@ -110,7 +110,7 @@ def test_what_waits_behind_a_delivery_costs_nothing(tmp_path: Path) -> None:
 def test_each_thing_has_one_next_state(store: Store) -> None:
     """Of two changes to the same order, refund or subscription, the first wins and the second is refused."""
     refund = Refund(out_refund_no="R1", out_trade_no="T1", total_amt=450, refund_amt=200, fingerprint="f")
-    store.add_order(ORDER)
+    store.add(ORDER)
     store.add(refund)
     store.add(SUBSCRIPTION)
     declined = evolve(ORDER, declines=1)
@@ -125,18 +125,6 @@ def test_each_thing_has_one_next_state(store: Store) -> None:
 
     assert [True, False] * 5 == moved
     assert (evolve(declined, state="paid"), 200) == (store.find(Order, out_trade_no="T1"), store.refunded("T1"))
-
-
-@pytest.mark.parametrize(
-    ("state", "amount", "fits"), [("paid", 450, True), ("paid", 451, False), ("pending", 1, False)]
-)
-def test_reserve(store: Store, state: OrderState, amount: int, *, fits: bool) -> None:
-    """A reservation fits into what was paid, or it is refused, in one statement."""
-    order = evolve(ORDER, state=state)
-    store.add_order(order)
-
-    assert fits == store.reserve("T1", amount)
-    assert evolve(order, reserved=amount if fits else 0) == store.find(Order, out_trade_no="T1")
 
 
 PAGES_IN_HEADER: Final = 28
@@ -162,7 +150,7 @@ def names(store: Store) -> list[str]:
 def test_transaction_is_all_or_nothing(store: Store) -> None:
     """After an exception nothing is stored, and `after` is not called."""
     told = list[str]()
-    store.on_commit(after=lambda: told.append("committed"))
+    store.after_commit = lambda: told.append("committed")
     with suppress(ZeroDivisionError), store.transaction():
         store.add(call("a"))
         raise ZeroDivisionError
@@ -183,7 +171,7 @@ def test_last_words_of_a_transaction(store: Store) -> None:
         if name == "b":
             raise ZeroDivisionError
 
-    store.on_commit(before=fail_on_b)
+    store.before_commit = fail_on_b
     for number in range(3):
         with suppress(ZeroDivisionError), store.transaction():
             store.add(call(str(number)))

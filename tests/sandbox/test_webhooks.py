@@ -26,14 +26,15 @@ from payasync.errors import InvalidArgumentError
 from payasync.profile.schema import NotificationShape
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import WireNames
+from payasync.sandbox.model import Entry
 from payasync.sandbox.webhooks import (
     MOST,
     MOST_AT_ONCE,
     MOST_KEPT,
     REDELIVERIES,
-    Acknowledgement,
     Delivery,
     explain_failure,
+    explain_refusal,
     loopback_socket,
     outgoing_client,
     shorten_address,
@@ -223,10 +224,10 @@ EXACT: Final = evolve(BODY, ack_status=200)
 )
 def test_what_acknowledges_by_a_profile(shape: NotificationShape, taken: list[tuple[int, str]]) -> None:
     """A status and a body that a profile names count exactly; what it leaves open is as generous as ours."""
-    acknowledgement = Acknowledgement.of(WireNames(evolve(PROFILE, notification=shape)))
+    names = WireNames(evolve(PROFILE, notification=shape))
     answers = [(status, body) for status in (200, 202) for body in (OWN.ack_body, "ok")]
 
-    assert taken == [each for each in [*answers, (204, ""), (500, "ok")] if not acknowledgement.missing(*each)]
+    assert taken == [each for each in [*answers, (204, ""), (500, "ok")] if not explain_refusal(names, *each)]
 
 
 NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
@@ -469,14 +470,12 @@ async def test_each_attempt_is_told(caplog: pytest.LogCaptureFixture, receiver: 
     """With its event, its number, how it ended, and how long it is until the next."""
     taken, refused = await deliveries(caplog, receiver, clock="real")
 
-    assert ("payment.paid", "T1", 200, "", "delivered", None) == (
-        *(taken.event, taken.reference, taken.status),
-        *(taken.error, taken.state, taken.wait),
+    assert (
+        Entry(kind="delivery", name="payment.paid", reference="T1", status=200, outcome="acknowledged") == taken.entry
     )
-    assert ("T2", None, "connection refused", "waiting", 1) == (
-        *(refused.reference, refused.status),
-        *(refused.error, refused.state, refused.tries),
-    )
+    assert ("delivered", None) == (taken.state, taken.wait)
+    assert ("T2", None, "connection refused") == (refused.entry.reference, refused.entry.status, refused.entry.reason)
+    assert ("waiting", 1) == (refused.state, refused.tries)
     assert refused.wait is not None
     assert 0 < refused.wait <= 5
 
@@ -503,7 +502,9 @@ async def test_log_of_what_is_resent_while_under_way(caplog: pytest.LogCaptureFi
         await sandbox.settle()
     told = [record.__dict__["delivery"] for record in caplog.records]
 
-    assert [(503, "waiting", 0.0), (200, "delivered", None)] == [(one.status, one.state, one.wait) for one in told]
+    assert [(503, "waiting", 0.0), (200, "delivered", None)] == [
+        (one.entry.status, one.state, one.wait) for one in told
+    ]
 
 
 async def test_no_secret_is_told(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> None:
