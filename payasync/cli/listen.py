@@ -16,7 +16,6 @@ from aiohttp import web
 from attrs import asdict, evolve, frozen
 from rich.console import Console
 
-from payasync import __version__
 from payasync.cli.options import profile_option, verifying_profile
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, plain, stray_logs_dropped
@@ -146,9 +145,10 @@ async def run(
                 yes=_answer_text(ingest.acknowledgement),
                 no=_answer_text(ingest.refusal),
             )
+            listener = Listener(ingest=ingest, profile=chosen, screen=screen, folder=folder)
             application = web.Application()
             # A service may have been given any path.
-            application.router.add_post("/{path:.*}", Listener(ingest, chosen, screen, folder).answer)
+            application.router.add_post("/{path:.*}", listener.answer)
             server = Server(listening)
             async with server.serve(application, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger):
                 screen.opened(info)
@@ -162,32 +162,32 @@ def _answer_text(answer: Answer) -> str:
     return f"{answer.status} {answer.body}".strip()
 
 
+@frozen(kw_only=True)
 class Listener:
     """Responds to notifications as a receiver would, and shows them.
 
-    Args:
-        ingest: Keeps them.
+    Attributes:
+        ingest: Verifies and stores them.
         profile: Says what the service does.
         screen: Shows them.
         folder: Where each is saved as a file, if anywhere.
     """
 
-    def __init__(self, ingest: Ingest, profile: Profile, screen: "ListenScreen", folder: Path | None) -> None:
-        self._ingest = ingest
-        self._profile = profile
-        self._screen = screen
-        self._folder = folder
+    ingest: Ingest
+    profile: Profile
+    screen: "ListenScreen"
+    folder: Path | None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Respond to a request."""
         return await answer_aiohttp(partial(self._receive, request), request, kind=None, max_bytes=MAX_BYTES)
 
     async def _receive(self, request: web.Request, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
-        result = await self._ingest.ingest(raw, headers, kind)
-        seen = inspect(result, self._profile, datetime.now(UTC), kind)
-        if self._folder and len(raw) <= MAX_BYTES:
-            seen = save(seen, request, bytes(raw), self._folder)
-        self._screen.received(seen)
+        result = await self.ingest.ingest(raw, headers, kind)
+        seen = inspect(result, self.profile, datetime.now(UTC), kind)
+        if self.folder and len(raw) <= MAX_BYTES:
+            seen = save(seen, request, bytes(raw), self.folder)
+        self.screen.received(seen)
         return result.answer
 
 
@@ -336,8 +336,7 @@ class ListenScreen:
             facts = {**asdict(info), "addresses": info.addresses, "webhook_url": info.webhook_url}
             write(json.dumps(facts))
             return
-        write(("payasync listen", "bold"), f" {__version__}: stores and shows notifications; none is handled")
-        write()
+        self._lines.title("listen", "stores and shows notifications; none is handled")
         row("Profile", f"{info.profile or 'unnamed'}, {info.source}", "bold")
         row("Verifies", info.checks or "nothing: the profile says that notifications are not signed", "bold")
         if not info.checks:
