@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import attrs
 import pytest
@@ -12,6 +12,7 @@ from payasync.profile.schema import (
     COMPARED,
     Accept,
     AnswerShape,
+    Code,
     HttpCodes,
     NotificationShape,
     Parameter,
@@ -35,28 +36,14 @@ CODES: Final = "a list, each of it a text or an integer"
 TEXTS: Final = "a list, each of it a text"
 INTEGERS: Final = "a list, each of it an integer"
 FITTING: Final[dict[str, list[Any]]] = {TEXTS: ["A", "B"], CODES: [0, "0"], INTEGERS: [400, 401]}
-LISTS: Final = {
-    "accept.currency": TEXTS,
-    "accept.scene_type": TEXTS,
-    "accept.amount": INTEGERS,
-    "answer.ok": CODES,
-    "codes.not_executed": CODES,
-    "codes.retryable": CODES,
-    "codes.duplicate": CODES,
-    "codes.absent": CODES,
-    "http.not_executed": INTEGERS,
-    "http.absent": INTEGERS,
-    "http.duplicate": INTEGERS,
-    "notification.volatile": TEXTS,
-}
+IN_WORDS: Final[dict[Any, str]] = {tuple[str, ...]: TEXTS, tuple[Code, ...]: CODES, tuple[int, ...]: INTEGERS}
+TYPED: Final = {f"{section}.{each.name}": each for section, shape in SHAPES.items() for each in attrs.fields(shape)}
+LISTS: Final = {name: IN_WORDS[each.type] for name, each in TYPED.items() if each.type in IN_WORDS}
+KEYS: Final = {"accept.required": "orders.place", "states.refund": "succeeded", "states.subscription": "active"}
 TABLES: Final = {
-    "accept.required": ("orders.place", TEXTS),
-    "states.order": ("paid", CODES),
-    "states.payment": ("paid", CODES),
-    "states.refund": ("succeeded", CODES),
-    "states.subscription": ("active", CODES),
-    "notification.kinds": ("payment", TEXTS),
-    "notification.id": ("payment", TEXTS),
+    name: (KEYS.get(name, "paid" if name.startswith("states") else "payment"), IN_WORDS[get_args(each.type)[1]])
+    for name, each in TYPED.items()
+    if get_args(each.type)[1:] and get_args(each.type)[1] in IN_WORDS
 }
 PATHS: Final = [
     f"{section}.{each.name}"

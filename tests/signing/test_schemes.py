@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -155,6 +154,10 @@ def test_nested_values(nested: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("options", "value", "expected"),
     [
+        ({}, Currency.CAD, "a=CAD&b=1"),  # JSON carries the value of a `str` Enum, and not its name
+        ({}, 0, "a=0&b=1"),
+        ({}, 2**64 - 1, "a=18446744073709551615&b=1"),
+        ({}, -(2**63), "a=-9223372036854775808&b=1"),
         ({}, None, "b=1"),
         ({"skip_empty": False}, None, "b=1"),
         ({"skip_null": False}, None, "a=null&b=1"),
@@ -175,14 +178,6 @@ def test_nested_values(nested: str, expected: str) -> None:
 def test_values_that_a_profile_lets_sign(options: dict[str, Any], value: Any, expected: str) -> None:
     """A null, true, false and a received number stand in the text as the profile says."""
     assert expected == text({"a": value, "b": 1}, **options)
-
-
-def test_an_enum_that_is_a_text_signs_as_it_is_sent() -> None:
-    """JSON carries the value of a `str` Enum, so its value is signed, and not its name."""
-    fields = {"currency": Currency.CAD}
-
-    assert "currency=CAD" == text(fields)
-    assert scheme().verify(orjson.loads(orjson.dumps(fields)), sign(fields), path=PATH, key=KEY)
 
 
 def sign(fields: Mapping[str, Any], key: Secret = KEY, **options: Any) -> str:
@@ -448,19 +443,13 @@ UNSIGNABLE: Final[dict[str, tuple[str, Any]]] = {
     "float": ("refuse", FLOAT),
     "bytes": ("refuse", b"x"),
     "object": ("refuse", {"a": 1}),
-    "list": ("refuse", [1]),
     "empty list": ("refuse", []),
     "integer beyond JSON": ("refuse", 2**64),
-    "integer of 5000 digits": ("refuse", 10**5000),
-    "bool, nested read as JSON": ("json", True),
     "float, nested left out": ("omit", FLOAT),
-    "tuple, nested left out": ("omit", (1,)),
-    "float in a list": ("json", [FLOAT]),
     "float in an object": ("json", {"a": {"b": [FLOAT]}}),
     "float in a tuple": ("json", [(FLOAT,)]),
     "key that is no text": ("json", {1: "a"}),
     "nested integer beyond JSON": ("json", [2**64]),
-    "nested bytes": ("json", [b"x"]),
     "nested lone surrogate": ("json", ["\ud800"]),
 }
 

