@@ -153,8 +153,8 @@ _DESCRIPTION: Final = (
 )
 _REFUSED: Final = (
     "Refused. The status is 400 if the request cannot be read, 401 or 403 if it is not the merchant's own, 404 if "
-    "there is no such thing, 405 for another method, 409 if the state or a used number forbids it, 413, 414 or 415 for "
-    "a body or an address that is too long or of another type, 422 for a wrong field, and 5xx or 429 to try again. "
+    "there is no such thing, 405 for another method, 409 if the state or a used number forbids it, 413 or 415 for "
+    "a body that is too long or of another type, 422 for a wrong field, and 5xx or 429 to try again. "
     "421, as plain text, refuses another host."
 )
 

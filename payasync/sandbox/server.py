@@ -5,9 +5,9 @@ import errno
 import ipaddress
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from ipaddress import IPv4Address
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -44,7 +44,7 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     except OSError as error:
         in_use = "it is in use: stop what listens there, or choose another port"
         why = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-    raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port")
+        raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port") from None
 
 
 def url_of(listening: socket.socket) -> str:
@@ -57,7 +57,7 @@ _TURNS: Final = 3
 """Turns of the loop after which the server knows a connection that the loop accepted."""
 
 
-async def yield_to_loop() -> None:
+async def _yield_to_loop() -> None:
     """Let the loop finish what it has begun: connections that it has just accepted, or is closing."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
@@ -101,15 +101,32 @@ class Server:
         self._shut_by = dict[object, asyncio.TimerHandle | None]()
         self._task: asyncio.Task[None] | None = None
 
-    async def open(self, server: web.Server) -> None:
-        """Accept connections.
+    @asynccontextmanager
+    async def serve(self, application: web.Application, **options: Any) -> AsyncGenerator[None]:
+        """Serve an application until the end of the block; then end all connections and close the socket.
 
         Args:
-            server: Serves them.
+            application: What is served.
+            options: Those of `web.AppRunner`.
         """
-        self._server = server
-        # It is never closed: a connection that it accepts in the very turn in which it closes would be left open.
-        await asyncio.get_running_loop().create_server(server, sock=self._socket)
+        runner = web.AppRunner(application, access_log=None, auto_decompress=False, **options)
+        await runner.setup()
+        try:
+            self._server = runner.server
+            await self._open()
+            yield
+        finally:
+            # A connection that asyncio accepts in the very turn in which its server closes would be left open.
+            self._rest()
+            await _yield_to_loop()
+            self.close()
+            await runner.cleanup()
+            await _yield_to_loop()
+
+    async def _open(self) -> None:
+        assert self._server is not None  # noqa: S101 - it was set up
+        # asyncio's server is never closed, for the same reason.
+        await asyncio.get_running_loop().create_server(self._server, sock=self._socket)
 
     def shut(self, seconds: float | None, *, by: object) -> None:
         """Refuse new connections, close the idle ones, and let the others end with their response.
@@ -149,14 +166,10 @@ class Server:
         shut = self._server and by in self._shut_by
         self._release(by)
         if self._server and shut and not self._shut_by:
-            self._cancel()
+            if self._task:
+                self._task.cancel()
             self._socket.listen()
-            self._task = asyncio.create_task(self.open(self._server), name="payasync sandbox server")
-
-    def rest(self) -> None:
-        """Accept no further connection, and change nothing else: so it can be closed without a race."""
-        if self._socket.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._task = asyncio.create_task(self._open(), name="payasync sandbox server")
 
     def close(self) -> None:
         """Shut it for good."""
@@ -165,9 +178,15 @@ class Server:
         self._server = None
         self._stop()
 
+    def _rest(self) -> None:
+        """Accept no further connection, and change nothing else."""
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+
     def _stop(self) -> None:
-        self._cancel()
-        self.rest()
+        if self._task:
+            self._task.cancel()
+        self._rest()
         self._socket.close()
 
     async def _turn_away(self, known: AbstractSet[web.RequestHandler]) -> None:
@@ -190,10 +209,6 @@ class Server:
         if timer := self._shut_by.pop(by, None):
             timer.cancel()
 
-    def _cancel(self) -> None:
-        if self._task:
-            self._task.cancel()
-
 
 def _bind_socket(family: int, address: object) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
@@ -204,10 +219,6 @@ def _bind_socket(family: int, address: object) -> socket.socket:
 
 MAX_BODY: Final = 64 * 1024
 """Bytes of a body; the sandbox's own limit."""
-MAX_ADDRESS: Final = 8190
-"""Characters of a request's path and query; the sandbox's own limit."""
-MOST_READ: Final = 1 << 20
-"""Bytes of a request's first line that are read; a longer one gets no response in our shape."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -218,16 +229,6 @@ def _is_ours(record: logging.LogRecord) -> bool:
 access_logger: Final = logging.getLogger("payasync.sandbox.http")
 """aiohttp's logger, without the tracebacks of invalid HTTP, which is the client's fault and is answered."""
 access_logger.addFilter(_is_ours)
-
-
-def check_address(request: web.Request) -> None:
-    """Check that a request's address is not too long.
-
-    Raises:
-        RefusedError: It is too long.
-    """
-    if len(request.raw_path) > MAX_ADDRESS:
-        raise RefusedError("invalid", f"the address has more than {MAX_ADDRESS} characters", status=414)
 
 
 async def read_body(request: web.Request, content_type: str) -> bytes:

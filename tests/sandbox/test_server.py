@@ -37,7 +37,7 @@ class SlowServer(Server):
         super().reopen(by)
         self.reopened_by.append(by)
 
-    async def serve(self, _request: web.Request) -> web.Response:
+    async def get(self, _request: web.Request) -> web.Response:
         """Respond when the test allows it."""
         self.arrived.set()
         await self.respond.wait()
@@ -54,14 +54,9 @@ async def server() -> AsyncIterator[SlowServer]:
     """A server that is open."""
     made = SlowServer(socket.create_server(("127.0.0.1", 0)))
     application = web.Application(middlewares=[made.mark_busy])
-    application.router.add_get("/", made.serve)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    assert runner.server
-    await made.open(runner.server)
-    yield made
-    made.close()
-    await runner.cleanup()
+    application.router.add_get("/", made.get)
+    async with made.serve(application, shutdown_timeout=0.1):
+        yield made
 
 
 async def get(server: SlowServer, http: aiohttp.ClientSession) -> str:
@@ -439,15 +434,6 @@ async def test_loosely_written_dates(foreign: Foreign, value: str) -> None:
 
     assert ((422, "SBX_INVALID"), "startDate") == (bad.told, bad.document["field"])
     assert 200 == good.status
-
-
-@pytest.mark.parametrize(("length", "told"), [(8190, (404, "SBX_NOT_FOUND")), (8191, (414, "SBX_INVALID"))])
-async def test_long_address(foreign: Foreign, length: int, told: tuple[int, str]) -> None:
-    """An address that is too long is refused as everything is, at the service as anywhere."""
-    here = "/payment/status?outTradeNo=T1&x="
-    answer = await foreign.send("GET", here.ljust(length, "x"), headers=foreign.bearer)
-
-    assert (told, "1") == (answer.told, answer.headers.get("X-Payasync-Sandbox"))
 
 
 async def test_what_is_no_http_leaves_no_traceback(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:

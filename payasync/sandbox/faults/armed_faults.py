@@ -13,7 +13,8 @@ from attrs import define, field, frozen
 from payasync.endpoints import OPERATIONS
 from payasync.errors import PayasyncError
 from payasync.profile.schema import NONCE
-from payasync.sandbox.faults.catalogue import FaultKind, Phase, invalid
+from payasync.sandbox.faults.catalogue import FaultKind, Phase
+from payasync.wire.validators import invalid_argument
 
 ANY: Final = "*"
 CALLS: Final = (*(operation.name for operation in OPERATIONS), ANY)
@@ -160,7 +161,7 @@ class ArmedFaults:
         """
         field, known = ("about", EVENTS) if kind.of_notification else ("operation", CALLS)
         if on not in known:
-            raise invalid(field, f"one of {', '.join(known)}", on)
+            raise invalid_argument(field, f"one of {', '.join(known)}", on)
         kind.check(options)
         given: dict[str, Any] = {"phase": next(iter(kind.phases), None), **options}
         if given.get("probability") is not None:

@@ -6,8 +6,9 @@ from typing import Any, Final, TypedDict, Unpack
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import HttpCodes
 from payasync.sandbox.faults.armed_faults import ANY, ArmedFaults, Fault
-from payasync.sandbox.faults.catalogue import KINDS, Phase, RetryAfter, find_kind, invalid
+from payasync.sandbox.faults.catalogue import KINDS, Phase, RetryAfter, find_kind
 from payasync.sandbox.server import Server
+from payasync.wire.validators import invalid_argument
 
 
 class TriggerOptions(TypedDict, total=False):
@@ -235,7 +236,7 @@ class Faults(ArmedFaults):
     def _arm(self, kind: str, on: str, options: Mapping[str, Any]) -> Fault:
         if self._rate_limit_first and kind == "rate_limited" and options.get("phase") == "after":
             rule = "before for rate_limited, because the profile says http.rate_limit_precedes_execution"
-            raise invalid("phase", rule, "after")
+            raise invalid_argument("phase", rule, "after")
         return self.add(KINDS[kind], on, options)
 
     def remove(self, fault: Fault) -> None:

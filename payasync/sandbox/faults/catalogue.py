@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from payasync.errors import InvalidArgumentError
 from payasync.settings import is_number
+from payasync.wire.validators import invalid_argument
 
 Phase: TypeAlias = Literal["before", "after"]
 """Before the commit nothing was done; after it everything was done and stored."""
@@ -29,11 +29,6 @@ MAX_SECONDS: Final = 300 * 86_400
 """How long a notification can be held back, by the sandbox's clock."""
 ALWAYS: Final = "always"
 """What a form says for `times=None`."""
-
-
-def invalid(name: str, rule: str, value: object) -> InvalidArgumentError:
-    """Return the error about an argument of a fault."""
-    return InvalidArgumentError(f"{name} must be {rule}, not {value!r}", field=name, rule=rule, value=value)
 
 
 def is_count(value: object) -> bool:
@@ -83,7 +78,7 @@ class Option:
             InvalidArgumentError: It breaks the rule.
         """
         if not self.allows(value):
-            raise invalid(name, self.rule, value)
+            raise invalid_argument(name, self.rule, value)
 
     def read(self, name: str, text: str) -> Any:
         """Return the value that a text stands for.
@@ -94,8 +89,7 @@ class Option:
         try:
             return self.parse(text.strip())
         except ValueError:
-            pass
-        raise invalid(name, self.rule, text)
+            raise invalid_argument(name, self.rule, text) from None
 
 
 def _seconds(rule: str, most: float = inf, *, optional: bool = False) -> Option:
@@ -186,13 +180,13 @@ class FaultKind:
             if name in known:
                 known[name].check(name, value)
             elif name != "phase":
-                raise invalid("option", f"one of {', '.join(known)} for {self.name}", name)
+                raise invalid_argument("option", f"one of {', '.join(known)} for {self.name}", name)
         if options.get("probability") is None and options.get("seed") is not None:
-            raise invalid("seed", "given with a probability", options["seed"])
+            raise invalid_argument("seed", "given with a probability", options["seed"])
         phase = options.get("phase", next(iter(self.phases), None))
         if phase not in (self.phases or (None,)):
             rule = " or ".join(self.phases) or "left out: a notification is sent after the commit"
-            raise invalid("phase", f"{rule} for {self.name}", phase)
+            raise invalid_argument("phase", f"{rule} for {self.name}", phase)
 
     def read(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """Return the options that the texts of a form stand for; an empty text is left out.
@@ -252,5 +246,5 @@ def find_kind(name: str) -> FaultKind:
         InvalidArgumentError: There is no such fault.
     """
     if name not in KINDS:
-        raise invalid("kind", f"one of {', '.join(KINDS)}", name)
+        raise invalid_argument("kind", f"one of {', '.join(KINDS)}", name)
     return KINDS[name]

@@ -19,8 +19,6 @@ _TITLES: Final = {"absent": "No such page", "busy": "Busy"}
 class Gateway:
     """Shows an order's page, and does what its customer decides.
 
-    A client that accepts JSON gets the order's state, and the decisions that its page offers.
-
     Args:
         service: Decides orders.
     """
@@ -38,10 +36,7 @@ class Gateway:
             order = self._service.at_gateway(request.match_info["token"])
         except RefusedError as refused:
             return _render_refusal(404, "No such page", refused.message)
-        offered = [*DECISIONS] if order.state == "pending" else []
-        if request.headers.get("Accept") == "application/json":
-            return web.json_response({"state": order.state, "decisions": offered})
-        return self._render(order, decisions=offered)
+        return self._render(order, pending=order.state == "pending")
 
     async def _decide(self, request: web.Request) -> web.Response:
         add_facts(request, name="gateway")
@@ -64,19 +59,19 @@ class Gateway:
             return self._render(order)
         return redirect_to(build_return_url(order.return_url, cancelled=decision == "cancel"))
 
-    def _render(self, order: Order, *, decisions: list[str] | None = None, status: int = 200) -> web.Response:
+    def _render(self, order: Order, *, pending: bool = False, status: int = 200) -> web.Response:
         unit = self._service.dialect.names.profile.amount_unit
         amount, _, currency = format_amount(order.total_amt, order.currency, unit).rpartition(" ")
         return render_page(
             "gateway.html",
             style="gateway.css",
             status=status,
-            form_action=_form_action(order.return_url) if decisions else "'none'",
+            form_action=_form_action(order.return_url) if pending else "'none'",
             order=order,
             merchant=MERCHANT_ID,
             amount=amount,
             currency=currency,
-            decisions=decisions,
+            pending=pending,
             declines_left=MOST_DECLINES - order.declines,
         )
 
