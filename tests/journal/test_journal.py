@@ -765,7 +765,7 @@ async def test_service_s_own_word_ends_what_is_open(
     assert expected == now.state
     assert ([now] if expected != state else []) == ended
     if ended:
-        assert (f"the service told: {word}", None) == (now.reason, now.due)
+        assert (f"the service reported: {word}", None) == (now.reason, now.due)
         assert now.fence > held.fence
 
 
@@ -871,7 +871,7 @@ async def test_service_s_word_of_another_amount(
     with caplog.at_level("WARNING", "payasync"):
         ended = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": 201}, merchant=MERCHANT)
     other = "refundAmt is 201 in the response, and 200 in the request"
-    words = f"intent {intent.id} is {state}; what was told is of another: {other}"
+    words = f"intent {intent.id} is {state}; the report is about another: {other}"
 
     assert [] == ended
     assert ([] if state == "succeeded" else [words]) == caplog.messages
@@ -885,7 +885,7 @@ async def test_service_s_word_against_what_was_rejected(journal: Journal) -> Non
     begun = await journal.begin(draft(refund()), LEASE)
     resolved = await journal.resolve(1, as_="succeeded", reason="the back office has it")
 
-    assert [("manual", "rejected, and the service told: succeeded")] == [(each.state, each.reason) for each in told]
+    assert [("manual", "rejected, and the service reported: succeeded")] == [(each.state, each.reason) for each in told]
     assert ([], Step.ASK, "succeeded") == (again, begun.step, resolved.state)
 
 

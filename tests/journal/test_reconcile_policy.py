@@ -335,7 +335,7 @@ def test_silence_about_what_was_accepted_counts_from_its_first_question(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "reason"), [(0.001, SILENT.reason), (0.0, f"no usable answer since 2026-12-31: {SILENT.reason}")]
+    ("seconds", "reason"), [(0.001, SILENT.reason), (0.0, f"no usable response since 2026-12-31: {SILENT.reason}")]
 )
 def test_silence_of_a_day_is_told(seconds: float, reason: str) -> None:
     """A person reads since when nobody has answered, and what came in place of an answer."""
@@ -349,7 +349,7 @@ def test_silence_of_a_day_is_told(seconds: float, reason: str) -> None:
     ("seconds", "expected", "reason"),
     [
         (0.001, "accepted", UNMATCHED.reason),
-        (0.0, "manual", f"no usable answer since 2026-12-31: {UNMATCHED.reason}"),
+        (0.0, "manual", f"no usable response since 2026-12-31: {UNMATCHED.reason}"),
     ],
 )
 def test_responses_about_something_else_for_a_day(
