@@ -16,7 +16,7 @@ from aiohttp import web
 from attrs import asdict, evolve, frozen
 from rich.console import Console
 
-from payasync.cli.options import profile_option, verifying_profile
+from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, plain, stray_logs_dropped
 from payasync.cli.verify_notification import HttpMessage
@@ -120,7 +120,7 @@ async def run(
         ConfigurationError: A setting is invalid or missing, the port is taken, or the inbox is another file.
         StorageError: The inbox cannot be read or written.
     """
-    chosen, source = verifying_profile(profile)
+    chosen, source = profile_named(profile, needed=HOW_SIGNED)
     try:
         credentials = Credentials.from_env()
     except ConfigurationError as error:
