@@ -38,7 +38,7 @@ each_write = pytest.mark.parametrize("name", WRITES)
 
 def session(service: Recorder, **settings: Any) -> Session:
     """Return a session with a recorder, and with no budget to try anything again, or to ask what became of it."""
-    once = {"credentials": CREDENTIALS, "profile": DOCUMENTED.profile, "retry": RetryPolicy(quota=0)}
+    once = {"credentials": CREDENTIALS, "profile": DOCUMENTED, "retry": RetryPolicy(quota=0)}
     chosen: dict[str, Any] = {**once, **settings}
     return Session(service.url, **chosen)
 
@@ -81,7 +81,7 @@ async def test_scheme_that_hangs() -> None:
     """A signature scheme that hangs ends at the call's deadline."""
     hanging: Any = Hanging()
     with Recorder() as service:
-        async with session(service, profile=evolve(DOCUMENTED.profile, signature=hanging)) as pay:
+        async with session(service, profile=evolve(DOCUMENTED, signature=hanging)) as pay:
             with pytest.raises(NotSentTimeoutError, match="the signature scheme took longer than the call had"):
                 await asyncio.wait_for(pay.orders.query("T1", timeout=0.05), PATIENCE)
 

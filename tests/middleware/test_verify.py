@@ -78,8 +78,9 @@ async def test_without_service_keys_a_symmetric_scheme_takes_the_merchants() -> 
         b'{"code":0,"data":{"state":"PAID","sign":5}}',
         b'{"code":0,"data":"PAID"}',
         signed("new service key 1", state="PAID").replace(b'"state"', b'"state":"PENDING","state"'),
+        signed("new service key 1", state="PAID").replace(b'"code":', b'"code":7,"code":'),
     ],
-    ids=["another key", "changed", "unsigned", "no text", "no object", "one name twice"],
+    ids=["another key", "changed", "unsigned", "no text", "no object", "one name twice", "twice in the envelope"],
 )
 async def test_a_forged_success_is_believed_by_nobody(body: bytes) -> None:
     """A query whose response does not verify raises, and is not repeated."""
