@@ -25,8 +25,7 @@ from payasync import (
     States,
 )
 from payasync.endpoints import OPERATIONS
-from payasync.profile.schema import Code
-from payasync.profile.signed_fields import COMPARED
+from payasync.profile.schema import COMPARED, Code
 from payasync.sandbox import PROFILE
 from payasync.signing.schemes import FREE_TEXT
 

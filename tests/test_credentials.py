@@ -259,11 +259,6 @@ class Value:
     secret: Secret
 
 
-def test_reveal_gives_the_text() -> None:
-    """`reveal` is the way to the text."""
-    assert TEXT == SECRET.reveal()
-
-
 @pytest.mark.parametrize("show", SHOWN.values(), ids=SHOWN)
 def test_masked_wherever_it_is_printed(show: Callable[[Secret], str]) -> None:
     """No way of printing a secret shows its text."""

@@ -5,18 +5,14 @@ A report is the traceback with the local variables of every frame, of all causes
 """
 
 import asyncio
-import contextlib
 import gzip
 import json
 import logging
 import pickle
 import sys
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from datetime import date
-from functools import partial
 from pathlib import Path
-from types import CoroutineType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -32,7 +28,6 @@ from payasync import (
     Event,
     InvalidArgumentError,
     InvalidSignatureError,
-    NoAnswerError,
     NotSentError,
     OutcomeUnknownError,
     Parameter,
@@ -57,6 +52,7 @@ from payasync.profile.schema import AnswerShape, NotificationShape, States
 from payasync.resources.refunds import CreateRefund
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
+from tests.reports import frames_of, report
 from tests.test_canary import SONG, keys
 
 CUSTOMER: Final[dict[str, Any]] = {
@@ -136,90 +132,6 @@ some_asks = pytest.mark.parametrize(
     "ask", [pytest.param(ASKS[each], id=each, marks=[] if each in DAILY else pytest.mark.long) for each in ASKS]
 )
 one_scheme = pytest.mark.parametrize("scheme", [PAIRS, pytest.param(Recording(), marks=pytest.mark.long)], ids=SCHEMES)
-
-
-def frames_of(error: BaseException) -> Iterator[FrameType]:
-    """Yield the frames of an error's traceback."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        yield frame
-
-
-def chain(error: BaseException) -> list[BaseException]:
-    """Return an error and all behind it, hidden or not."""
-    found = [error]
-    for each in found:
-        behind = (each.__cause__, each.__context__, *getattr(each, "exceptions", ()))
-        found += [other for other in behind if other is not None and all(other is not one for one in found)]
-    return found
-
-
-def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame is not the caller's own."""
-    return not frame.f_globals.get("__name__", "").startswith("tests.")
-
-
-def texts(value: object) -> Iterator[str]:
-    """Yield all texts within a value, and bytes as texts: deeper than any error tracker looks."""
-    seen: dict[int, object] = {}
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen or isinstance(each, type | ModuleType | asyncio.AbstractEventLoop | Secret):
-            continue  # of a secret all that anybody sees is its masked form
-        seen[id(each)] = each
-        if isinstance(each, str | int):
-            yield str(each)
-        elif isinstance(each, bytes | bytearray):
-            yield bytes(each).decode("latin-1")
-        else:
-            with contextlib.suppress(Exception):
-                yield repr(each)
-            waiting += _inside(each)
-
-
-def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return [each for pair in list(value.items()) for each in pair]
-    if isinstance(value, list | tuple | set | frozenset):
-        return list(value)
-    if isinstance(value, partial | MethodType):
-        names = ("func", "args", "keywords", "__self__", "__func__")
-        return [getattr(value, name) for name in names if hasattr(value, name)]
-    if isinstance(value, FunctionType):
-        return [cell.cell_contents for cell in value.__closure__ or () if _full(cell)]
-    if isinstance(value, CoroutineType):
-        return list(value.cr_frame.f_locals.values()) if value.cr_frame else []
-    return _attributes(value)
-
-
-def _attributes(value: object) -> list[object]:
-    names = {name for kind in type(value).__mro__ for name in _slots(kind)}
-    attributes = dict(getattr(value, "__dict__", {}))
-    return [*attributes.values(), *(getattr(value, name) for name in names if hasattr(value, name))]
-
-
-def _full(cell: Any) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
-
-
-def _slots(kind: type) -> Iterable[str]:
-    slots = vars(kind).get("__slots__", ())
-    return [slots] if isinstance(slots, str) else slots
-
-
-def report(error: BaseException, *, deep: bool = True) -> str:
-    """Return all that could be stored of an error."""
-    shown = []
-    for each in chain(error):
-        captured = traceback.TracebackException(type(each), each, each.__traceback__, capture_locals=True)
-        shown += [*captured.format(), repr(each), repr(vars(each))]
-        if deep:
-            shown += [text for frame in frames_of(each) if is_ours(frame) for text in texts(frame.f_locals)]
-    return "\n".join(shown)
 
 
 def sent(service: Recorder) -> list[str]:
@@ -303,27 +215,55 @@ FAILING: Final = {
 }
 
 
+async def fails_before(call: Call, send: Send) -> Reply:
+    """Be a layer with a bug."""
+    del send, call
+    return json.loads("{")  # type: ignore[no-any-return] # it raises
+
+
+async def fails_after(call: Call, send: Send) -> Reply:
+    """Be a layer with a bug that shows too late."""
+    await send(call)
+    raise ValueError("a bug")
+
+
+async def hangs(call: Call, send: Send) -> Reply:
+    """Be a layer that waits for ever."""
+    await send(call)
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def forgets(call: Call, send: Send) -> Any:
+    """Be a layer that returns a response's body in place of the reply."""
+    return (await send(call)).body
+
+
+LAYERS: Final = (fails_before, fails_after, hangs, forgets)
+SIGNED_ANSWER: Final = json.dumps({"state": "OPEN", "nonceStr": "5", "sign": SERVICE_SIGNATURE}).encode()
+FORGED: Final = evolve(
+    GATE,
+    answer=AnswerShape(signature="sign", order_status="state", refund_status="state", subscription_status="state"),
+)
+FAILED: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    **{name: ({"otherwise": failing}, {"max_response_bytes": 1000}) for name, failing in FAILING.items()},
+    "forged": ({"otherwise": answer(200, SIGNED_ANSWER)}, {"profile": FORGED}),
+    "read timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(read=0.02)}),
+    "total timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(total=0.3)}),
+    **{layer.__name__: ({}, {"middleware": [layer], "timeouts": Timeouts(total=0.05)}) for layer in LAYERS},
+}
+"""By what fails, the settings of the service and of the session."""
+
+
 @one_scheme
 @some_asks
-@pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
-async def test_failed_answers(failing: Answer, ask: Ask, scheme: Any) -> None:
-    """A request that was sent can be replayed: no report of its error holds it, whatever the response was."""
-    with Recorder(otherwise=failing) as service:
-        error = await failure(session(service.url, scheme, max_response_bytes=1000), ask)
+@pytest.mark.parametrize(("server", "settings"), FAILED.values(), ids=FAILED)
+async def test_failed_calls(server: dict[str, Any], settings: dict[str, Any], ask: Ask, scheme: Any) -> None:
+    """A request that was sent can be replayed: no error shows it, whatever fails, a layer of the user's included."""
+    with Recorder(**server) as service:
+        error = await failure(session(service.url, scheme, **settings), ask, Exception)
 
-    assert service.requests
-    assert [] == leaks(report(error), service)
-
-
-@one_scheme
-@some_asks
-@pytest.mark.parametrize("times", [Timeouts(read=0.02), Timeouts(total=0.3)], ids=["read", "total"])
-async def test_time_outs(times: Timeouts, ask: Ask, scheme: Any) -> None:
-    """A request that nobody answers may still be executed, and so may its copy."""
-    with Recorder(otherwise=SILENT) as service:
-        error = await failure(session(service.url, scheme, timeouts=times), ask)
-
-    assert isinstance(error, NoAnswerError | OutcomeUnknownError)
+    assert service.requests or settings["middleware"] == [fails_before]
     assert [] == leaks(report(error), service)
 
 
@@ -448,44 +388,6 @@ async def test_closed_sessions(ask: Ask) -> None:
     assert [] == leaks("".join(map(report, errors)), service)
 
 
-async def fails_before(call: Call, send: Send) -> Reply:
-    """Be a layer with a bug."""
-    del send, call
-    return json.loads("{")  # type: ignore[no-any-return] # it raises
-
-
-async def fails_after(call: Call, send: Send) -> Reply:
-    """Be a layer with a bug that shows too late."""
-    await send(call)
-    raise ValueError("a bug")
-
-
-async def hangs(call: Call, send: Send) -> Reply:
-    """Be a layer that waits for ever."""
-    await send(call)
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
-async def forgets(call: Call, send: Send) -> Any:
-    """Be a layer that returns a response's body in place of the reply."""
-    return (await send(call)).body
-
-
-LAYERS: Final = {each.__name__: each for each in (fails_before, fails_after, hangs, forgets)}
-
-
-@some_asks
-@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
-async def test_failing_layers(layer: Any, ask: Ask) -> None:
-    """An error of the user's own layer passes frames of ours, which hold the call."""
-    with Recorder() as service:
-        pay = session(service.url, Recording(), middleware=[layer], timeouts=Timeouts(total=0.05))
-        error = await failure(pay, ask, Exception)
-
-    assert [] == leaks(report(error), service)
-
-
 @some_asks
 @pytest.mark.parametrize("failing", [RESET, None], ids=["reset", "unsent"])
 async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None:
@@ -558,61 +460,23 @@ async def test_failing_scheme(ask: Ask) -> None:
     assert SIGNED
 
 
-SIGNED_ANSWER: Final = json.dumps({"state": "OPEN", "nonceStr": "5", "sign": SERVICE_SIGNATURE}).encode()
-FORGED: Final = evolve(
-    GATE,
-    answer=AnswerShape(signature="sign", order_status="state", refund_status="state", subscription_status="state"),
-)
+def subscribe(**others: Any) -> Ask:
+    """Return a subscription, some of whose arguments are others."""
+    return lambda pay: pay.subscriptions.create(**{**SUBSCRIPTION, **others})
 
 
-@every_ask
-async def test_forged_answers(ask: Ask) -> None:
-    """Nor does an error about a response's own signature show one."""
-    with Recorder(otherwise=answer(200, SIGNED_ANSWER)) as service:
-        error = await failure(session(service.url, Recording(), profile=FORGED), ask)
-
-    assert [] == leaks(report(error), service)
-
-
-def unsignable(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with details that hold a delimiter."""
-    return pay.subscriptions.create(**subscription(customer={**CUSTOMER, "note": "a=b&c"}))
+REFUSED: Final[dict[str, Ask]] = {
+    "unsignable": subscribe(customer={**CUSTOMER, "note": "a=b&c"}),
+    "unsendable": subscribe(customer={**CUSTOMER, "size": float("nan")}),
+    "text": subscribe(customer=CUSTOMER["email"]),
+    "wire name left open": lambda pay: pay.subscriptions.update("S1", customer=CUSTOMER),
+    "amount": subscribe(amount=0),
+    "timeout": subscribe(timeout=0),
+    "fields": lambda pay: pay.request("POST", "/plan", fields={"customer": {**CUSTOMER, "size": float("inf")}}),
+}
 
 
-def unsendable(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with details that are no JSON."""
-    return pay.subscriptions.create(**subscription(customer={**CUSTOMER, "size": float("nan")}))
-
-
-def text(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with details that are no object."""
-    return pay.subscriptions.create(**subscription(customer=CUSTOMER["email"]))
-
-
-def update(pay: Session) -> Coroutine[Any, Any, object]:
-    """Change a subscription, whose wire name the profile leaves open."""
-    return pay.subscriptions.update("S1", customer=CUSTOMER)
-
-
-def wrong_amount(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with another argument that is wrong."""
-    return pay.subscriptions.create(**subscription(amount=0))
-
-
-def wrong_time(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with a timeout that is none."""
-    return pay.subscriptions.create(**SUBSCRIPTION, timeout=0)
-
-
-def wrong_fields(pay: Session) -> Coroutine[Any, Any, object]:
-    """Call an endpoint with details that are no JSON."""
-    return pay.request("POST", "/plan", fields={"customer": {**CUSTOMER, "size": float("inf")}})
-
-
-REFUSED: Final = {each.__name__: each for each in (unsignable, unsendable, text, update, wrong_amount, wrong_time)}
-
-
-@pytest.mark.parametrize("ask", [*REFUSED.values(), wrong_fields], ids=[*REFUSED, "wrong_fields"])
+@pytest.mark.parametrize("ask", REFUSED.values(), ids=REFUSED)
 async def test_refused_arguments(ask: Ask) -> None:
     """What is refused is named without the customer's details: of these the error has the type."""
     with Recorder() as service:

@@ -1,7 +1,6 @@
 """Settings: which values are refused, which addresses and files may be used, and how an extra is asked for."""
 
 import asyncio
-import builtins
 import os
 import ssl
 import stat
@@ -115,21 +114,6 @@ ELSEWHERE: Final = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("https://pay.example.com", "https://pay.example.com"),
-        ("HTTPS://pay.example.com", "https://pay.example.com"),
-        ("https://pay.example.com:8443/gateway/v2/", "https://pay.example.com:8443/gateway/v2/"),
-        (URL("https://pay.example.com/gateway"), "https://pay.example.com/gateway"),
-        ("http://127.0.0.1:8080/api", "http://127.0.0.1:8080/api"),
-    ],
-)
-def test_base_url_keeps_its_path(given: str | URL, expected: str) -> None:
-    """A service may stand below a path; the port and the path stay as they are given."""
-    assert URL(expected) == parse_base_url(given)
-
-
 @pytest.mark.parametrize("host", ELSEWHERE)
 def test_plain_http_is_for_loopback_alone(host: str) -> None:
     """What moves money travels under TLS; a name that only looks like this machine's is not."""
@@ -198,12 +182,6 @@ def test_base_url_holds_no_key(given: str, why: str) -> None:
     assert "canary" not in str(caught.value)
 
 
-@pytest.mark.parametrize("given", ["http://proxy.example:3128", "https://user:password@proxy.example:3128"])
-def test_proxy_may_hold_a_password(given: str) -> None:
-    """A proxy's user and password stand in its URL."""
-    assert given == parse_proxy_url(given)
-
-
 @pytest.mark.parametrize(
     "given", ["socks5://u:canary@h", "proxy.example:3128", "http://", "", 5, "http://u:canary@h:x"]
 )
@@ -214,13 +192,6 @@ def test_proxy_is_absolute_http(given: object) -> None:
 
     assert "proxy" == caught.value.field
     assert "canary" not in str(caught.value)
-
-
-def test_tls_context_that_verifies_is_taken() -> None:
-    """A context with a CA bundle or a client certificate of the merchant's own is used as it is."""
-    context = ssl.create_default_context()
-
-    assert context is check_tls(context)
 
 
 def context(**settings: Any) -> ssl.SSLContext:
@@ -425,11 +396,6 @@ for room, name in ((payasync.journal, "PostgresJournal"), (payasync.notification
     except payasync.ConfigurationError as error:
         print(error)
 """
-
-
-def test_what_is_there_is_found() -> None:
-    """A name that needs an extra is the thing itself."""
-    assert builtins.len is from_extra("none", "builtins", "len")
 
 
 def test_missing_extra_is_named() -> None:

@@ -4,8 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from aiohttp import web
 from attrs import asdict, evolve, frozen
 from rich.console import Console
 
-from payasync import __version__
 from payasync.cli.options import profile_option, verifying_profile
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, plain, stray_logs_dropped
@@ -40,7 +38,7 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
-from payasync.sandbox.server import Server, url_of, yield_to_loop
+from payasync.sandbox.server import Server, url_of
 from payasync.sandbox.server import listen as bind
 from payasync.settings import Pace
 from payasync.strict_json import ABSENT
@@ -157,7 +155,12 @@ async def run(
                 yes=_answer_text(acknowledge(chosen.notification)),
                 no=_answer_text(refuse(chosen.notification)),
             )
-            async with _serve(Listener(ingest, chosen, screen, folder), Server(listening)):
+            listener = Listener(ingest=ingest, profile=chosen, screen=screen, folder=folder)
+            application = web.Application()
+            # A service may have been given any path.
+            application.router.add_post("/{path:.*}", listener.answer)
+            server = Server(listening)
+            async with server.serve(application, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger):
                 screen.opened(info)
                 await stop.wait()
         finally:
@@ -169,52 +172,32 @@ def _answer_text(answer: Answer) -> str:
     return f"{answer.status} {answer.body}".strip()
 
 
-@asynccontextmanager
-async def _serve(listener: "Listener", server: Server) -> AsyncGenerator[None]:
-    """Serve at every path, because a service may have been given any."""
-    application = web.Application()
-    application.router.add_post("/{path:.*}", listener.answer)
-    runner = web.AppRunner(
-        application, access_log=None, auto_decompress=False, shutdown_timeout=CLOSING_SECONDS, logger=_http_logger
-    )
-    await runner.setup()
-    try:
-        if runner.server:
-            await server.open(runner.server)
-        yield
-    finally:
-        server.rest()
-        await yield_to_loop()  # a connection that was just accepted is known then, and is closed, too
-        await runner.cleanup()
-        await yield_to_loop()
-
-
+@frozen(kw_only=True)
 class Listener:
     """Responds to notifications as a receiver would, and shows them.
 
-    Args:
-        ingest: Keeps them.
+    Attributes:
+        ingest: Verifies and stores them.
         profile: Says what the service does.
         screen: Shows them.
         folder: Where each is saved as a file, if anywhere.
     """
 
-    def __init__(self, ingest: Ingest, profile: Profile, screen: "ListenScreen", folder: Path | None) -> None:
-        self._ingest = ingest
-        self._profile = profile
-        self._screen = screen
-        self._folder = folder
+    ingest: Ingest
+    profile: Profile
+    screen: "ListenScreen"
+    folder: Path | None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Respond to a request."""
         return await answer_aiohttp(partial(self._receive, request), request, kind=None, max_bytes=LIMITS.max_bytes)
 
     async def _receive(self, request: web.Request, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
-        arrival = await self._ingest.arrive(raw, headers, kind)
-        seen = inspect(arrival, self._profile, datetime.now(UTC), kind)
-        if self._folder and len(raw) <= LIMITS.max_bytes:
-            seen = save(seen, request, bytes(raw), self._folder)
-        self._screen.received(seen)
+        arrival = await self.ingest.arrive(raw, headers, kind)
+        seen = inspect(arrival, self.profile, datetime.now(UTC), kind)
+        if self.folder and len(raw) <= LIMITS.max_bytes:
+            seen = save(seen, request, bytes(raw), self.folder)
+        self.screen.received(seen)
         return arrival.answer
 
 
@@ -362,8 +345,7 @@ class ListenScreen:
             facts = {**asdict(info), "addresses": info.addresses, "webhook_url": info.webhook_url}
             write(json.dumps(facts))
             return
-        write(("payasync listen", "bold"), f" {__version__}: stores and shows notifications; none is handled")
-        write()
+        self._lines.title("listen", "stores and shows notifications; none is handled")
         row("Profile", f"{info.profile or 'unnamed'}, {info.source}", "bold")
         row("Verifies", info.checks or "nothing: the profile says that notifications are not signed", "bold")
         if not info.checks:

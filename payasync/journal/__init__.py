@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from payasync.journal.intents import STATES, Intent, Outcome, State
 from payasync.journal.journal import Journal
-from payasync.journal.policy import Patience, Report, Result
+from payasync.journal.reconcile_policy import Patience, Report, Result
 from payasync.journal.reconciler import Reconciler
 from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.settings import from_extra

@@ -83,11 +83,11 @@ def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps([operation, merchant, amounts], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def entry_of_call(call: Call, merchant: str, keep: Keep) -> Draft:
-    """Return what is kept of a call before it is sent.
+def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
+    """Return what is stored of a call before it is sent.
 
     Raises:
-        ConfigurationError: `keep` returns what cannot be kept.
+        ConfigurationError: `keep` returns what cannot be stored.
     """
     name = call.operation.name
     wire = wire_names(name, call.profile)
@@ -152,13 +152,13 @@ def _cached_wire_names(operation: str, *called: str) -> tuple[Mapping[str, str],
     return wire, tuple(name for name in COMPARED_NAMES if name not in wire.values())
 
 
-def entry_of_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:
-    """Return what is kept of a request that is queued: all of it, because it is sent from the journal.
+def draft_from_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:
+    """Return what is stored of a request that is queued: all of it, because it is sent from the journal.
 
     Raises:
         InvalidArgumentError: The request is not a write, the intent or the merchant is not a text, or something of the
-            request may not be kept.
-        ConfigurationError: `keep` returns what cannot be kept.
+            request may not be stored.
+        ConfigurationError: `keep` returns what cannot be stored.
     """
     if WRITES.get(request.operation.name if isinstance(request, Request) else "") is not type(request):
         raise invalid_argument("request", "a write, such as CreateRefund(...)", request)
@@ -187,7 +187,7 @@ def entry_of_request(request: Request[Response], merchant: str, intent: str | No
     return draft
 
 
-def request_of(intent: Intent) -> Request[Response]:
+def request_from_intent(intent: Intent) -> Request[Response]:
     """Return the request that was queued.
 
     Raises:
@@ -217,12 +217,12 @@ def _number_key(operation: Operation, reference: str | None) -> str | None:
 
 
 def _apply_keep(keep: Keep, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    kept: Any = keep(operation, arguments)
-    if not isinstance(kept, Mapping) or find_flaw(kept):
+    stored: Any = keep(operation, arguments)
+    if not isinstance(stored, Mapping) or find_flaw(stored):
         raise ConfigurationError(
-            f"keep must return a mapping of names to JSON values, not {type(kept).__name__}", field="keep"
+            f"keep must return a mapping of names to JSON values, not {type(stored).__name__}", field="keep"
         )
-    return dict(copy_plain(kept))
+    return dict(copy_plain(stored))
 
 
 def _not_kept_error(operation: Operation, what: str) -> InvalidArgumentError:

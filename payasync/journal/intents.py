@@ -1,4 +1,4 @@
-"""An intent to move money, as a journal keeps it, and what may become of it; no I/O here."""
+"""An intent to move money, its states, and which state a response or an error gives it; no I/O here."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,10 +7,21 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
 
-from payasync.endpoints import OPERATIONS, camel_case
-from payasync.errors import InvalidArgumentError
+from payasync.endpoints import CLOSE_ORDER, OPERATIONS, camel_case
+from payasync.errors import (
+    AuthenticationError,
+    DuplicateError,
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    RateLimitedError,
+    ServiceError,
+)
+from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT
+from payasync.wire.call import Call, Reply
 from payasync.wire.match import compared_fields
+from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -29,31 +40,31 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 
 - *rejected* to *new*: it is queued again.
 - *sending* to *new*: an attempt at a queued intent has certainly done nothing, and a worker will find it again.
-- *new* to *succeeded* or *rejected*: a person says that it was done by other means, or that nobody wants it any more;
-  or the service tells that it was done the first time after all.
+- *new* to *succeeded* or *rejected*: a person records that it was done by other means, or is no longer wanted;
+  or the service reports that the first attempt was carried out after all.
 - *sending* to *manual*: a queued intent was sent again after a doubt, and was refused. Its caller has gone.
-- *rejected* to *manual*: the service tells that it was done after all.
+- *rejected* to *manual*: the service reports that it was done after all.
 - *accepted* to *manual*: no response was usable for too long, and the last one was about something else.
 """
 
-ENDS: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
+END_STATES: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
 """Only intents in these states are ever deleted."""
-ASKED: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
+ASKED_STATES: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
 """The service is asked about intents in these states, again and again."""
-FOR_A_PERSON: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted", "new"})
+RESOLVABLE_STATES: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted", "new"})
 """A person may end intents in these states."""
 
 
 @frozen(kw_only=True)
 class Outcome:
-    """A response of the service, as far as it may be kept.
+    """A response of the service, as far as it may be stored.
 
     Attributes:
         status: The HTTP status.
         body: JSON, without signatures, nonces and the customer's details.
         headers: Only the one that the profile names for the request's number.
-        verified: Whether its signature was the service's; `None` if it had none, or nobody looked.
-        recovered: It answered a query that was made after the first response was lost.
+        verified: Whether its signature was the service's; `None` if it had none, or none was checked.
+        recovered: It is the response to a query that was made after the first response was lost.
     """
 
     status: int
@@ -74,7 +85,7 @@ class Draft:
         number: The key that follows from the merchant's own number, such as `refunds.create:R1`, if there is one.
         intent: The caller's own key.
         hash: SHA-256 of what moves money, in hexadecimal digits.
-        request: The arguments that may be kept, by their names in Python, as JSON values.
+        request: The arguments that may be stored, by their names in Python, as JSON values.
         queued: A worker may send it from the journal: it was added, and has neither been rejected by a person since,
             nor turned out not to be done.
         named: What responses are compared with, and no argument says, by wire names: as it was last sent, such as a
@@ -107,12 +118,12 @@ class Intent(Draft):
         fence: The number of the latest claim. An earlier holder changes nothing any more.
         lease: When the claim ends, an aware moment as all others; `None` if nobody holds the intent.
         due: When the service is to be asked about it, if nobody holds it; `None` if there is nothing to ask.
-        created: When it was kept.
+        created: When it was stored.
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised response.
         tick: A monotonic timestamp: since when it is being sent, later the same moment as `sent_at`.
-        answered: The service said that its number was used before. Nothing of that attempt is on its way any more, and
-            no "not found" is believed.
+        answered: The service said that its number was used before. Nothing of that attempt can still arrive, and "not
+            found" is not believed.
         outcome: The last response that counts, if there is one.
         reason: Why it is in that state, in one line.
     """
@@ -148,9 +159,9 @@ class Step(Enum):
     """What the journal says to a caller that wants to send."""
 
     SEND = auto()
-    """The intent is kept as *sending*, and the caller holds it: send it."""
+    """The intent is stored as *sending*, and the caller holds it: send it."""
     ANSWER = auto()
-    """It was done: the recorded response is the answer, and nothing is sent."""
+    """It was done: the recorded response is returned, and nothing is sent."""
     WAIT = auto()
     """Another caller is sending it."""
     ASK = auto()
@@ -160,12 +171,12 @@ class Step(Enum):
 
 
 @frozen
-class Begun:
-    """The answer of a journal to a caller that wants to send.
+class BeginResult:
+    """What a journal returns to a caller that wants to send.
 
     Attributes:
         step: What follows.
-        intent: As it is kept now. In a conflict: the other one.
+        intent: As it is stored now. In a conflict: the other one.
     """
 
     step: Step
@@ -174,11 +185,11 @@ class Begun:
 
 def asked_for(intent: Intent) -> dict[str, object]:
     """Return what the write of an intent named, by wire names. A response about the intent must match it."""
-    kept = {camel_case(name): value for name, value in intent.request.items()}
+    stored = {camel_case(name): value for name, value in intent.request.items()}
     number = next((each.reference for each in OPERATIONS if each.name == intent.operation and each.reference), None)
     if number is not None and intent.reference is not None:
-        kept[camel_case(number)] = intent.reference
-    return compared_fields({**kept, **(intent.named or {})})
+        stored[camel_case(number)] = intent.reference
+    return compared_fields({**stored, **(intent.named or {})})
 
 
 def check_transition(before: State, after: State) -> None:
@@ -197,7 +208,7 @@ def check_queued(intent: Intent) -> None:
     """Refuse to send an intent by its number, unless it is queued.
 
     Raises:
-        InvalidArgumentError: It was a direct call, of which too little is kept. Or a person has rejected it, or it
+        InvalidArgumentError: It was a direct call, of which too little is stored. Or a person has rejected it, or it
             turned out not to be done: then only a caller who repeats it may send it, and no queue that has its number.
     """
     if not intent.queued:
@@ -217,17 +228,17 @@ def state_now(intent: Intent, now: datetime) -> State:
     return "unknown" if interrupted else intent.state
 
 
-def next_step(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
-    """Return what follows for a caller that wants to send an intent that is kept already.
+def next_step(stored: Intent, now: datetime, *, fence: int | None = None) -> Step:
+    """Return what follows for a caller that wants to send an intent that is stored already.
 
     Args:
-        kept: The intent.
+        stored: The intent.
         now: An aware moment.
         fence: The fence of a holder who has found out that it was never done.
     """
     if fence is not None:
-        return Step.SEND if kept.state == "unknown" and kept.fence == fence else Step.WAIT
-    state = state_now(kept, now)
+        return Step.SEND if stored.state == "unknown" and stored.fence == fence else Step.WAIT
+    state = state_now(stored, now)
     if state in {"new", "rejected"}:
         return Step.SEND
     if state in {"accepted", "succeeded"}:
@@ -235,28 +246,28 @@ def next_step(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
     return Step.WAIT if state == "sending" else Step.ASK
 
 
-def match_draft(draft: Draft, kept: Sequence[Intent], now: datetime) -> Begun:
+def match_draft(draft: Draft, stored: Sequence[Intent], now: datetime) -> BeginResult:
     """Return what follows for a draft from the intents that have one of its keys.
 
     If the number and the caller's own key stand for two intents, one of them stands for another request.
     """
-    other = next((each for each in kept if _is_another(draft, each)), None)
-    return Begun(next_step(kept[0], now), kept[0]) if other is None else Begun(Step.CONFLICT, other)
+    other = next((each for each in stored if _is_another(draft, each)), None)
+    return BeginResult(next_step(stored[0], now), stored[0]) if other is None else BeginResult(Step.CONFLICT, other)
 
 
-def _is_another(draft: Draft, kept: Intent) -> bool:
-    for_another = None not in {draft.intent, kept.intent} and draft.intent != kept.intent
-    return for_another or draft.hash != kept.hash or _names_another(draft, kept)
+def _is_another(draft: Draft, stored: Intent) -> bool:
+    for_another = None not in {draft.intent, stored.intent} and draft.intent != stored.intent
+    return for_another or draft.hash != stored.hash or _names_another(draft, stored)
 
 
-def _names_another(draft: Draft, kept: Intent) -> bool:
+def _names_another(draft: Draft, stored: Intent) -> bool:
     """Return whether two requests name, for example, two currencies beyond their arguments.
 
     Of a request that was never sent, only `extra` is known: the constants come with the profile that sends it.
     """
-    mine, theirs = _beyond_arguments(draft), _beyond_arguments(kept)
+    mine, theirs = _beyond_arguments(draft), _beyond_arguments(stored)
     names = {*mine, *theirs}
-    if (draft.named is None) != (kept.named is None):
+    if (draft.named is None) != (stored.named is None):
         names = set(mine if draft.named is None else theirs)
     return any(_values_differ(name, mine.get(name), theirs.get(name)) for name in names)
 
@@ -269,3 +280,111 @@ def _values_differ(name: str, mine: object, theirs: object) -> bool:
 
 def _beyond_arguments(draft: Draft) -> Mapping[str, object]:
     return compared_fields(draft.request.get("extra", {})) if draft.named is None else draft.named
+
+
+_PAID: Final[Mapping[str, State]] = {
+    "paid": "succeeded",
+    "refunded": "succeeded",
+    "closed": "rejected",
+    "expired": "rejected",
+    "failed": "rejected",
+}
+"""An order that will not be paid any more was not done: it may be tried again."""
+
+WRITE_STATES: Final[Mapping[str, Mapping[str, State]]] = {
+    "payments.create": _PAID,
+    "orders.place": _PAID,
+    # An order that cannot be paid any more is as good as closed; one that was paid never will be.
+    "orders.close": {
+        "closed": "succeeded",
+        "expired": "succeeded",
+        "failed": "succeeded",
+        "paid": "rejected",
+        "refunded": "rejected",
+    },
+    "refunds.create": {"succeeded": "succeeded", "failed": "rejected"},
+}
+"""By operation, and by our name of the state of an order or a refund, the state of the write."""
+
+_RESPONSES: Final[Mapping[str, type[Response]]] = {
+    "payments.create": PaymentResponse,
+    "orders.place": OrderResponse,
+    "refunds.create": RefundResponse,
+}
+"""The writes that may go on after their response."""
+
+_TEMPORARY: Final = (AuthenticationError, RateLimitedError)
+"""Refusals that say nothing of the write itself: too many requests, or a key that is being changed."""
+
+
+def write_state(operation: str, state: str | None) -> State | None:
+    """Return the state of a write, by our name of the state of its order or refund; `None` if that is not final."""
+    return WRITE_STATES.get(operation, {}).get(state or "")
+
+
+def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
+    """Return the state that the service's success gives to a write, and why in one line if that is *rejected*.
+
+    The state is *accepted* only if the service can be asked for more. Otherwise the write has succeeded.
+    """
+    kind = _RESPONSES.get(call.operation.name)
+    if kind is None:
+        return "succeeded", ""
+    response, shape = kind.of(call, reply), call.profile.answer
+    if known := write_state(call.operation.name, response.state):
+        return known, f"the {response.thing}'s state is {response.state}" if known == "rejected" else ""
+    number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
+    return "succeeded" if number is None or not has_states(call.profile, response.thing) else "accepted", ""
+
+
+def has_states(profile: Profile, thing: str) -> bool:
+    """Return whether a profile says where a thing's state stands, and what it means."""
+    return bool(getattr(profile.answer, f"{thing}_status") and getattr(profile.states, thing))
+
+
+def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
+    """Return the state that an error gives to a write.
+
+    If a queued write is sent again after a doubt, its caller may be gone: a person is told of a refusal then.
+
+    Args:
+        call: The write.
+        error: One of ours, or of a user's middleware.
+        intent: The intent, as it was when it was sent.
+    """
+    if isinstance(error, OutcomeUnknownError | DuplicateError):
+        # The number was used before, by whomever: the service is asked what stands under it.
+        return "unknown"
+    temporary = isinstance(error, _TEMPORARY)
+    if isinstance(error, ServiceError) and not temporary:
+        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
+    # An error of a user's middleware proves nothing.
+    unsent = error.sent is False or temporary if isinstance(error, PayasyncError) else not call.progress.begun
+    return state_of_unsent(intent) if unsent else "unknown"
+
+
+def may_be_of_an_earlier_attempt(intent: Intent, state: State | None) -> bool:
+    """Return whether "not done" may be about an attempt before the one that is in doubt.
+
+    If a write was sent more than once, the service may report an earlier attempt, and the last one may still arrive.
+    An order that is paid is never closed, whichever attempt the report is about.
+
+    Args:
+        intent: The intent, as it was when it was sent, or asked about.
+        state: The state that the report gives it.
+    """
+    return state == "rejected" and intent.attempts > 1 and intent.operation != CLOSE_ORDER.name
+
+
+def state_of_unsent(intent: Intent) -> State:
+    """Return the state of a write that this call has not sent, and that the service has not refused.
+
+    The caller repeats a direct call. A queued write waits for a worker again, unless an earlier attempt may have
+    arrived: then the service is asked about it.
+
+    Args:
+        intent: The intent, as it was when it was sent.
+    """
+    if not intent.queued:
+        return "rejected"
+    return "new" if intent.sent_at is None else "unknown"

@@ -1,4 +1,4 @@
-"""A journal: what sessions and reconcilers ask of the place that keeps intents, whichever database that is."""
+"""The journal: stores intents, and leases each to one process at a time, in any database."""
 
 import logging
 import secrets
@@ -16,22 +16,33 @@ from attrs import evolve
 from payasync.endpoints import OPERATIONS
 from payasync.errors import frameless_async
 from payasync.journal import transactions
-from payasync.journal.entries import Keep, entry_of_request, keep_all_but_customer, keep_amounts
-from payasync.journal.intents import ENDS, STATES, Begun, Draft, Intent, Intents, Outcome, State, Step
+from payasync.journal.entries import Keep, draft_from_request, keep_all_but_customer, keep_amounts
+from payasync.journal.intents import (
+    END_STATES,
+    STATES,
+    WRITE_STATES,
+    BeginResult,
+    Draft,
+    Intent,
+    Intents,
+    Outcome,
+    State,
+    Step,
+    write_state,
+)
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import conflict_error
 from payasync.journal.transactions import (
-    BY_STATE,
     FIND,
     INTENT,
     LIST,
     LIST_OF_STATE,
     NOTE,
     PRUNE,
-    Notice,
+    ServiceBinding,
+    StateReport,
     Transaction,
-    Where,
     change_intents,
     find_intents,
 )
@@ -50,13 +61,13 @@ logger = logging.getLogger("payasync")
 LONGEST_LEASE: Final = 10**9
 """Seconds."""
 PRUNED_TOGETHER: Final = 500
-"""Intents that one transaction deletes, so that nobody waits long behind it."""
+"""Intents that one transaction deletes, so that no other transaction waits long for it."""
 
 T = TypeVar("T")
 
 
 def _clock_identity() -> str:
-    """Return what tells monotonic clocks apart: there is one for each start of a machine."""
+    """Return the identity of the monotonic clock: it changes when the machine is started."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -79,7 +90,7 @@ def boot_time() -> float:
 
 
 class Journal(ABC):
-    """Keeps intents durably, and lends each to one sender or asker at a time.
+    """Stores intents durably, and lends each to one sender or asker at a time.
 
     Several processes can share one journal. Each method raises `StorageError` if the journal cannot be read or written
     now; then nothing was done. `SqliteJournal` and `PostgresJournal` are journals; their docstrings list the arguments.
@@ -126,7 +137,7 @@ class Journal(ABC):
         return redact_outcome(call, reply, whole=self._whole_answers)
 
     async def bind(self, merchant: str, service: str) -> None:
-        """Keep which service a merchant's writes go to. A reconciler calls this before it asks.
+        """Store which service a merchant's writes go to. A reconciler calls this before it asks.
 
         Args:
             merchant: The merchant's number.
@@ -135,7 +146,7 @@ class Journal(ABC):
         Raises:
             ConfigurationError: The merchant's writes have gone to another service.
         """
-        await self._run(lambda _: transactions.bind_service(merchant, self._where(service)))
+        await self._run(lambda _: transactions.bind_service(merchant, self._binding(service)))
 
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on.
@@ -160,8 +171,8 @@ class Journal(ABC):
             )
         return sorted(merchants)
 
-    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
-        """Keep an intent as *sending*, for `lease` seconds, unless its key says that it must not be sent.
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
+        """Store an intent as *sending*, for `lease` seconds, unless its key says that it must not be sent.
 
         When this returns `Step.SEND`, the intent is on the disk and survives a loss of power: bytes may leave. An
         intent without a key is always the first.
@@ -169,13 +180,13 @@ class Journal(ABC):
         Args:
             draft: The intent.
             lease: Seconds.
-            service: `Session.service`; kept, and compared, as by `bind`.
+            service: `Session.service`; stored, and compared, as by `bind`.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.
         """
-        lasts, where, tick = _check_lease(lease), self._where(service), self._tick()
-        return await self._run(lambda now: transactions.begin(draft, where, now, lasts, tick=tick))
+        lasts, binding, tick = _check_lease(lease), self._binding(service), self._tick()
+        return await self._run(lambda now: transactions.begin(draft, binding, now, lasts, tick=tick))
 
     async def claim(
         self,
@@ -185,8 +196,8 @@ class Journal(ABC):
         fence: int | None = None,
         service: str | None = None,
         named: Mapping[str, object] | None = None,
-    ) -> Begun:
-        """Make an intent that is kept already *sending*, for `lease` seconds, unless its state forbids it.
+    ) -> BeginResult:
+        """Make an intent that is stored already *sending*, for `lease` seconds, unless its state forbids it.
 
         Args:
             intent_id: Its number.
@@ -201,11 +212,13 @@ class Journal(ABC):
                 person or because it turned out not to be done.
         """
         asked, lasts = check_number("intent_id", intent_id), _check_lease(lease)
-        where, tick = self._where(service), self._tick()
-        return await self._run(lambda now: transactions.claim(asked, fence, where, now, lasts, tick=tick, named=named))
+        binding, tick = self._binding(service), self._tick()
+        return await self._run(
+            lambda now: transactions.claim(asked, fence, binding, now, lasts, tick=tick, named=named)
+        )
 
     async def note_used(self, intent: Intent) -> bool:
-        """Keep that the service said "used before"; return `False` if the end of the intent is known by now.
+        """Record that the service said "used before"; return `False` if the end of the intent is known by now.
 
         When this returns `True`, it is on the disk: no later "not found" is believed, whatever becomes of the sender.
         It needs no claim, because it is true of the number. A process that holds the intent to ask about it loses its
@@ -226,7 +239,7 @@ class Journal(ABC):
         due: datetime | None = None,
         answered: bool = False,
     ) -> bool:
-        """Keep what became of an intent, and end the claim; return `False`, and change nothing, if that is lost.
+        """Record what became of an intent, and end the claim; return `False`, and change nothing, if that is lost.
 
         Args:
             intent: As `begin`, `claim` or `ask` gave it.
@@ -234,7 +247,7 @@ class Journal(ABC):
             outcome: The response that says so. Without one, an earlier one stays.
             reason: Why, in one line.
             due: Of an accepted or unknown one, the aware moment from which the service is asked; default: now.
-            answered: The service has answered: though *unknown*, nothing of the intent is on its way any more.
+            answered: The service has responded: though *unknown*, nothing of the intent can still arrive.
 
         Raises:
             InvalidArgumentError: That state cannot follow.
@@ -271,10 +284,10 @@ class Journal(ABC):
             ConfigurationError: The merchant's writes go to another service.
         """
         most, by = check_number("limit", limit), None if before is None else check_moment("before", before)
-        lasts, tick, where = _check_lease(lease), self._tick(), self._where(service)
+        lasts, tick, binding = _check_lease(lease), self._tick(), self._binding(service)
         await self.recorder.catch_up()
         return await self._run(
-            lambda now: transactions.ask(most, now, lasts, merchant=merchant, where=where, before=by, tick=tick)
+            lambda now: transactions.ask(most, now, lasts, merchant=merchant, binding=binding, before=by, tick=tick)
         )
 
     async def postpone(
@@ -312,7 +325,7 @@ class Journal(ABC):
     async def add(
         self, request: Request[Response], *, merchant: str, intent: str | None = None, connection: Any = None
     ) -> int:
-        """Keep a request as *new*, for a worker to send, and return its number. The same request has the same number.
+        """Store a request as *new*, for a worker to send, and return its number. The same request has the same number.
 
         A request that was rejected is *new* again. Any other keeps its state.
 
@@ -320,28 +333,28 @@ class Journal(ABC):
             request: Such as `CreateRefund(...)`. It is kept whole, with its `extra`, as it is sent from there.
             merchant: The merchant's number.
             intent: The caller's own key.
-            connection: The caller's, to the journal's database: the request is kept when its transaction commits.
+            connection: The caller's, to the journal's database: the request is stored when its transaction commits.
 
         Raises:
-            InvalidArgumentError: The request is a read, or something of it may not be kept, such as a customer's
+            InvalidArgumentError: The request is a read, or something of it may not be stored, such as a customer's
                 details.
             IntentConflictError: The key stands for another request.
         """
-        work = partial(transactions.add, entry_of_request(request, merchant, intent, self._keep))
+        work = partial(transactions.add, draft_from_request(request, merchant, intent, self._keep))
         begun = await (self._run(work) if connection is None else self._run_within(connection, work))
         if begun.step is Step.CONFLICT:
             raise conflict_error(begun.intent)
         return begun.intent.id
 
     async def note(self, intent_id: int, reason: str) -> bool:
-        """Keep why a *new* intent cannot be sent. It waits as before, and `Reconciler.unsent` lists it.
+        """Record why a *new* intent cannot be sent. It waits as before, and `Reconciler.unsent` lists it.
 
         Args:
             intent_id: Its number.
             reason: In one line.
 
         Returns:
-            Whether anything has changed; `False` if that reason is kept already, or the state is another by now.
+            Whether anything has changed; `False` if that reason is stored already, or the state is another by now.
         """
         values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
         return bool(await self._run(lambda _: change_intents(NOTE, values)))
@@ -380,7 +393,7 @@ class Journal(ABC):
         Raises:
             InvalidArgumentError: There is no such intent, or its state is another.
         """
-        if as_ not in (ends := sorted(ENDS)):
+        if as_ not in (ends := sorted(END_STATES)):
             raise invalid_argument("as_", f"one of {', '.join(ends)}", as_)
         if not isinstance(reason, str) or not reason.strip():
             raise invalid_argument("reason", "a text that says how you know", reason)
@@ -400,7 +413,7 @@ class Journal(ABC):
         merchant: str,
         profile: Profile | None = None,
     ) -> Intents:
-        """End accepted and unknown intents by what the service has told of them, and return what changed.
+        """End accepted and unknown intents by what the service reported about them, and return those that changed.
 
         For notifications that are verified or confirmed; the recorded response stays. An intent that was added again
         and is done already ends, too. What was sent several times is not rejected by a notification, because it may be
@@ -410,33 +423,35 @@ class Journal(ABC):
             operation: The write: `orders.place`, `orders.close` or `refunds.create`.
             reference: The number of the order or refund.
             state: Our name of its state, such as `succeeded`. A state that is not an end changes nothing.
-            data: What was told, such as the notification's `data`. If it names another number, amount, currency or
-                merchant than the write, nothing changes, and a warning is logged.
+            data: What the service sent, such as the notification's `data`. If it names another number, amount, currency
+                or merchant than the write, nothing changes, and a warning is logged.
             merchant: The merchant's number.
             profile: Says by the paths of `[answer]` where `data` names these; default: under their wire names.
 
         Raises:
             InvalidArgumentError: There is no such operation.
         """
-        if operation not in list(BY_STATE):
-            raise invalid_argument("operation", f"one of {', '.join(BY_STATE)}", operation)
+        if operation not in list(WRITE_STATES):
+            raise invalid_argument("operation", f"one of {', '.join(WRITE_STATES)}", operation)
         if profile is not None and not isinstance(profile, Profile):
             raise invalid_argument("profile", "a Profile, such as `session.profile`, or left out", profile)
         if state is not None and not isinstance(state, str):
             raise invalid_argument("state", "our name of a state, or None", state)
-        end = BY_STATE[operation].get(state or "")
+        end = write_state(operation, state)
         if end is None:
             return []
         given, write = profile or Profile(), next(each for each in OPERATIONS if each.name == operation)
-        # By the paths of `[answer]` and `[notification]`; nothing need be there.
+        # A notification need not name all that a response must name.
         things = [evolve(each, required=False) for each in comparison_of(write, given).fields]
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
         things += [ComparedField(name, path, ValueKind.NUMBER) for name, path in places.items() if path]
-        notice = Notice(write, reference, merchant, end, f"the service told: {state}", data, Comparison(tuple(things)))
-        changed, others = await self._run(lambda now: transactions.apply_notice(notice, now))
-        for kept, why in others:
+        notice = StateReport(
+            write, reference, merchant, end, f"the service reported: {state}", data, Comparison(tuple(things))
+        )
+        changed, others = await self._run(lambda now: transactions.apply_state_report(notice, now))
+        for stored, why in others:
             words = " ".join(why.split())
-            logger.warning("intent %d is %s; what was told is of another: %s", kept.id, kept.state, words)
+            logger.warning("intent %d is %s; the report is about another: %s", stored.id, stored.state, words)
         return changed
 
     async def prune(self, before: datetime) -> int:
@@ -453,8 +468,8 @@ class Journal(ABC):
     async def _find(self, statement: str, **values: Any) -> Intents:
         return await self._run(lambda _: find_intents(statement, values))
 
-    def _where(self, service: str | None) -> Where | None:
-        return None if service is None else Where(service, self._place)
+    def _binding(self, service: str | None) -> ServiceBinding | None:
+        return None if service is None else ServiceBinding(service, self._place)
 
     def _tick(self) -> str | None:
         return monotonic_tick() if self._has_system_clock else None

@@ -11,16 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
-from payasync.journal.entries import Keep, beyond_arguments, entry_of_call, request_of
-from payasync.journal.intents import Begun, Intent, State, Step
-from payasync.journal.redaction import redact_text
-from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
-from payasync.journal.transactions import (
+from payasync.journal.entries import Keep, beyond_arguments, draft_from_call, request_from_intent
+from payasync.journal.intents import (
+    BeginResult,
+    Intent,
+    State,
+    Step,
     may_be_of_an_earlier_attempt,
     state_of_error,
     state_of_response,
     state_of_unsent,
 )
+from payasync.journal.redaction import redact_text
+from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
 from payasync.middleware.chain import GRACE, await_in_time
 from payasync.middleware.observe import Event, Unknown
 from payasync.middleware.outcome import unknown_error
@@ -52,7 +55,7 @@ class Recorder:
 
     Args:
         journal: Keeps the intents.
-        keep: Says what may be kept of a request.
+        keep: Says what may be stored of a request.
         clock: Returns seconds, and counts them while the machine is suspended. A lease ends by it for its holder.
     """
 
@@ -90,10 +93,10 @@ class Recorder:
             rule = f"the number of an intent of merchant {merchant!r}"
             why = f"intent_id must be {rule}; {intent_id} is of {intent.merchant!r}"
             raise InvalidArgumentError(why, field="intent_id", rule=rule, value=intent_id)
-        return request_of(intent)
+        return request_from_intent(intent)
 
     async def catch_up(self) -> None:
-        """Keep each "used before" that the storage could not take, so that nobody asks without knowing it.
+        """Record each "used before" that the storage could not take, so that nobody asks without knowing it.
 
         Raises:
             StorageError: The storage still cannot take it.
@@ -137,7 +140,7 @@ class Recorder:
         )
         return reply
 
-    async def _begin(self, call: Call, merchant: str, service: str, lease: float) -> Begun:
+    async def _begin(self, call: Call, merchant: str, service: str, lease: float) -> BeginResult:
         """Return what the journal says; if the caller is cancelled, or out of time, what was begun is undone."""
         task = asyncio.ensure_future(self._begin_in_journal(call, merchant, service, lease))
         try:
@@ -148,15 +151,15 @@ class Recorder:
                 error.add(operation=call.operation.name, reference=call.reference)
             raise
 
-    async def _begin_in_journal(self, call: Call, merchant: str, service: str, lease: float) -> Begun:
+    async def _begin_in_journal(self, call: Call, merchant: str, service: str, lease: float) -> BeginResult:
         if call.entry is None:
-            draft = entry_of_call(call, merchant, self._keep)
+            draft = draft_from_call(call, merchant, self._keep)
             return await self._journal.begin(draft, lease, service=service)
         fence, named = call.entry.fence, beyond_arguments(call)
         return await self._journal.claim(call.entry.id, lease, fence=fence, service=service, named=named)
 
-    async def _undo(self, beginning: asyncio.Task[Begun]) -> None:
-        """Wait for what may still be committed, and keep that nothing was sent."""
+    async def _undo(self, beginning: asyncio.Task[BeginResult]) -> None:
+        """Wait for what may still be committed, and record that nothing was sent."""
         with suppress(PayasyncError):
             begun = await beginning
             if begun.step is Step.SEND:
@@ -174,7 +177,7 @@ class Recorder:
         return await self._in_background(call, settling)
 
     def _settle_cancelled(self, call: Call, intent: Intent) -> None:
-        """Keep that nothing was sent, without a wait. What may have been sent stays *sending*, and is asked about."""
+        """Record that nothing was sent, without a wait. What may have been sent stays *sending*, and is asked about."""
         if not call.progress.begun:
             self._hold(asyncio.ensure_future(self._settle(intent, state_of_unsent(intent), reason=CANCELLED)))
         elif call.progress.used_before:
@@ -182,7 +185,7 @@ class Recorder:
             self._hold(asyncio.ensure_future(self._settle(intent, "unknown", reason=USED, answered=True)))
 
     async def _note_used_in_time(self, call: Call, intent: Intent) -> bool:
-        """Keep that the service said "used before"; return `False` if that may not be on the disk."""
+        """Record that the service said "used before"; return `False` if that may not be on the disk."""
         return bool(await self._in_background(call, self._note_used(intent)))
 
     async def _in_background(self, call: Call, work: Coroutine[Any, Any, bool | None]) -> bool | None:
@@ -226,7 +229,7 @@ class Recorder:
             return None
 
     async def _note_used_later(self, intent: Intent) -> None:
-        """Keep "used before" as soon as the storage is back, as long as the journal is open."""
+        """Record "used before" as soon as the storage is back, as long as the journal is open."""
         pause = FIRST_PAUSE
         try:
             while intent.id in self._not_noted:

@@ -1,4 +1,4 @@
-"""Asks the service what became of the writes whose outcome is unknown, and keeps what it says."""
+"""The reconciler: asks the service what became of unknown writes, and records what it says."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import Factory, define, evolve
 
@@ -22,22 +22,20 @@ from payasync.errors import (
 )
 from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
-from payasync.journal.policy import (
+from payasync.journal.reconcile_policy import (
     NAMELESS,
     UNUSABLE,
     Decision,
     End,
-    Evidence,
     Finding,
-    Move,
     Patience,
+    QueryResult,
     Report,
     Result,
+    classify_error,
+    classify_response,
     decide,
     describe_for_person,
-    evidence_of_error,
-    evidence_of_failure,
-    evidence_of_response,
     is_due,
     is_shown,
     names_of,
@@ -56,7 +54,7 @@ LEASE: Final = QUESTION_SECONDS + 15.0
 INTERRUPTED_SECONDS: Final = 5.0
 """How long an interrupted run waits for what must not be cut: a claim, a write, and what became of it."""
 SILENT: Final = 20
-"""After so many queries in a row without any answer, a run leaves the service in peace."""
+"""After so many queries in a row without a response, a run ends early."""
 PAGE: Final = 500
 UNSENT: Final = timedelta(minutes=5)
 """After so long, a queued write should have been sent."""
@@ -70,14 +68,14 @@ OnResult: TypeAlias = Callable[[Result], None]
 
 @define
 class _Run:
-    """One run.
+    """What one run has done so far.
 
     Attributes:
         started: When it began.
         on_result: Called with each result.
         ends: What became of the intents, counted.
         rejected: How many were not done.
-        unanswered: How many queries in a row had no answer.
+        unanswered: How many queries in a row had no response.
     """
 
     started: datetime
@@ -88,11 +86,11 @@ class _Run:
 
     @property
     def silent(self) -> bool:
-        """Whether the service answers nobody."""
+        """Whether the service responds to nobody."""
         return self.unanswered >= SILENT
 
     def add(self, result: Result, finding: Finding) -> None:
-        """Count a result, and tell of it."""
+        """Count a result, and report it."""
         if finding is Finding.SILENT:
             self.unanswered += 1
         elif finding is not Finding.UNASKABLE:
@@ -104,18 +102,21 @@ class _Run:
 
 
 @define
-class _Turn:
-    """One intent's turn in a run.
+class _ClaimedIntent:
+    """An intent that this run holds.
 
     Attributes:
         held: The intent, as it was claimed.
-        asked_at: The journal's time before the query.
-        uncut: An interruption waits from now on, so that what is kept is also told.
+        uncut: From now on an interruption waits until the result is recorded and reported.
     """
 
     held: Intent
-    asked_at: datetime
     uncut: bool = False
+
+    @property
+    def asked_at(self) -> datetime:
+        """The journal's time of the claim, before the query."""
+        return cast("datetime", self.held.lease) - timedelta(seconds=LEASE)
 
 
 class Reconciler:
@@ -208,7 +209,7 @@ class Reconciler:
     async def watch(self, on_result: OnResult | None = None) -> AsyncGenerator[Report]:
         """Run whenever something is due, and yield what each run came to.
 
-        If the service answers nobody, the pause is longer, whatever is due.
+        If the service responds to no query, the pause is longer, whatever is due.
         """
         while True:
             report = await self.run_once(on_result)
@@ -228,7 +229,7 @@ class Reconciler:
     async def unsent(self) -> Intents:
         """Return queued intents that were not sent for five minutes: no worker may be running, or none can send them.
 
-        An intent that was tried in vain counts from when it was kept; its `reason` says why it failed.
+        An intent that was tried in vain counts from when it was stored; its `reason` says why it failed.
         """
         before = self._now() - UNSENT
         return [
@@ -238,8 +239,8 @@ class Reconciler:
     async def manual(self) -> Intents:
         """Return the intents that need a person.
 
-        These are manual ones; and accepted ones that the service denies to know, says nothing of use about, or has not
-        answered about for a day (`Patience.give_up`).
+        These are manual ones; and accepted ones that the service denies to know, or about which no response was of use
+        for a day (`Patience.give_up`).
         """
         accepted, now = await self._list_own("accepted"), self._now()
         shown = (each for each in accepted if is_shown(each, now, self._patience))
@@ -254,35 +255,35 @@ class Reconciler:
         return mine
 
     async def _work(self, run: _Run) -> None:
-        while not run.silent and (turn := await self._claim(run)):
-            task = asyncio.ensure_future(self._take_turn(run, turn))
+        while not run.silent and (claimed := await self._claim(run)):
+            task = asyncio.ensure_future(self._process(run, claimed))
             try:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
-                if not turn.uncut:
+                if not claimed.uncut:
                     task.cancel()
-                await self._outlast(task)
+                await self._wait_briefly(task)
                 raise
             task.result()
 
-    async def _claim(self, run: _Run) -> _Turn | None:
-        """Claim an intent that is due; if that is interrupted, give back what the journal has given all the same."""
+    async def _claim(self, run: _Run) -> _ClaimedIntent | None:
+        """Claim an intent that is due. If that is interrupted, release the claim that may have been made."""
         mine, service = self._session.merchant_id, self._session.service
         asking = asyncio.ensure_future(self._journal.ask(1, LEASE, merchant=mine, before=run.started, service=service))
         try:
             await asyncio.wait({asking})
         except asyncio.CancelledError:
-            await self._outlast(asyncio.ensure_future(self._give_back_claimed(run, asking)))
+            await self._wait_briefly(asyncio.ensure_future(self._release_when_claimed(asking)))
             raise
-        return next((_make_turn(run, held) for held in asking.result()), None)
+        return next(map(_ClaimedIntent, asking.result()), None)
 
-    async def _give_back_claimed(self, run: _Run, asking: Awaitable[Intents]) -> None:
+    async def _release_when_claimed(self, asking: Awaitable[Intents]) -> None:
         with suppress(PayasyncError):  # a claim that failed has nothing to give back
             for held in await asking:
-                await self._give_back(_make_turn(run, held))
+                await self._release(_ClaimedIntent(held))
 
-    async def _outlast(self, task: asyncio.Task[None]) -> None:
-        """Wait for a task, but not for long. It goes on by itself then, and its failure is logged."""
+    async def _wait_briefly(self, task: asyncio.Task[None]) -> None:
+        """Wait some seconds for a task. After that it goes on by itself, and its failure is logged."""
 
         def finish(task: asyncio.Task[None]) -> None:
             self._left_running.discard(task)
@@ -293,64 +294,67 @@ class Reconciler:
         task.add_done_callback(finish)
         await asyncio.wait({task}, timeout=INTERRUPTED_SECONDS)
 
-    async def _take_turn(self, run: _Run, turn: _Turn) -> None:
+    async def _process(self, run: _Run, claimed: _ClaimedIntent) -> None:
         try:
             try:
-                result, finding = await self._resolve(turn)
+                result, finding = await self._resolve(claimed)
             except PayasyncError:
                 raise
             except Exception as error:
                 # Of a user's middleware, for example: this intent waits, and the run goes on.
-                logger.warning("intent %d cannot be asked about now", turn.held.id, exc_info=True)
-                evidence = evidence_of_failure(error)
-                # The error says nothing of whether the service answers.
-                result, finding = await self._keep(turn, self._decide(turn, evidence), evidence), Finding.UNASKABLE
+                logger.warning("intent %d cannot be asked about now", claimed.held.id, exc_info=True)
+                queried = classify_error(error)
+                # The error says nothing of whether the service responds.
+                result, finding = (
+                    await self._record(claimed, self._decide(claimed, queried), queried),
+                    Finding.UNASKABLE,
+                )
             if words := describe_for_person(result):
                 logger.warning("%s", words)
             run.add(result, finding)
         except BaseException:
-            await self._give_back(turn)
+            await self._release(claimed)
             raise
 
-    async def _resolve(self, turn: _Turn) -> tuple[Result, Finding]:
-        evidence = await self._ask(turn.held)
-        decision = self._decide(turn, evidence)
-        if decision.move is Move.SEND:
-            refused = await self._resend(turn)
+    async def _resolve(self, claimed: _ClaimedIntent) -> tuple[Result, Finding]:
+        queried = await self._ask(claimed.held)
+        decision = self._decide(claimed, queried)
+        if decision.state == "sending":
+            refused = await self._resend(claimed)
             if refused is None:
-                return await self._result_of_resending(turn.held), evidence.finding
-            evidence, decision = refused, self._decide(turn, refused)
-        return await self._keep(turn, decision, evidence), evidence.finding
+                return await self._result_of_resending(claimed.held), queried.finding
+            queried, decision = refused, self._decide(claimed, refused)
+        return await self._record(claimed, decision, queried), queried.finding
 
-    async def _ask(self, intent: Intent) -> Evidence:
+    async def _ask(self, intent: Intent) -> QueryResult:
         profile = self._session.profile
         query = query_for(intent, profile)
         if query is None:
-            return Evidence(finding=Finding.UNASKABLE, reason=NAMELESS)
+            return QueryResult(finding=Finding.UNASKABLE, reason=NAMELESS)
         try:
             call, reply = await self._asking.inquire(query, timeout=QUESTION_SECONDS, asked=names_of(intent, profile))
         except PayasyncError as error:
-            return evidence_of_error(error)
-        known = evidence_of_response(intent, query.answer.of(call, reply), call.profile)
+            return classify_error(error)
+        known = classify_response(intent, query.answer.of(call, reply), call.profile)
         return evolve(known, outcome=self._journal.outcome(call, evolve(reply, recovered=True)))
 
-    def _decide(self, turn: _Turn, evidence: Evidence) -> Decision:
+    def _decide(self, claimed: _ClaimedIntent, queried: QueryResult) -> Decision:
         return decide(
-            turn.held,
-            evidence,
-            asked_at=turn.asked_at,
+            claimed.held,
+            queried,
+            asked_at=claimed.asked_at,
             quarantine=self._quarantine,
             patience=self._patience,
             jitter=self._pace.jitter,
         )
 
-    async def _resend(self, turn: _Turn) -> Evidence | None:
+    async def _resend(self, claimed: _ClaimedIntent) -> QueryResult | None:
         """Send a queued write again; its session keeps what becomes of it. Return why it could not be sent, if so."""
-        turn.uncut, held = True, turn.held
+        claimed.uncut, held = True, claimed.held
         try:
             await self._resending.execute(held.id, fence=held.fence)
         except (ConfigurationError, InvalidArgumentError) as error:
-            return Evidence(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
+            return QueryResult(finding=Finding.UNCLEAR, reason=f"cannot be sent again: {error.args[0]}")
         except (SessionClosedError, StorageError):
             raise
         except PayasyncError as error:
@@ -358,8 +362,8 @@ class Reconciler:
         except Exception as error:
             logger.warning("intent %d was sent again, if at all, with an error", held.id, exc_info=True)
             now = await self._journal.get(held.id)
-            # With another fence it was begun, and the session has kept what became of it.
-            return None if now is None or now.fence != held.fence else evidence_of_failure(error)
+            # With another fence it was begun, and the session has stored what became of it.
+            return None if now is None or now.fence != held.fence else classify_error(error)
         return None
 
     async def _result_of_resending(self, held: Intent) -> Result:
@@ -367,40 +371,36 @@ class Reconciler:
         if now is None or now.attempts == held.attempts:
             return Result(intent=held, end="lost", state=held.state)
         if now.fence != held.fence + 1:
-            # Another process has asked about it since, or was told of it, and reports the result.
+            # Another process, or a notification, has changed it since, and reports the result.
             return Result(intent=held, end="sent", state="sending")
         return Result(
             intent=held, end="manual" if now.state == "manual" else "sent", state=now.state, reason=now.reason
         )
 
-    async def _keep(self, turn: _Turn, decision: Decision, evidence: Evidence) -> Result:
-        turn.uncut = True
-        held, state, reason = turn.held, decision.state, decision.reason
-        # Counted from the query, and not from its response: what was absent then is asked about when that is final.
-        due = None if decision.pause is None else turn.asked_at + timedelta(seconds=decision.pause)
+    async def _record(self, claimed: _ClaimedIntent, decision: Decision, queried: QueryResult) -> Result:
+        claimed.uncut = True
+        held, state, reason = claimed.held, decision.state, decision.reason
+        # Counted from the query, and not from its response, because the quarantine is counted from there, too.
+        due = None if decision.pause is None else claimed.asked_at + timedelta(seconds=decision.pause)
         end: End
-        if decision.move is Move.POSTPONE and due is not None:
+        if state == held.state and due is not None:
             facts: dict[str, Any] = {"denied": decision.denied, "silent_since": decision.silent_since}
             still, end = await self._journal.postpone(held, due, reason, **facts), "waiting"
         else:
-            still = await self._journal.settle(held, state, outcome=evidence.outcome, reason=reason, due=due)
+            still = await self._journal.settle(held, state, outcome=queried.outcome, reason=reason, due=due)
             end = "manual" if state == "manual" else "resolved"
-        answered = evidence.finding not in UNUSABLE or evidence.state is not None
+        answered = queried.finding not in UNUSABLE or queried.state is not None
         return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
 
-    async def _give_back(self, turn: _Turn) -> None:
-        """Let another run ask immediately, and not when the lease ends."""
-        held = turn.held
+    async def _release(self, claimed: _ClaimedIntent) -> None:
+        """Let another run ask immediately, instead of when the lease ends."""
+        held = claimed.held
         facts: dict[str, Any] = {"denied": held.denied, "silent_since": held.silent_since}
         with suppress(PayasyncError):
-            await self._journal.postpone(held, turn.asked_at, held.reason, **facts)
+            await self._journal.postpone(held, claimed.asked_at, held.reason, **facts)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
-
-
-def _make_turn(run: _Run, held: Intent) -> _Turn:
-    return _Turn(held, held.lease - timedelta(seconds=LEASE) if held.lease else run.started)
 
 
 def _check_quarantine(quarantine: float) -> float:

@@ -1,26 +1,20 @@
-"""What a journal does with its intents in one transaction, and its statements; no I/O here."""
+"""The transactions of a journal, and their SQL statements; no I/O here."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from payasync.endpoints import CLOSE_ORDER, Operation
 from payasync.errors import (
-    AuthenticationError,
-    DuplicateError,
     InvalidArgumentError,
-    OutcomeUnknownError,
-    PayasyncError,
-    RateLimitedError,
-    ServiceError,
 )
 from payasync.journal.intents import (
-    ASKED,
-    ENDS,
-    FOR_A_PERSON,
-    Begun,
+    ASKED_STATES,
+    END_STATES,
+    RESOLVABLE_STATES,
+    BeginResult,
     Draft,
     Intent,
     Intents,
@@ -30,14 +24,13 @@ from payasync.journal.intents import (
     check_queued,
     check_transition,
     match_draft,
+    may_be_of_an_earlier_attempt,
     next_step,
     state_now,
 )
 from payasync.journal.replay import other_service_error
-from payasync.profile.profile import Profile
-from payasync.wire.call import Call, Comparison, Reply
+from payasync.wire.call import Comparison
 from payasync.wire.match import mismatch, names_number_and_amounts
-from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 from payasync.wire.validators import invalid_argument
 
 ADD: Final = """
@@ -50,12 +43,12 @@ SELECT
 WHERE CAST(:service AS text) IS NULL
     OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
-"""A write to a service other than the merchant's is not kept. A second statement would make each write slower."""
+"""A write to a service other than the merchant's is not stored. A second statement would make each write slower."""
 MATCHING: Final = """
 SELECT * FROM payasync_intents
 WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
 ORDER BY id"""
-ADOPT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id"
+SET_INTENT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id"
 QUEUE: Final = """
 UPDATE payasync_intents SET
     intent = coalesce(intent, :intent), queued = TRUE, request = :request,
@@ -151,6 +144,8 @@ FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 INTERRUPTED: Final = "its sender was interrupted"
 
+_DRAFTED: Final = tuple(each.name for each in fields(Draft))
+
 T = TypeVar("T")
 
 
@@ -198,41 +193,41 @@ def find_intents(statement: str, values: Mapping[str, Any], lock: str = "") -> T
 
 
 def change_intents(statement: str, values: Mapping[str, Any]) -> Transaction[Sequence[int]]:
-    """Return the numbers of the intents that a statement has kept, changed or deleted."""
+    """Return the numbers of the intents that a statement has stored, changed or deleted."""
     found: Sequence[int] = yield Query(statement, values, column="id")
     return found
 
 
 @frozen
-class Where:
-    """Where a write goes to.
+class ServiceBinding:
+    """The service that a merchant's writes go to.
 
     Attributes:
         service: `Session.service`.
-        journal: The place of the journal, as a person may see it.
+        journal: The place of the journal, for errors.
     """
 
     service: str
     journal: str
 
 
-def bind_service(merchant: str, where: Where | None) -> Transaction[None]:
-    """Keep which service a merchant's writes go to, unless one is kept; refuse any other.
+def bind_service(merchant: str, binding: ServiceBinding | None) -> Transaction[None]:
+    """Store which service a merchant's writes go to, unless one is stored; refuse any other.
 
     Args:
         merchant: The merchant's number.
-        where: The service; `None` as long as nobody sends.
+        binding: The service; `None` as long as nobody sends.
     """
-    if where is None:
+    if binding is None:
         return
     known = Query(SERVICES, {"merchant": merchant}, column="service")
-    kept: Sequence[str] = yield known
-    if not kept:
+    stored: Sequence[str] = yield known
+    if not stored:
         # Of two processes that come together, one waits here for the other.
-        values = {"merchant": merchant, "service": where.service}
-        kept = (yield Query(BIND, values, column="service")) or (yield known)
-    if kept[0] != where.service:
-        raise other_service_error(merchant, kept[0], where.service, where.journal)
+        values = {"merchant": merchant, "service": binding.service}
+        stored = (yield Query(BIND, values, column="service")) or (yield known)
+    if stored[0] != binding.service:
+        raise other_service_error(merchant, stored[0], binding.service, binding.journal)
 
 
 def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Sequence[str], Sequence[str]]]:
@@ -252,133 +247,30 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
     return merchants, services
 
 
-_PAID: Final[Mapping[str, State]] = {
-    "paid": "succeeded",
-    "refunded": "succeeded",
-    "closed": "rejected",
-    "expired": "rejected",
-    "failed": "rejected",
-}
-"""An order that will not be paid any more was not done: it may be tried again."""
-
-BY_STATE: Final[Mapping[str, Mapping[str, State]]] = {
-    "payments.create": _PAID,
-    "orders.place": _PAID,
-    # An order that cannot be paid any more is as good as closed; one that was paid never will be.
-    "orders.close": {
-        "closed": "succeeded",
-        "expired": "succeeded",
-        "failed": "succeeded",
-        "paid": "rejected",
-        "refunded": "rejected",
-    },
-    "refunds.create": {"succeeded": "succeeded", "failed": "rejected"},
-}
-"""By operation, and by our name of a thing's state, the state of the write. All other states say nothing yet."""
-
-_ANSWERS: Final[Mapping[str, type[Response]]] = {
-    "payments.create": PaymentResponse,
-    "orders.place": OrderResponse,
-    "refunds.create": RefundResponse,
-}
-"""The writes that may go on after their response."""
-
-_PASSING: Final = (AuthenticationError, RateLimitedError)
-"""Refusals that say nothing of the write itself: too many requests, or a key that is being changed."""
-
-
-def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
-    """Return the state that the service's success gives to a write, and why in one line if that is *rejected*.
-
-    The state is *accepted* only if the service can be asked for more. What nobody will hear of again has succeeded.
-    """
-    kind = _ANSWERS.get(call.operation.name)
-    if kind is None:
-        return "succeeded", ""
-    response, shape = kind.of(call, reply), call.profile.answer
-    if known := BY_STATE[call.operation.name].get(response.state or ""):
-        return known, f"the {response.thing}'s state is {response.state}" if known == "rejected" else ""
-    number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
-    return "succeeded" if number is None or not tells_states(call.profile, response.thing) else "accepted", ""
-
-
-def tells_states(profile: Profile, thing: str) -> bool:
-    """Return whether a profile says where a thing's state stands, and what it means."""
-    return bool(getattr(profile.answer, f"{thing}_status") and getattr(profile.states, thing))
-
-
-def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
-    """Return the state that an error gives to a write.
-
-    Whoever queued a write may be gone when it is sent again after a doubt: a refusal is given to a person then.
-
-    Args:
-        call: The write.
-        error: One of ours, or of a user's middleware.
-        intent: The intent, as it was when it was sent.
-    """
-    if isinstance(error, OutcomeUnknownError | DuplicateError):
-        # The number was used before, by whomever: the service is asked what stands under it.
-        return "unknown"
-    passing = isinstance(error, _PASSING)
-    if isinstance(error, ServiceError) and not passing:
-        return "manual" if intent.queued and intent.sent_at is not None else "rejected"
-    # An error of a user's middleware proves nothing.
-    unsent = error.sent is False or passing if isinstance(error, PayasyncError) else not call.progress.begun
-    return state_of_unsent(intent) if unsent else "unknown"
-
-
-def may_be_of_an_earlier_attempt(intent: Intent, state: State | None) -> bool:
-    """Return whether the news that a thing was not done may be about an attempt before the one that is in doubt.
-
-    A write that was sent more than once may have several things that the service speaks of, and the last may still
-    arrive. An order that is paid is never closed, whichever attempt the news is about.
-
-    Args:
-        intent: The intent, as it was when it was sent, or asked about.
-        state: The state that the news gives it.
-    """
-    return state == "rejected" and intent.attempts > 1 and intent.operation != CLOSE_ORDER.name
-
-
-def state_of_unsent(intent: Intent) -> State:
-    """Return the state of a write that this call has not done, and that nothing speaks against.
-
-    A direct call is its caller's to repeat. A queued write waits for a worker again, unless an earlier attempt may have
-    arrived: then the service is asked about it.
-
-    Args:
-        intent: The intent, as it was when it was sent.
-    """
-    if not intent.queued:
-        return "rejected"
-    return "new" if intent.sent_at is None else "unknown"
-
-
 def begin(
-    draft: Draft, where: Where | None, now: datetime, lease: float, *, tick: str | None = None
-) -> Transaction[Begun]:
-    """Keep an intent as *sending*, unless its key says that it must not be sent."""
+    draft: Draft, binding: ServiceBinding | None, now: datetime, lease: float, *, tick: str | None = None
+) -> Transaction[BeginResult]:
+    """Store an intent as *sending*, unless its key says that it must not be sent."""
     until = now + timedelta(seconds=lease)
     first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
-    added, kept = yield from _add_draft(draft, where, first, now)
+    added, stored = yield from _add_draft(draft, binding, first, now)
     if added:
-        return Begun(Step.SEND, kept[0])
-    begun = match_draft(draft, kept, now)
+        return BeginResult(Step.SEND, stored[0])
+    begun = match_draft(draft, stored, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
-        yield from change_intents(ADOPT, {"id": begun.intent.id, "intent": draft.intent})
+        yield from change_intents(SET_INTENT, {"id": begun.intent.id, "intent": draft.intent})
     return (yield from _send(begun, now, until, tick, draft.named))
 
 
-def add(draft: Draft, now: datetime) -> Transaction[Begun]:
-    """Keep an intent as *new*.
+def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
+    """Store an intent as *new*.
 
-    An intent that is kept already is queued from now on, and keeps its state. Only a rejected one is *new* again, so
+    An intent that is stored already is queued from now on, and keeps its state. Only a rejected one is *new* again, so
     that whoever looks for what nobody sends finds it.
     """
     first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "tick": None}
-    added, kept = yield from _add_draft(draft, None, first, now)
-    begun = match_draft(draft, kept, now)
+    added, stored = yield from _add_draft(draft, None, first, now)
+    begun = match_draft(draft, stored, now)
     if not added and begun.step is not Step.CONFLICT:
         queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
         yield from change_intents(QUEUE, queued)
@@ -386,62 +278,52 @@ def add(draft: Draft, now: datetime) -> Transaction[Begun]:
 
 
 def _add_draft(
-    draft: Draft, where: Where | None, first: Mapping[str, Any], now: datetime
+    draft: Draft, binding: ServiceBinding | None, first: Mapping[str, Any], now: datetime
 ) -> Transaction[tuple[bool, Intents]]:
-    """Keep a draft and return `True`, or return `False` and the intents that have one of its keys already."""
-    values: dict[str, Any] = {
-        "operation": draft.operation,
-        "merchant": draft.merchant,
-        "reference": draft.reference,
-        "number": draft.number,
-        "intent": draft.intent,
-        "hash": draft.hash,
-        "request": draft.request,
-        "queued": draft.queued,
-        "named": draft.named,
-    }
-    service = where.service if where else None
+    """Store a draft and return `True`, or return `False` and the intents that have one of its keys already."""
+    values = {name: getattr(draft, name) for name in _DRAFTED}
+    service = binding.service if binding else None
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
             return True, [Intent(**values, **first, id=added[0], created=now, updated=now)]
-        yield from bind_service(draft.merchant, where)
-        if kept := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
-            return False, kept
+        yield from bind_service(draft.merchant, binding)
+        if stored := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
+            return False, stored
 
 
 def claim(
     intent_id: int,
     fence: int | None,
-    where: Where | None,
+    binding: ServiceBinding | None,
     now: datetime,
     lease: float,
     *,
     tick: str | None = None,
     named: Mapping[str, object] | None = None,
-) -> Transaction[Begun]:
+) -> Transaction[BeginResult]:
     """Make an intent *sending*, unless its state forbids it."""
-    kept = yield from _lock_intent(intent_id)
-    yield from bind_service(kept.merchant, where)
-    begun = Begun(next_step(kept, now, fence=fence), kept)
+    stored = yield from _lock_intent(intent_id)
+    yield from bind_service(stored.merchant, binding)
+    begun = BeginResult(next_step(stored, now, fence=fence), stored)
     if begun.step is Step.SEND:
         # Its sender has looked at it before; a person may have rejected it since.
-        check_queued(kept)
+        check_queued(stored)
     return (yield from _send(begun, now, now + timedelta(seconds=lease), tick, named))
 
 
 def _send(
-    begun: Begun, now: datetime, until: datetime, tick: str | None, named: Mapping[str, object] | None
-) -> Transaction[Begun]:
+    begun: BeginResult, now: datetime, until: datetime, tick: str | None, named: Mapping[str, object] | None
+) -> Transaction[BeginResult]:
     if begun.step is not Step.SEND:
         return begun
     values = {"id": begun.intent.id, "now": now, "until": until, "tick": tick, "named": named}
     (sent,) = yield from find_intents(SEND, values)
-    return Begun(Step.SEND, sent)
+    return BeginResult(Step.SEND, sent)
 
 
 def note_used(held: Intent, now: datetime) -> Transaction[bool]:
-    """Keep that the service said "used before" of what was sent, unless its end is known."""
+    """Record that the service said "used before" of what was sent, unless its end is known."""
     values = {"id": held.id, "attempts": held.attempts, "now": now}
     return bool((yield from change_intents(NOTE_USED, values)))
 
@@ -456,22 +338,22 @@ def settle(
     tick: str | None = None,
     answered: bool = False,
 ) -> Transaction[bool]:
-    """Keep what became of an intent, if the claim still counts.
+    """Record what became of an intent, if the claim still counts.
 
     While it counts, the state is the one that the holder was given, because each change of it ends the claim. If the
-    intent was added while it was sent directly, and is rejected, it is *new*: its worker was told to wait.
+    intent was added while it was sent directly, and is rejected, it is *new*, because its worker had to wait.
     """
     check_transition(held.state, state)
     if state == "sending":
         raise invalid_argument("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
     moments = {
         "now": now,
-        "due": (due or now) if state in ASKED else None,
+        "due": (due or now) if state in ASKED_STATES else None,
         "sent_at": now if state == "unknown" else None,
         "tick": tick,
     }
-    # Somebody was told that it was not done, and may have paid by other means: no task that is left sends it.
-    queued = not (state == "rejected" and (held.state in ASKED or facts["outcome"] is not None))
+    # Its caller has heard that it was not done, and may have paid by other means: a task that is left sends nothing.
+    queued = not (state == "rejected" and (held.state in ASKED_STATES or facts["outcome"] is not None))
     again = state == "rejected" and held.state == "sending" and not held.queued
     end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
     settled = {"id": held.id, "fence": held.fence, **end, **moments, **facts}
@@ -490,13 +372,13 @@ def ask(
     lease: float,
     *,
     merchant: str | None,
-    where: Where | None,
+    binding: ServiceBinding | None,
     before: datetime | None,
     tick: str | None = None,
 ) -> Transaction[Intents]:
     """Claim the intents that the service is to be asked about."""
     if merchant is not None:
-        yield from bind_service(merchant, where)
+        yield from bind_service(merchant, binding)
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
     claimed: Intents = []
@@ -506,20 +388,20 @@ def ask(
     return claimed
 
 
-def _in_doubt_since(kept: Intent, now: datetime, tick: str | None) -> tuple[datetime | None, str | None]:
+def _in_doubt_since(stored: Intent, now: datetime, tick: str | None) -> tuple[datetime | None, str | None]:
     """Return since when an intent is in doubt, by the time that it is now: the clock may have been set since.
 
     If the clock was set and so has ended a lease, its holder may still be sending: the doubt begins later.
     """
-    gone = _seconds_between(kept.tick, tick)
-    if kept.state == "sending":
-        lasts = ((kept.lease or kept.updated) - kept.updated).total_seconds()
+    gone = _seconds_between(stored.tick, tick)
+    if stored.state == "sending":
+        lasts = ((stored.lease or stored.updated) - stored.updated).total_seconds()
         left = 0.0 if gone is None else max(0.0, lasts - gone)
         return now + timedelta(seconds=left), _tick_after(tick, left)
-    if gone is None or kept.sent_at is None:
-        return kept.sent_at, tick
-    # Never earlier than what is kept: the tick may be of an attempt before, if another one was sent without.
-    return max(kept.sent_at, now - timedelta(seconds=gone)), tick
+    if gone is None or stored.sent_at is None:
+        return stored.sent_at, tick
+    # Never earlier than what is stored: the tick may be of an attempt before, if another one was sent without.
+    return max(stored.sent_at, now - timedelta(seconds=gone)), tick
 
 
 def _seconds_between(earlier: str | None, later: str | None) -> float | None:
@@ -547,15 +429,15 @@ def resolve(
     intent_id: int, state: State, reason: str, seen: tuple[State | None, int | None], now: datetime
 ) -> Transaction[Intent]:
     """End an intent by a person's word. If it is rejected, no queue that has its number sends it."""
-    kept = yield from _lock_intent(intent_id)
-    before = state_now(kept, now)
-    if before not in FOR_A_PERSON:
-        raise _not_resolvable_error(kept)
+    stored = yield from _lock_intent(intent_id)
+    before = state_now(stored, now)
+    if before not in RESOLVABLE_STATES:
+        raise _not_resolvable_error(stored)
     shown, attempts = seen
-    if shown not in {None, kept.state, before}:
+    if shown not in {None, stored.state, before}:
         raise invalid_argument("seen", f"what intent {intent_id} is by now, {before}: look at it again", shown)
-    if attempts not in {None, kept.attempts}:
-        rule = f"how often intent {intent_id} was sent by now, {kept.attempts}: look at it again"
+    if attempts not in {None, stored.attempts}:
+        rule = f"how often intent {intent_id} was sent by now, {stored.attempts}: look at it again"
         raise invalid_argument("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
@@ -563,25 +445,27 @@ def resolve(
     return resolved
 
 
-def _not_resolvable_error(kept: Intent) -> InvalidArgumentError:
+def _not_resolvable_error(stored: Intent) -> InvalidArgumentError:
     rule = "only new, accepted, unknown or manual ones can be ended"
-    stands = f"{kept.state} already" if kept.state in ENDS else kept.state
-    if kept.lease is not None:
-        stands += f", and somebody's until {kept.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
-    return InvalidArgumentError(f"intent {kept.id} is {stands}; {rule}", field="intent_id", rule=rule, value=kept.id)
+    stands = f"{stored.state} already" if stored.state in END_STATES else stored.state
+    if stored.lease is not None:
+        stands += f", and somebody's until {stored.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
+    return InvalidArgumentError(
+        f"intent {stored.id} is {stands}; {rule}", field="intent_id", rule=rule, value=stored.id
+    )
 
 
 @frozen
-class Notice:
-    """What the service has told of a write, such as by a notification.
+class StateReport:
+    """What the service reported about a write, such as by a notification.
 
     Attributes:
         write: The operation.
         reference: The number of the order or refund.
         merchant: The merchant's number.
-        state: What it says of the write.
+        state: The state that the report gives the write.
         reason: In one line.
-        data: What the service told.
+        data: What the service sent, such as the notification's `data`.
         things: Where `data` may name the number, amounts, currency and merchant.
     """
 
@@ -594,44 +478,44 @@ class Notice:
     things: Comparison
 
 
-def apply_notice(notice: Notice, now: datetime) -> Transaction[tuple[Intents, Sequence[tuple[Intent, str]]]]:
-    """End the open intents that a notice is about; what it contradicts is given to a person.
+def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[Intents, Sequence[tuple[Intent, str]]]]:
+    """End the open intents that a report is about; what it contradicts is given to a person.
 
     Returns:
-        The intents that have another state now; and those under the number of the notice that it is not about, with the
+        The intents that have another state now; and those under the number of the report that it is not about, with the
         reason.
     """
     changed: Intents = []
     others: list[tuple[Intent, str]] = []
-    about = {"operation": notice.write.name, "reference": notice.reference, "merchant": notice.merchant}
+    about = {"operation": report.write.name, "reference": report.reference, "merchant": report.merchant}
     for each in (yield from find_intents(FIND, about, FOR_UPDATE)):
         stands = state_now(each, now)
-        after = _state_by_notice(each, stands, notice.state)
+        after = _state_by_report(each, stands, report.state)
         if after is None:
             continue
         asked = asked_for(each)
-        if objection := mismatch(asked, notice.things, notice.data):
+        if objection := mismatch(asked, report.things, report.data):
             others.append((each, objection.words))
-        elif each.answered and not names_number_and_amounts(notice.write, asked, notice.things, notice.data):
+        elif each.answered and not names_number_and_amounts(report.write, asked, report.things, report.data):
             others.append((each, "its number was used before, and the number or an amount is missing"))
         else:
-            why = f"rejected, and {notice.reason}" if stands == "rejected" else notice.reason
+            why = f"rejected, and {report.reason}" if stands == "rejected" else report.reason
             values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": after != "rejected"}
             changed += yield from find_intents(RESOLVE, values)
     return changed, others
 
 
-def _state_by_notice(kept: Intent, stands: State, end: State) -> State | None:
-    """Return the state that a notice gives an intent; `None` if it changes nothing.
+def _state_by_report(stored: Intent, stands: State, end: State) -> State | None:
+    """Return the state that a report gives an intent; `None` if it changes nothing.
 
-    If the intent was sent several times, the notice may be about an earlier attempt, and rejects nothing. An intent
+    If the intent was sent several times, the report may be about an earlier attempt, and rejects nothing. An intent
     that waits to be sent again, and was done the first time after all, is not sent.
     """
-    again = stands == "new" and kept.attempts > 0 and end == "succeeded"
-    if again or (stands in ASKED and not may_be_of_an_earlier_attempt(kept, end)):
+    again = stands == "new" and stored.attempts > 0 and end == "succeeded"
+    if again or (stands in ASKED_STATES and not may_be_of_an_earlier_attempt(stored, end)):
         return end
     # An order that nobody closed may end by itself: that moves no money.
-    contradicted = stands == "rejected" and end == "succeeded" and kept.operation != CLOSE_ORDER.name
+    contradicted = stands == "rejected" and end == "succeeded" and stored.operation != CLOSE_ORDER.name
     return "manual" if contradicted else None
 
 

@@ -14,6 +14,7 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
+from payasync.middleware.recovery import absence_final_after
 from payasync.notifications.inbox import Claim, Inbox, State
 from payasync.notifications.notification import Notification, build_key, coverage_of, number_at
 from payasync.profile.profile import Profile, not_configured
@@ -260,7 +261,8 @@ def judge_error(error: Exception, profile: Profile, age: float) -> Transition:
     undecided = isinstance(error, AuthenticationError | RateLimitedError)
     denied = isinstance(error, ServiceError) and not undecided and error.http_status not in _REDIRECTS
     quarantine = LATE if profile.recovery.quarantine is None else profile.recovery.quarantine
-    return Transition("dead" if denied and age >= quarantine else "pending", describe_error(error))
+    is_final = denied and age >= absence_final_after(quarantine)
+    return Transition("dead" if is_final else "pending", describe_error(error))
 
 
 QUIET: Final = 60.0

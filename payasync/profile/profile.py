@@ -16,6 +16,7 @@ from payasync.profile.audit import Point, audit_points
 from payasync.profile.consistency import check_profile
 from payasync.profile.schema import (
     ANYTHING,
+    IDENTIFIER,
     OPEN_FIELDS,
     Accept,
     AnswerShape,
@@ -25,9 +26,10 @@ from payasync.profile.schema import (
     Recovery,
     ResultCodes,
     States,
+    asks,
 )
-from payasync.profile.toml import read_file, read_text, write_toml
-from payasync.settings import check_types, to_dict, to_tuple
+from payasync.profile.toml import read_text, write_toml
+from payasync.settings import check_types, read_guarded, to_dict, to_tuple
 from payasync.signing.schemes import SignatureScheme
 from payasync.strict_json import copy_plain, find_flaw
 
@@ -77,15 +79,19 @@ class Profile:
     signed: tuple[str, ...] = field(default=names_with(Auth.SIGNED), converter=to_tuple)
     merchant: tuple[str, ...] = field(default=names_with(Auth.SIGNED), converter=to_tuple)
     identifier: str = "[A-Za-z0-9_-]{1,64}"
-    amount_unit: Literal["", "minor", "major"] = ""
+    amount_unit: Literal["", "minor", "major"] = field(
+        default="", metadata=asks("minor or major: the unit that amounts are counted in")
+    )
     signature: SignatureScheme | None = None
     fields: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     formats: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_copy_tables)
     headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     accept: Accept = ANYTHING
-    payment_status: Parameter | None = None
-    refund_status: Parameter | None = None
+    payment_status: Parameter | None = field(default=None, metadata=asks(IDENTIFIER, ("payments.status",)))
+    refund_status: Parameter | None = field(
+        default=None, metadata=asks(IDENTIFIER, ("refunds.status", "refunds.create"))
+    )
     answer: AnswerShape = AnswerShape()
     states: States = States()
     codes: ResultCodes = ResultCodes()
@@ -103,7 +109,7 @@ class Profile:
         Raises:
             ConfigurationError: The file cannot be read, is not TOML, or has a key that is unknown or wrong.
         """
-        return read_file(cls, path)
+        return read_text(cls, read_guarded("profile", path), where=str(path))
 
     @classmethod
     def from_toml(cls, text: str) -> "Profile":

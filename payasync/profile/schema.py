@@ -1,15 +1,16 @@
 """The parts of a profile; each answers one question that the service's document leaves open.
 
 Each part is a frozen value whose arguments have the names of the keys in its TOML table. The defaults are what the
-document states; a point that the document leaves open is empty.
+document states; a point that the document leaves open is empty. The `asks` of a field is what the audit says of it.
 """
 
 import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from attrs import Factory, field, frozen
+from attrs import field, frozen
 
+from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
 from payasync.settings import check_types, each_must_be, is_header, must_be, to_dict, to_dict_of_tuples, to_tuple
 
@@ -33,21 +34,26 @@ OPEN_FIELDS: Final = {
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
 
+Values: TypeAlias = Mapping[str, tuple[Code, ...]]
+"""Our names of states, each with the service's values."""
+
 Kind: TypeAlias = Literal["payment", "refund", "subscription"]
 """The subject of a notification."""
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 REFUSED: Final = 400
 """The HTTP status that refuses a notification, if the profile gives none."""
 
+QUESTION: Final = "question"
+"""The key of a field's `Question` in its metadata."""
+
+IDENTIFIER: Final = "the name and the place of its identifier"
+"""What answers `payment_status` and `refund_status`."""
+
 _PATH: Final = "a dotted path, such as data.sign, without an empty step"
 _IN_THE_DOCUMENT: Final = f"{_PATH}; a header cannot stand here"
 _REFUSALS: Final = must_be(
     "a list of statuses from 400 to 499 without 429: what the others mean is settled",
     lambda statuses: all(400 <= status < 500 and status != 429 for status in statuses),  # noqa: PLR2004 - statuses
-)
-_FINAL: Final = must_be(
-    "an HTTP status from 200 to 599",
-    lambda status: status is None or 200 <= status < 600,  # noqa: PLR2004 - statuses
 )
 
 
@@ -60,14 +66,57 @@ def _is_request_id(value: str) -> bool:
     return (place == "header" and is_header(name, "-")) if colon else _is_path(value)
 
 
-def _a_path() -> Any:
+ALL: Final = tuple(ARGUMENTS)
+"""The names of all operations."""
+_PAYMENTS, _ORDERS, _REFUNDS, _SUBSCRIPTIONS = (
+    tuple(name for name in ALL if name.startswith(f"{thing}."))
+    for thing in ("payments", "orders", "refunds", "subscriptions")
+)
+WITH_A_NUMBER: Final = ("orders.place", "refunds.create")
+"""Writes that a query can find by the merchant's number."""
+
+
+@frozen
+class Question:
+    """What the audit says of a point.
+
+    Attributes:
+        means: The value to give, or what is assumed.
+        needed_by: The methods that fail without the value, or are less safe, or return less.
+        assumed: The default is an assumption, so that the point is never open.
+    """
+
+    means: str
+    needed_by: tuple[str, ...] = ALL
+    assumed: bool = False
+
+
+def asks(means: str, needed_by: tuple[str, ...] = ALL, *, assumed: bool = False) -> dict[str, Question]:
+    """Return the metadata of a field that answers an open point."""
+    return {QUESTION: Question(means, needed_by, assumed)}
+
+
+def _a_path(means: str, needed_by: tuple[str, ...] = ALL, *, assumed: bool = False) -> Any:
     """Return a field for a dotted path; empty means open."""
-    return field(default="", validator=must_be(_IN_THE_DOCUMENT, _is_path))
+    metadata = asks(means, needed_by, assumed=assumed)
+    return field(default="", validator=must_be(_IN_THE_DOCUMENT, _is_path), metadata=metadata)
 
 
-def _a_compared_path() -> Any:
+def _a_compared_path(means: str, needed_by: tuple[str, ...], *, assumed: bool = True) -> Any:
     """Return a field for a dotted path to a compared value: `None` for its wire name, empty to compare nothing."""
-    return field(default=None, validator=must_be(f"{_IN_THE_DOCUMENT}; or empty, to compare nothing", _is_path))
+    validator = must_be(f"{_IN_THE_DOCUMENT}; or empty, to compare nothing", _is_path)
+    means = f"a response that names another {means} is refused" if assumed else means
+    return field(default=None, validator=validator, metadata=asks(means, needed_by, assumed=assumed))
+
+
+def _a_status(means: str) -> Any:
+    """Return a field for the HTTP status that a notification is answered with."""
+    rule = must_be("an HTTP status from 200 to 599", lambda status: status is None or status in range(200, 600))
+    return field(default=None, validator=rule, metadata=asks(means, ()))
+
+
+_MEANINGS: Final = "the service's values of our states"
+_ACCEPTED: Final = asks("what the service takes; empty: not checked here")
 
 
 @frozen(kw_only=True, field_transformer=check_types("accept"))
@@ -82,18 +131,22 @@ class Accept:
         length: By argument, the greatest number of characters of a text.
     """
 
-    currency: tuple[str, ...] = field(default=(), converter=to_tuple)
-    scene_type: tuple[str, ...] = field(default=(), converter=to_tuple)
+    currency: tuple[str, ...] = field(default=(), converter=to_tuple, metadata=_ACCEPTED)
+    scene_type: tuple[str, ...] = field(default=(), converter=to_tuple, metadata=_ACCEPTED)
     amount: tuple[int, ...] = field(
         default=(),
         converter=to_tuple,
         validator=must_be(
             "[least, greatest], two integers", lambda value: len(value) in {0, 2} and sorted(value) == list(value)
         ),
+        metadata=_ACCEPTED,
     )
-    required: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
+    required: Mapping[str, tuple[str, ...]] = field(factory=dict, converter=to_dict_of_tuples, metadata=_ACCEPTED)
     length: Mapping[str, int] = field(
-        default=Factory(dict), converter=to_dict, validator=each_must_be("1 or more", lambda value: value > 0)
+        factory=dict,
+        converter=to_dict,
+        validator=each_must_be("1 or more", lambda value: value > 0),
+        metadata=_ACCEPTED,
     )
 
 
@@ -150,29 +203,35 @@ class AnswerShape:
         merchant_id: The merchant's number.
     """
 
-    data: str = _a_path()
-    code: str = _a_path()
+    data: str = _a_path("the path of the payload inside an envelope; without it, the whole document is")
+    code: str = _a_path("the path of a result code; without it, HTTP 2xx is success", assumed=True)
     ok: tuple[Code, ...] = field(default=(), converter=to_tuple)
-    message: str = _a_path()
+    message: str = _a_path("the path of the service's words")
     request_id: str = field(
         default="",
         validator=must_be(f"{_PATH} and without a colon, or header: and the name of a header", _is_request_id),
+        metadata=asks("the path, or `header:` and the name, of the service's number of a request"),
     )
-    payment_id: str = _a_path()
-    payment_status: str = _a_path()
-    redirect_url: str = _a_path()
-    order_status: str = _a_path()
-    refund_status: str = _a_path()
-    subscription_id: str | None = _a_compared_path()
-    subscription_status: str = _a_path()
-    signature: str = _a_path()
-    refusals_signed: bool | None = None
-    out_trade_no: str | None = _a_compared_path()
-    out_refund_no: str | None = _a_compared_path()
-    total_amt: str | None = _a_compared_path()
-    refund_amt: str | None = _a_compared_path()
-    currency: str | None = _a_compared_path()
-    merchant_id: str | None = _a_compared_path()
+    payment_id: str = _a_path("the path of the service's number of a payment", _PAYMENTS)
+    payment_status: str = _a_path("the path of a payment's state", _PAYMENTS)
+    redirect_url: str = _a_path("the path of the address that the customer goes to", ("orders.place",))
+    order_status: str = _a_path("the path of an order's state", _ORDERS)
+    refund_status: str = _a_path("the path of a refund's state", _REFUNDS)
+    subscription_id: str | None = _a_compared_path(
+        "the path of the service's number of a subscription", _SUBSCRIPTIONS, assumed=False
+    )
+    subscription_status: str = _a_path("the path of a subscription's state", _SUBSCRIPTIONS)
+    signature: str = _a_path("the path of the signature of an answer; without it, answers are not verified")
+    refusals_signed: bool | None = field(default=None, metadata=asks("true or false: whether a failure is signed, too"))
+    out_trade_no: str | None = _a_compared_path("outTradeNo", (*_ORDERS, *_REFUNDS))
+    out_refund_no: str | None = _a_compared_path("outRefundNo", _REFUNDS)
+    total_amt: str | None = _a_compared_path(
+        "totalAmt (payments.create: amount)",
+        (*_PAYMENTS, "orders.place", "orders.query", *_REFUNDS),
+    )
+    refund_amt: str | None = _a_compared_path("refundAmt", _REFUNDS)
+    currency: str | None = _a_compared_path("currency", ("payments.create", "orders.place", "orders.query"))
+    merchant_id: str | None = _a_compared_path("merchantId", ALL)
 
     def __attrs_post_init__(self) -> None:
         if self.code and not self.ok:
@@ -180,6 +239,9 @@ class AnswerShape:
                 "answer.ok must list the codes that mean success where answer.code is given", field="answer.ok"
             )
 
+
+COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
+"""The paths of values that are compared with the request."""
 
 ORDER_STATES: Final = ("pending", "paid", "closed", "failed", "expired", "refunded")
 REFUND_STATES: Final = ("processing", "succeeded", "failed")
@@ -197,10 +259,10 @@ class States:
         subscription: scheduled, active, past_due and cancelled.
     """
 
-    order: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
-    payment: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
-    refund: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
-    subscription: Mapping[str, tuple[Code, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
+    order: Values = field(factory=dict, converter=to_dict_of_tuples, metadata=asks(_MEANINGS, _ORDERS))
+    payment: Values = field(factory=dict, converter=to_dict_of_tuples, metadata=asks(_MEANINGS, _PAYMENTS))
+    refund: Values = field(factory=dict, converter=to_dict_of_tuples, metadata=asks(_MEANINGS, _REFUNDS))
+    subscription: Values = field(factory=dict, converter=to_dict_of_tuples, metadata=asks(_MEANINGS, _SUBSCRIPTIONS))
 
     def __attrs_post_init__(self) -> None:
         _check_states("order", self.order, ORDER_STATES)
@@ -210,11 +272,11 @@ class States:
 
     def name(self, thing: str, value: object) -> str | None:
         """Return our name of a state that the service sent, or `None` if the profile has none."""
-        table: Mapping[str, tuple[Code, ...]] = getattr(self, thing)
+        table: Values = getattr(self, thing)
         return next((ours for ours, theirs in table.items() if is_one_of(value, theirs)), None)
 
 
-def _check_states(thing: str, table: Mapping[str, tuple[Code, ...]], allowed: tuple[str, ...]) -> None:
+def _check_states(thing: str, table: Values, allowed: tuple[str, ...]) -> None:
     where = f"states.{thing}"
     if unknown := sorted(set(table).difference(allowed)):
         raise ConfigurationError(
@@ -247,10 +309,22 @@ class ResultCodes:
         absent: The service knows no such order or refund.
     """
 
-    not_executed: tuple[Code, ...] = field(default=(), converter=to_tuple)
-    retryable: tuple[Code, ...] = field(default=(), converter=to_tuple)
-    duplicate: tuple[Code, ...] = field(default=(), converter=to_tuple)
-    absent: tuple[Code, ...] = field(default=(), converter=to_tuple)
+    not_executed: tuple[Code, ...] = field(
+        default=(), converter=to_tuple, metadata=asks("result codes that mean that nothing was done")
+    )
+    retryable: tuple[Code, ...] = field(
+        default=(), converter=to_tuple, metadata=asks("result codes that mean that the service failed, as a 5xx")
+    )
+    duplicate: tuple[Code, ...] = field(
+        default=(),
+        converter=to_tuple,
+        metadata=asks("result codes that mean that the number was used before", (*WITH_A_NUMBER, "orders.close")),
+    )
+    absent: tuple[Code, ...] = field(
+        default=(),
+        converter=to_tuple,
+        metadata=asks("result codes that mean that there is no such order or refund", WITH_A_NUMBER),
+    )
 
 
 @frozen(kw_only=True, field_transformer=check_types("http"))
@@ -265,11 +339,26 @@ class HttpCodes:
     """
 
     not_executed: tuple[int, ...] = field(
-        default=(400, 401, 403, 404, 405, 413, 415, 422), converter=to_tuple, validator=_REFUSALS
+        default=(400, 401, 403, 404, 405, 413, 415, 422),
+        converter=to_tuple,
+        validator=_REFUSALS,
+        metadata=asks("4xx that mean that nothing was done", assumed=True),
     )
-    absent: tuple[int, ...] = field(default=(), converter=to_tuple, validator=_REFUSALS)
-    duplicate: tuple[int, ...] = field(default=(409,), converter=to_tuple, validator=_REFUSALS)
-    rate_limit_precedes_execution: bool = False
+    absent: tuple[int, ...] = field(
+        default=(),
+        converter=to_tuple,
+        validator=_REFUSALS,
+        metadata=asks("statuses that mean, on a query, that there is no such order or refund", assumed=True),
+    )
+    duplicate: tuple[int, ...] = field(
+        default=(409,),
+        converter=to_tuple,
+        validator=_REFUSALS,
+        metadata=asks("4xx that mean that the number was used before", assumed=True),
+    )
+    rate_limit_precedes_execution: bool = field(
+        default=False, metadata=asks("whether a 429 was not executed", assumed=True)
+    )
 
 
 @frozen(kw_only=True, field_transformer=check_types("recovery"))
@@ -283,6 +372,10 @@ class Recovery:
     quarantine: float | None = field(
         default=None,
         validator=must_be("a number of seconds, 0 or more", lambda value: value is None or 0 <= value < math.inf),
+        metadata=asks(
+            "seconds after which an absent answer is final; without it, nothing is ever sent a second time",
+            WITH_A_NUMBER,
+        ),
     )
 
 
@@ -309,25 +402,32 @@ class NotificationShape:
         nack_body: The body that refuses.
     """
 
-    verification: Literal["", "body", "standard-webhooks", "none"] = ""
-    data: str = _a_path()
-    signature: str = _a_path()
-    kind: str = _a_path()
-    kinds: Mapping[str, tuple[str, ...]] = field(default=Factory(dict), converter=to_dict_of_tuples)
-    time: str = _a_path()
+    verification: Literal["", "body", "standard-webhooks", "none"] = field(
+        default="", metadata=asks("how notifications are signed: body, standard-webhooks, or none", ())
+    )
+    data: str = _a_path("the path of the payload; without it, the whole body is", ())
+    signature: str = _a_path("the path of the signature, where it stands in the body", ())
+    kind: str = _a_path("the path of an event's name; without it, the receiver's route says the kind", ())
+    kinds: Mapping[str, tuple[str, ...]] = field(
+        factory=dict,
+        converter=to_dict_of_tuples,
+        metadata=asks("the service's names of events, by our kinds", ()),
+    )
+    time: str = _a_path("the path of a timestamp", ())
     tolerance: int = field(default=300, validator=must_be("a number of seconds above 0", lambda value: value > 0))
     id: Mapping[str, tuple[str, ...]] = field(
-        default=Factory(dict),
+        factory=dict,
         converter=to_dict_of_tuples,
         validator=each_must_be(
             f"a list, each of it {_IN_THE_DOCUMENT}", lambda paths: all(path and _is_path(path) for path in paths)
         ),
+        metadata=asks("the paths that together identify one event of a kind", ()),
     )
-    out_trade_no: str = _a_path()
-    out_refund_no: str = _a_path()
-    subscription_id: str = _a_path()
+    out_trade_no: str = _a_path("the path of the order's number, which a confirmation asks about", ())
+    out_refund_no: str = _a_path("the path of the refund's number, which a confirmation asks about", ())
+    subscription_id: str = _a_path("the path of the subscription's number", ())
     volatile: tuple[str, ...] = field(default=(), converter=to_tuple)
-    ack_status: int | None = field(default=None, validator=_FINAL)
-    ack_body: str = ""
-    nack_status: int | None = field(default=None, validator=_FINAL)
-    nack_body: str = ""
+    ack_status: int | None = _a_status("the HTTP status that acknowledges a notification")
+    ack_body: str = field(default="", metadata=asks("the body that acknowledges a notification", ()))
+    nack_status: int | None = _a_status("the HTTP status that refuses a notification")
+    nack_body: str = field(default="", metadata=asks("the body that refuses a notification", ()))

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import RESERVED
+from payasync.profile.schema import COMPARED, RESERVED
 from payasync.signing.schemes import SortedPairs
 from payasync.strict_json import ExactNumber, at
 
@@ -26,9 +26,6 @@ _STATES: Final = ("payment_status", "order_status", "refund_status", "subscripti
 
 _OWN: Final = ("redirect_url", "payment_id", "subscription_id")
 """The paths in a response of values that the service itself makes."""
-
-COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
-"""The paths in a response of values that are compared with the request."""
 
 
 @frozen

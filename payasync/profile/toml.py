@@ -5,14 +5,13 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import NOTHING, Factory, fields, has
 
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import Parameter
-from payasync.settings import describe_value, read_guarded
+from payasync.settings import describe_value
 from payasync.signing.schemes import SortedPairs
 from payasync.strict_json import encodable
 
@@ -33,15 +32,6 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _INTEGER_BITS: Final = 64
 
 
-def read_file(kind: type[P], path: str | Path) -> P:
-    """Read a profile from a TOML file.
-
-    Raises:
-        ConfigurationError: The file cannot be read, or `read_text` raises.
-    """
-    return read_text(kind, read_guarded("profile", path), where=str(path))
-
-
 def read_text(kind: type[P], text: str, where: str = "profile") -> P:
     """Read a profile from a TOML text.
 
@@ -54,7 +44,9 @@ def read_text(kind: type[P], text: str, where: str = "profile") -> P:
         ConfigurationError: The text is not TOML, or a key is unknown or has the wrong type. The error has the key as
             TOML writes it, and the line of the key, or of the table where the key is missing.
     """
-    text = text.removeprefix(_BYTE_ORDER_MARK) if isinstance(text, str) else text
+    if not isinstance(text, str):
+        raise ConfigurationError(f"{where} must be a TOML text, not {describe_value(text)}", field="profile")
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     tables = _parse(text, where)
     try:
         return _make_profile(kind, tables)
@@ -68,8 +60,6 @@ def read_text(kind: type[P], text: str, where: str = "profile") -> P:
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:
-    if not isinstance(text, str):
-        raise ConfigurationError(f"{where} must be a TOML text, not {describe_value(text)}", field="profile")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib raises these for very long numbers and deep nesting

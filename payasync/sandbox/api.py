@@ -4,7 +4,7 @@ import hmac
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -16,7 +16,7 @@ from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Incoming, Outgoing
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.model import Answered, Refund, RefusedError, Subscription
-from payasync.sandbox.server import check_address, read_body, read_object, read_query
+from payasync.sandbox.server import Handler, read_body, read_object, read_query
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
 from payasync.sandbox.timeline import Recorder, add_facts, find_reference
@@ -27,7 +27,6 @@ MASK: Final = "<customer details>"
 
 
 Action = Callable[[Incoming], Mapping[str, Any]]
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Received = dict[str, Any] | RefusedError
 """A request's fields, or why there are none."""
 
@@ -176,9 +175,8 @@ class Api:
 
     @web.middleware
     async def shape_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse a long address, an unknown path or a wrong method in the shape of all refusals."""
+        """Refuse an unknown path or a wrong method in the shape of all refusals."""
         try:
-            check_address(request)
             return await handler(request)
         except RefusedError as error:
             return await self._refuse(error, request)

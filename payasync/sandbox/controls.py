@@ -3,10 +3,9 @@
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import date
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import aiohttp
-from yarl import URL
 
 from payasync.errors import InvalidArgumentError, NoAnswerError
 from payasync.sandbox.arguments import SORTS
@@ -24,8 +23,9 @@ from payasync.sandbox.model import (
 )
 from payasync.sandbox.service import Service
 from payasync.sandbox.store import Store
-from payasync.sandbox.web.pages import gateway_path
+from payasync.sandbox.web.pages import GATEWAY, gateway_path
 from payasync.strict_json import at, encodable
+from payasync.wire.validators import invalid_argument
 
 
 class WithDocument(Protocol):
@@ -72,12 +72,8 @@ class Numbers:
         """
         number = self.find(name, named)
         if number is None:
-            raise _invalid_argument(name, "a number as a text, or a response of this sandbox that contains it", named)
+            raise invalid_argument(name, "a number as a text, or a response of this sandbox that contains it", named)
         return number
-
-
-def _invalid_argument(field: str, rule: str, value: object) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{field} must be {rule}, not {value!r}", field=field, rule=rule, value=value)
 
 
 @contextmanager
@@ -94,14 +90,12 @@ def manual_change(store: Store, **given: object) -> Generator[None]:
     try:
         with store.transaction():
             yield
-    except RefusedError as error:
-        refused = error
-    else:
-        return
-    numbered, *_, ended = (*given, *given)
-    field = refused.argument if refused.argument in given else numbered if refused.why == "absent" else ended
-    message = f"{field}: {given[field]!r} is refused: {refused.message}"
-    raise InvalidArgumentError(message, field=field, rule=refused.message, value=given[field])
+    except RefusedError as refused:
+        names = [*given]
+        named = names[0 if refused.why == "absent" else -1]
+        field = refused.argument if refused.argument in given else named
+        message = f"{field}: {given[field]!r} is refused: {refused.message}"
+        raise InvalidArgumentError(message, field=field, rule=refused.message, value=given[field]) from None
 
 
 _PLACED: Final = ("total_amt", "currency", "out_trade_no", "subject", "body", "notify_url", "return_url")
@@ -167,7 +161,7 @@ class Factories:
             InvalidArgumentError: An argument is invalid; the error names it.
         """
         if start_date is not None and type(start_date) is not date:
-            raise _invalid_argument("start_date", "a date without a time", start_date)
+            raise invalid_argument("start_date", "a date without a time", start_date)
         details = {"email": "a@example.com"} if customer is None else customer
         terms = {
             "frequency": self._checked("frequency", frequency),
@@ -181,7 +175,7 @@ class Factories:
     def _place(self, **given: Any) -> Order:
         for name, value in given.items():
             if name not in _PLACED:
-                raise _invalid_argument(name, f"left out: there are {', '.join(_PLACED)}", value)
+                raise invalid_argument(name, f"left out: there are {', '.join(_PLACED)}", value)
         return self._service.place_order(
             **{name: self._checked(name, value) for name, value in given.items() if value is not None}
         )
@@ -190,8 +184,7 @@ class Factories:
         try:
             return self._checks[SORTS[name]](value)
         except ValueError as error:
-            rule = str(error)
-        raise _invalid_argument(name, rule, value)
+            raise invalid_argument(name, str(error), value) from None
 
 
 MOST_TIMES: Final = 1000
@@ -234,14 +227,17 @@ class Bank:
             InvalidArgumentError: There is no such subscription, it is cancelled, or `times` is invalid.
         """
         if type(times) is not int or not 0 <= times <= MOST_TIMES:
-            raise _invalid_argument("times", f"an integer from 0 to {MOST_TIMES}", times)
+            raise invalid_argument("times", f"an integer from 0 to {MOST_TIMES}", times)
         number = self._numbers.number("subscription_id", subscription_id)
         with manual_change(self._service.store, subscription_id=number):
             self._service.fail_charges(number, times)
 
 
+_PAYABLE: Final = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
+
+
 class Customer:
-    """Opens an order's gateway page over HTTP and presses a button.
+    """Presses a button of an order's gateway page, over HTTP.
 
     Each method takes a response about an order or a payment, the address in it, or the number of either. It returns
     the address that the customer is sent back to. It returns `None` if the customer stays at the gateway: there is no
@@ -251,8 +247,8 @@ class Customer:
     Args:
         http: The browser.
         store: Has the orders.
-        url: The sandbox's own address: no other page is opened.
         numbers: Finds addresses and numbers in responses.
+        url: The sandbox's own address: no other page is opened.
     """
 
     def __init__(self, http: aiohttp.ClientSession, store: Store, numbers: Numbers, url: str) -> None:
@@ -285,40 +281,33 @@ class Customer:
         """
         return await self._press(order, "cancel")
 
-    async def _press(self, order: Paying, decision: Decision) -> str | None:
-        page_url = URL(self._address(order))
+    async def _press(self, named: Paying, decision: Decision) -> str | None:
+        order = self._find(named)
+        if order.state != "pending":
+            return None
+        path, form = gateway_path(order), {"decision": decision}
         try:
-            # As JSON, because the page itself needs an extra.
-            headers = {"Accept": "application/json"}
-            async with self._http.get(page_url, headers=headers, allow_redirects=False) as page:
-                if page.status != 200:  # noqa: PLR2004 - the page is there, or it is not
-                    raise _unknown_order(order)
-                offered = (await page.json())["decisions"]
-            if decision not in offered:
-                return None
-            async with self._http.post(page_url, data={"decision": decision}, allow_redirects=False) as answer:
-                location = answer.headers.get("Location")
+            async with self._http.post(self._url + path, data=form, allow_redirects=False) as page:
+                location = page.headers.get("Location")
         except (aiohttp.ClientError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-        else:
-            return None if location in {None, page_url.raw_path} else location
-        raise NoAnswerError(f"the gateway does not respond: {why}")
+            raise NoAnswerError(f"the gateway does not respond: {str(error) or type(error).__name__}") from None
+        return None if location == path else location
 
-    def _address(self, order: Paying) -> str:
+    def _find(self, named: Paying) -> Order:
         # A response's document is read by the sandbox's own paths: the response may have no such attribute.
-        named = order if hasattr(order, "document") or isinstance(order, str) else getattr(order, "redirect_url", None)
-        address = self._numbers.find("redirect_url", named)
-        if address is None or "://" not in address:
-            found = self._store.order_named(self._numbers.find("out_trade_no", order) or "")
-            address = self._url + gateway_path(found) if found else None
-        if address is None or not address.startswith(f"{self._url}/"):
-            raise _unknown_order(order)
-        return address
+        readable = isinstance(named, str) or hasattr(named, "document")
+        address = self._numbers.find("redirect_url", named if readable else getattr(named, "redirect_url", None)) or ""
+        if "://" in address:
+            order = self._store.find(Order, token=address.removeprefix(f"{self._url}{GATEWAY}/"))
+        else:
+            order = self._store.order_named(self._numbers.find("out_trade_no", named) or "")
+        if order is None:
+            raise invalid_argument("order", _PAYABLE, named)
+        return order
 
 
-def _unknown_order(order: Paying) -> InvalidArgumentError:
-    rule = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
-    return _invalid_argument("order", rule, order)
+T = TypeVar("T")
+_FOUND: Final = "the number of something in this sandbox"
 
 
 class Ledger:
@@ -354,7 +343,7 @@ class Ledger:
         """
         order = self._order(out_trade_no)
         if order is None:
-            raise _not_found("out_trade_no", out_trade_no)
+            raise invalid_argument("out_trade_no", _FOUND, out_trade_no)
         return order.state
 
     def refund_state(self, out_refund_no: Named) -> str:
@@ -363,10 +352,7 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such refund.
         """
-        refund = self._store.find(Refund, out_refund_no=self._numbers.number("out_refund_no", out_refund_no))
-        if refund is None:
-            raise _not_found("out_refund_no", out_refund_no)
-        return refund.state
+        return self._find(Refund, "out_refund_no", out_refund_no).state
 
     def subscription_state(self, subscription_id: Named) -> str:
         """Return a subscription's state: scheduled, active, past_due or cancelled.
@@ -374,7 +360,7 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such subscription.
         """
-        return self._subscription(subscription_id).state
+        return self._find(Subscription, "subscription_id", subscription_id).state
 
     def subscription_amount(self, subscription_id: Named) -> int:
         """Return what a subscription bills each time.
@@ -382,7 +368,7 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such subscription.
         """
-        return self._subscription(subscription_id).amount
+        return self._find(Subscription, "subscription_id", subscription_id).amount
 
     def orders(self) -> int:
         """Count the orders that endpoint 2 made, and those of `sandbox.given`."""
@@ -420,21 +406,14 @@ class Ledger:
         Raises:
             InvalidArgumentError: There is no such subscription.
         """
-        return self._store.find_all(
-            Charge, "period", subscription_id=self._subscription(subscription_id).subscription_id
-        )
+        subscription = self._find(Subscription, "subscription_id", subscription_id)
+        return self._store.find_all(Charge, "period", subscription_id=subscription.subscription_id)
 
     def _order(self, out_trade_no: Named) -> Order | None:
         return self._store.order_named(self._numbers.number("out_trade_no", out_trade_no))
 
-    def _subscription(self, subscription_id: Named) -> Subscription:
-        subscription = self._store.find(
-            Subscription, subscription_id=self._numbers.number("subscription_id", subscription_id)
-        )
-        if subscription is None:
-            raise _not_found("subscription_id", subscription_id)
-        return subscription
-
-
-def _not_found(field: str, value: Named) -> InvalidArgumentError:
-    return _invalid_argument(field, "the number of something in this sandbox", value)
+    def _find(self, kind: type[T], field: str, named: Named) -> T:
+        found = self._store.find(kind, **{field: self._numbers.number(field, named)})
+        if found is None:
+            raise invalid_argument(field, _FOUND, named)
+        return found

@@ -13,8 +13,18 @@ from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import MERCHANT, NONCE, SIGN, AnswerShape, Code, Kind, NotificationShape, Parameter
-from payasync.profile.signed_fields import COMPARED, join_path
+from payasync.profile.schema import (
+    COMPARED,
+    MERCHANT,
+    NONCE,
+    SIGN,
+    AnswerShape,
+    Code,
+    Kind,
+    NotificationShape,
+    Parameter,
+)
+from payasync.profile.signed_fields import join_path
 from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, make_checks
 from payasync.sandbox.model import (
     MERCHANT_ID,

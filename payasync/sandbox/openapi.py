@@ -1,15 +1,17 @@
 """`/openapi.json`: the ten endpoints as the sandbox serves them, for the profile in force."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Final, get_args
 
+from attrs import asdict
+
 from payasync import __version__
 from payasync.endpoints import CREATE_PAYMENT, OPERATIONS, PLACE_ORDER, Argument, Operation
 from payasync.profile.schema import MERCHANT, NONCE, SIGN, Code
 from payasync.sandbox.arguments import (
-    ARGUMENTS,
     FIRST_YEAR,
     MAX_AMOUNT,
     MAX_SIGN,
@@ -18,10 +20,9 @@ from payasync.sandbox.arguments import (
     MAX_WORD,
     SORTS,
 )
-from payasync.sandbox.dialect import INSIDE, STATUSES, Dialect, WireNames, locate_point, set_at, sibling_path
+from payasync.sandbox.dialect import STATUSES, Dialect, WireNames, locate_point, set_at, sibling_path
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
 from payasync.sandbox.rules import FREQUENCIES
-from payasync.sandbox.server import MAX_ADDRESS, MAX_BODY
 from payasync.signing.schemes import SortedPairs
 
 Schema = dict[str, Any]
@@ -150,23 +151,12 @@ _DESCRIPTION: Final = (
     "The service's document leaves much open: what it leaves open is the sandbox's own choice, or that of the "
     "profile that it was started with. Do not take any of it for the service's."
 )
-_REASONS: Final[Mapping[int, str]] = {
-    400: "Malformed: the body is no JSON object, or a name stands twice.",
-    401: "The token or the signature is not the merchant's.",
-    403: "No such merchant, or the nonce was used before.",
-    404: "There is no such thing.",
-    409: "The state does not allow it, or the number was used before.",
-    413: f"The body has more than {MAX_BODY} bytes.",
-    414: f"The address has more than {MAX_ADDRESS} characters.",
-    415: "The body is not application/json, or it is compressed.",
-    422: "A field is missing, or it is not what it must be.",
-    429: "Too many requests.",
-    500: "The sandbox failed.",
-    503: "The sandbox is busy: try again later.",
-}
-_MARKED: Final[Mapping[str, Any]] = {MARK: {"required": True, "schema": {"const": "1"}}}
-_PLAIN: Final[Mapping[str, Any]] = {"text/plain": {"schema": TEXT}}
-_USED: Final = "The number was used before."
+_REFUSED: Final = (
+    "Refused. The status is 400 if the request cannot be read, 401 or 403 if it is not the merchant's own, 404 if "
+    "there is no such thing, 405 for another method, 409 if the state or a used number forbids it, 413 or 415 for "
+    "a body that is too long or of another type, 422 for a wrong field, and 5xx or 429 to try again. "
+    "421, as plain text, refuses another host."
+)
 
 
 def describe_service(dialect: Dialect) -> dict[str, Any]:
@@ -218,67 +208,27 @@ def _describe_parameters(words: WireNames, operation: Operation) -> Iterator[dic
 
 
 def _describe_signing(words: WireNames) -> str:
-    options = words.signature
-    if not isinstance(options, SortedPairs):
+    if not isinstance(words.signature, SortedPairs):
         return "sign is made, and checked, by a scheme of the merchant's own."
-    rules = {
-        "except": ", ".join(options.exclude),
-        "joined by": options.separator,
-        "empty texts": "left out" if options.skip_empty else "included",
-        "null": "left out" if options.skip_null else "as null",
-        "true and false": "as in JSON" if options.booleans == "json" else "refused",
-        "nested values": {"refuse": "refused", "json": "as compact JSON", "omit": "left out"}[options.nested],
-    }
-    listed = "; ".join(f"{name}: {value}" for name, value in rules.items())
-    text = f"name=value of all fields, in the ASCII order of their names ({listed})"
-    if options.key_param:
-        text += f", then {options.separator}{options.key_param}=<signing key>"
-    if options.append_path:
-        text += ", then the path above, without an identifier"
-    if options.prehash:
-        text += (
-            f"; of this the SHA-256, {'its 32 bytes' if options.prehash == 'sha256' else 'in lower-case hexadecimal'}"
-        )
-    return f"sign is {options.algorithm} in {options.encoding} of: {text}."
+    settings = asdict(words.signature, filter=lambda attribute, _: attribute.name != "allow_delimiters")
+    listed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
+    return f"sign is made as docs/profile.md says of [signature], with {listed}."
 
 
 def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
-    words = dialect.names
     success, refusal = _describe_success(dialect, operation), _describe_refusal(dialect)
-    statuses = list(_possible_statuses(dialect, operation))
-    inside = [status for status in statuses if dialect.failures_inside and status in INSIDE]
-    refusals = {
-        str(status): _describe_response(words, _REASONS.get(status, _USED), refusal, status)
-        for status in statuses
-        if status not in inside
+    headers: dict[str, Any] = {MARK: {"required": True, "schema": {"const": "1"}}}
+    request_id = dialect.names.answer.request_id
+    if request_id.startswith("header:"):
+        headers[request_id.removeprefix("header:")] = {"schema": TEXT}
+    inside = dialect.failures_inside
+    done: Schema = {"oneOf": [success, refusal]} if inside else success
+    refused = {"application/json": {"schema": refusal}, "text/plain": {"schema": TEXT}}
+    return {
+        "200": {
+            "description": "Done, or refused by its result code." if inside else "Done.",
+            "headers": headers,
+            "content": {"application/json": {"schema": done}},
+        },
+        "default": {"description": _REFUSED, "headers": headers, "content": refused},
     }
-    refusals["421"] = {
-        "description": "The Host header names another host than the sandbox's.",
-        "headers": _MARKED,
-        "content": _PLAIN,
-    }
-    schema: Schema = {"oneOf": [success, refusal]} if inside else success
-    return {"200": _describe_response(words, "Done, or refused." if inside else "Done.", schema, 200), **refusals}
-
-
-def _possible_statuses(dialect: Dialect, operation: Operation) -> Iterator[int]:
-    words, profile = dialect.names, dialect.names.profile
-    bearer, signed = operation.name in profile.bearer, operation.name in profile.signed
-    there = {401: bearer or signed, 403: signed or operation.name in profile.merchant}
-    there |= dict.fromkeys((413, 415), operation.has_body)
-    numbers = [each.required for each in ARGUMENTS[operation.name] if SORTS[each.name] == "identifier"]
-    there |= {404: any(numbers), 409: operation.has_body and bool(numbers)}
-    yield from (status for status in _REASONS if there.get(status, True))
-    used = words.status("duplicate")
-    if there[409] and used not in _REASONS and not dialect.failures_inside:
-        yield used
-
-
-def _describe_response(words: WireNames, description: str, schema: Schema, status: int) -> dict[str, Any]:
-    headers = dict[str, Any](_MARKED)
-    if words.answer.request_id.startswith("header:"):
-        name = words.answer.request_id.removeprefix("header:")
-        headers[name] = {"required": True, "schema": TEXT}
-    if status == 401:  # noqa: PLR2004 - the one status with a challenge
-        headers["WWW-Authenticate"] = {"required": True, "schema": TEXT}
-    return {"description": description, "headers": headers, "content": {"application/json": {"schema": schema}}}

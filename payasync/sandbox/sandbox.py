@@ -23,7 +23,7 @@ from payasync.sandbox.model import Entry
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
-from payasync.sandbox.server import MOST_READ, Server, access_logger, listen, url_of, yield_to_loop
+from payasync.sandbox.server import MAX_BODY, Server, access_logger, listen, url_of
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
@@ -42,7 +42,6 @@ class _Services:
     """What exists between start and close."""
 
     url: str
-    keys: Keys
     clock: Clock
     service: Service
     bank: Bank
@@ -75,7 +74,7 @@ class Sandbox:
         repeated_refunds: What the same request for a refund returns when it is sent again: `"same"`, the first
             refund, or `"refused"`, a refusal.
         failures: How refusals are sent: `"status"`, by the HTTP status, or `"200"`, by the result code inside HTTP
-            200. In the second way only invalid requests (400, 404, 405, 413, 414, 415) have a status of their own. It
+            200. In the second way only invalid requests (400, 404, 405, 413, 415) have a status of their own. It
             is the default if the profile has `answer.code` and says `http.not_executed = []`: no status has a meaning.
 
     Attributes:
@@ -272,7 +271,8 @@ class Sandbox:
         listening = listen(self._host, self._port)
         server, url = Server(listening), url_of(listening)
         stack.callback(server.close)
-        keys, clock, service = self._open_service(stack)
+        clock, service = self._open_service(stack)
+        keys = self._known_keys()
         store, dialect = service.store, service.dialect
         signer = ServiceSigner(dialect, keys)
         browser = outgoing_client(allow_remote=False)
@@ -280,7 +280,7 @@ class Sandbox:
         deliveries = Deliveries(
             store,
             clock,
-            self.faults.armed_faults,
+            self.faults,
             signer=signer,
             names=dialect.names,
             http=outgoing_client(allow_remote=self._allow_remote),
@@ -291,22 +291,23 @@ class Sandbox:
         self.faults.serve(server)
         stack.callback(self.faults.serve, None)
         recorder = Recorder(store)
-        injector = FaultInjector(self.faults.armed_faults, server=server, deliver=clock.settle)
+        injector = FaultInjector(self.faults, server=server, deliver=clock.settle)
         api = Api(service, credentials=keys.merchant, recorder=recorder, url=url, signer=signer, faults=injector)
         dashboard = Dashboard(
             url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, rate=self._clock_rate
         )
         application = web.Application(
-            middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors]
+            client_max_size=MAX_BODY,
+            middlewares=[server.mark_busy, dashboard.check_host, recorder.record_request, api.shape_errors],
         )
         application.add_routes([*api.routes(), *Gateway(service).routes(), *dashboard.routes()])
         application.on_response_prepare.append(_mark)
         application.on_shutdown.append(injector.end)
-        await _serve(application, server, stack)
+        serving = server.serve(application, shutdown_timeout=SHUTDOWN_SECONDS, logger=access_logger)
+        await stack.enter_async_context(serving)
         numbers = Numbers(dialect.number_paths())
         return _Services(
             url=url,
-            keys=keys,
             clock=clock,
             service=service,
             bank=Bank(service, numbers),
@@ -316,14 +317,15 @@ class Sandbox:
             closing=stack.pop_all(),
         )
 
-    def _open_service(self, stack: AsyncExitStack) -> tuple[Keys, Clock, Service]:
+    def _open_service(self, stack: AsyncExitStack) -> tuple[Clock, Service]:
         store = Store(self._db)
         stack.callback(store.close)
-        keys = self._keys if self._keys and self._db == MEMORY else make_keys(self.profile, store.stored_key)
+        if self._db != MEMORY:
+            self._keys = make_keys(self.profile, store.stored_key)
         clock = Clock(self._clock_rate, store)
         stack.callback(clock.store_time)
         dialect = Dialect(self.profile, self._failures)
-        return keys, clock, Service(store, dialect, terms=self._terms, webhook_url=self._webhook_url)
+        return clock, Service(store, dialect, terms=self._terms, webhook_url=self._webhook_url)
 
     async def close(self) -> None:
         """Stop listening and delivering; closing again does nothing."""
@@ -342,37 +344,18 @@ class Sandbox:
             self.faults.check()
 
     def _known_keys(self) -> Keys:
-        self._keys = self._keys or self._started("credentials").keys
+        if self._keys is None:
+            raise _not_running("credentials")
         return self._keys
 
     def _started(self, name: str) -> _Services:
         if self._running is None:
-            raise ConfigurationError(f"the sandbox does not run: {name} is there between start and close")
+            raise _not_running(name)
         return self._running
 
 
-async def _serve(application: web.Application, server: Server, stack: AsyncExitStack) -> None:
-    runner = web.AppRunner(
-        application,
-        access_log=None,
-        auto_decompress=False,
-        shutdown_timeout=SHUTDOWN_SECONDS,
-        max_line_size=MOST_READ,
-        logger=access_logger,
-    )
-    stack.push_async_callback(yield_to_loop)
-    stack.push_async_callback(runner.cleanup)
-    await runner.setup()
-    assert runner.server is not None  # noqa: S101 - it was set up
-    await server.open(runner.server)
-
-    async def stop_accepting() -> None:
-        # A connection that asyncio accepts in the very turn in which its server closes is left open, with a warning.
-        server.rest()
-        await yield_to_loop()
-
-    stack.callback(server.close)
-    stack.push_async_callback(stop_accepting)
+def _not_running(name: str) -> ConfigurationError:
+    return ConfigurationError(f"the sandbox does not run: {name} is there between start and close")
 
 
 async def _mark(_request: web.Request, response: web.StreamResponse) -> None:
@@ -391,5 +374,4 @@ def _checked_webhook(url: str | None) -> str | None:
     try:
         return None if url is None else check_url(url)
     except ValueError as error:
-        rule = str(error)
-    raise ConfigurationError(f"webhook_url must be {rule}, not {url!r}", field="webhook_url")
+        raise ConfigurationError(f"webhook_url must be {error}, not {url!r}", field="webhook_url") from None

@@ -5,11 +5,12 @@ import errno
 import ipaddress
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from ipaddress import IPv4Address
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -18,6 +19,7 @@ from payasync.errors import ConfigurationError
 from payasync.sandbox.model import RefusedError
 from payasync.strict_json import MAX_DEPTH, encodable, loads_exact
 
+T = TypeVar("T")
 _MOST: Final = 0xFFFF
 _KEYS: Final = "the sandbox's keys are for everybody who can reach it"
 
@@ -42,7 +44,7 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     except OSError as error:
         in_use = "it is in use: stop what listens there, or choose another port"
         why = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-    raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port")
+        raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port") from None
 
 
 def url_of(listening: socket.socket) -> str:
@@ -51,9 +53,13 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{_netloc(host, port)}"
 
 
-async def yield_to_loop() -> None:
+_TURNS: Final = 3
+"""Turns of the loop after which the server knows a connection that the loop accepted."""
+
+
+async def _yield_to_loop() -> None:
     """Let the loop finish what it has begun: connections that it has just accepted, or is closing."""
-    for _ in range(3):
+    for _ in range(_TURNS):
         await asyncio.sleep(0)
 
 
@@ -77,9 +83,6 @@ def _netloc(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-_TURNS: Final = 3
-"""Turns of the loop after which the server knows a connection that the loop accepted."""
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -94,41 +97,56 @@ class Server:
         self._server: web.Server | None = None
         self._socket = listening
         self._address = listening.getsockname()
-        self._shut = False
         self._busy = set[object]()
-        self._held = dict[object, asyncio.TimerHandle | None]()
-        self._next: asyncio.Task[None] | None = None
+        self._shut_by = dict[object, asyncio.TimerHandle | None]()
+        self._task: asyncio.Task[None] | None = None
 
-    async def open(self, server: web.Server) -> None:
-        """Accept connections.
+    @asynccontextmanager
+    async def serve(self, application: web.Application, **options: Any) -> AsyncGenerator[None]:
+        """Serve an application until the end of the block; then end all connections and close the socket.
 
         Args:
-            server: Serves them.
+            application: What is served.
+            options: Those of `web.AppRunner`.
         """
-        self._server = server
-        self._loop = asyncio.get_running_loop()
-        # It is never closed: a connection that it accepts in the very turn in which it closes would be left open.
-        await self._loop.create_server(server, sock=self._socket)
+        runner = web.AppRunner(application, access_log=None, auto_decompress=False, **options)
+        await runner.setup()
+        try:
+            self._server = runner.server
+            await self._open()
+            yield
+        finally:
+            # A connection that asyncio accepts in the very turn in which its server closes would be left open.
+            self._rest()
+            await _yield_to_loop()
+            self.close()
+            await runner.cleanup()
+            await _yield_to_loop()
 
-    def shut(self, seconds: float | None = None, *, by: object = None) -> None:
+    async def _open(self) -> None:
+        assert self._server is not None  # noqa: S101 - it was set up
+        # asyncio's server is never closed, for the same reason.
+        await asyncio.get_running_loop().create_server(self._server, sock=self._socket)
+
+    def shut(self, seconds: float | None, *, by: object) -> None:
         """Refuse new connections, close the idle ones, and let the others end with their response.
 
         Args:
             seconds: Real seconds until it opens again; `None`: until `reopen`.
             by: Who shuts it. It opens again when all who shut it have reopened it.
         """
+        already = bool(self._shut_by)
         self._release(by)
         loop = asyncio.get_running_loop()
-        self._held[by] = None if seconds is None else loop.call_later(seconds, self.reopen, by)
-        if self._shut:
+        self._shut_by[by] = None if seconds is None else loop.call_later(seconds, self.reopen, by)
+        if already:
             return
-        self._shut = True
         self._stop()
         # Bound, to keep the port; not listening, so that the kernel resets new connections.
         self._socket = _bind_socket(self._socket.family, self._address)
         known = frozenset(self._connections())
         self._hang_up(known)
-        self._next = loop.create_task(self._turn_away(known), name="payasync sandbox server")
+        self._task = loop.create_task(self._turn_away(known), name="payasync sandbox server")
 
     @web.middleware
     async def mark_busy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -139,39 +157,36 @@ class Server:
         finally:
             self._busy.discard(request.protocol)
 
-    def reopen(self, by: object = None) -> None:
-        """Accept connections again, unless another caller still holds it shut. It may be called in any thread.
+    def reopen(self, by: object) -> None:
+        """Accept connections again, unless another caller still holds it shut.
 
         Args:
             by: Who reopens it.
         """
-        if self._server is None:
-            return
-        if not _is_running(self._loop):
-            self._loop.call_soon_threadsafe(self.reopen, by)
-            return
+        shut = self._server and by in self._shut_by
         self._release(by)
-        if self._shut and not self._held:
-            self._cancel()
+        if self._server and shut and not self._shut_by:
+            if self._task:
+                self._task.cancel()
             self._socket.listen()
-            self._next = self._loop.create_task(self.open(self._server), name="payasync sandbox server")
-            self._shut = False
-
-    def rest(self) -> None:
-        """Accept no further connection, and change nothing else: so it can be closed without a race."""
-        if self._socket.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._task = asyncio.create_task(self._open(), name="payasync sandbox server")
 
     def close(self) -> None:
         """Shut it for good."""
-        for each in tuple(self._held):
+        for each in tuple(self._shut_by):
             self._release(each)
         self._server = None
         self._stop()
 
+    def _rest(self) -> None:
+        """Accept no further connection, and change nothing else."""
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+
     def _stop(self) -> None:
-        self._cancel()
-        self.rest()
+        if self._task:
+            self._task.cancel()
+        self._rest()
         self._socket.close()
 
     async def _turn_away(self, known: AbstractSet[web.RequestHandler]) -> None:
@@ -191,21 +206,8 @@ class Server:
                 connection.force_close()
 
     def _release(self, by: object) -> None:
-        if timer := self._held.pop(by, None):
+        if timer := self._shut_by.pop(by, None):
             timer.cancel()
-
-    def _cancel(self) -> None:
-        if self._next:
-            self._next.cancel()
-            self._next = None
-
-
-def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return whether it is this thread's loop that runs."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 def _bind_socket(family: int, address: object) -> socket.socket:
@@ -216,11 +218,7 @@ def _bind_socket(family: int, address: object) -> socket.socket:
 
 
 MAX_BODY: Final = 64 * 1024
-"""Bytes; the sandbox's own limit."""
-MAX_ADDRESS: Final = 8190
-"""Characters of a request's path and query; the sandbox's own limit."""
-MOST_READ: Final = 1 << 20
-"""Bytes of a request's first line that are read; a longer one gets no response in our shape."""
+"""Bytes of a body; the sandbox's own limit."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -233,16 +231,6 @@ access_logger: Final = logging.getLogger("payasync.sandbox.http")
 access_logger.addFilter(_is_ours)
 
 
-def check_address(request: web.Request) -> None:
-    """Check that a request's address is not too long.
-
-    Raises:
-        RefusedError: It is too long.
-    """
-    if len(request.raw_path) > MAX_ADDRESS:
-        raise RefusedError("invalid", f"the address has more than {MAX_ADDRESS} characters", status=414)
-
-
 async def read_body(request: web.Request, content_type: str) -> bytes:
     """Return a request's body.
 
@@ -253,7 +241,12 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     Raises:
         RefusedError: It is too large, or of another type.
     """
-    received = await _read_bounded(request)
+    received = None
+    if (request.content_length or 0) <= MAX_BODY:
+        with suppress(web.HTTPRequestEntityTooLarge):
+            received = await request.read()
+    if received is None:
+        raise RefusedError("invalid", f"the body has more than {MAX_BODY} bytes", status=413)
     if "Content-Encoding" in request.headers:
         raise RefusedError("invalid", "the body must not be compressed", status=415)
     if request.content_type != content_type or (request.charset or "").lower() not in {"", "utf-8"}:
@@ -261,16 +254,41 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     return received
 
 
-async def _read_bounded(request: web.Request) -> bytes:
-    received = bytearray()
-    if (request.content_length or 0) <= MAX_BODY:
-        async for chunk in request.content.iter_any():
-            received += chunk
-            if len(received) > MAX_BODY:
-                break
-        else:
-            return bytes(received)
-    raise RefusedError("invalid", f"the body has more than {MAX_BODY} bytes", status=413)
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form.
+
+    Raises:
+        RefusedError: The body is no form, or has a name twice.
+    """
+    body = await read_body(request, "application/x-www-form-urlencoded")
+    with suppress(ValueError):
+        pairs = parse_qsl(body.decode("ascii"), errors="strict")
+        if len(fields := dict(pairs)) == len(pairs):
+            return fields
+    raise RefusedError("invalid", "the form cannot be read, or a name stands twice in it", status=400)
+
+
+def require_text(fields: Mapping[str, str], name: str) -> str:
+    """Return a field that must not be empty.
+
+    Raises:
+        RefusedError: It is missing.
+    """
+    if text := fields.get(name, ""):
+        return text
+    raise RefusedError("invalid", f"{name} is missing", field=name)
+
+
+def read_choice(fields: Mapping[str, str], name: str, values: Mapping[str, T]) -> T:
+    """Return the value that a field chooses.
+
+    Raises:
+        RefusedError: The field is missing, or is none of these.
+    """
+    text = require_text(fields, name)
+    if text not in values:
+        raise RefusedError("invalid", f"{name} must be {' or '.join(values)}", field=name)
+    return values[text]
 
 
 def read_query(request: web.Request) -> dict[str, str]:

@@ -22,8 +22,8 @@ from payasync.credentials import Credentials, Secret
 from payasync.endpoints import camel_case
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import NONCE
-from payasync.profile.signed_fields import COMPARED, join_path
+from payasync.profile.schema import COMPARED, NONCE
+from payasync.profile.signed_fields import join_path
 from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at
 from payasync.sandbox.model import MERCHANT_ID, format_instant
 from payasync.signing.schemes import SignatureScheme, SortedPairs

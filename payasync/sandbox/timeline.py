@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from aiohttp import web
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox.model import Entry
+from payasync.sandbox.server import Handler
 from payasync.sandbox.store import Store
 from payasync.sandbox.web.pages import GATEWAY, TIMELINE
 
@@ -43,7 +44,6 @@ _FACTS: Final = web.RequestKey("payasync_sandbox_facts", dict[str, Any])
 """What is known of a request so far: attributes of its entry."""
 _STARTED: Final = web.RequestKey("payasync_sandbox_started", float)
 _RECORDED: Final = web.RequestKey("payasync_sandbox_recorded", Entry)
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Recorder:

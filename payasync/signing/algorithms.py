@@ -44,16 +44,10 @@ class _SharedSecret:
                 field=field,
             )
 
-    def sign(self, message: bytes, key: Secret) -> bytes:
-        self.check(key, signs=True)
-        if self.keyed:
-            return hmac.digest(key.reveal().encode(), message, self.digest)
-        return hashlib.new(self.digest, message, usedforsecurity=False).digest()
-
     def signer(self, key: Secret) -> Callable[[bytes], bytes]:
         self.check(key, signs=True)
         if not self.keyed:
-            return partial(self.sign, key=key)
+            return self._hash
         keyed = hmac.new(key.reveal().encode(), digestmod=self.digest)
 
         def sign(message: bytes) -> bytes:
@@ -65,9 +59,11 @@ class _SharedSecret:
 
     def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
         self.check(key, signs=False)
-        if self.keyed:
-            return hmac.compare_digest(hmac.digest(key.reveal().encode(), message, self.digest), signature)
-        return hmac.compare_digest(self.sign(message, key), signature)
+        made = hmac.digest(key.reveal().encode(), message, self.digest) if self.keyed else self._hash(message)
+        return hmac.compare_digest(made, signature)
+
+    def _hash(self, message: bytes) -> bytes:
+        return hashlib.new(self.digest, message, usedforsecurity=False).digest()
 
 
 @frozen
@@ -82,12 +78,8 @@ class _Asymmetric:
         read = _cryptography(self.name)
         (read.private_key if signs else read.public_key)(self.name, key)
 
-    def sign(self, message: bytes, key: Secret) -> bytes:
-        signature: bytes = _cryptography(self.name).sign(self.name, message, key)
-        return signature
-
     def signer(self, key: Secret) -> Callable[[bytes], bytes]:
-        return partial(self.sign, key=key)
+        return partial(_cryptography(self.name).sign, self.name, key)
 
     def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
         verified: bool = _cryptography(self.name).verify(self.name, message, signature, key)

@@ -24,7 +24,7 @@ _LABEL: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 _HASHES: Final = {"rsa-sha256": hashes.SHA256(), "rsa-sha512": hashes.SHA512()}
 
 
-def sign(name: str, message: bytes, key: Secret) -> bytes:
+def sign(name: str, key: Secret, message: bytes) -> bytes:
     """Return the signature of a message by a private key.
 
     Raises:

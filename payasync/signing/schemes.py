@@ -130,8 +130,7 @@ class SortedPairs:
             ConfigurationError: The algorithm cannot use the key.
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        algorithm, (encode, _) = self._algorithm(), self._encoding()
-        return encode(algorithm.sign(self._make_message(self._join_pairs(fields, path), path, key), key))
+        return self.signer(key)(fields, path)
 
     def signer(self, key: Secret) -> Signer:
         """Return a function that signs as `sign` does, with one key that is prepared once.

@@ -17,9 +17,9 @@ from cattrs.gen import make_dict_unstructure_fn, override
 from payasync import strict_json
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS, QUERY_PAYMENT, QUERY_REFUND, Operation, camel_case
-from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError
+from payasync.errors import InvalidArgumentError, PayasyncError
 from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import ANYTHING, MERCHANT, SIGNING, Parameter
+from payasync.profile.schema import ANYTHING, IDENTIFIER, MERCHANT, SIGNING, Parameter
 from payasync.profile.signed_fields import proof_names, proof_paths
 from payasync.settings import Timeouts, is_header
 from payasync.signing.schemes import SignatureScheme, SortedPairs
@@ -34,6 +34,8 @@ IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "ident
 
 Kind: TypeAlias = type[Request[Response]]
 Refused: TypeAlias = tuple[tuple[frozenset[str], str], ...]
+Writer: TypeAlias = Callable[[Request[Response]], dict[str, Any]]
+ProofCheck: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 _ARGUMENT: Final = "is an argument: give it as such"
 _SET: Final = "is set by payasync itself"
@@ -43,47 +45,29 @@ _PROOF: Final = (
 )
 
 
-@frozen
-class Writer:
-    """Writes the arguments of one kind of request under their wire names.
-
-    Attributes:
-        names: By argument, its wire name; the identifier of endpoints 6 and 7 keeps its own.
-        fields: Returns the arguments of a request that were given, under their wire names. It raises
-            `NotConfiguredError` if the profile does not answer the name of one, or how a date is written.
-    """
-
-    names: Mapping[str, str]
-    fields: Callable[[Request[Response]], dict[str, Any]]
+def wire_names(kind: Kind, profile: Profile) -> dict[str, str]:
+    """Return the wire names of a kind of request; an argument without one keeps its own."""
+    points = {each.name: each.point for each in ARGUMENTS.get(kind.operation.name, ()) if each.point}
+    arguments = [each.name for each in fields(kind) if each.name != "extra"]
+    return {
+        name: (profile.fields.get(points[name]) or name) if name in points else camel_case(name) for name in arguments
+    }
 
 
 def make_writer(kind: Kind, profile: Profile) -> Writer:
-    """Return the writer of a kind of request.
+    """Return a function that writes the arguments of a request that were given, under their wire names.
 
-    Raises:
-        ConfigurationError: The profile gives two arguments the same wire name.
+    It raises `NotConfiguredError` if the profile does not give the name of one, or how a date is written.
     """
-    points = {each.name: each.point for each in ARGUMENTS.get(kind.operation.name, ()) if each.point}
-    arguments = [each.name for each in fields(kind) if each.name != "extra"]
-    names = {
-        name: (profile.fields.get(points[name]) or name) if name in points else camel_case(name) for name in arguments
-    }
-    for argument, point in points.items():
-        for other, name in names.items():
-            if other != argument and name == names[argument]:
-                raise ConfigurationError(
-                    f"fields.{point} is {name!r}, which is the wire name of {other}, too: one would replace the other",
-                    field=f"fields.{point}",
-                )
-    overrides: dict[str, Any] = {argument: override(rename=name) for argument, name in names.items()}
-    for argument, point in points.items():
-        if not profile.fields.get(point):
-            overrides[argument] = override(unstruct_hook=partial(_refuse_unnamed, profile, point))
+    overrides: dict[str, Any] = {name: override(rename=wire) for name, wire in wire_names(kind, profile).items()}
+    for each in ARGUMENTS.get(kind.operation.name, ()):
+        if each.point and not profile.fields.get(each.point):
+            overrides[each.name] = override(unstruct_hook=partial(_refuse_unnamed, profile, each.point))
     overrides["extra"] = override(omit=True)
     converter = Converter()
     converter.register_unstructure_hook_func(lambda _: True, identity)  # checked already: it is JSON
     converter.register_unstructure_hook_func(_is_date, partial(_write_date, profile))
-    return Writer(names, make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=True, **overrides))
+    return make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=True, **overrides)
 
 
 def _refuse_unnamed(profile: Profile, point: str, _: object) -> str:
@@ -101,37 +85,25 @@ def _write_date(profile: Profile, value: date) -> str:
     return value.strftime(form)
 
 
-@frozen
-class ProofCheck:
-    """Refuses what stands in a text, and could be read as a field by which a response is recognised.
+def make_proof_check(scheme: SignatureScheme | None, forbidden: frozenset[str]) -> ProofCheck | None:
+    """Return a function that refuses texts that could be read as a field by which a response is recognised.
 
-    Attributes:
-        names: The fields in whose values the scheme lets the separator and `=` stand.
-        search: Finds such a field in a text.
+    It looks where the scheme lets the separator and `=` stand.
+
+    Args:
+        scheme: The scheme.
+        forbidden: Such fields. Without any, a request that is sent back cannot pass for a response.
     """
+    if not forbidden or not isinstance(scheme, SortedPairs):
+        return None
+    names = [name for name in scheme.allow_delimiters if name not in scheme.exclude]
+    search = re.compile("|".join(re.escape(f"{scheme.separator}{name}=") for name in sorted(forbidden))).search
 
-    names: tuple[str, ...]
-    search: Callable[[str], "re.Match[str] | None"]
-
-    @classmethod
-    def of(cls, scheme: SignatureScheme | None, forbidden: frozenset[str]) -> "ProofCheck | None":
-        """Return the check for a scheme; `None` if a request that is sent back cannot pass for a response."""
-        if not forbidden or not isinstance(scheme, SortedPairs):
-            return None
-        names = tuple(name for name in scheme.allow_delimiters if name not in scheme.exclude)
-        pattern = "|".join(re.escape(f"{scheme.separator}{name}=") for name in sorted(forbidden))
-        return cls(names, re.compile(pattern).search)
-
-    def check(self, fields: Mapping[str, Any]) -> None:
-        """Refuse a text that could be sent back as part of a response.
-
-        Raises:
-            InvalidArgumentError: The field and the rule.
-        """
-        for name in self.names:
+    def check(fields: Mapping[str, Any]) -> None:
+        for name in names:
             value = fields.get(name, "")
             text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-            if isinstance(text, str) and "=" in text and (found := self.search(text)):
+            if isinstance(text, str) and "=" in text and (found := search(text)):
                 rule = f"free of {found[0]!r}"
                 raise InvalidArgumentError(
                     f"{name} must be {rule}, because a response is recognised by such a field, and a request that is "
@@ -141,26 +113,24 @@ class ProofCheck:
                     value=found[0],
                 )
 
+    return check
+
 
 @frozen
 class Template:
     """What all requests of one kind have in common, for one merchant: worked out once.
 
     Attributes:
-        writer: Gives the arguments their wire names.
+        write: Gives the arguments their wire names.
         identifiers: The numbers among the arguments, which must match the profile's pattern.
         blank: The call, with those fields only that every call of the kind carries.
         refused: The names that `extra` may not hold, with why.
-        nested: Some of these fields hold others, so that each call needs its own.
-        proof_check: Of the texts, if a request that is sent back must not pass for a response.
     """
 
-    writer: Writer
+    write: Writer
     identifiers: tuple[str, ...]
     blank: Call
     refused: Refused
-    nested: bool
-    proof_check: ProofCheck | None
 
 
 class Codec:
@@ -181,7 +151,9 @@ class Codec:
         self._merchant_id = credentials.merchant_id
         self._proofs = proof_paths(profile, credentials)
         self._proof_names = proof_names(profile, self._proofs)
-        self._proof_check = ProofCheck.of(profile.signature, self._proof_names)
+        self._check_proofs = make_proof_check(profile.signature, self._proof_names)
+        constants = (value for table in profile.constants.values() for value in table.values())
+        self._nested = any(isinstance(value, dict | list) for value in constants)
         self._writers: dict[Kind, Writer] = {} if writers is None else writers
         self._templates: dict[Kind, Template] = {}
 
@@ -215,30 +187,18 @@ class Codec:
                     raise invalid_argument(name, rule, value)
             if profile.accept is not ANYTHING:
                 check_accepted(request, profile.accept)
-            blank, fields = template.blank, template.writer.fields(request)
+            blank, fields = template.blank, template.write(request)
             if blank.parameter:
                 fields = {blank.parameter.name: fields["identifier"]}
             if request.extra is not NOTHING:
                 _check_unused("extra", request.extra, template.refused)
                 fields |= request.extra
-            always = strict_json.copy_plain(blank.fields) if template.nested else blank.fields
-            fields = {**always, **fields}
-            if template.proof_check:
-                template.proof_check.check(fields)
-            call = blank.derived(
-                fields=fields,
-                reference=request.reference,
-                timeouts=timeouts,
-                deadline=deadline,
-                intent=intent,
-                progress=Progress(),
+            return self._fill(
+                blank, fields, reference=request.reference, timeouts=timeouts, deadline=deadline, intent=intent
             )
-            if not blank.operation.has_body:
-                encode(call)  # refuses what can be placed neither in the query nor in a header
         except PayasyncError as error:
             error.add(operation=request.operation.name, reference=request.reference)
             raise
-        return call
 
     def custom(self, operation: Operation, given: Mapping[str, Any], *, bearer: bool, signed: bool) -> Call:
         """Return a call to an endpoint that the document does not show, with wire names as they are given.
@@ -249,22 +209,32 @@ class Codec:
         check_object("fields", given, operation)
         if signed:
             _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proof_names, _PROOF)))
-        plain = strict_json.copy_plain(given)
-        _check_unused("extra", plain, ((frozenset(self._merchant(operation)), _SET),))
-        complete = {**self._always(operation), **plain}
-        if signed and self._proof_check:
-            self._proof_check.check(complete)
-        call = Call(
+        return self._fill(self._blank(operation, bearer=bearer, signed=signed), strict_json.copy_plain(given))
+
+    def _fill(self, blank: Call, given: Mapping[str, Any], **attributes: Any) -> Call:
+        """Return a call with what its caller gives, if it can be sent."""
+        always = strict_json.copy_plain(blank.fields) if self._nested else blank.fields
+        fields = {**always, **given}
+        if self._check_proofs and blank.signed:
+            self._check_proofs(fields)
+        call = blank.derived(fields=fields, progress=Progress(), **attributes)
+        if not blank.operation.has_body:
+            encode(call)  # refuses what can be placed neither in the query nor in a header
+        return call
+
+    def _blank(self, operation: Operation, *, bearer: bool, signed: bool, parameter: Parameter | None = None) -> Call:
+        """Return a call with those fields only that every call to an endpoint carries."""
+        profile, constants = self._profile, self._profile.constants
+        merchant = {MERCHANT: self._merchant_id} if operation.name in profile.merchant else {}
+        return Call(
             operation=operation,
-            profile=self._profile,
-            fields=complete,
+            profile=profile,
+            fields={**merchant, **constants.get("*", {}), **constants.get(operation.name, {})},
+            parameter=parameter,
             bearer=bearer,
             signed=signed,
-            expected=self._expected(operation),
+            expected=Expected(comparison_of(operation, profile), self._proofs),
         )
-        if not operation.has_body:
-            encode(call)
-        return call
 
     def _make_template(self, kind: Kind) -> Template:
         operation, profile = kind.operation, self._profile
@@ -272,45 +242,26 @@ class Codec:
         parameter: Parameter | None = getattr(profile, point) if point else None
         if point and parameter is None:
             table = f"status.{point.removesuffix('_status')}"
-            raise not_configured(point, f"the name and the place of its identifier (TOML: [{table}])")
+            raise not_configured(point, f"{IDENTIFIER} (TOML: [{table}])")
         if kind not in self._writers:
             self._writers[kind] = make_writer(kind, profile)
-        writer = self._writers[kind]
-        blank = Call(
-            operation=operation,
-            profile=profile,
-            fields=self._always(operation),
-            parameter=parameter,
-            bearer=operation.name in profile.bearer,
-            signed=operation.name in profile.signed,
-            expected=self._expected(operation),
-        ).derived()  # CPython reads the attributes of a derived call in a quarter of the time
-        set_by_us = {*self._merchant(operation), *(SIGNING if blank.signed else ())}
-        if parameter:
-            set_by_us.add(parameter.name)
+        bearer, signed = operation.name in profile.bearer, operation.name in profile.signed
+        # CPython reads the attributes of a derived call in a quarter of the time.
+        blank = self._blank(operation, bearer=bearer, signed=signed, parameter=parameter).derived()
+        ours = {*(SIGNING if signed else ()), *([parameter.name] if parameter else ())}
+        if operation.name in profile.merchant:
+            ours.add(MERCHANT)
         template = self._templates[kind] = Template(
-            writer=writer,
+            write=self._writers[kind],
             identifiers=tuple(name for name in IDENTIFIERS if name in fields_dict(kind)),
             blank=blank,
             refused=(
-                (frozenset(writer.names.values()), _ARGUMENT),
-                (frozenset(set_by_us), _SET),
-                (self._proof_names if blank.signed else frozenset(), _PROOF),
+                (frozenset(wire_names(kind, profile).values()), _ARGUMENT),
+                (frozenset(ours), _SET),
+                (self._proof_names if signed else frozenset(), _PROOF),
             ),
-            nested=any(isinstance(value, dict | list) for value in blank.fields.values()),
-            proof_check=self._proof_check if blank.signed else None,
         )
         return template
-
-    def _expected(self, operation: Operation) -> Expected:
-        return Expected(comparison_of(operation, self._profile), self._proofs)
-
-    def _merchant(self, operation: Operation) -> dict[str, str]:
-        return {MERCHANT: self._merchant_id} if operation.name in self._profile.merchant else {}
-
-    def _always(self, operation: Operation) -> dict[str, Any]:
-        constants = self._profile.constants
-        return {**self._merchant(operation), **constants.get("*", {}), **constants.get(operation.name, {})}
 
 
 def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> None:

@@ -236,19 +236,13 @@ class SubscriptionResponse(Response):
         return self._located("subscription_status")
 
 
-def _exactly(kind: type) -> Any:
+def _exactly(expected: str, *kinds: type) -> Any:
     def hook(value: object, _: object) -> object:
-        if type(value) is not kind:
-            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+        if type(value) not in kinds:
+            raise TypeError(f"expected {expected}, got {type(value).__name__}")
         return value
 
     return hook
-
-
-def _number(value: object, _: object) -> float:
-    if type(value) not in {int, float}:
-        raise TypeError(f"expected a number, got {type(value).__name__}")
-    return value  # type: ignore[return-value] # a number by now
 
 
 def _dated(kind: type[date]) -> Any:
@@ -300,8 +294,8 @@ def _strict_converter() -> Converter:
     """Return a converter that never turns a value of one type into another."""
     converter = Converter()
     for kind in (str, int, bool, bytes):
-        converter.register_structure_hook(kind, _exactly(kind))
-    converter.register_structure_hook(float, _number)
+        converter.register_structure_hook(kind, _exactly(kind.__name__, kind))
+    converter.register_structure_hook(float, _exactly("a number", int, float))
     converter.register_structure_hook(date, _dated(date))
     converter.register_structure_hook(datetime, _dated(datetime))
     converter.register_structure_hook_factory(_is_list, _listed)

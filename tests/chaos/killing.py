@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
-from payasync.journal.intents import Begun, Draft, Intent, Intents, State, Step
+from payasync.journal.intents import BeginResult, Draft, Intent, Intents, State, Step
 from payasync.journal.transactions import Transaction
 from tests.chaos.plan import ENDED, Clock, Life
 
@@ -92,7 +92,7 @@ class KillableJournal(Journal):
         """Measure quarantines as where the system's own clock jumps, and not one that was given."""
         self._has_system_clock = True
 
-    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Keep an intent."""
         self.trace.mark("asking", draft.reference)
         token = WITHIN.set(("writing", draft.reference))
@@ -101,11 +101,11 @@ class KillableJournal(Journal):
         finally:
             WITHIN.reset(token)
 
-    async def claim(self, intent_id: int, lease: float, **facts: Any) -> Begun:
+    async def claim(self, intent_id: int, lease: float, **facts: Any) -> BeginResult:
         """Claim what was queued."""
         return self._kept(await super().claim(intent_id, lease, **facts))
 
-    def _kept(self, begun: Begun) -> Begun:
+    def _kept(self, begun: BeginResult) -> BeginResult:
         if begun.step is Step.SEND:
             self.trace.mark("kept", begun.intent.reference)
         return begun

@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import PayasyncError, Session
 from payasync.journal import Reconciler, SqliteJournal
-from payasync.journal.policy import Patience
+from payasync.journal.reconcile_policy import Patience
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from tests.chaos.errands import PATIENT, TIMES, Errands
 from tests.chaos.gauges import Before, Leaks, measured

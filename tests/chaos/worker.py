@@ -28,7 +28,7 @@ from payasync import (
     Timeouts,
 )
 from payasync.journal import Reconciler
-from payasync.journal.policy import Patience
+from payasync.journal.reconcile_policy import Patience
 from payasync.settings import Pace
 from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite, Trace, lines
 from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, RESTING, Clock, Life

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from payasync.cli.options import Address, session_with
 from payasync.cli.refund_import import RefundImportScreen, read_file, run
 from payasync.journal import SqliteJournal
-from payasync.journal.intents import Begun, Draft, Intent, State
+from payasync.journal.intents import BeginResult, Draft, Intent, State
 from payasync.settings import Pace
 
 fatal = ""
@@ -49,7 +49,7 @@ class Ahead:
 class KillableJournal(SqliteJournal):
     """A journal whose process may die around each of its transactions."""
 
-    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Keep an intent."""
         begun = await super().begin(draft, lease, service=service)
         reached("kept", draft.reference)

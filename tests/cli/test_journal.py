@@ -26,7 +26,7 @@ from payasync.cli.journal import JournalScreen
 from payasync.cli.options import Address
 from payasync.errors import ConfigurationError
 from payasync.journal import Journal, Outcome, PostgresJournal, SqliteJournal
-from payasync.journal.entries import entry_of_request, keep_all_but_customer
+from payasync.journal.entries import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
@@ -76,7 +76,7 @@ async def filled(journal: SqliteJournal) -> None:
 
 async def sending(journal: Journal, request: Request[Any], intent: str | None = None) -> Intent:
     """Keep an intent as being sent."""
-    return (await journal.begin(entry_of_request(request, "M1", intent, keep_all_but_customer), 60.0)).intent
+    return (await journal.begin(draft_from_request(request, "M1", intent, keep_all_but_customer), 60.0)).intent
 
 
 def kept(path: Path, intent_id: int) -> Intent:
@@ -230,7 +230,7 @@ def test_nothing_is_said_twice() -> None:
     """A reason that is the state again stands beside none; where no state is shown, or it is another, it stays."""
     facts: dict[str, Any] = {"state": "succeeded", "reason": "the refund's state is succeeded"}
     out = StringIO()
-    JournalScreen(terminal=Console(file=out, width=200)).shown(keeping(**facts), Address("pay.db"))
+    JournalScreen(console=Console(file=out, width=200)).shown(keeping(**facts), Address("pay.db"))
     (alone,) = intent_table.intent_table([keeping(**facts)], width=200, with_state=False).columns[-1].cells
 
     assert [1, 1] == ["\n".join(listed([keeping(**facts)], 200)).count("succeeded"), out.getvalue().count("succeeded")]
@@ -760,7 +760,7 @@ def listed(intents: Sequence[Intent], width: int, **console: Any) -> list[str]:
     """Return the lines of a list."""
     out = StringIO()
     terminal = Console(file=out, width=width, highlight=False, **console)
-    JournalScreen(terminal=terminal).listed(intents, state=None, more=False)
+    JournalScreen(console=terminal).listed(intents, state=None, more=False)
     return out.getvalue().splitlines()
 
 

@@ -24,12 +24,12 @@ from payasync import NotSentError, OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.commands import payasync
 from payasync.cli.intent_table import now
 from payasync.cli.options import Address
-from payasync.cli.reconcile import ReconcileScreen, Remaining, Upcoming
-from payasync.cli.sandbox import SandboxInfo
+from payasync.cli.reconcile import ReconcileScreen, Remaining
+from payasync.cli.sandbox import environment_of
 from payasync.journal import SqliteJournal
-from payasync.journal.entries import entry_of_request, keep_all_but_customer
+from payasync.journal.entries import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
-from payasync.journal.policy import End, Report, Result
+from payasync.journal.reconcile_policy import End, Report, Result
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
 from tests.cli.sandbox_process import Ended
@@ -62,7 +62,7 @@ def environment(sandbox: Sandbox, **more: str) -> dict[str, str]:
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")}
     return {
         **bare,
-        **SandboxInfo.from_sandbox(sandbox, None, clock="frozen", db=":memory:").environment,
+        **environment_of(sandbox),
         "COLUMNS": "100",
         **more,
     }
@@ -211,7 +211,7 @@ async def test_accepted_that_nobody_answers_about_is_listed(path: Path) -> None:
 
     assert [0, 0, 3] == [each.code for each in results]
     assert "1 write needs a person" in last
-    assert "no usable answer since" in next(line for line in last.splitlines() if " R1 " in line)
+    assert "no usable response since" in next(line for line in last.splitlines() if " R1 " in line)
     assert ["accepted", "accepted"] == await states(path)
 
 
@@ -309,7 +309,7 @@ async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tupl
     async with SqliteJournal(path) as journal:
         cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
         await journal.begin(
-            entry_of_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
+            draft_from_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
         )
     result, facts = await run(sandbox, path, *more), await run(sandbox, path, "--json")
     told = json.loads(facts.out)
@@ -325,7 +325,7 @@ async def test_who_watches_hears_at_once_what_was_cut_off(sandbox: Sandbox, path
     async with SqliteJournal(path) as journal:
         cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
         await journal.begin(
-            entry_of_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
+            draft_from_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
         )
     process = await started(environment(sandbox), "--journal", str(path), "--watch")
     due, cut_off = await line_with(process, "Due"), await line_with(process, "interrupted:")
@@ -596,7 +596,7 @@ async def test_profile_and_address_can_be_given(sandbox: Sandbox, path: Path, tm
 def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console: Any) -> str:
     """Return what a screen shows of such a run."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=80, highlight=False, **console))
+    screen = ReconcileScreen(Address("pay.db"), console=Console(file=out, width=80, highlight=False, **console))
     intent = kept(state="unknown")
     screen.opened("M1", [intent], others={})
     with screen.progress(len(ends)):
@@ -611,7 +611,7 @@ def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console
 def test_each_run_says_what_was_not_done(ending: str) -> None:
     """Who watches by lines of JSON hears of each once: with its run, or at the end, of a run that did not end."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), watch=True, json=True, terminal=Console(file=out, width=1000))
+    screen = ReconcileScreen(Address("pay.db"), watch=True, json=True, console=Console(file=out, width=1000))
     screen.opened("M1", [], others={})
     states: list[State] = ["rejected", "succeeded", "rejected"]
     for number, state in enumerate(states, 1):
@@ -640,7 +640,7 @@ def test_watching_holds_no_more_with_each_run(form: str, held: int) -> None:
     """Of what it has heard: the last hundred not done, each shown before, and in JSON none that a line has listed."""
     out = StringIO()
     screen = ReconcileScreen(
-        Address("pay.db"), watch=True, json=form == "json", terminal=Console(file=out, width=200, highlight=False)
+        Address("pay.db"), watch=True, json=form == "json", console=Console(file=out, width=200, highlight=False)
     )
     screen.opened("M1", [], others={})
     heard = [each for number in range(1, 301) for each in hears_all(screen, number)]
@@ -667,7 +667,7 @@ def hears_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Resu
 def test_who_watched_reads_how_the_writes_stand() -> None:
     """And not how often each was asked about, which is said by itself; the reasons are those of now."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), watch=True, terminal=Console(file=out, width=200, highlight=False))
+    screen = ReconcileScreen(Address("pay.db"), watch=True, console=Console(file=out, width=200, highlight=False))
     screen.opened("M1", [], others={})
     for reason in ("HTTP 500", "HTTP 502", "HTTP 503"):
         for number in (1, 2):
@@ -691,8 +691,8 @@ def test_who_watches_hears_when_the_next_question_is() -> None:
     out = StringIO()
     terminal = Console(file=out, width=200, highlight=False)
     for watch in (True, False):
-        screen = ReconcileScreen(Address("pay.db"), watch=watch, terminal=terminal)
-        screen.opened("M1", [], others={}, upcoming=Upcoming(due=now() + timedelta(hours=5)))
+        screen = ReconcileScreen(Address("pay.db"), watch=watch, console=terminal)
+        screen.opened("M1", [], others={}, remaining=Remaining(due=now() + timedelta(hours=5)))
     watched, once = [" ".join(line.split()) for line in out.getvalue().splitlines() if "Due" in line]
 
     assert ("Due nothing now; the next query is in 5 h", "Due nothing") == (watched, once)
@@ -702,10 +702,10 @@ def test_who_watches_hears_when_the_next_question_is() -> None:
 def test_json_says_what_is_still_to_come(seconds: float | None, next_in: int | None) -> None:
     """How many are being sent, and the seconds after which something is due, rounded up: who waits so long finds it."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
+    screen = ReconcileScreen(Address("pay.db"), json=True, console=Console(file=out, width=1000))
     screen.opened("M1", [], others={})
     due = None if seconds is None else now() + timedelta(seconds=seconds)
-    screen.closed(Remaining(upcoming=Upcoming(due=due, sending=[now() + timedelta(hours=5)] * 2)))
+    screen.closed(Remaining(due=due, sending=[now() + timedelta(hours=5)] * 2))
     facts = json.loads(out.getvalue())
 
     assert (2, next_in) == (facts["sending"], facts["next_in"])
@@ -722,7 +722,7 @@ def test_most_frequent_reasons_of_waiting() -> None:
 def closed(manual: Sequence[Intent] = (), unsent: Sequence[Intent] = (), *, json: bool = False) -> str:
     """Return what a screen shows at the end of a run that has asked nobody."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), json=json, terminal=Console(file=out, width=200, highlight=False))
+    screen = ReconcileScreen(Address("pay.db"), json=json, console=Console(file=out, width=200, highlight=False))
     screen.opened("M1", [], others={})
     screen.closed(Remaining(manual=manual, unsent=unsent))
     return out.getvalue()
@@ -732,7 +732,7 @@ def test_what_was_not_done_is_listed_whole() -> None:
     """However much it is, and also before an error: no other run lists it."""
     for cut in (False, True):
         out = StringIO()
-        screen = ReconcileScreen(Address("pay.db"), terminal=Console(file=out, width=200, highlight=False))
+        screen = ReconcileScreen(Address("pay.db"), console=Console(file=out, width=200, highlight=False))
         screen.opened("M1", [], others={})
         for number in range(1, 152):
             screen.noted(Result(intent=kept(id=number), end="resolved", state="rejected"))
@@ -765,7 +765,7 @@ def test_how_to_list_the_others() -> None:
 def test_json_that_was_cut_short() -> None:
     """It has the same names, says so, and `null` for what only the journal could say; where nothing was heard, none."""
     out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), json=True, terminal=Console(file=out, width=1000))
+    screen = ReconcileScreen(Address("pay.db"), json=True, console=Console(file=out, width=1000))
     screen.opened("M1", [], others={"M2": 1})
     screen.cut_short()
     before = out.getvalue()

@@ -30,7 +30,6 @@ from payasync import (
     StorageError,
 )
 from payasync.cli.refund_file import (
-    Resubmission,
     ResultFile,
     Row,
     Verdict,
@@ -647,7 +646,9 @@ async def test_whoever_heard_of_it_is_warned(journal: SqliteJournal, way: Way) -
     await way(journal)
     (intent,) = await journal.find("refunds.create", "R1")
 
-    assert [Resubmission(REFUNDS[0], intent.reason)] == resubmissions(REFUNDS, [intent], MERCHANT)
+    assert [Verdict(row=REFUNDS[0], state="refused", message=intent.reason)] == resubmissions(
+        REFUNDS, [intent], MERCHANT
+    )
 
 
 @pytest.mark.parametrize("way", [refused, refused_twice, not_sent])
@@ -676,4 +677,4 @@ async def test_they_are_told_in_the_order_of_the_file(journal: SqliteJournal) ->
         await journal.settle(begun.intent, "rejected", outcome=DECLINED, reason=FAILED)
     found = resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
 
-    assert [Resubmission(row, FAILED) for row in REFUNDS] == found
+    assert [Verdict(row=row, state="refused", message=FAILED) for row in REFUNDS] == found

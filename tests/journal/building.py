@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from payasync.journal.entries import entry_of_request, keep_all_but_customer
+from payasync.journal.entries import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Draft, Intent
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
@@ -44,7 +44,7 @@ PAYMENT: Final = CreatePayment(amount=1000, currency="USD", description="Invoice
 
 def draft(request: Request[Any] | None = None, intent: str | None = None, merchant: str = MERCHANT) -> Draft:
     """Return what is kept of a request, by default of a refund."""
-    return entry_of_request(request or refund(), merchant, intent, keep_all_but_customer)
+    return draft_from_request(request or refund(), merchant, intent, keep_all_but_customer)
 
 
 def kept(**facts: Any) -> Intent:

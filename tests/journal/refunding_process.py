@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Call, PayasyncError, Reply, RetryPolicy, Send, Session
 from payasync.journal import Journal, PostgresJournal, SqliteJournal, middleware
-from payasync.journal.intents import Begun, Draft, Intent, State
+from payasync.journal.intents import BeginResult, Draft, Intent, State
 from payasync.journal.transactions import Transaction
 from payasync.storage import sqlite
 
@@ -66,7 +66,7 @@ class KillableJournal(Journal):
 
     within: tuple[str, str | None] = ("", None)
 
-    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Keep an intent."""
         reached("asking", draft.reference)
         self.within = "writing", draft.reference

@@ -167,7 +167,7 @@ async def test_accepted_that_is_another_s_for_a_day_is_for_a_person(store: Journ
         done = await service.called()
 
     assert ("manual", found, 1) == (found.state, after, sends)
-    assert found.reason.startswith("no usable answer since 2027-01-01: ")
+    assert found.reason.startswith("no usable response since 2027-01-01: ")
     assert found.reason.endswith(both_values(name))
     assert isinstance(again, OutcomeUnknownError)
     assert ("succeeded", RefundResponse) == (resolved.state, type(done))

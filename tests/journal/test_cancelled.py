@@ -304,7 +304,7 @@ class Cut:
         return reached
 
 
-each_method = pytest.mark.parametrize("method", [pytest.param("_work", marks=long), "_take_turn"])
+each_method = pytest.mark.parametrize("method", [pytest.param("_work", marks=long), "_process"])
 
 
 @each_method

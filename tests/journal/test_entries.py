@@ -13,11 +13,11 @@ from payasync.journal.entries import (
     WRITES,
     Keep,
     digest,
-    entry_of_call,
-    entry_of_request,
+    draft_from_call,
+    draft_from_request,
     keep_all_but_customer,
     keep_amounts,
-    request_of,
+    request_from_intent,
 )
 from payasync.journal.intents import Draft, Intent
 from payasync.resources.orders import PlaceOrder
@@ -45,7 +45,7 @@ def called(request: Request[Response], **facts: Any) -> Call:
 
 def queued(request: Request[Any], keep: Keep = whole) -> Intent:
     """Return a request as a journal has it."""
-    made = entry_of_request(request, "M1", None, keep)
+    made = draft_from_request(request, "M1", None, keep)
     facts = {name: getattr(made, name) for name in ("operation", "merchant", "hash", "request", "queued")}
     return Intent(**facts, id=1, state="new", created=START, updated=START)
 
@@ -53,8 +53,8 @@ def queued(request: Request[Any], keep: Keep = whole) -> Intent:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_call_and_request_are_drafted_alike(name: str) -> None:
     """Queued or sent at once, and whatever wire names the profile gives: a request is the same under its key."""
-    of_wire = entry_of_call(called(WRITTEN[name], intent="a"), "M1", keep_all_but_customer)
-    of_arguments = entry_of_request(WRITTEN[name], "M1", "a", whole)
+    of_wire = draft_from_call(called(WRITTEN[name], intent="a"), "M1", keep_all_but_customer)
+    of_arguments = draft_from_request(WRITTEN[name], "M1", "a", whole)
 
     assert evolve(of_arguments, request=of_wire.request, queued=False, named=of_wire.named) == of_wire
 
@@ -72,7 +72,7 @@ def test_draft_says_what_the_call_is_about() -> None:
         named={"merchantId": "M1"},
     )
 
-    assert expected == entry_of_call(called(refund(), intent="complaint-7"), "M1", keep_all_but_customer)
+    assert expected == draft_from_call(called(refund(), intent="complaint-7"), "M1", keep_all_but_customer)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_draft_says_what_the_call_is_about() -> None:
 )
 def test_numbers_are_those_that_name_one_write(name: str, expected: str | None) -> None:
     """A merchant's own number names one placing, one closing, one refund; a subscription is changed many times."""
-    assert expected == entry_of_call(called(WRITTEN[name]), "M1", keep_all_but_customer).number
+    assert expected == draft_from_call(called(WRITTEN[name]), "M1", keep_all_but_customer).number
 
 
 def test_order_without_a_number_has_none() -> None:
     """What nothing names is a row of its own each time."""
-    made = entry_of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", keep_all_but_customer)
+    made = draft_from_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", keep_all_but_customer)
 
     assert (None, None) == (made.reference, made.number)
 
@@ -110,7 +110,7 @@ def test_nothing_is_kept_beyond_the_documents_fields() -> None:
     )
     call = called(request).with_fields(nonceStr="canary", sign="canary", deviceNo="canary")
 
-    made = entry_of_call(call, "M1", keep_all_but_customer)
+    made = draft_from_call(call, "M1", keep_all_but_customer)
 
     assert {"frequency": "monthly", "amount": 900, "start_date": "31.01.2027"} == made.request
     assert {} == made.named
@@ -121,13 +121,13 @@ def test_what_responses_are_compared_with_is_kept() -> None:
     call = called(refund(extra={"currency": "CAD", "phone": "canary"})).with_fields(outTradeNo="T1")
     strange = called(refund(extra={"currency": {"email": "canary"}}))
 
-    assert {"merchantId": "M1", "currency": "CAD"} == entry_of_call(call, "M1", keep_amounts).named
-    assert {"merchantId": "M1"} == entry_of_call(strange, "M1", keep_amounts).named
+    assert {"merchantId": "M1", "currency": "CAD"} == draft_from_call(call, "M1", keep_amounts).named
+    assert {"merchantId": "M1"} == draft_from_call(strange, "M1", keep_amounts).named
 
 
 def test_keep_has_its_way_with_arguments() -> None:
     """What it leaves out of them is kept nowhere else."""
-    made = entry_of_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", lambda *_: {})
+    made = draft_from_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", lambda *_: {})
 
     assert ({}, {"merchantId": "M1"}) == (made.request, made.named)
 
@@ -135,11 +135,11 @@ def test_keep_has_its_way_with_arguments() -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
     """What moves no money may be about somebody: of a call that no worker sends it is not needed."""
-    made = entry_of_call(called(WRITTEN[name]), "M1", keep_amounts)
-    all_of_it = entry_of_call(called(WRITTEN[name]), "M1", whole).request
+    made = draft_from_call(called(WRITTEN[name]), "M1", keep_amounts)
+    all_of_it = draft_from_call(called(WRITTEN[name]), "M1", whole).request
 
     assert made.request == {each: all_of_it[each] for each in COUNTED[name] if each in all_of_it and each != "customer"}
-    assert made.hash == entry_of_call(called(WRITTEN[name]), "M1", whole).hash
+    assert made.hash == draft_from_call(called(WRITTEN[name]), "M1", whole).hash
 
 
 def test_whom_and_when_tell_two_subscriptions_apart() -> None:
@@ -147,7 +147,7 @@ def test_whom_and_when_tell_two_subscriptions_apart() -> None:
     given: dict[str, Any] = {"frequency": "monthly", "amount": 900}
     days = date(2027, 1, 31), date(2027, 2, 28)
     drafts = [
-        entry_of_call(
+        draft_from_call(
             called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", keep_amounts
         )
         for day, email in [(days[0], "alice@a.example"), (days[0], "bob@a.example"), (days[1], "bob@a.example")]
@@ -162,7 +162,7 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
     yearly = evolve(PROFILE, formats={"start_date": "%G"})
     days = date(2027, 1, 31), date(2027, 2, 28), date(2028, 1, 31)
     requests = [CreateSubscription(frequency="yearly", amount=900, start_date=day, customer={}) for day in days]
-    hashes = [entry_of_call(codec(yearly).call(each), "M1", keep_amounts).hash for each in requests]
+    hashes = [draft_from_call(codec(yearly).call(each), "M1", keep_amounts).hash for each in requests]
 
     assert hashes[0] == hashes[1] != hashes[2]
 
@@ -172,7 +172,7 @@ def test_unknown_endpoints_fields_are_not_kept() -> None:
     call = codec().custom(
         custom_operation("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True
     )
-    made = entry_of_call(call, "M1", keep_all_but_customer)
+    made = draft_from_call(call, "M1", keep_all_but_customer)
 
     assert ({}, None) == (made.request, made.number)
 
@@ -185,7 +185,7 @@ def test_keep_decides_on_a_call() -> None:
         asked.append(operation)
         return {name: arguments[name] for name in ("customer", "amount")}
 
-    made = entry_of_call(called(WRITTEN["subscriptions.create"]), "M1", keep)
+    made = draft_from_call(called(WRITTEN["subscriptions.create"]), "M1", keep)
 
     assert {"customer": {"email": "a@example.com"}, "amount": 900} == made.request
     assert ["subscriptions.create"] == asked
@@ -195,7 +195,7 @@ def test_keep_decides_on_a_call() -> None:
 def test_keep_is_held_to_its_promise(wrong: Any) -> None:
     """What cannot be written down is the configuration's fault, before anything is sent."""
     with pytest.raises(ConfigurationError, match="keep must return a mapping of names to JSON values") as caught:
-        entry_of_call(called(PAYMENT), "M1", lambda *_: wrong)
+        draft_from_call(called(PAYMENT), "M1", lambda *_: wrong)
 
     assert "keep" == caught.value.field
 
@@ -203,14 +203,14 @@ def test_keep_is_held_to_its_promise(wrong: Any) -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_queued_request_comes_out_as_it_went_in(name: str) -> None:
     """A worker sends what was queued: every argument, with the type that it had."""
-    assert WRITTEN[name] == request_of(queued(WRITTEN[name]))
+    assert WRITTEN[name] == request_from_intent(queued(WRITTEN[name]))
 
 
 def test_queued_request_keeps_extra() -> None:
     """What is sent from the journal is sent whole."""
     request = refund(extra={"deviceNo": "7", "nested": {"a": [1, None]}})
 
-    assert request == request_of(queued(request, keep_all_but_customer))
+    assert request == request_from_intent(queued(request, keep_all_but_customer))
 
 
 def test_queued_moment_stays_a_moment() -> None:
@@ -218,7 +218,7 @@ def test_queued_moment_stays_a_moment() -> None:
     start = datetime(2027, 1, 31, 12, 30, tzinfo=UTC)
     request = CreateSubscription(frequency="monthly", amount=900, start_date=start, customer={})
 
-    assert request == request_of(queued(request))
+    assert request == request_from_intent(queued(request))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_queued_moment_stays_a_moment() -> None:
 def test_what_is_not_kept_whole_is_not_queued(keep: Keep, reason: str) -> None:
     """A request that would be sent with something missing is refused as it is queued, not days later."""
     with pytest.raises(InvalidArgumentError, match=reason) as caught:
-        entry_of_request(WRITTEN["subscriptions.create"], "M1", None, keep)
+        draft_from_request(WRITTEN["subscriptions.create"], "M1", None, keep)
 
     assert ("request", "subscriptions.create") == (caught.value.field, caught.value.operation)
 
@@ -240,7 +240,7 @@ def test_what_is_not_kept_whole_is_not_queued(keep: Keep, reason: str) -> None:
 def test_only_writes_are_queued(wrong: Any) -> None:
     """A read has no outcome that anybody waits for."""
     with pytest.raises(InvalidArgumentError, match="request must be a write"):
-        entry_of_request(wrong, "M1", None, whole)
+        draft_from_request(wrong, "M1", None, whole)
 
 
 @pytest.mark.parametrize(
@@ -249,13 +249,13 @@ def test_only_writes_are_queued(wrong: Any) -> None:
 def test_keys_are_texts(merchant: Any, intent: Any, field: str) -> None:
     """A key that is none is refused by its name."""
     with pytest.raises(InvalidArgumentError, match=f"{field} must be a text that is not empty"):
-        entry_of_request(refund(), merchant, intent, whole)
+        draft_from_request(refund(), merchant, intent, whole)
 
 
 def test_direct_call_is_not_sent_from_the_journal() -> None:
     """Of a direct call too little is kept to send it; its caller makes it again, under the same key."""
     with pytest.raises(InvalidArgumentError, match="1 was a direct call, or") as caught:
-        request_of(evolve(queued(refund()), queued=False))
+        request_from_intent(evolve(queued(refund()), queued=False))
 
     assert "intent_id" == caught.value.field
 

@@ -14,7 +14,7 @@ from attrs import evolve
 
 from payasync.errors import ConfigurationError, IntentConflictError, InvalidArgumentError, PayasyncError
 from payasync.journal import Journal, Outcome
-from payasync.journal.intents import ENDS, STATES, TRANSITIONS, Begun, Draft, Intent, State, Step
+from payasync.journal.intents import END_STATES, STATES, TRANSITIONS, BeginResult, Draft, Intent, State, Step
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.resources.orders import CloseOrder
@@ -111,10 +111,10 @@ async def test_of_two_services_at_once_one_begins(journal: Journal) -> None:
     drafts = [draft(refund(f"R{number}")) for number in range(10)]
     writes = (journal.begin(each, LEASE, service=service) for each, service in zip(drafts, services, strict=True))
     ends = await asyncio.gather(*writes, return_exceptions=True)
-    sent = [service for service, end in zip(services, ends, strict=True) if isinstance(end, Begun)]
+    sent = [service for service, end in zip(services, ends, strict=True) if isinstance(end, BeginResult)]
 
     assert (1, 5) == (len({*sent}), len(sent))
-    assert {Begun, ConfigurationError} == {type(each) for each in ends}
+    assert {BeginResult, ConfigurationError} == {type(each) for each in ends}
 
 
 async def test_service_moves(journal: Journal) -> None:
@@ -182,7 +182,7 @@ async def test_first_is_sent(journal: Journal) -> None:
         queued=True,
     )
 
-    assert Begun(Step.SEND, expected) == begun
+    assert BeginResult(Step.SEND, expected) == begun
     assert [expected] == await journal.list()
 
 
@@ -253,7 +253,7 @@ async def test_other_request_under_a_key_is_a_conflict(journal: Journal, state: 
     before = await got(journal, (await in_state(journal, state)).id)
     begun = await journal.begin(draft(refund(refund_amt=201)), LEASE)
 
-    assert Begun(Step.CONFLICT, before) == begun
+    assert BeginResult(Step.CONFLICT, before) == begun
     assert [before] == await journal.list()
 
 
@@ -309,7 +309,7 @@ async def test_number_and_intent_of_two_are_a_conflict(journal: Journal) -> None
     before = await journal.list()
     begun = await journal.begin(draft(intent="b"), LEASE)
 
-    assert Begun(Step.CONFLICT, before[1]) == begun
+    assert BeginResult(Step.CONFLICT, before[1]) == begun
     assert before == await journal.list()
 
 
@@ -690,7 +690,9 @@ async def test_persons_word_and_a_worker_at_once(journal: Journal) -> None:
     ends = await asyncio.gather(*work, return_exceptions=True)
     states = Counter(each.state for each in await journal.list())
 
-    assert {Begun: states["sending"], Intent: states["rejected"], InvalidArgumentError: 20} == Counter(map(type, ends))
+    assert {BeginResult: states["sending"], Intent: states["rejected"], InvalidArgumentError: 20} == Counter(
+        map(type, ends)
+    )
     assert 20 == states["sending"] + states["rejected"]
     assert 0 < states["sending"] < 20
 
@@ -763,7 +765,7 @@ async def test_service_s_own_word_ends_what_is_open(
     assert expected == now.state
     assert ([now] if expected != state else []) == ended
     if ended:
-        assert (f"the service told: {word}", None) == (now.reason, now.due)
+        assert (f"the service reported: {word}", None) == (now.reason, now.due)
         assert now.fence > held.fence
 
 
@@ -869,7 +871,7 @@ async def test_service_s_word_of_another_amount(
     with caplog.at_level("WARNING", "payasync"):
         ended = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": 201}, merchant=MERCHANT)
     other = "refundAmt is 201 in the response, and 200 in the request"
-    words = f"intent {intent.id} is {state}; what was told is of another: {other}"
+    words = f"intent {intent.id} is {state}; the report is about another: {other}"
 
     assert [] == ended
     assert ([] if state == "succeeded" else [words]) == caplog.messages
@@ -883,7 +885,7 @@ async def test_service_s_word_against_what_was_rejected(journal: Journal) -> Non
     begun = await journal.begin(draft(refund()), LEASE)
     resolved = await journal.resolve(1, as_="succeeded", reason="the back office has it")
 
-    assert [("manual", "rejected, and the service told: succeeded")] == [(each.state, each.reason) for each in told]
+    assert [("manual", "rejected, and the service reported: succeeded")] == [(each.state, each.reason) for each in told]
     assert ([], Step.ASK, "succeeded") == (again, begun.step, resolved.state)
 
 
@@ -961,7 +963,7 @@ async def test_only_ends_are_pruned(journal: Journal, clock: Clock) -> None:
     pruned = [await journal.prune(START), await journal.prune(now), await journal.prune(now)]
 
     assert [0, 2, 0] == pruned
-    assert set(STATES) - ENDS == {each.state for each in await journal.list()}
+    assert set(STATES) - END_STATES == {each.state for each in await journal.list()}
 
 
 async def test_pruning_counts_from_the_end(journal: Journal, clock: Clock) -> None:
@@ -1038,7 +1040,7 @@ CHECKED: Final[list[tuple[str, str, list[Any], dict[str, dict[str, Any]]]]] = [
     ("state", STATE, ["lost", [], {}, 7], {"list": {}, "settle": HELD}),
     ("state", "must be", [[], {}, 7], {"told": TOLD}),
     ("operation", r"must be one of payments\.create", [[], {}, 7], {"told": TOLD}),
-    ("as_", "one of rejected, succeeded", [*sorted(set(STATES) - ENDS), "lost", None, []], {"resolve": RESOLVED}),
+    ("as_", "one of rejected, succeeded", [*sorted(set(STATES) - END_STATES), "lost", None, []], {"resolve": RESOLVED}),
     ("seen", STATE, ["lost", [], {}, 7], {"resolve": RESOLVED}),
     ("reason", "a text that says how you know", ["", " \n", None, 7], {"resolve": RESOLVED}),
     ("due", MOMENT, [NAIVE, 1.0, "2027-01-01"], {"settle": {**HELD, "state": "unknown"}, "postpone": HELD}),

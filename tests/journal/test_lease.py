@@ -14,7 +14,7 @@ from aiohttp.resolver import ThreadedResolver
 
 from payasync import Call, NotSentError, OutcomeUnknownError, PayasyncError, Reply, Send, Session, Unknown
 from payasync.journal import Reconciler, SqliteJournal
-from payasync.journal.intents import Begun, Draft
+from payasync.journal.intents import BeginResult, Draft
 from payasync.journal.middleware import LEASE_MARGIN
 from payasync.settings import Pace, Timeouts
 from payasync.wire.call import Layer
@@ -152,7 +152,7 @@ async def test_suspended_while_the_journal_commits(world: World, path: Path, clo
     """The lease counts from before the journal was asked: others may have it when the journal's answer comes."""
 
     class Slow(SqliteJournal):
-        async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
+        async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
             begun = await super().begin(draft, lease, service=service)
             await world.repeated()
             return begun

@@ -18,7 +18,7 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import SqliteJournal
-from payasync.journal.intents import Begun, Draft, Intent, State, Step
+from payasync.journal.intents import BeginResult, Draft, Intent, State, Step
 from payasync.journal.middleware import EARLIER, LEASE_MARGIN, TOO_LATE
 from payasync.middleware.observe import Event, Unknown
 from payasync.profile.schema import AnswerShape, States
@@ -215,15 +215,15 @@ class Slow(SqliteJournal):
         super().__init__(path, clock=clock)
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
 
-    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Begun:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Keep an intent as *sending*."""
         return await self._gated(await super().begin(draft, lease, service=service))
 
-    async def claim(self, intent_id: int, lease: float, **facts: Any) -> Begun:
+    async def claim(self, intent_id: int, lease: float, **facts: Any) -> BeginResult:
         """Make an intent *sending*."""
         return await self._gated(await super().claim(intent_id, lease, **facts))
 
-    async def _gated(self, begun: Begun) -> Begun:
+    async def _gated(self, begun: BeginResult) -> BeginResult:
         self.reached.set()
         await self.gate.wait()
         return begun

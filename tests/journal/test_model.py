@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from payasync import Credentials, InvalidArgumentError, PayasyncError, RetryPolicy, Session
 from payasync.journal import Patience, Reconciler, SqliteJournal
-from payasync.journal.intents import ENDS, TRANSITIONS, Intent, State
+from payasync.journal.intents import END_STATES, TRANSITIONS, Intent, State
 from payasync.profile.schema import Recovery
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.refunds import CreateRefund
@@ -67,7 +67,7 @@ LAWFUL: Final = frozenset(
     {
         *((before, after) for before, those in TRANSITIONS.items() for after in those),
         *(("", first) for first in ("new", "sending")),
-        *((last, "") for last in ENDS),
+        *((last, "") for last in END_STATES),
     }
 )
 """What may become of what, the beginning and the end of an intent included."""

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, transactions
-from payasync.journal.intents import Begun, Step
+from payasync.journal.intents import BeginResult, Step
 from payasync.journal.postgres_journal import postgres_statement
 from payasync.journal.transactions import FOR_UPDATE, SKIP_LOCKED
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, refund
@@ -60,7 +60,7 @@ async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, cloc
                 *(each.begin(what, LEASE) for each, what in zip(journals, drafts, strict=False)),
                 journals[3].add(one, merchant=MERCHANT),
             )
-            steps = [each.step for each in begun if isinstance(each, Begun)]
+            steps = [each.step for each in begun if isinstance(each, BeginResult)]
             assert 1 == steps.count(Step.SEND)
             assert {Step.SEND, Step.WAIT} >= set(steps)
         kept = await journals[0].list()

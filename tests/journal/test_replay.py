@@ -4,7 +4,7 @@ import pytest
 from multidict import CIMultiDict
 
 from payasync.errors import IntentConflictError, OutcomeUnknownError
-from payasync.journal.intents import Begun, Outcome, Step
+from payasync.journal.intents import BeginResult, Outcome, Step
 from payasync.journal.redaction import outcome_from_json, outcome_to_json
 from payasync.journal.replay import recorded_reply, refusal_error
 from payasync.wire.call import Reply
@@ -60,7 +60,7 @@ def test_persons_word_has_no_body() -> None:
 )
 def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> None:
     """Who used a key twice is told for what it was used first."""
-    error = refusal_error(Begun(Step.CONFLICT, kept(id=7, **facts)))
+    error = refusal_error(BeginResult(Step.CONFLICT, kept(id=7, **facts)))
 
     assert isinstance(error, IntentConflictError)
     assert words in str(error)
@@ -79,7 +79,7 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
 )
 def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, expected: str) -> None:
     """What may have been done is not repeated: the error names it, in the service's words and in the journal's."""
-    error = refusal_error(Begun(step, kept(id=7, state=state, reason=reason)))
+    error = refusal_error(BeginResult(step, kept(id=7, state=state, reason=reason)))
 
     assert isinstance(error, OutcomeUnknownError)
     assert (expected, "refunds.create", "R1", 7, None, 0) == (
@@ -103,7 +103,7 @@ def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, exp
 )
 def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
     """Only where a number names it can anybody ask for its state; else a person looks, and tells the journal."""
-    error = refusal_error(Begun(Step.ASK, kept(id=7, **{"state": "unknown", **facts})))
+    error = refusal_error(BeginResult(Step.ASK, kept(id=7, **{"state": "unknown", **facts})))
 
     assert str(error).endswith(f"it may have been done: {advice}")
 
@@ -114,7 +114,7 @@ ARGUMENTS = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200}
 @pytest.mark.parametrize("named", [{"merchantId": "M9", "currency": "CAD"}, {}, None])
 def test_what_was_sent_goes_with_the_error(named: dict[str, object] | None) -> None:
     """So that `pay.reconcile(error)` believes no response about another refund."""
-    begun = Begun(Step.ASK, kept(state="unknown", request=ARGUMENTS, named=named))
+    begun = BeginResult(Step.ASK, kept(state="unknown", request=ARGUMENTS, named=named))
     asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, **(named or {})}
 
     assert asked == refusal_error(begun).asked
@@ -123,7 +123,7 @@ def test_what_was_sent_goes_with_the_error(named: dict[str, object] | None) -> N
 @pytest.mark.parametrize("answered", [False, True])
 def test_used_before_goes_with_the_error(*, answered: bool) -> None:
     """Whoever calls again learns that the service said so of an earlier call."""
-    error = refusal_error(Begun(Step.ASK, kept(state="unknown", answered=answered)))
+    error = refusal_error(BeginResult(Step.ASK, kept(state="unknown", answered=answered)))
 
     assert isinstance(error, OutcomeUnknownError)
     assert answered is error.used_before

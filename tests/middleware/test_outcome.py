@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.endpoints import OPERATIONS, Kind, custom_operation
+from payasync.endpoints import OPERATIONS, Kind
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -26,22 +26,19 @@ from payasync.errors import (
 from payasync.middleware.outcome import (
     Action,
     Outcome,
-    Recourse,
     classify,
     confirms_absence,
     decide,
     decide_after_absence,
     final_error,
-    has_own_number,
     leaves_doubt,
-    recourse,
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
 from payasync.resources.orders import PlaceOrder
 from payasync.wire.call import Call, Reply
 from payasync.wire.response import parse_retry_after
-from tests.building import PROFILE, bare_call, call_for, codec, reply
+from tests.building import PROFILE, call_for, codec, reply
 from tests.matrix.table import KINDS, ROWS
 
 CODED: Final = evolve(
@@ -172,12 +169,6 @@ def test_success_is_the_end(number: str, *, doubt: bool) -> None:
     assert not leaves_doubt(call, found)
 
 
-@pytest.mark.parametrize(("read", "expected"), [(True, Recourse.REPEAT), (False, Recourse.NONE)])
-def test_recourse_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) -> None:
-    """A call to an unknown endpoint is a write that nothing names, unless the caller says that it reads."""
-    assert expected is recourse(bare_call(custom_operation("POST", "/bill", read=read)))
-
-
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
@@ -241,8 +232,6 @@ ENVELOPED: Final = evolve(
 )
 READ_NAMES: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.READ]
 WRITES: Final = [operation.name for operation in OPERATIONS if operation.kind is not Kind.READ]
-KEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.KEYED]
-UNKEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
 
 
 def code(value: object, status: int = 200, **more: object) -> Reply:
@@ -468,13 +457,29 @@ def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError])
 
 
 @pytest.mark.parametrize(
-    "outcome",
-    [NotSentError("refused"), ConfigurationError("no key"), InvalidArgumentError("no"), OutcomeUnknownError("?")],
+    ("error", "earlier"), [(ConfigurationError("no key"), False), (OutcomeUnknownError("?"), True)]
 )
-@pytest.mark.parametrize("name", ["payments.create", "orders.query"])
-def test_an_error_of_ours_is_its_own_last_word(name: str, outcome: PayasyncError) -> None:
-    """An error of ours is raised unchanged."""
-    assert outcome is final_error_of(call_for(name), outcome)
+def test_an_error_of_ours_is_raised_unchanged(error: PayasyncError, *, earlier: bool) -> None:
+    """An error that already says what is known of the call is not wrapped in another one."""
+    assert error is final_error_of(call_for("payments.create"), error, earlier=earlier)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            429,
+            "too many requests, which may have been executed (see http.rate_limit_precedes_execution in the profile)",
+        ),
+        (302, "a redirect, which is never followed"),
+        (400, "refused before it was done, after an attempt whose outcome is unknown"),
+    ],
+)
+def test_unknown_outcome_says_why(status: int, words: str) -> None:
+    """The error of a write in doubt tells a response that leaves the doubt from one that came after the doubt."""
+    error = final_error_of(call_for("payments.create"), reply({}, status), earlier=status == 400)
+
+    assert f"HTTP {status}, {words}" in str(error)
 
 
 def test_refusal_tells_what_the_service_said() -> None:
@@ -548,71 +553,45 @@ def test_unknown_outcome_has_the_answer() -> None:
     assert (3.0, Outcome.SERVER_ERROR.value, "R1") == (error.retry_after, error.reason, error.reference)
 
 
-@pytest.mark.parametrize("name", UNKEYED)
-def test_unkeyed_writes_name_nothing(name: str) -> None:
-    """A subscription's number is the service's own: it does not make a second change harmless."""
-    assert not has_own_number(call_for(name))
-
-
-@pytest.mark.parametrize("name", WRITES)
-def test_write_is_never_called_a_read(name: str) -> None:
-    """A write without a response never ends with `NoAnswerError`."""
-    error = final_error(call_for(name), Outcome.NO_RESPONSE, NoAnswerError("cut"), doubt=False)
-
-    assert OutcomeUnknownError is type(error)
-
-
 NOW: Final = datetime(2027, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("value", "expected"), [("0", 0.0), ("120", 120.0), (" 5 ", 5.0), ("999999999", 999999999.0)])
-def test_seconds(value: str, expected: float) -> None:
-    """A whole number is so many seconds."""
-    assert expected == parse_retry_after(value)
+NONSENSE: Final = (
+    None,
+    "",
+    "soon",
+    "-5",
+    "1.5",
+    "1e3",
+    "5 s",
+    "1000000000",
+    "٣",
+    "Sun",
+    "Sun, 99 Jan 2027 12:00:30 GMT",
+    "Sun, 31 Jan 99999 12:00:30 GMT",
+    "Sun, 31 Jan 99999999999999999999 12:00:30 GMT",
+    "Sun, 31 Jan 2027 12:00:30 +9999999",
+)
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 5 ", 5.0),
+        ("999999999", 999999999.0),
         ("Sun, 31 Jan 2027 12:00:30 GMT", 30.0),
         ("Sun, 31 Jan 2027 13:00:30 +0100", 30.0),
         ("Sun, 31 Jan 2027 12:00:30", 30.0),
         ("Sunday, 31-Jan-27 12:01:00 GMT", 60.0),
         ("Sun, 31 Jan 2027 11:00:00 GMT", 0.0),
+        *((value, None) for value in NONSENSE),
     ],
 )
-def test_date(value: str, expected: float) -> None:
-    """A date is measured against the clock, in UTC where it names no zone; one that has passed is now."""
+def test_retry_after(value: str | None, expected: float | None) -> None:
+    """A number is seconds; a date, in UTC without a zone, counts from now; a past one is now. Nonsense is `None`."""
     assert expected == parse_retry_after(value, lambda: NOW)
-
-
-def test_date_without_a_clock_of_our_own() -> None:
-    """The wall clock is the default: a date long past asks for no wait."""
-    assert 0.0 == parse_retry_after("Thu, 01 Jan 1970 00:00:00 GMT")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        "",
-        "soon",
-        "-5",
-        "1.5",
-        "1e3",
-        "5 s",
-        "1000000000",
-        "٣",
-        "Sun",
-        "Sun, 99 Jan 2027 12:00:30 GMT",
-        "Sun, 31 Jan 99999 12:00:30 GMT",
-        "Sun, 31 Jan 99999999999999999999 12:00:30 GMT",
-        "Sun, 31 Jan 2027 12:00:30 +9999999",
-    ],
-)
-def test_nonsense_is_ignored(value: str | None) -> None:
-    """A header that does not say how long asks for nothing."""
-    assert parse_retry_after(value) is None
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d{1,2}:\d{1,2}:\d{1,2} [+-]?\w{0,8}"))

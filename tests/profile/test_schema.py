@@ -9,6 +9,7 @@ import pytest
 
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
+    COMPARED,
     Accept,
     AnswerShape,
     HttpCodes,
@@ -18,7 +19,6 @@ from payasync.profile.schema import (
     ResultCodes,
     States,
 )
-from payasync.profile.signed_fields import COMPARED
 
 Shape = Callable[..., Any]
 

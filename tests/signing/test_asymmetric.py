@@ -81,7 +81,7 @@ def test_ed25519_vector() -> None:
     private_key = Secret(base64.b64encode(PKCS8_PREFIX + bytes.fromhex(secret)).decode())
     public_key = Secret(base64.b64encode(SPKI_PREFIX + bytes.fromhex(public)).decode())
 
-    assert signature == asymmetric.sign("ed25519", bytes.fromhex(message), private_key).hex()
+    assert signature == asymmetric.sign("ed25519", private_key, bytes.fromhex(message)).hex()
     assert asymmetric.verify("ed25519", bytes.fromhex(message), bytes.fromhex(signature), public_key)
 
 
@@ -90,7 +90,7 @@ def test_ed25519_vector() -> None:
 @pytest.mark.parametrize("public", [public_pem, public_base64, lambda pair: in_lines(public_base64(pair))])
 def test_reads_pem_and_base64(name: str, private: Callable[[Pair], str], public: Callable[[Pair], str]) -> None:
     """A key is taken in each form that services hand out, white space and line ends included."""
-    signature = asymmetric.sign(name, b"message", Secret(private(FITTING[name])))
+    signature = asymmetric.sign(name, Secret(private(FITTING[name])), b"message")
 
     assert asymmetric.verify(name, b"message", signature, Secret(public(FITTING[name])))
 
@@ -100,7 +100,7 @@ def test_other_message_signature_or_key_fails(name: str) -> None:
     """Nothing verifies but the message that was signed, by the key's other half."""
     other = Ed25519PrivateKey.generate() if name == "ed25519" else rsa.generate_private_key(65537, 2048)
     public = Secret(public_pem(FITTING[name]))
-    signature = asymmetric.sign(name, b"message", Secret(private_pem(FITTING[name])))
+    signature = asymmetric.sign(name, Secret(private_pem(FITTING[name])), b"message")
 
     assert not asymmetric.verify(name, b"massage", signature, public)
     assert not asymmetric.verify(name, b"message", signature[:-1], public)
@@ -117,13 +117,13 @@ def test_openssl_agrees_on_ed25519(openssl: OpenSSL, tmp_path: Path) -> None:
     signature = (tmp_path / "signature").read_bytes()
 
     assert asymmetric.verify("ed25519", b"totalAmt=450", signature, Secret(public))
-    assert signature == asymmetric.sign("ed25519", b"totalAmt=450", Secret((tmp_path / "private.pem").read_text()))
+    assert signature == asymmetric.sign("ed25519", Secret((tmp_path / "private.pem").read_text()), b"totalAmt=450")
 
 
 def test_reads_a_traditional_rsa_key() -> None:
     """`BEGIN RSA PRIVATE KEY` (PKCS #1), as older tools write it, is a PEM key too."""
     traditional = RSA.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
-    signature = asymmetric.sign("rsa-sha256", b"message", Secret(traditional))
+    signature = asymmetric.sign("rsa-sha256", Secret(traditional), b"message")
 
     assert traditional.startswith("-----BEGIN RSA PRIVATE KEY-----")
     assert asymmetric.verify("rsa-sha256", b"message", signature, Secret(public_pem(RSA)))
@@ -141,6 +141,6 @@ def test_reads_a_traditional_rsa_key() -> None:
 def test_key_of_another_algorithm_is_refused(name: str, pair: Pair) -> None:
     """Each algorithm takes its own keys alone; which other mistakes are named stands with the checks of a session."""
     with pytest.raises(ConfigurationError, match=f"signing_key is not a private key for {name}"):
-        asymmetric.sign(name, b"message", Secret(private_pem(pair)))
+        asymmetric.sign(name, Secret(private_pem(pair)), b"message")
     with pytest.raises(ConfigurationError, match=f"service_keys is not a public key for {name}"):
         asymmetric.verify(name, b"message", b"signature", Secret(public_base64(pair)))

@@ -296,17 +296,6 @@ async def test_trace_configs_are_lent() -> None:
     assert 1 == len(service.requests)
 
 
-async def test_a_proxy_beside_a_lent_connector() -> None:
-    """A proxy is the session's own setting, and holds on a lent connector as on our own."""
-    with Recorder() as proxy:
-        via = proxy.url.replace("//", "//u:p@")
-        async with aiohttp.ClientSession() as http, session("http://127.0.0.1:9", http=http, proxy=via) as pay:
-            await create(pay)
-
-    assert "http://127.0.0.1:9/v1/payments" == proxy.only.target
-    assert ["Basic dTpw"] == proxy.only.header("Proxy-Authorization")
-
-
 async def test_a_closed_session_lends_nothing() -> None:
     """What cannot even begin was not sent; no error of aiohttp's escapes, and no connector of its own making comes in.
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payasync.endpoints import CREATE_PAYMENT, custom_operation
-from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Accept, Parameter
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
@@ -23,7 +23,7 @@ from payasync.wire.call import Call, Reply, Send
 from payasync.wire.encode import encode
 from payasync.wire.request import Request
 from payasync.wire.response import Response
-from tests.building import CREDENTIALS, FULL, PROFILE, WIRE, bare_call, call_for, codec
+from tests.building import CREDENTIALS, FULL, PROFILE, WIRE, bare_call, codec
 from tests.foreign import signatures
 from tests.foreign.recorder import Recorder
 
@@ -60,20 +60,6 @@ def test_extra_names_all_that_it_must_not_hold() -> None:
     """Who is to mend it once is told all of it."""
     with pytest.raises(InvalidArgumentError, match="extra must not hold currency, totalAmt, which is an argument"):
         codec().call(evolve(FULL["orders.place"], extra={"totalAmt": 1, "currency": "USD"}))
-
-
-def test_two_arguments_under_one_wire_name() -> None:
-    """A name that passes for an open argument would lose one of the two: the call is refused, with its operation."""
-    profile = evolve(PROFILE, fields={"subscription_id": "planNo", "customer": "frequency"})
-    with pytest.raises(ConfigurationError, match=r"fields\.frequency is 'frequency'") as caught:
-        call_for("subscriptions.update", profile)
-
-    assert ("fields.frequency", "subscriptions.update", "S1") == (
-        caught.value.field,
-        caught.value.operation,
-        caught.value.reference,
-    )
-    assert call_for("orders.query", profile).fields
 
 
 @pytest.mark.parametrize("name", ["payments.status", "refunds.status"])

@@ -8,12 +8,13 @@ from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from payasync.endpoints import OPERATIONS
 from payasync.errors import PayasyncError
 from payasync.profile.schema import NONCE
-from payasync.sandbox.faults.catalogue import FaultKind, Phase, invalid
+from payasync.sandbox.faults.catalogue import FaultKind, Phase
+from payasync.wire.validators import invalid_argument
 
 ANY: Final = "*"
 CALLS: Final = (*(operation.name for operation in OPERATIONS), ANY)
@@ -29,79 +30,48 @@ class FaultNeverFiredError(PayasyncError, AssertionError):
     """
 
 
-@frozen(kw_only=True)
-class Trigger:
-    """What a fault waits for.
+@define(kw_only=True, eq=False, repr=False)
+class Fault:
+    """A fault that was armed.
 
     Attributes:
+        kind: Its name, such as `reset_after_commit`.
+        options: Those of its kind.
         on: The operation, or the kind of notification; `*` is any.
+        phase: Before or after the commit; `None` for notifications.
         order: A number that the call or notification must name: of an order, refund or subscription.
         nth: The first matching call that may trigger it, from 1.
         times: How often it fires at most; `None` is no limit.
         probability: That a matching call triggers it; `None` is always.
         seed: Repeats the draws.
-        phase: Before or after the commit; `None` for notifications.
+        on_disarm: Called when it is disarmed.
+        seen: How many calls or notifications have matched it.
+        fired: How often it has fired.
     """
 
+    kind: str
+    options: Mapping[str, Any]
     on: str
+    phase: Phase | None
     order: str | None = None
     nth: int = 1
     times: int | None = 1
     probability: float | None = None
     seed: int | None = None
-    phase: Phase | None = None
+    on_disarm: Callable[["Fault"], None]
+    seen: int = field(default=0, init=False)
+    fired: int = field(default=0, init=False)
+    _disarmed: bool = field(default=False, init=False)
+    _random: Random = field(init=False)
 
-    def matches(self, on: str, numbers: AbstractSet[str]) -> bool:
-        """Return whether a call or notification with these numbers matches."""
-        return self.on in {ANY, on} and (self.order is None or self.order in numbers)
-
-    def __str__(self) -> str:
-        details = (
-            self.order is not None and f"order {self.order}",
-            self.nth > 1 and f"from number {self.nth}",
-            self.probability is not None and f"probability {self.probability}, seed {self.seed}",
-        )
-        words = ", ".join(word for word in details if word)
-        return f"{self.on} ({words})" if words else self.on
-
-
-class Fault:
-    """A fault that was armed.
-
-    Args:
-        kind: Its row of the catalogue.
-        options: Those of its kind.
-        trigger: What it waits for.
-        on_disarm: Called when it is disarmed.
-
-    Attributes:
-        kind: Its name, such as `reset_after_commit`.
-        of_notification: Whether a delivery meets it, and not a call.
-        options: As given.
-        trigger: As given.
-        seed: The seed that repeats its draws, if it has a probability.
-        seen: How many calls or notifications have matched it.
-        fired: How often it has fired.
-    """
-
-    def __init__(
-        self, kind: FaultKind, options: Mapping[str, Any], trigger: Trigger, on_disarm: Callable[["Fault"], None]
-    ) -> None:
-        self.kind: Final = kind.name
-        self.of_notification: Final = kind.of_notification
-        self.options: Final = options
-        self.trigger: Final = trigger
-        self.seed: Final = trigger.seed
-        self.seen = 0
-        self.fired = 0
-        self._on_disarm = on_disarm
-        self._random = Random(trigger.seed)  # noqa: S311 - to be repeated, not to be secret
-        self._disarmed = False
+    @_random.default
+    def _seed_random(self) -> Random:
+        return Random(self.seed)  # noqa: S311 - to be repeated, not to be secret
 
     @property
     def armed(self) -> bool:
         """Whether it may still fire."""
-        return not self._disarmed and (self.trigger.times is None or self.fired < self.trigger.times)
+        return not self._disarmed and (self.times is None or self.fired < self.times)
 
     @property
     def missed(self) -> bool:
@@ -112,7 +82,7 @@ class Fault:
         """End it: it does not fire any more, and no test fails because of it. Disarming again does nothing."""
         if not self._disarmed:
             self._disarmed = True
-            self._on_disarm(self)
+            self.on_disarm(self)
 
     def count(self, on: str, numbers: AbstractSet[str]) -> bool:
         """Count a call or notification if it matches, and return whether it triggers the fault.
@@ -121,15 +91,22 @@ class Fault:
             on: The operation, or the kind of notification.
             numbers: Those that it names.
         """
-        if not self.armed or not self.trigger.matches(on, numbers):
+        matches = self.on in {ANY, on} and (self.order is None or self.order in numbers)
+        if not self.armed or not matches:
             return False
         self.seen += 1
-        if self.seen < self.trigger.nth:
+        if self.seen < self.nth:
             return False
-        return self.trigger.probability is None or self._random.random() < self.trigger.probability
+        return self.probability is None or self._random.random() < self.probability
 
     def __str__(self) -> str:
-        return f"{self.kind} on {self.trigger}"
+        details = (
+            self.order is not None and f"order {self.order}",
+            self.nth > 1 and f"from number {self.nth}",
+            self.probability is not None and f"probability {self.probability}, seed {self.seed}",
+        )
+        words = ", ".join(word for word in details if word)
+        return f"{self.kind} on {self.on} ({words})" if words else f"{self.kind} on {self.on}"
 
     def __repr__(self) -> str:
         return f"<Fault {self}, fired {self.fired}, seen {self.seen}>"
@@ -166,48 +143,38 @@ UNALTERED: Final = DeliveryPlan()
 
 
 class ArmedFaults:
-    """Holds faults until they are disarmed.
+    """Holds faults until they are disarmed, and decides which of them a call or a notification meets."""
 
-    Args:
-        draw_seed: Draws a seed for a probability that comes without one.
-    """
-
-    def __init__(self, draw_seed: Callable[[], int] = lambda: secrets.randbits(32)) -> None:
-        self._draw_seed = draw_seed
+    def __init__(self) -> None:
         self._faults: list[Fault] = []
 
-    def arm(
-        self, kind: FaultKind, on: str, options: Mapping[str, Any], on_disarm: Callable[[Fault], None] | None = None
-    ) -> Fault:
-        """Arm a fault, and return it.
+    def add(self, kind: FaultKind, on: str, options: Mapping[str, Any]) -> Fault:
+        """Add a fault, and return it.
 
         Args:
             kind: Its row of the catalogue.
             on: The operation, or the kind of notification.
-            options: Those of its kind and of its trigger.
-            on_disarm: Called when it is disarmed.
+            options: Those of its kind, and those that say what triggers it.
 
         Raises:
             InvalidArgumentError: `on` is unknown, or an option is unknown or breaks its rule.
         """
         field, known = ("about", EVENTS) if kind.of_notification else ("operation", CALLS)
         if on not in known:
-            raise invalid(field, f"one of {', '.join(known)}", on)
+            raise invalid_argument(field, f"one of {', '.join(known)}", on)
         kind.check(options)
         given: dict[str, Any] = {"phase": next(iter(kind.phases), None), **options}
         if given.get("probability") is not None:
             given = {"times": None, **given}
-            given["seed"] = self._draw_seed() if given.get("seed") is None else given["seed"]
+            given["seed"] = secrets.randbits(32) if given.get("seed") is None else given["seed"]
         own = {name: given.pop(name) for name in kind.options if name in given}
-
-        def forget(fault: Fault) -> None:
-            self._faults.remove(fault)
-            if on_disarm:
-                on_disarm(fault)
-
-        fault = Fault(kind, own, Trigger(on=on, **given), forget)
+        fault = Fault(kind=kind.name, options=own, on=on, on_disarm=self.remove, **given)
         self._faults.append(fault)
         return fault
+
+    def remove(self, fault: Fault) -> None:
+        """Remove a fault that was disarmed."""
+        self._faults.remove(fault)
 
     def armed(self) -> list[Fault]:
         """Return the faults that may still fire, in the order in which they were armed."""
@@ -243,7 +210,7 @@ class ArmedFaults:
         return self._fire(
             operation,
             numbers,
-            lambda fault: not fault.of_notification and (reused or fault.kind != "stale_keep_alive"),
+            lambda fault: fault.phase is not None and (reused or fault.kind != "stale_keep_alive"),
         )
 
     def plan_delivery(self, event: str, numbers: AbstractSet[str], *, timed: bool) -> DeliveryPlan:
@@ -257,7 +224,7 @@ class ArmedFaults:
         fault = self._fire(
             event,
             numbers,
-            lambda fault: fault.of_notification and (timed or fault.kind != "notification.old_timestamp"),
+            lambda fault: fault.phase is None and (timed or fault.kind != "notification.old_timestamp"),
         )
         if fault is None:
             return UNALTERED

@@ -6,8 +6,9 @@ from typing import Any, Final, TypedDict, Unpack
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import HttpCodes
 from payasync.sandbox.faults.armed_faults import ANY, ArmedFaults, Fault
-from payasync.sandbox.faults.catalogue import KINDS, Phase, RetryAfter, find_kind, invalid
+from payasync.sandbox.faults.catalogue import KINDS, Phase, RetryAfter, find_kind
 from payasync.sandbox.server import Server
+from payasync.wire.validators import invalid_argument
 
 
 class TriggerOptions(TypedDict, total=False):
@@ -74,7 +75,7 @@ class NotificationFaults:
         return self._arm("notification.before_answer", operation, options)
 
 
-class Faults:
+class Faults(ArmedFaults):
     """Arms faults of the service.
 
     Each method arms one fault and returns it. It takes the operation, such as `"refunds.create"` or `"*"` for any,
@@ -96,33 +97,16 @@ class Faults:
 
     Attributes:
         notifications: Arms the faults of notifications.
-        armed_faults: The faults that calls and notifications meet.
 
     Raises:
         InvalidArgumentError: By each method: the operation is unknown, or an option breaks its rule.
     """
 
     def __init__(self, http: HttpCodes | None = None) -> None:
+        super().__init__()
         self._rate_limit_first = http is not None and http.rate_limit_precedes_execution
-        self.armed_faults: Final = ArmedFaults()
         self._server: Server | None = None
         self.notifications: Final = NotificationFaults(self._arm)
-
-    def armed(self) -> list[Fault]:
-        """Return the faults that may still fire, in the order in which they were armed."""
-        return self.armed_faults.armed()
-
-    def clear(self) -> None:
-        """Disarm all faults."""
-        self.armed_faults.clear()
-
-    def check(self) -> None:
-        """Check that every fault has fired or was disarmed.
-
-        Raises:
-            FaultNeverFiredError: One has not; the error names it.
-        """
-        self.armed_faults.check()
 
     def arm(self, kind: str, on: str | None = None, **options: Any) -> Fault:
         """Arm a fault by its name in the catalogue.
@@ -252,9 +236,11 @@ class Faults:
     def _arm(self, kind: str, on: str, options: Mapping[str, Any]) -> Fault:
         if self._rate_limit_first and kind == "rate_limited" and options.get("phase") == "after":
             rule = "before for rate_limited, because the profile says http.rate_limit_precedes_execution"
-            raise invalid("phase", rule, "after")
-        return self.armed_faults.arm(KINDS[kind], on, options, self._reopen)
+            raise invalid_argument("phase", rule, "after")
+        return self.add(KINDS[kind], on, options)
 
-    def _reopen(self, fault: Fault) -> None:
+    def remove(self, fault: Fault) -> None:
+        """Remove a fault that was disarmed; if it is a `refuse`, the sandbox may listen again."""
+        super().remove(fault)
         if fault.kind == "refuse" and self._server:
             self._server.reopen(fault)

@@ -3,27 +3,24 @@
 from collections.abc import Callable, Container, Mapping
 from datetime import datetime, timedelta
 from math import inf
-from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from payasync.errors import InvalidArgumentError
 from payasync.settings import is_number
+from payasync.wire.validators import invalid_argument
 
 Phase: TypeAlias = Literal["before", "after"]
 """Before the commit nothing was done; after it everything was done and stored."""
 RetryAfter: TypeAlias = int | timedelta | datetime | str | None
 
-RETRY_AFTER: Final[Mapping[str, RetryAfter]] = MappingProxyType(
-    {
-        "absent": None,
-        "date": timedelta(seconds=2),
-        "past": timedelta(days=-1),
-        "nonsense": "soon",
-        "huge": "9" * 30,
-    }
-)
+RETRY_AFTER: Final[Mapping[str, RetryAfter]] = {
+    "absent": None,
+    "date": timedelta(seconds=2),
+    "past": timedelta(days=-1),
+    "nonsense": "soon",
+    "huge": "9" * 30,
+}
 """Named values of Retry-After; a timedelta counts from the moment at which the fault fires."""
 
 MAX_BYTES: Final = 1 << 30
@@ -32,11 +29,6 @@ MAX_SECONDS: Final = 300 * 86_400
 """How long a notification can be held back, by the sandbox's clock."""
 ALWAYS: Final = "always"
 """What a form says for `times=None`."""
-
-
-def invalid(name: str, rule: str, value: object) -> InvalidArgumentError:
-    """Return the error about an argument of a fault."""
-    return InvalidArgumentError(f"{name} must be {rule}, not {value!r}", field=name, rule=rule, value=value)
 
 
 def is_count(value: object) -> bool:
@@ -56,11 +48,7 @@ def _is_address(value: object) -> bool:
     return value is None or (isinstance(value, str) and value.isascii() and value.isprintable() and " " not in value)
 
 
-def _read_times(text: str) -> int | None:
-    return None if text == ALWAYS else int(text)
-
-
-@frozen(kw_only=True)
+@frozen
 class Option:
     """An argument of a fault.
 
@@ -90,7 +78,7 @@ class Option:
             InvalidArgumentError: It breaks the rule.
         """
         if not self.allows(value):
-            raise invalid(name, self.rule, value)
+            raise invalid_argument(name, self.rule, value)
 
     def read(self, name: str, text: str) -> Any:
         """Return the value that a text stands for.
@@ -101,19 +89,18 @@ class Option:
         try:
             return self.parse(text.strip())
         except ValueError:
-            pass
-        raise invalid(name, self.rule, text)
+            raise invalid_argument(name, self.rule, text) from None
 
 
 def _seconds(rule: str, most: float = inf, *, optional: bool = False) -> Option:
     def allows(value: object) -> bool:
         return (optional and value is None) or (is_number(value) and 0 < value <= most and value != inf)
 
-    return Option(label="Seconds", rule=f"a number of seconds above 0{rule}", allows=allows, parse=float)
+    return Option("Seconds", f"a number of seconds above 0{rule}", allows, float)
 
 
 def _count(label: str, rule: str, allowed: Container[int]) -> Option:
-    return Option(label=label, rule=rule, allows=lambda value: is_count(value) and value in allowed, parse=int)
+    return Option(label, rule, lambda value: is_count(value) and value in allowed, int)
 
 
 _SECONDS: Final = _seconds("")
@@ -123,47 +110,41 @@ _AGE: Final = _count("Seconds", f"an integer of seconds from 1 to {MAX_SECONDS}"
 _ERROR_STATUS: Final = _count("HTTP status", "a status from 500 to 599", range(500, 600))
 _REDIRECT_STATUS: Final = _count("HTTP status", "301, 302, 303, 307 or 308", (301, 302, 303, 307, 308))
 _SIZE: Final = _count("Bytes", f"an integer from 1 to {MAX_BYTES}", range(1, MAX_BYTES + 1))
-_RETRY_AFTER: Final = Option(
-    label="Retry-After",
-    rule=f"seconds, a timedelta, a datetime with a time zone, None, one of {', '.join(RETRY_AFTER)}, "
-    "or the text of a header",
-    allows=_is_retry_after,
+_RETRY_AFTER_RULE: Final = (
+    f"seconds, a timedelta, a datetime with a time zone, None, one of {', '.join(RETRY_AFTER)}, or the text of a header"
 )
-_LOCATION: Final = Option(label="Location", rule="an address in ASCII without spaces", allows=_is_address)
+_RETRY_AFTER: Final = Option("Retry-After", _RETRY_AFTER_RULE, _is_retry_after)
+_LOCATION: Final = Option("Location", "an address in ASCII without spaces", _is_address)
 
-TRIGGER_OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
-    {
-        "order": Option(
-            label="Only this number",
-            rule="the number of an order, refund or subscription",
-            allows=lambda value: value is None or (isinstance(value, str) and value != ""),
-            placeholder="any",
-        ),
-        "nth": Option(
-            label="From the nth one", rule="an integer of 1 or more", allows=is_count, parse=int, placeholder="1"
-        ),
-        "times": Option(
-            label="How often",
-            rule="an integer of 1 or more, or None",
-            allows=lambda value: value is None or is_count(value),
-            parse=_read_times,
-            placeholder=f"1, or {ALWAYS}",
-        ),
-        "probability": Option(
-            label="Probability",
-            rule="a number above 0 and up to 1",
-            allows=lambda value: value is None or (is_number(value) and 0 < value <= 1),
-            parse=float,
-            placeholder="0 to 1",
-        ),
-        "seed": Option(
-            label="Seed",
-            rule="an integer",
-            allows=lambda value: value is None or type(value) is int,
-            parse=int,
-        ),
-    }
-)
+
+def _or_none(allows: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or allows(value)
+
+
+TRIGGER_OPTIONS: Final[Mapping[str, Option]] = {
+    "order": Option(
+        "Only this number",
+        "the number of an order, refund or subscription",
+        _or_none(lambda value: isinstance(value, str) and value != ""),
+        placeholder="any",
+    ),
+    "nth": Option("From the nth one", "an integer of 1 or more", is_count, int, "1"),
+    "times": Option(
+        "How often",
+        "an integer of 1 or more, or None",
+        _or_none(is_count),
+        lambda text: None if text == ALWAYS else int(text),
+        f"1, or {ALWAYS}",
+    ),
+    "probability": Option(
+        "Probability",
+        "a number above 0 and up to 1",
+        _or_none(lambda value: is_number(value) and 0 < value <= 1),
+        float,
+        "0 to 1",
+    ),
+    "seed": Option("Seed", "an integer", _or_none(lambda value: type(value) is int), int),
+}
 """The options that every fault takes."""
 
 
@@ -199,13 +180,13 @@ class FaultKind:
             if name in known:
                 known[name].check(name, value)
             elif name != "phase":
-                raise invalid("option", f"one of {', '.join(known)} for {self.name}", name)
+                raise invalid_argument("option", f"one of {', '.join(known)} for {self.name}", name)
         if options.get("probability") is None and options.get("seed") is not None:
-            raise invalid("seed", "given with a probability", options["seed"])
+            raise invalid_argument("seed", "given with a probability", options["seed"])
         phase = options.get("phase", next(iter(self.phases), None))
         if phase not in (self.phases or (None,)):
             rule = " or ".join(self.phases) or "left out: a notification is sent after the commit"
-            raise invalid("phase", f"{rule} for {self.name}", phase)
+            raise invalid_argument("phase", f"{rule} for {self.name}", phase)
 
     def read(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """Return the options that the texts of a form stand for; an empty text is left out.
@@ -223,42 +204,38 @@ _AFTER: Final[tuple[Phase, ...]] = ("after",)
 _EITHER: Final[tuple[Phase, ...]] = ("before", "after")
 _AFTER_OR_BEFORE: Final[tuple[Phase, ...]] = ("after", "before")
 
-KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in (
-            FaultKind("latency", "The response is late, in real time.", _EITHER, {"seconds": _SECONDS}),
-            FaultKind("hang", "There is no response, and the connection stays open.", _EITHER),
-            FaultKind("server_error", "The response is a 5xx.", _EITHER, {"status": _ERROR_STATUS}),
-            FaultKind("rate_limited", "The response is a 429.", _EITHER, {"retry_after": _RETRY_AFTER}),
-            FaultKind("refuse", "The sandbox stops listening: connections are refused.", _EITHER, {"seconds": _UNTIL}),
-            FaultKind("reset_before", "The connection is reset, and nothing was done.", _BEFORE),
-            FaultKind("reset_after_commit", "Everything was done, and the connection is reset.", _AFTER),
-            FaultKind("truncated_body", "The connection closes after half of the body.", _AFTER_OR_BEFORE),
-            FaultKind("malformed_json", "The body lacks its last bracket.", _AFTER_OR_BEFORE),
-            FaultKind("wrong_content_type", "The response is right, but says text/html.", _AFTER),
-            FaultKind("huge_body", "The response is right, and many spaces follow it.", _AFTER, {"size": _SIZE}),
-            FaultKind("gzip_bomb", "The response unpacks to a thousand times its size.", _AFTER, {"size": _SIZE}),
-            FaultKind("slow_drip", "The response arrives byte by byte.", _AFTER, {"seconds": _SECONDS}),
-            FaultKind(
-                "redirect",
-                "The response redirects, by default to the same call.",
-                _EITHER,
-                {"status": _REDIRECT_STATUS, "location": _LOCATION},
-            ),
-            FaultKind("stale_keep_alive", "A connection that was kept open closes at its next call.", _BEFORE),
-            FaultKind("notification.before_answer", "Notifications of a call arrive before its response.", _AFTER),
-            FaultKind("notification.drop", "The notification is lost, and sent again later.", ()),
-            FaultKind("notification.duplicate", "The notification arrives twice.", ()),
-            FaultKind("notification.reorder", "A later notification overtakes it.", (), {"seconds": _DELAY}),
-            FaultKind(
-                "notification.delay", "The notification is late, by the sandbox's clock.", (), {"seconds": _DELAY}
-            ),
-            FaultKind("notification.corrupt", "A character of its body changes after it was signed.", ()),
-            FaultKind("notification.old_timestamp", "Its signed timestamp is old.", (), {"seconds": _AGE}),
-        )
-    }
-)
+KINDS: Final[Mapping[str, FaultKind]] = {
+    kind.name: kind
+    for kind in (
+        FaultKind("latency", "The response is late, in real time.", _EITHER, {"seconds": _SECONDS}),
+        FaultKind("hang", "There is no response, and the connection stays open.", _EITHER),
+        FaultKind("server_error", "The response is a 5xx.", _EITHER, {"status": _ERROR_STATUS}),
+        FaultKind("rate_limited", "The response is a 429.", _EITHER, {"retry_after": _RETRY_AFTER}),
+        FaultKind("refuse", "The sandbox stops listening: connections are refused.", _EITHER, {"seconds": _UNTIL}),
+        FaultKind("reset_before", "The connection is reset, and nothing was done.", _BEFORE),
+        FaultKind("reset_after_commit", "Everything was done, and the connection is reset.", _AFTER),
+        FaultKind("truncated_body", "The connection closes after half of the body.", _AFTER_OR_BEFORE),
+        FaultKind("malformed_json", "The body lacks its last bracket.", _AFTER_OR_BEFORE),
+        FaultKind("wrong_content_type", "The response is right, but says text/html.", _AFTER),
+        FaultKind("huge_body", "The response is right, and many spaces follow it.", _AFTER, {"size": _SIZE}),
+        FaultKind("gzip_bomb", "The response unpacks to a thousand times its size.", _AFTER, {"size": _SIZE}),
+        FaultKind("slow_drip", "The response arrives byte by byte.", _AFTER, {"seconds": _SECONDS}),
+        FaultKind(
+            "redirect",
+            "The response redirects, by default to the same call.",
+            _EITHER,
+            {"status": _REDIRECT_STATUS, "location": _LOCATION},
+        ),
+        FaultKind("stale_keep_alive", "A connection that was kept open closes at its next call.", _BEFORE),
+        FaultKind("notification.before_answer", "Notifications of a call arrive before its response.", _AFTER),
+        FaultKind("notification.drop", "The notification is lost, and sent again later.", ()),
+        FaultKind("notification.duplicate", "The notification arrives twice.", ()),
+        FaultKind("notification.reorder", "A later notification overtakes it.", (), {"seconds": _DELAY}),
+        FaultKind("notification.delay", "The notification is late, by the sandbox's clock.", (), {"seconds": _DELAY}),
+        FaultKind("notification.corrupt", "A character of its body changes after it was signed.", ()),
+        FaultKind("notification.old_timestamp", "Its signed timestamp is old.", (), {"seconds": _AGE}),
+    )
+}
 """All faults, by name."""
 
 
@@ -269,5 +246,5 @@ def find_kind(name: str) -> FaultKind:
         InvalidArgumentError: There is no such fault.
     """
     if name not in KINDS:
-        raise invalid("kind", f"one of {', '.join(KINDS)}", name)
+        raise invalid_argument("kind", f"one of {', '.join(KINDS)}", name)
     return KINDS[name]

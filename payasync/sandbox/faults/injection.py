@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ from typing import Final
 from weakref import WeakSet
 
 from aiohttp import web
-from attrs import frozen
+from attrs import define, field
 
 from payasync.sandbox.faults.armed_faults import ArmedFaults, Fault
 from payasync.sandbox.faults.catalogue import RETRY_AFTER, RetryAfter
@@ -25,6 +25,7 @@ _CHUNK: Final = 1 << 16
 _POLL_SECONDS: Final = 0.1
 """How often a hanging call checks that its client still waits."""
 _NO_LINGERING: Final = struct.pack("ii", 1, 0)
+_NOTHING_DONE: Final = "nothing was done: a fault of the sandbox"
 
 
 class NoResponse(web.StreamResponse):
@@ -38,9 +39,9 @@ class NoResponse(web.StreamResponse):
         raise ConnectionResetError(f"a fault has ended the connection of {request.path}")
 
 
-@frozen(kw_only=True, eq=False)
+@define(kw_only=True, eq=False)
 class Injection:
-    """A fault that happens to a call.
+    """A fault that happens to a call. It has a method for each kind of fault.
 
     Attributes:
         request: The call, completely received.
@@ -48,6 +49,7 @@ class Injection:
         commit: Does what is asked, and returns the response.
         fail: Returns a response of this status in which the service says that it failed.
         injector: Knows where the sandbox listens, and when it closes.
+        response: The response to the call; before the commit, one that says that nothing was done.
     """
 
     request: web.Request
@@ -55,10 +57,15 @@ class Injection:
     commit: Callable[[], Awaitable[web.Response]]
     fail: Callable[[int], Awaitable[web.Response]]
     injector: "FaultInjector"
+    response: web.Response = field(init=False, factory=lambda: web.json_response({"message": _NOTHING_DONE}))
 
-    async def commit_first(self) -> web.Response | None:
-        """If the fault comes after the commit, do what is asked, and return the response."""
-        return await self.commit() if self.fault.trigger.phase == "after" else None
+    async def happen(self) -> web.StreamResponse:
+        """Commit first, if the fault comes after the commit; then let it happen, and return what the call meets."""
+        if self.fault.phase == "after":
+            self.response = await self.commit()
+        method = getattr(self, f"_{self.fault.kind.removeprefix('notification.')}")
+        response: web.StreamResponse = await method(**self.fault.options)
+        return response
 
     async def wait(self, seconds: float) -> bool:
         """Wait for some seconds or until the sandbox closes, and return whether it still runs."""
@@ -81,22 +88,16 @@ class Injection:
         return NoResponse()
 
     async def stream(
-        self,
-        response: web.Response,
-        pieces: Iterable[bytes],
-        *,
-        length: int | None = None,
-        pause: float | None = None,
+        self, pieces: Iterable[bytes], *, length: int | None = None, pause: float | None = None
     ) -> web.StreamResponse:
-        """Send a body in pieces, and return the response that sent it.
+        """Send a body in pieces with the status and headers of the response, and return the response that sent it.
 
         Args:
-            response: Its status and headers are sent.
             pieces: The body.
             length: What Content-Length says; `None` sends chunks.
             pause: Seconds after each piece.
         """
-        sent = web.StreamResponse(status=response.status, headers=response.headers)
+        sent = web.StreamResponse(status=self.response.status, headers=self.response.headers)
         sent.content_length = length
         with suppress(ConnectionError):
             await sent.prepare(self.request)
@@ -105,6 +106,89 @@ class Injection:
                 if pause and not await self.wait(pause):
                     break
         return sent
+
+    @property
+    def body(self) -> bytes:
+        """The body of the response."""
+        return self.response.body if isinstance(self.response.body, bytes) else b""
+
+    async def _latency(self, seconds: float) -> web.StreamResponse:
+        if not await self.wait(seconds):
+            return self.reset()
+        return await self.commit() if self.fault.phase == "before" else self.response
+
+    async def _hang(self) -> web.StreamResponse:
+        while self.request.transport and await self.wait(_POLL_SECONDS):
+            pass
+        return self.reset()
+
+    async def _server_error(self, status: int) -> web.StreamResponse:
+        return await self.fail(status)
+
+    async def _rate_limited(self, retry_after: RetryAfter) -> web.StreamResponse:
+        response = await self.fail(429)
+        if (text := format_retry_after(retry_after, datetime.now(UTC))) is not None:
+            response.headers["Retry-After"] = text
+        return response
+
+    async def _refuse(self, seconds: float | None) -> web.StreamResponse:
+        self.injector.server.shut(seconds, by=self.fault)
+        return self.reset()
+
+    async def _reset_before(self) -> web.StreamResponse:
+        return self.reset()
+
+    _reset_after_commit = _reset_before
+
+    async def _truncated_body(self) -> web.StreamResponse:
+        await self.stream([self.body[: len(self.body) // 2]], length=len(self.body))
+        return self.hang_up()
+
+    async def _malformed_json(self) -> web.StreamResponse:
+        self.response.body = self.body.rstrip()[:-1]
+        return self.response
+
+    async def _wrong_content_type(self) -> web.StreamResponse:
+        self.response.content_type = "text/html"
+        return self.response
+
+    async def _huge_body(self, size: int) -> web.StreamResponse:
+        length = max(size, len(self.body))
+        spaces = (b" " * min(_CHUNK, length - at) for at in range(len(self.body), length, _CHUNK))
+        return await self.stream(chain([self.body], spaces), length=length)
+
+    async def _gzip_bomb(self, size: int) -> web.StreamResponse:
+        self.response.headers["Content-Encoding"] = "gzip"
+        return await self.stream(compress_padded(self.body, size))
+
+    async def _slow_drip(self, seconds: float) -> web.StreamResponse:
+        pieces = (self.body[at : at + 1] for at in range(len(self.body)))
+        return await self.stream(pieces, length=len(self.body), pause=seconds)
+
+    async def _redirect(self, status: int, location: str | None) -> web.StreamResponse:
+        return web.Response(status=status, headers={"Location": self.request.path_qs if location is None else location})
+
+    async def _stale_keep_alive(self) -> web.StreamResponse:
+        return self.hang_up()
+
+    async def _before_answer(self) -> web.StreamResponse:
+        await self.injector.deliver()
+        return self.response
+
+
+def format_retry_after(retry_after: RetryAfter, now: datetime) -> str | None:
+    """Return the text of a Retry-After header, or `None` for no header.
+
+    Args:
+        retry_after: As `rate_limited` takes it.
+        now: The wall clock.
+    """
+    value = RETRY_AFTER.get(retry_after, retry_after) if isinstance(retry_after, str) else retry_after
+    if isinstance(value, timedelta):
+        value = now + value
+    if isinstance(value, datetime):
+        return format_datetime(value.astimezone(UTC), usegmt=True)
+    return None if value is None else str(value)
 
 
 class FaultInjector:
@@ -154,7 +238,7 @@ class FaultInjector:
         injection = Injection(request=request, fault=fault, commit=commit, fail=fail, injector=self)
         self._injections.add(injection)
         try:
-            return await _INJECT[fault.kind](injection, **fault.options)
+            return await injection.happen()
         finally:
             self._injections.discard(injection)
 
@@ -171,141 +255,6 @@ class FaultInjector:
         self._used.add(transport)
         return False
 
-
-async def _latency(call: Injection, seconds: float) -> web.StreamResponse:
-    response = await call.commit_first()
-    if not await call.wait(seconds):
-        return call.reset()
-    return await call.commit() if response is None else response
-
-
-async def _hang(call: Injection) -> web.StreamResponse:
-    await call.commit_first()
-    while call.request.transport and await call.wait(_POLL_SECONDS):
-        pass
-    return call.reset()
-
-
-async def _server_error(call: Injection, status: int) -> web.StreamResponse:
-    await call.commit_first()
-    return await call.fail(status)
-
-
-async def _rate_limited(call: Injection, retry_after: RetryAfter) -> web.StreamResponse:
-    await call.commit_first()
-    response = await call.fail(429)
-    if (text := format_retry_after(retry_after, datetime.now(UTC))) is not None:
-        response.headers["Retry-After"] = text
-    return response
-
-
-def format_retry_after(retry_after: RetryAfter, now: datetime) -> str | None:
-    """Return the text of a Retry-After header, or `None` for no header.
-
-    Args:
-        retry_after: As `rate_limited` takes it.
-        now: The wall clock.
-    """
-    value = RETRY_AFTER.get(retry_after, retry_after) if isinstance(retry_after, str) else retry_after
-    if isinstance(value, timedelta):
-        value = now + value
-    if isinstance(value, datetime):
-        return format_datetime(value.astimezone(UTC), usegmt=True)
-    return None if value is None else str(value)
-
-
-async def _refuse(call: Injection, seconds: float | None) -> web.StreamResponse:
-    await call.commit_first()
-    call.injector.server.shut(seconds, by=call.fault)
-    return call.reset()
-
-
-async def _reset(call: Injection) -> web.StreamResponse:
-    await call.commit_first()
-    return call.reset()
-
-
-async def _truncated_body(call: Injection) -> web.StreamResponse:
-    response = await call.commit_first() or _nothing_done()
-    body = _body_bytes(response)
-    await call.stream(response, [body[: len(body) // 2]], length=len(body))
-    return call.hang_up()
-
-
-async def _malformed_json(call: Injection) -> web.StreamResponse:
-    response = await call.commit_first() or _nothing_done()
-    response.body = _body_bytes(response).rstrip()[:-1]
-    return response
-
-
-async def _wrong_content_type(call: Injection) -> web.StreamResponse:
-    response = await call.commit()
-    response.content_type = "text/html"
-    return response
-
-
-async def _huge_body(call: Injection, size: int) -> web.StreamResponse:
-    response = await call.commit()
-    body = _body_bytes(response)
-    length = max(size, len(body))
-    spaces = (b" " * min(_CHUNK, length - at) for at in range(len(body), length, _CHUNK))
-    return await call.stream(response, chain([body], spaces), length=length)
-
-
-async def _gzip_bomb(call: Injection, size: int) -> web.StreamResponse:
-    response = await call.commit()
-    response.headers["Content-Encoding"] = "gzip"
-    return await call.stream(response, compress_padded(_body_bytes(response), size))
-
-
-async def _slow_drip(call: Injection, seconds: float) -> web.StreamResponse:
-    response = await call.commit()
-    body = _body_bytes(response)
-    pieces = (body[at : at + 1] for at in range(len(body)))
-    return await call.stream(response, pieces, length=len(body), pause=seconds)
-
-
-async def _redirect(call: Injection, status: int, location: str | None) -> web.StreamResponse:
-    await call.commit_first()
-    return web.Response(status=status, headers={"Location": call.request.path_qs if location is None else location})
-
-
-async def _stale_keep_alive(call: Injection) -> web.StreamResponse:
-    return call.hang_up()
-
-
-async def _before_answer(call: Injection) -> web.StreamResponse:
-    response = await call.commit()
-    await call.injector.deliver()
-    return response
-
-
-def _body_bytes(response: web.Response) -> bytes:
-    return response.body if isinstance(response.body, bytes) else b""
-
-
-def _nothing_done() -> web.Response:
-    return web.json_response({"message": "nothing was done: a fault of the sandbox"})
-
-
-_INJECT: Final[Mapping[str, Callable[..., Awaitable[web.StreamResponse]]]] = {
-    "latency": _latency,
-    "hang": _hang,
-    "server_error": _server_error,
-    "rate_limited": _rate_limited,
-    "refuse": _refuse,
-    "reset_before": _reset,
-    "reset_after_commit": _reset,
-    "truncated_body": _truncated_body,
-    "malformed_json": _malformed_json,
-    "wrong_content_type": _wrong_content_type,
-    "huge_body": _huge_body,
-    "gzip_bomb": _gzip_bomb,
-    "slow_drip": _slow_drip,
-    "redirect": _redirect,
-    "stale_keep_alive": _stale_keep_alive,
-    "notification.before_answer": _before_answer,
-}
 
 PIECE: Final = 1 << 20
 """Bytes, unpacked, of one piece of spaces in a gzip bomb."""

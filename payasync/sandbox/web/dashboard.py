@@ -3,15 +3,13 @@
 import hmac
 import re
 from collections import ChainMap, Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, Final, Generic, TypeVar
-from urllib.parse import parse_qsl
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from attrs import frozen
-from multidict import MultiMapping
-from yarl import URL
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
@@ -32,65 +30,44 @@ from payasync.sandbox.model import (
     RefusedError,
     Subscription,
 )
-from payasync.sandbox.server import read_body, read_object
+from payasync.sandbox.server import Handler, read_body, read_choice, read_form, read_object, require_text
 from payasync.sandbox.service import Service
 from payasync.sandbox.timeline import describe_outcome, format_entry
-from payasync.sandbox.web.pages import TIMELINE, render_page
+from payasync.sandbox.web.pages import TIMELINE, redirect_to, render_page
 
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _COOKIE_TEXT: Final = b"payasync sandbox: the dashboard's cookie"
 _HTTP_PORT: Final = 80
 
 
-def allowed_hosts(bound: str, port: int) -> frozenset[str]:
-    """Return what a Host header may say.
-
-    Args:
-        bound: The address that the sandbox listens on.
-        port: Its port. Port 80 may be left out, as in `http` addresses.
-    """
-    names = {*_LOOPBACK, f"[{bound}]" if ":" in bound else bound.lower()}
-    return frozenset(f"{name}:{port}" for name in names) | (frozenset(names) if port == _HTTP_PORT else frozenset())
-
-
-@frozen(kw_only=True)
 class AdminAccess:
     """Decides who may use the dashboard and its controls.
 
-    Attributes:
+    Args:
+        url: Where the sandbox listens.
         token: The admin token.
-        hosts: What a Host header may say.
-        port: Part of the cookie's name, because browsers send a host's cookies to all of its ports.
+
+    Attributes:
+        hosts: What a Host header may say. Port 80 may be left out.
+        cookie: The cookie's name. It has the port, because browsers send a host's cookies to all of its ports.
+        key: The cookie's value, which gives access to pages of this sandbox and does not reveal the token.
     """
 
-    token: Secret
-    hosts: Collection[str]
-    port: int
-
-    @property
-    def cookie(self) -> str:
-        """The cookie's name."""
-        return f"payasync_sandbox_{self.port}"
-
-    @property
-    def key(self) -> Secret:
-        """The cookie's value, which gives access to pages of this sandbox and does not reveal the token."""
-        return Secret(hmac.new(self.token.reveal().encode(), _COOKIE_TEXT, "sha256").hexdigest())
+    def __init__(self, url: str, token: Secret) -> None:
+        address = urlsplit(url)
+        host, port = address.hostname or "", address.port
+        names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
+        self._token = token
+        self.hosts: Final = {f"{name}:{port}" for name in names} | (names if port == _HTTP_PORT else set())
+        self.cookie: Final = f"payasync_sandbox_{port}"
+        self.key: Final = Secret(hmac.new(token.reveal().encode(), _COOKIE_TEXT, "sha256").hexdigest())
 
     def accepts(self, token: str) -> bool:
         """Return whether a text is the token, in constant time."""
-        return _matches_secret(token, self.token)
+        return _matches_secret(token, self._token)
 
-    def check_host(self, headers: MultiMapping[str]) -> None:
-        """Check that a request is for this sandbox.
-
-        Raises:
-            RefusedError: It names another host, several, or none.
-        """
-        given = headers.getall("Host", [])
-        if len(given) != 1 or given[0].lower() not in self.hosts:
-            expected = ", ".join(sorted(self.hosts))
-            raise RefusedError("invalid", f"this sandbox answers to these hosts only: {expected}", status=421)
+    def allows_hosts(self, names: list[str]) -> bool:
+        """Return whether the Host headers of a request name this sandbox, and no other host."""
+        return len(names) == 1 and names[0].lower() in self.hosts
 
     def check(self, headers: Mapping[str, str], cookies: Mapping[str, str], *, changes: bool) -> None:
         """Check that a request may read, or change something.
@@ -121,47 +98,18 @@ def _matches_secret(given: str, expected: Secret) -> bool:
     return hmac.compare_digest(given.encode(errors="surrogateescape"), expected.reveal().encode())
 
 
-T = TypeVar("T")
 MAX_LISTED: Final = 50
 """How many orders, refunds and so on are listed."""
 UNITS: Final = ("days", "hours", "minutes", "seconds")
 MAX_ADVANCE: Final = 9_999_999
 """By how many units the clock is advanced at most."""
-
-
-@frozen
-class Newest(Generic[T]):
-    """The newest of something, newest first.
-
-    Attributes:
-        shown: At most `MAX_LISTED` of them.
-        more: There are older ones.
-    """
-
-    shown: list[T]
-    more: bool
-
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Fields = Mapping[str, str]
 
 _PREFIX: Final = "/admin/"
-_FORM: Final = "application/x-www-form-urlencoded"
 _JSON: Final = "application/json"
-_MAX_FIELDS: Final = 32
 _NOTICE: Final = re.compile(r"[0-9]{1,15}")
 _NUMBER: Final = re.compile(r"[0-9]{1,7}")
 _ENDS: Final[Mapping[str, RefundState]] = {"succeeded": "succeeded", "failed": "failed"}
-
-
-_FAULT_FORM: Final[Mapping[str, Any]] = {
-    "kinds": list(KINDS.values()),
-    "calls": [name for name in CALLS if name != "*"],
-    "events": [name for name in EVENTS if name != "*"],
-    "trigger_options": list(TRIGGER_OPTIONS.items()),
-    # If several faults take an option, the first one says how to enter it.
-    "own_options": list(ChainMap(*(dict(kind.options) for kind in KINDS.values())).items()),
-}
 
 
 @frozen(kw_only=True)
@@ -187,9 +135,7 @@ class Dashboard:
     @cached_property
     def access(self) -> AdminAccess:
         """Decides who may use it."""
-        address = URL(self.url)
-        port = address.port or 0
-        return AdminAccess(token=self.token, hosts=allowed_hosts(address.host or "", port), port=port)
+        return AdminAccess(self.url, self.token)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the dashboard and of its controls."""
@@ -211,11 +157,10 @@ class Dashboard:
     @web.middleware
     async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse a request that is for another host: a foreign name may lead to this machine."""
-        try:
-            self.access.check_host(request.headers)
-        except RefusedError as refused:
-            return web.Response(status=421, text=f"{refused.message}\n")
-        return await handler(request)
+        if self.access.allows_hosts(request.headers.getall("Host", [])):
+            return await handler(request)
+        expected = ", ".join(sorted(self.access.hosts))
+        return web.Response(status=421, text=f"this sandbox answers to these hosts only: {expected}\n")
 
     def _guard(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
@@ -235,17 +180,13 @@ class Dashboard:
             return _refuse_access(
                 request, RefusedError("unauthenticated", "The token is not this sandbox's", status=401)
             )
-        response = _redirect_to("/")
+        response = redirect_to("/")
         response.set_cookie(access.cookie, access.key.reveal(), httponly=True, samesite="Strict", path="/")
         return response
 
     async def _show_dashboard(self, request: web.Request) -> web.Response:
         store, words = self.service.store, self.service.dialect.names
         notice = _NOTICE.fullmatch(request.query.get("notice", ""))
-
-        def newest(kind: type[T], /, **values: Any) -> Newest[T]:
-            found = store.newest(kind, MAX_LISTED + 1, **values)
-            return Newest(found[:MAX_LISTED], len(found) > MAX_LISTED)
 
         def currency_of(refund: Refund) -> str:
             order = store.find(Order, out_trade_no=refund.out_trade_no)
@@ -267,11 +208,11 @@ class Dashboard:
             rate=_describe_rate(self.rate),
             unit=words.profile.amount_unit,
             wire_state=words.state,
-            orders=newest(Order),
-            refunds=newest(Refund),
-            subscriptions=newest(Subscription),
-            notifications=newest(Notification),
-            requests=newest(Entry, kind="request"),
+            orders=store.newest(Order, MAX_LISTED + 1),
+            refunds=store.newest(Refund, MAX_LISTED + 1),
+            subscriptions=store.newest(Subscription, MAX_LISTED + 1),
+            notifications=store.newest(Notification, MAX_LISTED + 1),
+            requests=store.newest(Entry, MAX_LISTED + 1, kind="request"),
             currency_of=currency_of,
             attempts_of=attempts_of,
             armed=[str(fault) for fault in self.faults.armed()],
@@ -279,7 +220,12 @@ class Dashboard:
             units=UNITS,
             max_advance=MAX_ADVANCE,
             max_listed=MAX_LISTED,
-            **_FAULT_FORM,
+            kinds=KINDS.values(),
+            calls=CALLS,
+            events=EVENTS,
+            trigger_options=list(TRIGGER_OPTIONS.items()),
+            # If several faults take an option, the first one says how to enter it.
+            own_options=list(ChainMap(*(dict(kind.options) for kind in KINDS.values())).items()),
         )
 
     async def _show_timeline(self, request: web.Request) -> web.Response:
@@ -311,38 +257,38 @@ class Dashboard:
                 entry = Entry(kind="admin", name=name, outcome=done or "not done", reason=reason)
                 notice = self.service.store.add_entry(entry)
             if not _is_script(request):
-                return _redirect_to(f"/?notice={notice}")
+                return redirect_to(f"/?notice={notice}")
             return _json_refusal(refused) if refused else _json_response(200, {"done": done})
 
         return handle
 
     async def _decide_order(self, fields: Fields) -> str:
-        number, decision = _require_text(fields, "out_trade_no"), _read_choice(fields, "decision", DECISIONS)
+        number, decision = require_text(fields, "out_trade_no"), read_choice(fields, "decision", DECISIONS)
         with self.service.store.transaction():
             order = self.service.decide(self.service.order(number), decision)
         return f"Order {number} is {order.state}."
 
     async def _settle_refund(self, fields: Fields) -> str:
-        number, state = _require_text(fields, "out_refund_no"), _read_choice(fields, "state", _ENDS)
+        number, state = require_text(fields, "out_refund_no"), read_choice(fields, "state", _ENDS)
         with self.service.store.transaction():
             refund = self.service.settle_refund(self.service.refund(number), state)
         return f"Refund {number} has {refund.state}."
 
     async def _resend(self, fields: Fields) -> str:
-        number = _require_text(fields, "notification_id")
+        number = require_text(fields, "notification_id")
         with self.service.store.transaction():
             self.service.resend(number)
         return f"Notification {number} is sent again."
 
     async def _advance_clock(self, fields: Fields) -> str:
-        unit, text = _read_choice(fields, "unit", {unit: unit for unit in UNITS}), _require_text(fields, "amount")
+        unit, text = read_choice(fields, "unit", {unit: unit for unit in UNITS}), require_text(fields, "amount")
         if not (_NUMBER.fullmatch(text) and int(text)):
             raise RefusedError("invalid", f"amount must be a whole number from 1 to {MAX_ADVANCE}", field="amount")
         happened = await self.clock.advance(**{unit: int(text)})
         return f"The clock was advanced by {int(text)} {unit}. {_describe_due(happened)}"
 
     async def _arm_fault(self, fields: Fields) -> str:
-        kind, on = _require_text(fields, "kind"), fields.get("on", "").strip() or None
+        kind, on = require_text(fields, "kind"), fields.get("on", "").strip() or None
         texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
         options = find_kind(kind).read(texts)
         if kind == "refuse" and "seconds" not in options:
@@ -351,7 +297,7 @@ class Dashboard:
         return f"Armed: {self.faults.arm(kind, on, **options)}."
 
     async def _disarm_fault(self, fields: Fields) -> str:
-        text = _require_text(fields, "fault")
+        text = require_text(fields, "fault")
         fault = next((fault for fault in self.faults.armed() if str(fault) == text), None)
         if fault is None:
             raise RefusedError("absent", "this fault is not armed any more")
@@ -366,25 +312,7 @@ async def _read_fields(request: web.Request) -> Fields:
             if not isinstance(value, str | int | float) or isinstance(value, bool):
                 raise RefusedError("invalid", f"{name} must be a text or a number", field=name)
         return {name: str(value) for name, value in document.items()}
-    body = await read_body(request, _FORM)
-    try:
-        return dict(parse_qsl(body.decode("ascii"), max_num_fields=_MAX_FIELDS, errors="strict"))
-    except ValueError:
-        pass
-    raise RefusedError("invalid", "the form cannot be read", status=400)
-
-
-def _require_text(fields: Fields, name: str) -> str:
-    if text := fields.get(name, ""):
-        return text
-    raise RefusedError("invalid", f"{name} is missing", field=name)
-
-
-def _read_choice(fields: Fields, name: str, values: Mapping[str, T]) -> T:
-    text = _require_text(fields, name)
-    if text not in values:
-        raise RefusedError("invalid", f"{name} must be {' or '.join(values)}", field=name)
-    return values[text]
+    return await read_form(request)
 
 
 def _describe_due(happened: Iterable[ClockEvent]) -> str:
@@ -411,12 +339,6 @@ def _json_refusal(refused: RefusedError) -> web.Response:
 
 def _json_response(status: int, document: Mapping[str, Any]) -> web.Response:
     return web.json_response(document, status=status, headers={"Cache-Control": "no-store"})
-
-
-def _redirect_to(location: str) -> web.Response:
-    return web.Response(
-        status=303, headers={"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-    )
 
 
 def _describe_rate(rate: ClockRate) -> str:

@@ -1,25 +1,23 @@
 """The payment gateway, where the customer decides (docs/service.md#orders)."""
 
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from yarl import URL
 
-from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Decision, Order, RefusedError, format_amount
+from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Order, RefusedError, format_amount
 from payasync.sandbox.rules import MOST_DECLINES
-from payasync.sandbox.server import read_body
+from payasync.sandbox.server import read_choice, read_form
 from payasync.sandbox.service import Service
 from payasync.sandbox.timeline import add_facts
-from payasync.sandbox.web.pages import GATEWAY, gateway_path, render_page
+from payasync.sandbox.web.pages import GATEWAY, gateway_path, redirect_to, render_page
 
 _TITLES: Final = {"absent": "No such page", "busy": "Busy"}
 
 
 class Gateway:
     """Shows an order's page, and does what its customer decides.
-
-    A client that accepts JSON gets the order's state, and the decisions that its page offers.
 
     Args:
         service: Decides orders.
@@ -38,16 +36,13 @@ class Gateway:
             order = self._service.at_gateway(request.match_info["token"])
         except RefusedError as refused:
             return _render_refusal(404, "No such page", refused.message)
-        offered = [*DECISIONS] if order.state == "pending" else []
-        if request.headers.get("Accept") == "application/json":
-            return web.json_response({"state": order.state, "decisions": offered})
-        return self._render(order, decisions=offered)
+        return self._render(order, pending=order.state == "pending")
 
     async def _decide(self, request: web.Request) -> web.Response:
         add_facts(request, name="gateway")
         token = request.match_info["token"]
         try:
-            decision = _read_decision(await read_body(request, "application/x-www-form-urlencoded"))
+            decision = read_choice(await read_form(request), "decision", DECISIONS)
             add_facts(request, name=f"gateway.{decision}")
             with self._service.store.transaction():
                 order = self._service.decide(self._service.at_gateway(token), decision)
@@ -59,24 +54,24 @@ class Gateway:
             return _render_refusal(status, _TITLES.get(refused.why, "Not understood"), refused.message)
         add_facts(request, reference=order.out_trade_no)
         if order.state == "pending" and decision == "decline":
-            return _redirect_to(gateway_path(order))
+            return redirect_to(gateway_path(order))
         if order.return_url is None:
             return self._render(order)
-        return _redirect_to(build_return_url(order.return_url, cancelled=decision == "cancel"))
+        return redirect_to(build_return_url(order.return_url, cancelled=decision == "cancel"))
 
-    def _render(self, order: Order, *, decisions: list[str] | None = None, status: int = 200) -> web.Response:
+    def _render(self, order: Order, *, pending: bool = False, status: int = 200) -> web.Response:
         unit = self._service.dialect.names.profile.amount_unit
         amount, _, currency = format_amount(order.total_amt, order.currency, unit).rpartition(" ")
         return render_page(
             "gateway.html",
             style="gateway.css",
             status=status,
-            form_action=_form_action(order.return_url) if decisions else "'none'",
+            form_action=_form_action(order.return_url) if pending else "'none'",
             order=order,
             merchant=MERCHANT_ID,
             amount=amount,
             currency=currency,
-            decisions=decisions,
+            pending=pending,
             declines_left=MOST_DECLINES - order.declines,
         )
 
@@ -90,17 +85,6 @@ def build_return_url(return_url: str, *, cancelled: bool) -> str:
     address, hash_sign, fragment = url.partition("#")
     joint = "" if address.endswith(("?", "&")) else "&" if "?" in address else "?"
     return f"{address}{joint}cancelled=1{hash_sign}{fragment}"
-
-
-def _read_decision(body: bytes) -> Decision:
-    try:
-        fields = dict(parse_qsl(body.decode("ascii"), max_num_fields=8))
-    except ValueError:
-        fields = {}
-    decision = DECISIONS.get(fields.get("decision", ""))
-    if decision is None:
-        raise RefusedError("invalid", "The form must say authorize, decline or cancel.")
-    return decision
 
 
 def _form_action(return_url: str | None) -> str:
@@ -117,7 +101,3 @@ def _form_action(return_url: str | None) -> str:
 
 def _render_refusal(status: int, title: str, message: str) -> web.Response:
     return render_page("refusal.html", style="gateway.css", status=status, title=title, message=message)
-
-
-def _redirect_to(location: str) -> web.Response:
-    return web.Response(status=303, headers={"Location": location, "Cache-Control": "no-store"})

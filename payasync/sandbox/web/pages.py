@@ -75,6 +75,12 @@ def render_page(
     return web.Response(text=html, status=status, headers=headers, content_type="text/html")
 
 
+def redirect_to(location: str) -> web.Response:
+    """Return a redirect after a form, whose target does not learn the address that was left."""
+    headers = {"Location": location, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return web.Response(status=303, headers=headers)
+
+
 @cache
 def _load_environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - the extra may be missing

@@ -6,13 +6,13 @@ from typing import Any, Final
 import pytest
 
 from payasync.errors import PayasyncError
-from payasync.sandbox.faults import KINDS, FaultNeverFiredError, Faults
-from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, corrupt_body
+from payasync.sandbox.faults import FaultNeverFiredError, Faults
+from payasync.sandbox.faults.armed_faults import UNALTERED, corrupt_body
 
 NONE: Final = frozenset[str]()
 
 
-def calls(armed: ArmedFaults, count: int, operation: str = "orders.query", *numbers: str) -> list[int]:
+def calls(armed: Faults, count: int, operation: str = "orders.query", *numbers: str) -> list[int]:
     """Return which of so many calls meet a fault, counted from 1."""
     met = (armed.fire_for_call(operation, frozenset(numbers), reused=False) for _ in range(count))
     return [number for number, fault in enumerate(met, 1) if fault]
@@ -33,16 +33,16 @@ def calls(armed: ArmedFaults, count: int, operation: str = "orders.query", *numb
 )
 def test_calls_that_trigger_a_fault(options: Any, expected: list[int]) -> None:
     """`nth` says when it begins, `times` how often it fires: once by default, without limit with a probability."""
-    armed = ArmedFaults()
-    armed.arm(KINDS["latency"], "*", options)
+    armed = Faults()
+    armed.arm("latency", **options)
 
     assert expected == calls(armed, 5)
 
 
 def test_what_a_call_must_name() -> None:
     """Only calls of its operation that name its number are counted; `*` is any operation."""
-    armed = ArmedFaults()
-    fault = armed.arm(KINDS["latency"], "refunds.create", {"order": "T1", "times": None})
+    armed = Faults()
+    fault = armed.latency("refunds.create", order="T1", times=None)
     other = calls(armed, 2, "orders.query", "T1") + calls(armed, 2, "refunds.create", "T2", "R2")
     same = calls(armed, 2, "refunds.create", "T1", "R1")
 
@@ -52,8 +52,8 @@ def test_what_a_call_must_name() -> None:
 
 def test_first_armed_comes_first() -> None:
     """A call meets one fault; the others wait for the next call."""
-    armed = ArmedFaults()
-    first, second = armed.arm(KINDS["latency"], "*", {}), armed.arm(KINDS["server_error"], "*", {})
+    armed = Faults()
+    first, second = armed.arm("latency", "*"), armed.arm("server_error", "*")
     met = [armed.fire_for_call("orders.query", NONE, reused=False) for _ in range(3)]
 
     assert [first, second, None] == met
@@ -62,14 +62,14 @@ def test_first_armed_comes_first() -> None:
 
 def test_same_seed_same_calls() -> None:
     """The seed can be read from the fault and repeats its draws; another seed draws others."""
-    armed = ArmedFaults()
-    drawn = armed.arm(KINDS["latency"], "*", {"probability": 0.3})
+    armed = Faults()
+    drawn = armed.latency(probability=0.3)
     first = calls(armed, 200)
     drawn.disarm()
-    armed.arm(KINDS["latency"], "*", {"probability": 0.3, "seed": drawn.seed})
+    armed.latency(probability=0.3, seed=drawn.seed)
     again = calls(armed, 200)
-    other = ArmedFaults(draw_seed=lambda: 1)
-    other.arm(KINDS["latency"], "*", {"probability": 0.3})
+    other = Faults()
+    other.latency(probability=0.3, seed=1)
 
     assert first == again
     assert 30 < len(first) < 90
@@ -79,8 +79,8 @@ def test_same_seed_same_calls() -> None:
 
 def test_stale_connection_is_a_reused_one() -> None:
     """A stale connection is a reused one: the first call over a connection is not counted."""
-    armed = ArmedFaults()
-    fault = armed.arm(KINDS["stale_keep_alive"], "*", {})
+    armed = Faults()
+    fault = armed.arm("stale_keep_alive", "*")
     fresh = armed.fire_for_call("orders.query", NONE, reused=False)
     seen = fault.seen
 
@@ -90,17 +90,17 @@ def test_stale_connection_is_a_reused_one() -> None:
 
 def test_fault_shows_itself() -> None:
     """A failed test shows what a fault is, and how often it fired."""
-    fault = ArmedFaults().arm(KINDS["latency"], "refunds.create", {})
+    fault = Faults().latency("refunds.create")
 
     assert "<Fault latency on refunds.create, fired 0, seen 0>" == repr(fault)
 
 
 def test_calls_and_notifications_are_counted_apart() -> None:
     """Faults of notifications ignore calls, and faults of calls ignore notifications."""
-    armed = ArmedFaults()
-    armed.arm(KINDS["notification.corrupt"], "refund", {})
+    armed = Faults()
+    armed.arm("notification.corrupt", "refund")
     met = calls(armed, 1)
-    armed.arm(KINDS["latency"], "*", {})
+    armed.arm("latency", "*")
     other = armed.plan_delivery("payment", NONE, timed=True)
     plan = armed.plan_delivery("refund", NONE, timed=True)
 
@@ -110,8 +110,8 @@ def test_calls_and_notifications_are_counted_apart() -> None:
 
 def test_old_timestamp_needs_a_time() -> None:
     """If a profile's notifications carry no time, an old timestamp does not fire."""
-    armed = ArmedFaults()
-    fault = armed.arm(KINDS["notification.old_timestamp"], "*", {"seconds": 86_400})
+    armed = Faults()
+    fault = armed.notifications.old_timestamp(seconds=86_400)
 
     assert UNALTERED is armed.plan_delivery("refund", NONE, timed=False)
     assert 0 == fault.fired

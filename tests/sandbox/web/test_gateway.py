@@ -44,17 +44,6 @@ async def test_page_works_without_script(foreign: Foreign) -> None:
     assert not re.search(r"<script|tabindex|\son\w+=", page.document)
 
 
-async def test_json_says_what_the_page_offers(foreign: Foreign) -> None:
-    """A client that accepts JSON gets the state and the decisions; a paid order offers none."""
-    path, headers = await opened(foreign), {"Accept": "application/json"}
-    before = await foreign.send("GET", path, headers=headers)
-    await press(foreign, path, "authorize")
-    after = await foreign.send("GET", path, headers=headers)
-
-    assert {"state": "pending", "decisions": ["authorize", "decline", "cancel"]} == before.document
-    assert {"state": "paid", "decisions": []} == after.document
-
-
 async def test_texts_are_escaped(foreign: Foreign) -> None:
     """No text of an order becomes markup."""
     page = await foreign.send("GET", await opened(foreign, subject=EVIL, body=EVIL))
@@ -173,7 +162,7 @@ async def test_paid_order_stays_paid(foreign: Foreign, sandbox: Sandbox, decisio
         ("application/x-www-form-urlencoded", b"", 400),
         ("application/x-www-form-urlencoded", b"decision=steal", 400),
         ("application/x-www-form-urlencoded", b"decision=\xff", 400),
-        ("application/x-www-form-urlencoded", b"&".join([b"decision=authorize"] * 9), 400),
+        ("application/x-www-form-urlencoded", b"decision=authorize&decision=authorize", 400),
         ("application/x-www-form-urlencoded", b"x" * 65_537, 413),
         ("application/json", b'{"decision":"authorize"}', 415),
     ],

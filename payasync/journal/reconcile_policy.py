@@ -1,10 +1,11 @@
-"""The reconciliation policy: what follows from what is known of a write whose outcome is unknown; no I/O here."""
+"""The reconciliation policy: what to ask about an unknown write, and what follows from the response; no I/O here."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import Enum, auto
 from itertools import islice
+from math import inf
 from typing import Final, Literal, get_args
 
 import backoff
@@ -22,11 +23,20 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
-from payasync.journal.intents import ASKED, Intent, Outcome, State, asked_for, state_now
+from payasync.journal.intents import (
+    ASKED_STATES,
+    Intent,
+    Outcome,
+    State,
+    asked_for,
+    has_states,
+    may_be_of_an_earlier_attempt,
+    state_now,
+    write_state,
+)
 from payasync.journal.replay import recorded_reply
-from payasync.journal.transactions import BY_STATE, may_be_of_an_earlier_attempt, tells_states
 from payasync.middleware.outcome import REPEAT_HINT
-from payasync.middleware.recovery import status_query
+from payasync.middleware.recovery import absence_final_after, status_query
 from payasync.profile.profile import Profile
 from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
@@ -66,14 +76,14 @@ UNUSABLE: Final = frozenset({Finding.SILENT, Finding.UNMATCHED})
 
 
 @frozen(kw_only=True)
-class Evidence:
-    """What is known after a query.
+class QueryResult:
+    """What a query says of a write.
 
     Attributes:
         finding: What the query came to.
         state: The state that the response gives to the write, if it does.
         reason: In one line.
-        outcome: The response that says so, as far as it may be kept.
+        outcome: The response that says so, as far as it may be stored.
         retry_after: Seconds that the service asked to wait.
     """
 
@@ -85,7 +95,7 @@ class Evidence:
 
 
 def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
-    """Return the query that tells what became of an intent; `None` if nothing names it.
+    """Return the query for the state of an intent; `None` if nothing names it.
 
     An order is asked about by endpoint 3, a refund by endpoint 7, a payment of endpoint 1 by endpoint 6, with the
     number that the service gave it (docs/service.md#queries).
@@ -109,10 +119,10 @@ def _payment_id(intent: Intent, profile: Profile) -> str | int | None:
     return PaymentResponse(recorded_reply(intent), profile.answer, profile.states).payment_id
 
 
-def evidence_of_response(intent: Intent, response: Response, profile: Profile) -> Evidence:
+def classify_response(intent: Intent, response: Response, profile: Profile) -> QueryResult:
     """Return what the response to a query says of a write."""
     if is_empty_envelope(profile.answer, response.document):
-        return Evidence(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {response.thing}")
+        return QueryResult(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {response.thing}")
     is_so = f"the service knows the {response.thing}"
     if response.state is not None:
         is_so = f"the {response.thing}'s state is {response.state}"
@@ -121,51 +131,50 @@ def evidence_of_response(intent: Intent, response: Response, profile: Profile) -
         # Without these, the response may be about another write under the number.
         if not names_number_and_amounts(write, asked_for(intent), comparison_of(write, profile), response.data):
             reason = f"the number was used before, and {is_so}, without a number and an amount to compare"
-            return Evidence(finding=Finding.KNOWN, state="manual", reason=reason)
-    return _evidence_of_state(intent, response, is_so, profile)
+            return QueryResult(finding=Finding.KNOWN, state="manual", reason=reason)
+    return _classify_state(intent, response, is_so, profile)
 
 
-def _evidence_of_state(intent: Intent, response: Response, is_so: str, profile: Profile) -> Evidence:
-    if known := BY_STATE.get(intent.operation, {}).get(response.state or ""):
-        return Evidence(finding=Finding.KNOWN, state=known, reason=is_so)
+def _classify_state(intent: Intent, response: Response, is_so: str, profile: Profile) -> QueryResult:
+    if known := write_state(intent.operation, response.state):
+        return QueryResult(finding=Finding.KNOWN, state=known, reason=is_so)
     if intent.operation == CLOSE_ORDER.name:
         if response.state is None:
-            return Evidence(finding=Finding.UNCLEAR, reason="the profile does not say what the order's state means")
-        return Evidence(finding=Finding.NOT_DONE, reason=is_so)
-    if not tells_states(profile, response.thing):
-        return Evidence(finding=Finding.KNOWN, state="succeeded", reason=is_so)
+            return QueryResult(finding=Finding.UNCLEAR, reason="the profile does not say what the order's state means")
+        return QueryResult(finding=Finding.NOT_DONE, reason=is_so)
+    if not has_states(profile, response.thing):
+        return QueryResult(finding=Finding.KNOWN, state="succeeded", reason=is_so)
     if response.state is None:
         reason = f"{is_so}, and the profile does not say what its state means"
-        return Evidence(finding=Finding.UNCLEAR, state="accepted", reason=reason)
-    return Evidence(finding=Finding.KNOWN, state="accepted", reason=is_so)
+        return QueryResult(finding=Finding.UNCLEAR, state="accepted", reason=reason)
+    return QueryResult(finding=Finding.KNOWN, state="accepted", reason=is_so)
 
 
-def evidence_of_error(error: PayasyncError) -> Evidence:
-    """Return what a query says that ended with an error.
+def classify_error(error: Exception) -> QueryResult:
+    """Return what a query says that ended with an error, which may be one of a user's middleware.
 
     Raises:
         PayasyncError: The error itself, if it comes from this process and says nothing of the write.
     """
+    if not isinstance(error, PayasyncError):
+        return QueryResult(finding=Finding.SILENT, reason=f"{type(error).__name__}: {error}")
     words = str(error.args[0] if error.args else error).removesuffix(f"; {REPEAT_HINT}")
     if error.objection is not None:
         # If the number stands for another amount, further responses will say the same.
         state: State | None = None if error.objection.about_another else "manual"
-        return Evidence(finding=Finding.UNMATCHED, state=state, reason=str(error.reason), retry_after=error.retry_after)
+        return QueryResult(
+            finding=Finding.UNMATCHED, state=state, reason=str(error.reason), retry_after=error.retry_after
+        )
     unmapped = isinstance(error, NotConfiguredError) and error.field in QUERIES_NEED
     if isinstance(error, InvalidArgumentError) or unmapped:
-        return Evidence(finding=Finding.UNASKABLE, reason=f"the service cannot be asked: {words}")
+        return QueryResult(finding=Finding.UNASKABLE, reason=f"the service cannot be asked: {words}")
     if isinstance(error, ConfigurationError | SessionClosedError | StorageError):
         raise error
     if isinstance(error, ServiceError) and error.absent:
-        return Evidence(finding=Finding.NOT_DONE, reason=ABSENT)
+        return QueryResult(finding=Finding.NOT_DONE, reason=ABSENT)
     refused = isinstance(error, ServiceError) and not isinstance(error, AuthenticationError | RateLimitedError)
     finding = Finding.UNCLEAR if refused else Finding.SILENT
-    return Evidence(finding=finding, reason=words, retry_after=error.retry_after)
-
-
-def evidence_of_failure(error: Exception) -> Evidence:
-    """Return what a query says that ended with a foreign error, such as one of a user's middleware."""
-    return Evidence(finding=Finding.SILENT, reason=f"{type(error).__name__}: {error}")
+    return QueryResult(finding=finding, reason=words, retry_after=error.retry_after)
 
 
 @frozen(kw_only=True)
@@ -193,29 +202,19 @@ class Patience:
     sends: int = field(default=5, validator=a_count(1))
 
 
-class Move(Enum):
-    """What is done with a write that was asked about."""
-
-    SETTLE = auto()
-    POSTPONE = auto()
-    SEND = auto()
-    """It was never done, and is queued: it is sent again, under the same number."""
-
-
 @frozen(kw_only=True)
 class Decision:
-    """What follows from evidence.
+    """What follows from the result of a query.
 
     Attributes:
-        move: What is done.
-        state: The state from then on.
+        state: The new state. *sending*: the write is sent again, under the same number. If it is the state that the
+            intent has already, the service is asked again after `pause`.
         reason: Why, in one line.
-        pause: Seconds from this query to the next, if there is one.
+        pause: Seconds from this query to the next; `None` if there is none.
         denied: As `Intent.denied`.
         silent_since: As `Intent.silent_since`.
     """
 
-    move: Move
     state: State
     reason: str = ""
     pause: float | None = None
@@ -225,52 +224,52 @@ class Decision:
 
 def decide(
     intent: Intent,
-    evidence: Evidence,
+    result: QueryResult,
     *,
     asked_at: datetime,
     quarantine: float | None,
     patience: Patience,
     jitter: Callable[[float], float],
 ) -> Decision:
-    """Return what follows for an intent from what is known of it.
+    """Return what follows for an intent from the result of a query.
 
     Args:
         intent: As it was claimed: unknown or accepted.
-        evidence: What a query came to.
+        result: What the query says.
         asked_at: The journal's time before that query, aware.
         quarantine: Seconds after which "not found" is final; `None`: it never is.
         patience: How long to ask.
         jitter: Draws a number of seconds up to a bound.
     """
-    pause = _draw_pause(intent, evidence, patience, jitter)
-    if intent.state == "accepted" and evidence.finding is Finding.UNMATCHED:
-        return _wait_for_end(intent, evidence, pause, asked_at, patience)
-    on_its_way = intent.state == "unknown" and not intent.answered
-    earlier = on_its_way and may_be_of_an_earlier_attempt(intent, evidence.state)
-    if evidence.state not in {None, intent.state} and not earlier:
-        return _settle_as(evidence.state or "accepted", evidence.reason, pause)
-    if intent.state == "accepted":
-        return _wait_for_end(intent, evidence, pause, asked_at, patience)
+    pause, accepted = _draw_pause(intent, result, patience, jitter), intent.state == "accepted"
+    earlier = not accepted and not intent.answered and may_be_of_an_earlier_attempt(intent, result.state)
+    # A response about something else ends no accepted write, unless nothing else comes for long.
+    says_nothing = accepted and result.finding is Finding.UNMATCHED
+    if result.state not in {None, intent.state} and not earlier and not says_nothing:
+        after = result.state or "accepted"
+        return Decision(state=after, reason=result.reason, pause=pause if after == "accepted" else None)
+    if accepted:
+        return _wait_for_end(intent, result, pause, asked_at, patience)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
-    if not (earlier or evidence.finding is Finding.NOT_DONE) or quarantine is None or intent.answered:
-        return _ask_again_or_give_up(intent, evidence, in_doubt, pause, patience)
-    if in_doubt < quarantine:
-        reason = f"{evidence.reason}{', perhaps of an earlier attempt' if earlier else ' yet'}, and it may still arrive"
-        return Decision(move=Move.POSTPONE, state="unknown", reason=reason, pause=min(pause, quarantine - in_doubt))
-    return _settle_as("rejected", evidence.reason) if earlier else _resend_or_give_up(intent, evidence, patience)
+    final_after = absence_final_after(quarantine, used_before=intent.answered)
+    if not (earlier or result.finding is Finding.NOT_DONE) or final_after == inf:
+        return _ask_again_or_give_up(intent, result, in_doubt, pause, patience)
+    if in_doubt < final_after:
+        reason = f"{result.reason}{', perhaps of an earlier attempt' if earlier else ' yet'}, and it may still arrive"
+        return Decision(state="unknown", reason=reason, pause=min(pause, final_after - in_doubt))
+    return Decision(state="rejected", reason=result.reason) if earlier else _resend_or_give_up(intent, result, patience)
 
 
-def _resend_or_give_up(intent: Intent, evidence: Evidence, patience: Patience) -> Decision:
-    """Return what follows for a write that never arrived: a direct call is its caller's to repeat."""
-    if not intent.queued:
-        return _settle_as("rejected", f"never arrived: {evidence.reason}")
-    if intent.attempts >= patience.sends:
-        return _settle_as("manual", f"sent {intent.attempts} times, and never arrived: {evidence.reason}")
-    return Decision(move=Move.SEND, state="sending", reason=f"never arrived: {evidence.reason}")
+def _resend_or_give_up(intent: Intent, result: QueryResult, patience: Patience) -> Decision:
+    """Return what follows for a write that never arrived: the caller repeats a direct call."""
+    reason = f"never arrived: {result.reason}"
+    if intent.queued and intent.attempts >= patience.sends:
+        return Decision(state="manual", reason=f"sent {intent.attempts} times, and {reason}")
+    return Decision(state="sending" if intent.queued else "rejected", reason=reason)
 
 
 def is_shown(accepted: Intent, now: datetime, patience: Patience) -> bool:
-    """Return whether a person is shown an accepted intent: nothing of use is heard of it again and again, or long."""
+    """Return whether a person is shown an accepted intent, because responses about it have been of no use too long."""
     return accepted.denied >= patience.questions or _is_too_long(accepted.silent_since, now, patience)
 
 
@@ -278,48 +277,46 @@ def _is_too_long(since: datetime | None, now: datetime, patience: Patience) -> b
     return since is not None and (now - since).total_seconds() >= patience.give_up
 
 
-def _wait_for_end(intent: Intent, evidence: Evidence, pause: float, asked_at: datetime, patience: Patience) -> Decision:
-    """Return what follows for an accepted intent: a denial, or a response of no use, changes nothing.
+def _wait_for_end(
+    intent: Intent, result: QueryResult, pause: float, asked_at: datetime, patience: Patience
+) -> Decision:
+    """Return what follows for an accepted intent if its end is still unknown: the service is asked again.
 
-    If no response was usable for too long, and the last one is about something else, a person must say.
+    If no response was usable for too long, and the last one is about something else, a person must find out.
     """
-    unusable = evidence.finding in UNUSABLE
-    denied = intent.denied if unusable else 0 if evidence.finding is Finding.KNOWN else intent.denied + 1
+    unusable = result.finding in UNUSABLE
+    denied = intent.denied if unusable else 0 if result.finding is Finding.KNOWN else intent.denied + 1
     since = (intent.silent_since or asked_at) if unusable else None
-    reason = evidence.reason
-    if evidence.finding is Finding.NOT_DONE:
-        reason = f"accepted before, and now {evidence.reason}"
+    reason = result.reason
+    if result.finding is Finding.NOT_DONE:
+        reason = f"accepted before, and now {result.reason}"
     if since and _is_too_long(since, asked_at, patience):
-        reason = f"no usable answer since {since:%Y-%m-%d}: {evidence.reason}"
-        if evidence.finding is Finding.UNMATCHED:
-            return _settle_as("manual", reason)
-    return Decision(move=Move.POSTPONE, state="accepted", reason=reason, pause=pause, denied=denied, silent_since=since)
-
-
-def _settle_as(state: State, reason: str, pause: float | None = None) -> Decision:
-    return Decision(move=Move.SETTLE, state=state, reason=reason, pause=pause if state == "accepted" else None)
+        reason = f"no usable response since {since:%Y-%m-%d}: {result.reason}"
+        if result.finding is Finding.UNMATCHED:
+            return Decision(state="manual", reason=reason)
+    return Decision(state="accepted", reason=reason, pause=pause, denied=denied, silent_since=since)
 
 
 def _ask_again_or_give_up(
-    intent: Intent, evidence: Evidence, in_doubt: float, pause: float, patience: Patience
+    intent: Intent, result: QueryResult, in_doubt: float, pause: float, patience: Patience
 ) -> Decision:
-    if evidence.finding is Finding.UNASKABLE:
-        return _settle_as("manual", evidence.reason)
-    reason = evidence.reason
-    if evidence.finding is Finding.NOT_DONE or evidence.state == "rejected":
+    if result.finding is Finding.UNASKABLE:
+        return Decision(state="manual", reason=result.reason)
+    reason = result.reason
+    if result.finding is Finding.NOT_DONE or result.state == "rejected":
         reason = f"{reason}; {USED_BEFORE if intent.answered else NO_QUARANTINE}"
-    too_long = evidence.finding is not Finding.SILENT or in_doubt >= patience.give_up
+    too_long = result.finding is not Finding.SILENT or in_doubt >= patience.give_up
     if too_long and intent.asked >= patience.questions:
-        return _settle_as("manual", f"asked {intent.asked} times: {reason}")
-    return Decision(move=Move.POSTPONE, state="unknown", reason=reason, pause=pause)
+        return Decision(state="manual", reason=f"asked {intent.asked} times: {reason}")
+    return Decision(state="unknown", reason=reason, pause=pause)
 
 
-def _draw_pause(intent: Intent, evidence: Evidence, patience: Patience, jitter: Callable[[float], float]) -> float:
-    """Return half of a bound that doubles, the other half by chance; and no less than the service asked for."""
+def _draw_pause(intent: Intent, result: QueryResult, patience: Patience, jitter: Callable[[float], float]) -> float:
+    """Return a pause with jitter, whose bound doubles with each query, and not below the service's `Retry-After`."""
     bounds = backoff.expo(base=2, factor=patience.first, max_value=patience.longest)
     # backoff's generators begin with an empty step.
     bound = next(islice(bounds, max(1, intent.asked), None))
-    floor = min(evidence.retry_after or 0.0, LONGEST_RETRY_AFTER)
+    floor = min(result.retry_after or 0.0, LONGEST_RETRY_AFTER)
     return max(bound / 2 + jitter(bound / 2), floor)
 
 
@@ -334,7 +331,7 @@ class Result:
 
     Attributes:
         intent: As it was before.
-        end: `resolved`: the service told, or it never arrived. `sent`: it never arrived, and was sent again.
+        end: `resolved`: its end is known, or it never arrived. `sent`: it never arrived, and was sent again.
             `waiting`: the service will be asked again. `manual`: a person must say. `lost`: another process took it.
         state: Its state now, as far as this run knows.
         reason: Why, in one line.
@@ -358,12 +355,12 @@ class Report:
     """What a run came to, as numbers of intents.
 
     Attributes:
-        resolved: The service told what became of them, or they never arrived; rejected ones are among them.
+        resolved: Their end is known, or they never arrived; rejected ones are among them.
         sent: They never arrived, and were sent again.
         waiting: The service will be asked again.
         manual: A person must say what became of them.
         lost: Another process took them.
-        silent: The run ended early, because the service answers nobody.
+        silent: The run ended early, because the service responded to no query.
         unsent: Queued, and not sent for minutes: no worker may be running, or none can send them. Not counted above.
         rejected: Of those resolved or sent again, how many were not done. Tell whoever believes that they were.
     """
@@ -390,7 +387,7 @@ class Report:
 
 
 def describe_for_person(result: Result) -> str:
-    """Return a line for the log if somebody must hear of a result, because its caller may be gone; else nothing."""
+    """Return the log line for a result that a person must know, because the caller may be gone; else nothing."""
     if not result.rejected and result.end != "manual":
         return ""
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
@@ -400,7 +397,7 @@ def describe_for_person(result: Result) -> str:
 
 def is_due(intent: Intent, now: datetime) -> bool:
     """Return whether a run would ask about an intent by now."""
-    if state_now(intent, now) not in ASKED:
+    if state_now(intent, now) not in ASKED_STATES:
         return False
     moment = intent.due if intent.lease is None else intent.lease
     return moment is not None and moment <= now
