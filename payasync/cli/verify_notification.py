@@ -15,7 +15,6 @@ from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.terminal import Lines, fail, plain
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError
-from payasync.notifications.ingest import kind_of_path
 from payasync.notifications.notification import Notification, parse
 from payasync.notifications.verification import (
     MISMATCH,
@@ -25,6 +24,7 @@ from payasync.notifications.verification import (
     parse_time,
     verification_of,
 )
+from payasync.notifications.web_adapters import kind_of_path
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
 from payasync.strict_json import at

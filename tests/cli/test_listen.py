@@ -27,7 +27,7 @@ from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, N
 from payasync.cli.commands import payasync
 from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
-from payasync.notifications.ingest import Arrival
+from payasync.notifications.ingest import IngestResult, build_received
 from payasync.notifications.notification import MAX_BYTES
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
@@ -359,11 +359,11 @@ REFUNDED: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "re
 RENEWED: Final = {"subscriptionId": "S1", "amount": 900, "period": 2, "status": "SBX_ACTIVE"}
 
 
-def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> Arrival:
+def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> IngestResult:
     """Return what became of a notification that was believed."""
     raw = json.dumps({"type": event, "data": data}).encode()
     told = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
-    return Arrival(YES, told, added)
+    return IngestResult(YES, build_received(told, timed=True), added)
 
 
 MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id", reason="is missing")
@@ -397,16 +397,16 @@ MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id",
         (arrival(PAID, added=Added.AGAIN), {"again": True, "why": ""}),
         (arrival(PAID, added=Added.CONFLICT), {"again": False, "why": OTHER_BODY}),
         (arrival(PAID, "something.else"), {"why": NO_KIND}),
-        (Arrival(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
-        (Arrival(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),
-        (Arrival(Answer(400)), {"verdict": "refused", "why": TOO_MUCH}),
+        (IngestResult(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
+        (IngestResult(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),
+        (IngestResult(Answer(400)), {"verdict": "refused", "why": TOO_MUCH}),
         (
             evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("disk full")),
             {"verdict": "not kept", "status": 503, "why": "disk full"},
         ),
     ],
 )
-def test_what_is_shown_of_a_notification(came: Arrival, expected: dict[str, Any]) -> None:
+def test_what_is_shown_of_a_notification(came: IngestResult, expected: dict[str, Any]) -> None:
     """The narrowest number and amount are shown; what is unknown stays empty."""
     found = asdict(inspect(came, PROFILE, AT))
 
