@@ -478,15 +478,6 @@ async def test_only_the_newest_are_listed(operator: Operator) -> None:
     assert f"the newest {MAX_LISTED}; there are older ones" in listed
 
 
-async def test_bad_signature_shows_the_text_to_sign(operator: Operator) -> None:
-    """A request with a wrong signature shows the text that should have been signed."""
-    fields = {**operator.foreign.signed({"outTradeNo": "T1"}), "sign": "0" * 64}
-    await operator.foreign.send("POST", "/payment/orderquery", json=fields)
-    listed = section((await operator.get("/")).document, "requests")
-
-    assert f"merchantId=SANDBOX&amp;nonceStr={fields['nonceStr']}&amp;outTradeNo=T1" in listed
-
-
 async def test_timeline_of_one_number(operator: Operator) -> None:
     """The page of a number lists all its entries, oldest first, and no others."""
     await operator.foreign.place("T1")
