@@ -122,6 +122,13 @@ async def test_three_ways_to_name_an_order(foreign: Foreign, sandbox: Sandbox) -
     assert [f"{THANKS}?cancelled=1"] * 3 == [await sandbox.customer.cancel(order) for order in named]
 
 
+async def test_only_a_pending_order_is_decided(sandbox: Sandbox) -> None:
+    """If the order is no longer pending, the customer finds no button, and is not sent back."""
+    number = await sandbox.given.pending_order(return_url=THANKS)
+
+    assert [THANKS, None, None] == [await sandbox.customer.authorize(number) for _ in range(3)]
+
+
 async def test_decline_stays_until_it_fails(sandbox: Sandbox) -> None:
     """Two declines keep the customer at the gateway; the third sends them back."""
     number = await sandbox.given.pending_order(return_url=THANKS)

@@ -79,8 +79,10 @@ async def test_port_can_be_chosen() -> None:
 
 
 async def test_database_is_a_path(tmp_path: Path) -> None:
-    """A path and its text name the same file; anything else, and a path that cannot be used, is refused."""
+    """A path and its text name the same file, which has the keys; anything else, and an unusable path, is refused."""
     nowhere: Any = 5
+    with pytest.raises(ConfigurationError, match="does not run: credentials"):
+        _ = Sandbox(db=tmp_path / "sandbox.db").credentials
     async with Sandbox(db=tmp_path / "sandbox.db") as sandbox:
         number = await sandbox.given.paid_order()
     async with Sandbox(db=str(tmp_path / "sandbox.db")) as sandbox:
