@@ -82,7 +82,7 @@ class Hidden:
 
 
 _KEY: Final = re.compile(r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)", re.DOTALL)
-"""One of several keys: a PEM block, or the text between commas or line ends."""
+"""Matches one of several keys: a PEM block, or the text between commas or line ends."""
 
 
 Key: TypeAlias = str | Secret | None
@@ -202,17 +202,16 @@ class Environment:
         Raises:
             ConfigurationError: Both forms are set, a value is empty, or the file cannot be read.
         """
-        file = f"{name}_FILE"
-        if file not in self.variables:
-            return self._check_filled(name, self.variables.get(name))
-        if name in self.variables:
+        file, value = f"{name}_FILE", self.variables.get(name)
+        in_file = file in self.variables
+        if in_file and name in self.variables:
+            del value  # a traceback may show local variables
             raise ConfigurationError(f"{name} and {file} are both set: keep one", field=name)
-        return self._check_filled(file, read_guarded(file, self.variables[file]).strip())
-
-    @staticmethod
-    def _check_filled(name: str, value: str | None) -> str | None:
+        if in_file:
+            value = read_guarded(file, self.variables[file]).strip()
         if value is not None and not value.strip():
-            raise ConfigurationError(f"{name} is empty: give it a value, or unset it", field=name)
+            given = file if in_file else name
+            raise ConfigurationError(f"{given} is empty: give it a value, or unset it", field=given)
         return value
 
     def secret(self, name: str) -> Secret | None:

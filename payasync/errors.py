@@ -1,4 +1,4 @@
-"""The errors, named for what to do next, and tracebacks without frames of ours.
+"""The errors, named by what to do next, and the removal of our frames from their tracebacks.
 
 PayasyncError
     ConfigurationError
@@ -41,13 +41,13 @@ class PayasyncError(Exception):
     Attributes:
         operation: The name of the operation, such as `"refunds.create"`.
         reference: The order or refund number that the call was about.
-        attempts: The attempts that had begun, queries of recovery included.
+        attempts: How many attempts had begun, including queries about a lost response.
         sent: Whether the request left this machine: `False` if provably not, `True` if it did, `None` if it may have.
         retry_after: Seconds that the service asked to wait.
         reason: The cause: a phrase, or another error of ours.
         response: The service's response, if there was one.
-        asked: Of a write: the numbers, amounts, currency and merchant that it named, by their wire names. A response
-            about another write differs from them.
+        asked: For a write, its numbers, amounts, currency and merchant, by wire names. A response about another write
+            differs from them.
         objection: Why a recognised response is not believed.
     """
 
@@ -108,16 +108,16 @@ class InvalidArgumentError(PayasyncError):
     value: object = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is not plain may not pickle.
+        # Any other value might not pickle.
         plain = isinstance(self.value, str | int | float | bytes | None)
         return type(self), self.args, {**self.__dict__, "value": self.value if plain else repr(self.value)}
 
 
 class NotSentError(PayasyncError):
-    """Provably nothing left this machine: repeating the call is harmless.
+    """Provably nothing left this machine, so repeating the call is harmless.
 
     Attributes:
-        permanent: Repeating does not help until something is fixed, such as a certificate.
+        permanent: Whether repeating fails until something is fixed, such as a certificate.
     """
 
     permanent: bool = False
@@ -128,10 +128,10 @@ class NotSentTimeoutError(NotSentError, TimeoutError):
 
 
 class OutcomeUnknownError(PayasyncError):
-    """A write may have been done, and no recognised response says whether: query, never repeat.
+    """A write may have been carried out, and no recognised response says whether: query, never repeat.
 
     Attributes:
-        intent_id: Its number in the session's journal, where there is one.
+        intent_id: The number of the intent in the session's journal, if there is one.
         used_before: The service said that the number was used before, perhaps by an earlier attempt of this write.
     """
 
@@ -198,7 +198,7 @@ class IntentConflictError(PayasyncError):
     """The same key was used before for a different request; nothing was sent.
 
     Attributes:
-        intent_id: The number of the other one in the session's journal.
+        intent_id: The number of the earlier intent in the session's journal.
     """
 
     intent_id: int | None = None
@@ -258,7 +258,7 @@ def _drop(error: BaseException) -> None:
 
 
 def _note_origin(error: BaseException, last: TracebackType) -> None:
-    """Say where an error was raised that only a bug of ours explains."""
+    """Add a note of where an error was raised, if only a bug of ours explains it."""
     expected = isinstance(error, PayasyncError) or not isinstance(error, Exception)
     if not expected and not hasattr(error, "__notes__"):
         where = f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}"
@@ -273,7 +273,7 @@ def frameless(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*arguments, **named)
         except BaseException as error:  # noqa: BLE001 - it is raised below
-            ended = [error]  # a plain variable would keep it in this frame
+            ended = [error]  # a list, because a plain variable would stay in this frame
         del arguments, named
         raise drop_frames(ended.pop(), sys.exception())
 

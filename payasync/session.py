@@ -1,4 +1,4 @@
-"""The session: its settings, the layers that its calls pass, and its lifetime."""
+"""The session: its settings, its middleware, its calls in flight, and its lifetime."""
 
 import asyncio
 import logging
@@ -81,10 +81,10 @@ logger = logging.getLogger("payasync")
 
 PROFILE_PATH: Final = "PAYASYNC_PROFILE"
 LONGEST_JOURNALLED: Final = 3600.0
-"""Seconds that a call may take with a journal: nobody asks about one that was cut off before they are over."""
-TOTAL_RULE: Final = f"at most {LONGEST_JOURNALLED:.0f} seconds with a journal, which asks about a lost call after them"
+"""The longest call with a journal, in seconds: the reconciler asks about a lost call only after this time."""
+TOTAL_RULE: Final = f"at most {LONGEST_JOURNALLED:.0f} seconds with a journal, which asks about a lost call after that"
 CUT_OFF_GRACE: Final = 0.5
-"""Seconds that a call which was cut off has to end; only a layer of the user's takes so long."""
+"""Seconds in which a call that was cut off must end. Only a user's own layer takes so long."""
 
 
 @frozen
@@ -150,11 +150,11 @@ def _as_layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
 
 @frozen(kw_only=True)
 class Options:
-    """What makes one session differ from another that shares its connections.
+    """The settings in which sessions that share connections may differ.
 
     Raises:
-        ConfigurationError: A setting of another type, a profile by which anybody could write what is believed, or a key
-            that cannot sign or verify.
+        ConfigurationError: A setting has another type, the profile's signature does not cover what a response says, or
+            a key cannot sign or verify.
     """
 
     credentials: Credentials
@@ -170,7 +170,7 @@ class Options:
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):
-                # A value of another type may still hold keys.
+                # Wrong credentials, such as a dict, may hold keys.
                 shown = type(value).__name__ if name == "credentials" else repr(value)
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {shown}", field=name)
         check_answers_covered(self.profile)
@@ -185,7 +185,7 @@ class Options:
             raise ConfigurationError(f"Timeouts.total must be {TOTAL_RULE}", field="Timeouts.total")
 
     def is_too_long(self, total: float) -> bool:
-        """Return whether a call of so many seconds is longer than the journal waits."""
+        """Return whether a call may last longer than the journal allows."""
         return self.journal is not None and total > LONGEST_JOURNALLED
 
 
@@ -193,7 +193,7 @@ class InFlight:
     """The calls in flight of a session and its copies.
 
     Attributes:
-        closed: No further call may start.
+        closed: Whether no further call may start.
     """
 
     def __init__(self) -> None:
@@ -208,20 +208,20 @@ class InFlight:
         """Note that a call begins in the running task.
 
         Args:
-            call: What `end` is given, too.
-            loop: The running one; asking for it costs a system call.
+            call: The key of the call, for `end`.
+            loop: The running loop, if the caller has it, because asking for it costs a system call.
         """
         self._tasks[call] = asyncio.current_task(loop)
 
     def end(self, call: object) -> None:
-        """Note that a call has ended, and wake whoever waits for that."""
+        """Note that a call has ended, and wake `wait`."""
         del self._tasks[call]
         waiter = self._waiters.pop(call, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     async def pause(self, seconds: float) -> bool:
-        """Sleep between two attempts of a call; `False` if the call is cut off instead."""
+        """Sleep between two attempts. Return `False` if the calls are cut off."""
         if self._cut_off:
             return False
         pause: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -233,10 +233,10 @@ class InFlight:
         return not self._cut_off
 
     async def shield(self, call: Coroutine[Any, Any, T]) -> T:
-        """Await a call that goes on to its end even if its caller is cancelled.
+        """Await a call that goes on even if its caller is cancelled.
 
         Raises:
-            SessionClosedError: The session was closed, and did not wait for the call's end.
+            SessionClosedError: The session was closed before the call ended.
         """
         task = asyncio.ensure_future(call)
         self._shielded.add(task)
@@ -251,10 +251,10 @@ class InFlight:
     def _forget(self, task: "asyncio.Task[Any]") -> None:
         self._shielded.discard(task)
         if not task.cancelled():
-            task.exception()  # asked for, so that asyncio does not complain if nobody waits any more
+            task.exception()  # retrieved, so that asyncio does not log it if nobody waits any more
 
     async def wait(self, grace: float) -> None:
-        """Wait for the calls of this loop, but not for the running task's own."""
+        """Wait for the calls of this loop, except those of the running task."""
         here, me = asyncio.get_running_loop(), asyncio.current_task()
         tasks = tuple(self._tasks.items())
         others = [call for call, task in tasks if task and task is not me and task.get_loop() is here]
@@ -262,14 +262,14 @@ class InFlight:
             await asyncio.wait([self._waiters.setdefault(call, here.create_future()) for call in others], timeout=grace)
 
     def cut_off(self) -> None:
-        """Let no call try again: those that pause end with what they know."""
+        """Wake all calls that pause, and allow no further attempt."""
         self._cut_off = True
         for pause in tuple(self._pauses):
-            with suppress(RuntimeError):  # that loop was closed, and its calls with it
+            with suppress(RuntimeError):  # the loop was closed, and its calls with it
                 pause.get_loop().call_soon_threadsafe(pause.cancel)
 
     async def end_shielded(self) -> None:
-        """Wait for the shielded calls of this loop, which were cut off; cancel those that do not end."""
+        """Wait for the shielded calls of this loop after `cut_off`, and cancel those that do not end."""
         here, me = asyncio.get_running_loop(), asyncio.current_task()
         left = {each for each in self._shielded if each.get_loop() is here and each is not me}
         if not left:
@@ -378,7 +378,7 @@ class Session:
         self.subscriptions = Subscriptions(self._send, options.profile)
 
     def _build_chain(self, pace: Pace) -> Send:
-        """Return what sends a call through all layers, the first of them outermost."""
+        """Return a `send` that passes a call through all layers, the first of them outermost."""
         options, credentials = self._options, self._options.credentials
         report = EventSink(options.on_event)
         context = RetryContext(
@@ -393,7 +393,7 @@ class Session:
             layers.append(verify(credentials))
         for layer in options.middleware:
             layers += [guard(layer), hide_frames]
-        # The innermost three wrap `send` itself: as layers they would cost each call a frame more.
+        # The innermost three wrap `send` directly, because as layers they would cost one frame more per call.
         send = observe(report, self._transport.send)
         send = authorize(credentials.secret_key, send)
         return chain(layers, sign(credentials.signing_key, send))
@@ -411,7 +411,7 @@ class Session:
     @property
     def service(self) -> str:
         """The name by which a journal knows this service: its base URL; all sandboxes have the same one."""
-        # A sandbox moves no money, and has another port with each start.
+        # A sandbox moves no money, and its port changes with each start.
         return SANDBOX.name if _is_sandbox(self._options.profile) else self._transport.base
 
     @property
@@ -435,7 +435,7 @@ class Session:
             ConfigurationError: A variable is missing, empty or wrong.
         """
         environment = Environment(os.environ if environ is None else environ)
-        del environ  # a traceback may show what is local: from here on only masked values are
+        del environ  # a traceback may show local variables, so only masked values remain
         if "credentials" not in settings:
             settings["credentials"] = Credentials.from_env(environment.variables)
         if "profile" not in settings:
@@ -525,7 +525,7 @@ class Session:
         raise drop_frames(ended.pop(), sys.exception())
 
     async def _reply_to(self, call: Call) -> Reply:
-        """Send a call that only the rarer methods make; they hide its frames."""
+        """Send a call of a method that is decorated with `frameless_async`."""
         self._in_flight.begin(call.progress)
         try:
             return await self._send_call(call)
@@ -533,7 +533,7 @@ class Session:
             self._in_flight.end(call.progress)
 
     def _timeouts_of(self, call: Call | Request[Any], seconds: float | None, intent: str | None) -> Timeouts:
-        """Return the timeouts of one call that may begin."""
+        """Return the timeouts of one call, after the checks that it may begin."""
         try:
             self._check_open()
             if intent is not None:
@@ -576,7 +576,7 @@ class Session:
         """
         _check_request("request", request)
         call, key = self._codec.call(request), self._options.credentials.signing_key
-        if key is not None:  # others, who have a key, may send what this session queues
+        if key is not None:  # without a key, this session may still queue requests for another one
             check_signable(call, key)
 
     @frameless
@@ -625,7 +625,7 @@ class Session:
         return frameless_results(_run_bulk(checked, partial(self._result_of, timeout), limit, on_progress))
 
     async def _result_of(self, timeout: float | None, request: Request[R]) -> Result[R]:
-        """Send one of many requests, once the service wants further ones, and return how it ends."""
+        """Send one request of a bulk, after any `Retry-After` of a 429, and return its result."""
         clock = asyncio.get_running_loop().time
         while (left := self._quota.held_until - clock()) > 0 and not self._closed and not self._in_flight.closed:
             await self._in_flight.pause(left)
@@ -807,7 +807,7 @@ class Session:
 
     def __repr__(self) -> str:
         if not hasattr(self, "_send_call"):
-            return "<Session, not made yet>"  # as a traceback shows it, of settings that were refused
+            return "<Session, not made yet>"  # in a traceback, if its settings were refused
         state = "closed" if self._closed or self._in_flight.closed else "open"
         return f"<Session {self._transport.base!r} for {self.merchant_id!r}, {state}>"
 
@@ -861,11 +861,11 @@ def _check_request(name: str, request: object) -> None:
 
 
 def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]], object]) -> None:
-    """Refuse requests that cannot all be sent, or of which two would make the same thing.
+    """Refuse requests if one of them cannot be sent, or if two of them have the same number.
 
     Raises:
-        InvalidArgumentError: It names the first one that is wrong, by its position from 0 on.
-        ConfigurationError: The session cannot send one, because the profile or a key is incomplete; it names none.
+        InvalidArgumentError: A request is wrong. The error names its position, from 0 on.
+        ConfigurationError: The profile or a key is incomplete. The error names no request, because all may lack it.
     """
     places: dict[tuple[str, str], int] = {}
     for place, request in enumerate(requests):
@@ -875,7 +875,7 @@ def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]]
         try:
             check(request)
         except ConfigurationError as error:
-            error.add(reference=None)  # the setting is wrong, and not this request
+            error.add(reference=None)  # the setting is wrong, not this request
             raise
         except InvalidArgumentError as error:
             error.args = (f"{name}: {error.args[0]}",)
@@ -902,10 +902,10 @@ async def _run_bulk(
     limit: int,
     on_progress: ProgressListener | None,
 ) -> AsyncGenerator[Result[R]]:
-    """Send requests, and yield how each ends, as they end; cancel what is still in flight at the end.
+    """Send requests, and yield each result as the request ends; at the end cancel the requests in flight.
 
-    If a call ends with an error that is not ours, such as one of the user's own middleware, no further one begins.
-    Those in flight come to their end, and then it is raised.
+    If a call ends with a foreign error, such as one of the user's own middleware, no further call begins. The error is
+    raised after the calls in flight have ended.
     """
     waiting, total = iter(requests), len(requests)
     in_flight: set[asyncio.Task[Result[R]]] = set()
@@ -938,6 +938,6 @@ async def _run_bulk(
         if in_flight:
             await asyncio.wait(in_flight)
             for task in in_flight:
-                _ = task.cancelled() or task.exception()  # asked for, so that asyncio does not complain
+                _ = task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
     if failed:
         failed.result()

@@ -1,4 +1,4 @@
-"""Settings of a session, the addresses, headers and files that they may name, and the validators of all settings.
+"""Timeouts and retries; which addresses, headers and files are allowed; and the validators of all settings.
 
 A validator is an attrs validator that raises `ConfigurationError` with the field, the rule and the value.
 """
@@ -31,7 +31,7 @@ Validator: TypeAlias = Callable[[Any, "Attribute[Any]", Any], None]
 Fields: TypeAlias = list["Attribute[Any]"]
 
 MOST_SHOWN: Final = 100
-"""Characters of an invalid value that an error shows."""
+"""The most characters of an invalid value that an error shows."""
 
 _KEY: Final = "key"
 _PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
@@ -188,7 +188,7 @@ def _check_type(instance: object, attribute: "Attribute[Any]", value: object) ->
     if get_origin(kind) is not Mapping:
         raise _invalid(key, describe_type(kind), value)
     of_names, of_values = get_args(kind)
-    # A value in a table of texts may be a secret: only its type is shown.
+    # A table of texts may hold secrets, so an error shows only the type of a value.
     hidden = of_values is str or get_origin(of_values) is Mapping
     show: Callable[[object], str] = (lambda held: describe_type(type(held))) if hidden else describe_value
     if not isinstance(value, Mapping):
@@ -255,7 +255,7 @@ def _loop_time() -> float:
 
 @frozen(kw_only=True)
 class Pace:
-    """Time and chance, so that tests can bring their own."""
+    """The clock, the sleep and the jitter, which tests replace."""
 
     clock: Callable[[], float] = _loop_time
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
@@ -282,7 +282,7 @@ def parse_base_url(given: object) -> URL:
 
 
 def canonical_url(url: URL) -> str:
-    """Return the one text of a base URL, with or without a slash at its end."""
+    """Return the text of a base URL without a slash at its end."""
     return str(url).rstrip("/")
 
 
@@ -297,7 +297,7 @@ def _parse_http_url(given: object) -> URL | None:
 
 
 def _invalid_base_url(given: object, why: str) -> ConfigurationError:
-    shown = "" if {"@", "?", "#"}.intersection(str(given)) else f"; it is {given!r}"  # a key may stand there
+    shown = "" if {"@", "?", "#"}.intersection(str(given)) else f"; it is {given!r}"  # it may contain a key
     return ConfigurationError(f"base_url {why}{shown}", field="base_url")
 
 
@@ -368,8 +368,8 @@ FRAMING: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers that frame a message: another value could split it into two, or delay its body beyond the proof that
-nothing was sent."""
+"""Headers that frame a message. Another value could split the message into two, or delay its body, and then
+`OneShotBody` would not prove that nothing was sent."""
 
 _SENDER: Final = frozenset({"authorization", "cookie"})
 _PROXY: Final = "proxy-"

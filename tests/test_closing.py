@@ -113,7 +113,9 @@ PAUSES: Final[dict[str, tuple[Ask, list[Answer], Profile, type[PayasyncError], l
 
 
 @pytest.mark.parametrize(("ask", "script", "profile", "error", "unknown"), PAUSES.values(), ids=PAUSES)
-@pytest.mark.parametrize("shield", [False, True], ids=["plain", "shielded"])
+@pytest.mark.parametrize(
+    ("shield", "grace"), [(False, 0), (True, 0), (False, 0.01)], ids=["plain", "shielded", "after a grace"]
+)
 async def test_call_that_waits_ends_with_its_last_word(
     ask: Ask,
     script: list[Answer],
@@ -122,15 +124,16 @@ async def test_call_that_waits_ends_with_its_last_word(
     unknown: list[str | None],
     *,
     shield: bool,
+    grace: float,
 ) -> None:
-    """Closing ends the wait before a retry: the call raises its final error and sends nothing more."""
+    """Closing ends the wait before a retry, after the grace: the call raises its final error and sends no more."""
     heard = Listener()
     with Recorder(script, otherwise=OK) as service:
         pay = session(service, profile, on_event=heard)
         call = asyncio.ensure_future((shielded(ask) if shield else ask)(pay))
         await heard.waits.wait()
         async with asyncio.timeout(AT_ONCE):
-            await pay.aclose()
+            await pay.aclose(grace)
             told = heard.unknown
             ended = await end(call)
 
@@ -178,21 +181,6 @@ async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert done
     assert 2 == found.attempts
-
-
-async def test_grace_that_is_over_cuts_the_wait() -> None:
-    """After the grace a call that still waits ends."""
-    heard = Listener()
-    with Recorder([BUSY], otherwise=OK) as service:
-        pay = session(service, on_event=heard)
-        call = asyncio.ensure_future(refund(pay))
-        await heard.waits.wait()
-        async with asyncio.timeout(AT_ONCE):
-            await pay.aclose(grace=0.01)
-            with pytest.raises(OutcomeUnknownError):
-                await call
-
-    assert ["R1"] == heard.unknown
 
 
 @pytest.mark.parametrize(
@@ -304,27 +292,6 @@ async def test_close_does_not_wait_for_ever() -> None:
 
     assert not early
     assert 200 == found.http_status
-
-
-async def test_callers_own_cancellation_stays_one() -> None:
-    """A cancelled caller of a shielded call gets its own cancellation; the call goes on, and closing waits for it."""
-    go = threading.Event()
-    heard = Listener()
-    with Recorder([Answer(OK.raw, after=go)]) as service:
-        pay = session(service, on_event=heard)
-        caller = asyncio.ensure_future(refund(pay, shield=True))
-        await asyncio.to_thread(service.wait_for_request)
-        caller.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await caller
-        closing = asyncio.ensure_future(pay.aclose(grace=PATIENCE))
-        await turns(TURNS)
-        early = closing.done()
-        go.set()
-        await closing
-
-    assert not early
-    assert [] == heard.unknown
 
 
 async def test_shielded_call_that_closes_its_session() -> None:

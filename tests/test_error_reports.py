@@ -5,18 +5,14 @@ A report is the traceback with the local variables of every frame, of all causes
 """
 
 import asyncio
-import contextlib
 import gzip
 import json
 import logging
 import pickle
 import sys
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from datetime import date
-from functools import partial
 from pathlib import Path
-from types import CoroutineType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -32,7 +28,6 @@ from payasync import (
     Event,
     InvalidArgumentError,
     InvalidSignatureError,
-    NoAnswerError,
     NotSentError,
     OutcomeUnknownError,
     Parameter,
@@ -57,6 +52,7 @@ from payasync.profile.schema import AnswerShape, NotificationShape, States
 from payasync.resources.refunds import CreateRefund
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
+from tests.reports import frames_of, report
 from tests.test_canary import SONG, keys
 
 CUSTOMER: Final[dict[str, Any]] = {
@@ -136,90 +132,6 @@ some_asks = pytest.mark.parametrize(
     "ask", [pytest.param(ASKS[each], id=each, marks=[] if each in DAILY else pytest.mark.long) for each in ASKS]
 )
 one_scheme = pytest.mark.parametrize("scheme", [PAIRS, pytest.param(Recording(), marks=pytest.mark.long)], ids=SCHEMES)
-
-
-def frames_of(error: BaseException) -> Iterator[FrameType]:
-    """Yield the frames of an error's traceback."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        yield frame
-
-
-def chain(error: BaseException) -> list[BaseException]:
-    """Return an error and all behind it, hidden or not."""
-    found = [error]
-    for each in found:
-        behind = (each.__cause__, each.__context__, *getattr(each, "exceptions", ()))
-        found += [other for other in behind if other is not None and all(other is not one for one in found)]
-    return found
-
-
-def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame is not the caller's own."""
-    return not frame.f_globals.get("__name__", "").startswith("tests.")
-
-
-def texts(value: object) -> Iterator[str]:
-    """Yield all texts within a value, and bytes as texts: deeper than any error tracker looks."""
-    seen: dict[int, object] = {}
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen or isinstance(each, type | ModuleType | asyncio.AbstractEventLoop | Secret):
-            continue  # of a secret all that anybody sees is its masked form
-        seen[id(each)] = each
-        if isinstance(each, str | int):
-            yield str(each)
-        elif isinstance(each, bytes | bytearray):
-            yield bytes(each).decode("latin-1")
-        else:
-            with contextlib.suppress(Exception):
-                yield repr(each)
-            waiting += _inside(each)
-
-
-def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return [each for pair in list(value.items()) for each in pair]
-    if isinstance(value, list | tuple | set | frozenset):
-        return list(value)
-    if isinstance(value, partial | MethodType):
-        names = ("func", "args", "keywords", "__self__", "__func__")
-        return [getattr(value, name) for name in names if hasattr(value, name)]
-    if isinstance(value, FunctionType):
-        return [cell.cell_contents for cell in value.__closure__ or () if _full(cell)]
-    if isinstance(value, CoroutineType):
-        return list(value.cr_frame.f_locals.values()) if value.cr_frame else []
-    return _attributes(value)
-
-
-def _attributes(value: object) -> list[object]:
-    names = {name for kind in type(value).__mro__ for name in _slots(kind)}
-    attributes = dict(getattr(value, "__dict__", {}))
-    return [*attributes.values(), *(getattr(value, name) for name in names if hasattr(value, name))]
-
-
-def _full(cell: Any) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
-
-
-def _slots(kind: type) -> Iterable[str]:
-    slots = vars(kind).get("__slots__", ())
-    return [slots] if isinstance(slots, str) else slots
-
-
-def report(error: BaseException, *, deep: bool = True) -> str:
-    """Return all that could be stored of an error."""
-    shown = []
-    for each in chain(error):
-        captured = traceback.TracebackException(type(each), each, each.__traceback__, capture_locals=True)
-        shown += [*captured.format(), repr(each), repr(vars(each))]
-        if deep:
-            shown += [text for frame in frames_of(each) if is_ours(frame) for text in texts(frame.f_locals)]
-    return "\n".join(shown)
 
 
 def sent(service: Recorder) -> list[str]:
@@ -303,34 +215,62 @@ FAILING: Final = {
 }
 
 
+async def fails_before(call: Call, send: Send) -> Reply:
+    """Be a layer with a bug."""
+    del send, call
+    return json.loads("{")  # type: ignore[no-any-return] # it raises
+
+
+async def fails_after(call: Call, send: Send) -> Reply:
+    """Be a layer with a bug that shows too late."""
+    await send(call)
+    raise ValueError("a bug")
+
+
+async def hangs(call: Call, send: Send) -> Reply:
+    """Be a layer that waits for ever."""
+    await send(call)
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def forgets(call: Call, send: Send) -> Any:
+    """Be a layer that returns a response's body in place of the reply."""
+    return (await send(call)).body
+
+
+LAYERS: Final = (fails_before, fails_after, hangs, forgets)
+SIGNED_ANSWER: Final = json.dumps({"state": "OPEN", "nonceStr": "5", "sign": SERVICE_SIGNATURE}).encode()
+FORGED: Final = evolve(
+    GATE,
+    answer=AnswerShape(signature="sign", order_status="state", refund_status="state", subscription_status="state"),
+)
+FAILED: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    **{name: ({"otherwise": failing}, {"max_response_bytes": 1000}) for name, failing in FAILING.items()},
+    "forged": ({"otherwise": answer(200, SIGNED_ANSWER)}, {"profile": FORGED}),
+    "read timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(read=0.02)}),
+    "total timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(total=0.3)}),
+    **{layer.__name__: ({}, {"middleware": [layer], "timeouts": Timeouts(total=0.05)}) for layer in LAYERS},
+}
+"""By what fails, the settings of the service and of the session."""
+
+
 @one_scheme
 @some_asks
-@pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
-async def test_failed_answers(failing: Answer, ask: Ask, scheme: Any) -> None:
-    """A request that was sent can be replayed: no report of its error holds it, whatever the response was."""
-    with Recorder(otherwise=failing) as service:
-        error = await failure(session(service.url, scheme, max_response_bytes=1000), ask)
+@pytest.mark.parametrize(("server", "settings"), FAILED.values(), ids=FAILED)
+async def test_failed_calls(server: dict[str, Any], settings: dict[str, Any], ask: Ask, scheme: Any) -> None:
+    """No error shows a sent request, which could be replayed, whatever fails, including a user's own layer."""
+    with Recorder(**server) as service:
+        error = await failure(session(service.url, scheme, **settings), ask, Exception)
 
-    assert service.requests
-    assert [] == leaks(report(error), service)
-
-
-@one_scheme
-@some_asks
-@pytest.mark.parametrize("times", [Timeouts(read=0.02), Timeouts(total=0.3)], ids=["read", "total"])
-async def test_time_outs(times: Timeouts, ask: Ask, scheme: Any) -> None:
-    """A request that nobody answers may still be executed, and so may its copy."""
-    with Recorder(otherwise=SILENT) as service:
-        error = await failure(session(service.url, scheme, timeouts=times), ask)
-
-    assert isinstance(error, NoAnswerError | OutcomeUnknownError)
+    assert service.requests or settings["middleware"] == [fails_before]
     assert [] == leaks(report(error), service)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 @every_ask
 async def test_unsent(ask: Ask, scheme: Any) -> None:
-    """A signed request that was never sent has an unused nonce: posted without a key, it would be executed."""
+    """No error shows a signed request that was not sent: its unused nonce could be replayed."""
     times = Timeouts(connect=0.02)
     with Recorder(listening=False) as refusing, Recorder(tls=server_tls()) as untrusted, Recorder() as silent:
         secure = silent.url.replace("http:", "https:")
@@ -348,7 +288,7 @@ async def test_unsent(ask: Ask, scheme: Any) -> None:
 
 @every_ask
 async def test_waiting_for_a_connection(ask: Ask) -> None:
-    """A call that waits for one of the session's own connections is signed already."""
+    """No error shows a signed request that waited for a connection of the pool."""
     with Recorder(otherwise=SILENT) as service:
         async with session(service.url, Recording(), max_connections=1) as pay:
             first = [asyncio.create_task(ASKS[name](pay)) for name in ("refund", "read")]
@@ -366,7 +306,7 @@ async def test_waiting_for_a_connection(ask: Ask) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 @every_ask
 async def test_cancelled(ask: Ask, scheme: Any) -> None:
-    """A cancelled call, and a caller's own `asyncio.timeout`, which is raised from one, show nothing either."""
+    """Neither a cancelled call nor a caller's own `asyncio.timeout` shows the request."""
     with Recorder(otherwise=SILENT) as service:
         async with session(service.url, scheme) as pay:
             flying = asyncio.create_task(ask(pay))
@@ -383,7 +323,7 @@ async def test_cancelled(ask: Ask, scheme: Any) -> None:
 
 @some_asks
 async def test_cancelled_on_its_way(ask: Ask) -> None:
-    """A call that is cancelled in a TLS handshake, in the midst of an answer or before a retry holds it already."""
+    """A call cancelled during a TLS handshake, a response or a retry wait does not show the request."""
     waits = asyncio.Event()
 
     def on_event(event: Event) -> None:
@@ -418,7 +358,7 @@ async def cancelled(pay: Session, ask: Ask, reached: Awaitable[object]) -> BaseE
 
 @every_ask
 async def test_cancelled_before_it_starts(ask: Ask) -> None:
-    """A task that is cancelled before its first step still shows no argument, and leaves no coroutine behind."""
+    """A task cancelled before its first step shows no argument, and leaves no coroutine behind."""
     with Recorder() as service:
         async with session(service.url) as pay:
             flying = asyncio.create_task(ask(pay))
@@ -432,7 +372,7 @@ async def test_cancelled_before_it_starts(ask: Ask) -> None:
 
 @every_ask
 async def test_closed_sessions(ask: Ask) -> None:
-    """A session that is closed before or during a call tells no more."""
+    """A session that is closed before or during a call does not show the request."""
     errors: list[BaseException] = []
     with Recorder(otherwise=SILENT) as service:
         pay = session(service.url, Recording())
@@ -448,48 +388,10 @@ async def test_closed_sessions(ask: Ask) -> None:
     assert [] == leaks("".join(map(report, errors)), service)
 
 
-async def fails_before(call: Call, send: Send) -> Reply:
-    """Be a layer with a bug."""
-    del send, call
-    return json.loads("{")  # type: ignore[no-any-return] # it raises
-
-
-async def fails_after(call: Call, send: Send) -> Reply:
-    """Be a layer with a bug that shows too late."""
-    await send(call)
-    raise ValueError("a bug")
-
-
-async def hangs(call: Call, send: Send) -> Reply:
-    """Be a layer that waits for ever."""
-    await send(call)
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
-async def forgets(call: Call, send: Send) -> Any:
-    """Be a layer that returns a response's body in place of the reply."""
-    return (await send(call)).body
-
-
-LAYERS: Final = {each.__name__: each for each in (fails_before, fails_after, hangs, forgets)}
-
-
-@some_asks
-@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
-async def test_failing_layers(layer: Any, ask: Ask) -> None:
-    """An error of the user's own layer passes frames of ours, which hold the call."""
-    with Recorder() as service:
-        pay = session(service.url, Recording(), middleware=[layer], timeouts=Timeouts(total=0.05))
-        error = await failure(pay, ask, Exception)
-
-    assert [] == leaks(report(error), service)
-
-
 @some_asks
 @pytest.mark.parametrize("failing", [RESET, None], ids=["reset", "unsent"])
 async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None:
-    """A layer may itself give an error to a tracker: what reaches it shows none of the layers below."""
+    """An error that reaches a user's layer shows nothing of the layers below it."""
     reports: list[str] = []
 
     async def reporting(call: Call, send: Send) -> Reply:
@@ -508,7 +410,7 @@ async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None
 
 @every_ask
 async def test_reports_made_by_on_event(ask: Ask) -> None:
-    """An `on_event` that fails is logged, and finds no error of ours that it could report."""
+    """An `on_event` that fails is logged, and `sys.exception` gives it no error of ours."""
     reports: list[BaseException | None] = []
 
     def on_event(event: Event) -> None:
@@ -524,7 +426,7 @@ async def test_reports_made_by_on_event(ask: Ask) -> None:
 
 @pytest.mark.parametrize("ask", [ASKS["refund"], ASKS["subscription"]], ids=["refund", "subscription"])
 async def test_on_event_that_fails_while_a_call_is_cancelled(ask: Ask, logged: Reports) -> None:
-    """What is logged of its error has the cancellation behind it, and shows nothing of the call."""
+    """The log of an `on_event` error shows the cancellation behind it, but nothing of the call."""
 
     def on_event(event: Event) -> None:
         raise ValueError(type(event).__name__)
@@ -550,7 +452,7 @@ class Failing(Recording):
 
 @every_ask
 async def test_failing_scheme(ask: Ask) -> None:
-    """What a scheme's own error tells is not passed on."""
+    """The error of a merchant's own scheme is not passed on."""
     with Recorder() as service:
         error = await failure(session(service.url, Failing()), ask, NotSentError)
 
@@ -558,63 +460,25 @@ async def test_failing_scheme(ask: Ask) -> None:
     assert SIGNED
 
 
-SIGNED_ANSWER: Final = json.dumps({"state": "OPEN", "nonceStr": "5", "sign": SERVICE_SIGNATURE}).encode()
-FORGED: Final = evolve(
-    GATE,
-    answer=AnswerShape(signature="sign", order_status="state", refund_status="state", subscription_status="state"),
-)
+def subscribe(**others: Any) -> Ask:
+    """Return a subscription, some of whose arguments are others."""
+    return lambda pay: pay.subscriptions.create(**{**SUBSCRIPTION, **others})
 
 
-@every_ask
-async def test_forged_answers(ask: Ask) -> None:
-    """Nor does an error about a response's own signature show one."""
-    with Recorder(otherwise=answer(200, SIGNED_ANSWER)) as service:
-        error = await failure(session(service.url, Recording(), profile=FORGED), ask)
-
-    assert [] == leaks(report(error), service)
-
-
-def unsignable(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with details that hold a delimiter."""
-    return pay.subscriptions.create(**subscription(customer={**CUSTOMER, "note": "a=b&c"}))
+REFUSED: Final[dict[str, Ask]] = {
+    "unsignable": subscribe(customer={**CUSTOMER, "note": "a=b&c"}),
+    "unsendable": subscribe(customer={**CUSTOMER, "size": float("nan")}),
+    "text": subscribe(customer=CUSTOMER["email"]),
+    "wire name left open": lambda pay: pay.subscriptions.update("S1", customer=CUSTOMER),
+    "amount": subscribe(amount=0),
+    "timeout": subscribe(timeout=0),
+    "fields": lambda pay: pay.request("POST", "/plan", fields={"customer": {**CUSTOMER, "size": float("inf")}}),
+}
 
 
-def unsendable(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with details that are no JSON."""
-    return pay.subscriptions.create(**subscription(customer={**CUSTOMER, "size": float("nan")}))
-
-
-def text(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with details that are no object."""
-    return pay.subscriptions.create(**subscription(customer=CUSTOMER["email"]))
-
-
-def update(pay: Session) -> Coroutine[Any, Any, object]:
-    """Change a subscription, whose wire name the profile leaves open."""
-    return pay.subscriptions.update("S1", customer=CUSTOMER)
-
-
-def wrong_amount(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with another argument that is wrong."""
-    return pay.subscriptions.create(**subscription(amount=0))
-
-
-def wrong_time(pay: Session) -> Coroutine[Any, Any, object]:
-    """Subscribe with a timeout that is none."""
-    return pay.subscriptions.create(**SUBSCRIPTION, timeout=0)
-
-
-def wrong_fields(pay: Session) -> Coroutine[Any, Any, object]:
-    """Call an endpoint with details that are no JSON."""
-    return pay.request("POST", "/plan", fields={"customer": {**CUSTOMER, "size": float("inf")}})
-
-
-REFUSED: Final = {each.__name__: each for each in (unsignable, unsendable, text, update, wrong_amount, wrong_time)}
-
-
-@pytest.mark.parametrize("ask", [*REFUSED.values(), wrong_fields], ids=[*REFUSED, "wrong_fields"])
+@pytest.mark.parametrize("ask", REFUSED.values(), ids=REFUSED)
 async def test_refused_arguments(ask: Ask) -> None:
-    """What is refused is named without the customer's details: of these the error has the type."""
+    """The error of a refused argument names it, and shows only the type of a customer's details."""
     with Recorder() as service:
         error = await failure(session(service.url), ask)
 
@@ -624,7 +488,7 @@ async def test_refused_arguments(ask: Ask) -> None:
 
 
 async def test_missing_key() -> None:
-    """A session that cannot sign tells nothing of what it was to sign."""
+    """A session without a signing key does not show what it could not sign."""
     with Recorder() as service:
         credentials = Credentials("M1")
         errors = [await failure(session(service.url, credentials=credentials), ask) for ask in ASKS.values()]
@@ -643,7 +507,7 @@ CONSTRUCTORS: Final[dict[str, Callable[[], object]]] = {
 
 @pytest.mark.parametrize("make", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
 def test_request_objects(make: Callable[[], object]) -> None:
-    """A request object that is refused does not show the customer, and one that is made does not in its repr."""
+    """Neither the error of a refused request object nor the repr of a valid one shows the customer."""
     with pytest.raises(InvalidArgumentError) as caught:
         make()
 
@@ -661,7 +525,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
 @pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "shielded")])
 @pytest.mark.parametrize("failing", [RESET, SILENT, None], ids=["reset", "silent", "unsent"])
 async def test_journalled_writes(failing: Answer | None, ask: Ask, journal: SqliteJournal) -> None:
-    """With a journal around them, errors of writes show no more; a second call is answered by the journal."""
+    """With a journal, the errors of writes do not show more. The journal answers the second call."""
     errors = []
     with Recorder(otherwise=failing, listening=failing is not None) as service:
         for _ in range(2):
@@ -673,7 +537,7 @@ async def test_journalled_writes(failing: Answer | None, ask: Ask, journal: Sqli
 
 @pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "shielded")])
 async def test_failing_journal(ask: Ask, journal: SqliteJournal) -> None:
-    """A journal that is closed, or whose `keep` has a bug, fails the call before it is sent."""
+    """A closed journal fails the call before it is sent, and shows nothing."""
     await journal.aclose()
     with Recorder() as service:
         error = await failure(session(service.url, journal=journal), ask)
@@ -683,7 +547,7 @@ async def test_failing_journal(ask: Ask, journal: SqliteJournal) -> None:
 
 
 async def test_keep_with_a_bug(tmp_path: Path) -> None:
-    """The user's own frame is the last that the report shows."""
+    """The report of a failing `keep` ends at the user's own frame."""
 
     def keep(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         del arguments
@@ -698,7 +562,7 @@ async def test_keep_with_a_bug(tmp_path: Path) -> None:
 
 
 async def test_queued_writes(journal: SqliteJournal) -> None:
-    """Queueing a customer's details is refused, and a queued refund that fails shows nothing."""
+    """The journal does not queue a customer's details, and a queued refund that fails shows nothing."""
     with pytest.raises(InvalidArgumentError) as refused:
         await journal.add(CreateSubscription(**SUBSCRIPTION), merchant="M1")
     queued = await journal.add(CreateRefund(**REFUND), merchant="M1")
@@ -710,7 +574,7 @@ async def test_queued_writes(journal: SqliteJournal) -> None:
 
 
 async def test_waiting_for_a_state() -> None:
-    """The last response that `wait` saw is the error's, and stands in no frame."""
+    """After a failed `wait`, the error holds the last response, and no frame shows it."""
     with Recorder(otherwise=answer(200, SIGNED_ANSWER)) as service:
         pay = session(service.url, Recording())
         error = await failure(pay, lambda pay: pay.orders.wait("T1", until="paid", timeout=0.3), WaitTimeoutError)
@@ -722,7 +586,7 @@ async def test_waiting_for_a_state() -> None:
 
 
 async def test_reconciling() -> None:
-    """Asking what became of a write shows neither the question's signature nor the response's."""
+    """`reconcile` shows neither the signature of its query nor that of the response."""
     with Recorder([RESET], otherwise=answer(200, SIGNED_ANSWER)) as service:
         async with session(service.url, Recording(), retry=RetryPolicy(attempts=1, quota=0)) as pay:
             with pytest.raises(OutcomeUnknownError) as lost:
@@ -736,7 +600,7 @@ async def test_reconciling() -> None:
 
 
 async def test_bulk() -> None:
-    """Neither the results' errors, nor what ends the loop, show a request that was sent or waits to be."""
+    """Neither the errors of the results, nor an error that ends the loop, show a request."""
     requests = [CreateSubscription(**SUBSCRIPTION) for _ in range(5)]
     with Recorder(otherwise=RESET) as service:
         async with session(service.url, Recording()) as pay:
@@ -756,7 +620,7 @@ async def bulked(pay: Session) -> None:
 
 
 async def test_checking() -> None:
-    """A request that could not be sent is refused without showing it."""
+    """`check` refuses a request without showing it."""
     async with session("https://pay.example.com", profile=evolve(GATE, fields={})) as pay:
         with pytest.raises(PayasyncError) as caught:
             pay.check(CreateSubscription(**SUBSCRIPTION))
@@ -765,7 +629,7 @@ async def test_checking() -> None:
 
 
 async def test_groups() -> None:
-    """One call of a group fails, the others are cancelled: all are in the report."""
+    """The report of a task group, with a failed and some cancelled calls, shows nothing."""
 
     async def all_at_once(pay: Session) -> None:
         async with asyncio.TaskGroup() as group:
@@ -789,7 +653,7 @@ LOOKS: Final[dict[str, Callable[[], object]]] = {
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_notifications(look: Callable[[], object]) -> None:
-    """A notification that is refused may be genuine, with another key: it could be replayed, and is not shown."""
+    """The error of a refused notification does not show it, because it may be genuine and could be replayed."""
     with pytest.raises((InvalidSignatureError, InvalidArgumentError)) as caught:
         look()
 
@@ -797,7 +661,7 @@ def test_notifications(look: Callable[[], object]) -> None:
 
 
 async def test_own_frames_stay() -> None:
-    """A report shows the user's own frames, and none of a library below them."""
+    """A report shows the user's own frames, and no frame of a library below them."""
     with Recorder() as service:
         error = await failure(session(service.url, middleware=[fails_before]), ASKS["read"], ValueError)
     names = [frame.f_code.co_name for frame in frames_of(error)]
@@ -815,7 +679,7 @@ async def while_handling(pay: Session) -> None:
 
 
 async def test_what_the_caller_handles_stays() -> None:
-    """An error that the caller was handling keeps its traceback, with the standard library's frames in it."""
+    """An error that the caller was already handling keeps its traceback."""
     pay = session("https://pay.example.com", credentials=Credentials("M1"))
     error = await failure(pay, while_handling, ConfigurationError)
 
@@ -824,7 +688,7 @@ async def test_what_the_caller_handles_stays() -> None:
 
 
 async def test_a_bug_of_ours_can_be_found() -> None:
-    """An error that only a bug explains says where it was raised, though its frames are removed."""
+    """An error that only a bug of ours explains has a note of where it was raised."""
     with Recorder() as service:
         pay = session(service.url)
         del vars(pay)["_options"]  # a bug
@@ -834,7 +698,7 @@ async def test_a_bug_of_ours_can_be_found() -> None:
 
 
 def test_every_dependency_is_a_library() -> None:
-    """Frames of what payasync stands on are removed, whichever it is."""
+    """The frames of every dependency are removed."""
     import tomllib  # noqa: PLC0415 - for this test alone
 
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]

@@ -38,7 +38,7 @@ each_write = pytest.mark.parametrize("name", WRITES)
 
 def session(service: Recorder, **settings: Any) -> Session:
     """Return a session with a recorder, and with no budget to try anything again, or to ask what became of it."""
-    once = {"credentials": CREDENTIALS, "profile": DOCUMENTED.profile, "retry": RetryPolicy(quota=0)}
+    once = {"credentials": CREDENTIALS, "profile": DOCUMENTED, "retry": RetryPolicy(quota=0)}
     chosen: dict[str, Any] = {**once, **settings}
     return Session(service.url, **chosen)
 
@@ -54,10 +54,7 @@ async def cancelled(service: Recorder, call: Awaitable[Response]) -> None:
 
 @pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
 async def test_call_that_is_cancelled_after_the_service_read_it(one: TenCall) -> None:
-    """Cancelling does not take a payment back: the caller gets its cancellation, and `on_event` hears of the doubt.
-
-    Nothing is in doubt after a read.
-    """
+    """A write that is cancelled after it was sent is reported as unknown; a read is not."""
     told: list[Event] = []
     with Recorder(otherwise=SILENT) as service:
         async with session(service, on_event=told.append) as pay:
@@ -84,7 +81,7 @@ async def test_scheme_that_hangs() -> None:
     """A signature scheme that hangs ends at the call's deadline."""
     hanging: Any = Hanging()
     with Recorder() as service:
-        async with session(service, profile=evolve(DOCUMENTED.profile, signature=hanging)) as pay:
+        async with session(service, profile=evolve(DOCUMENTED, signature=hanging)) as pay:
             with pytest.raises(NotSentTimeoutError, match="the signature scheme took longer than the call had"):
                 await asyncio.wait_for(pay.orders.query("T1", timeout=0.05), PATIENCE)
 
@@ -157,7 +154,7 @@ async def test_intent_travels_with_the_call_and_not_on_the_wire(name: str) -> No
 @pytest.mark.parametrize("intent", ["", " ", 42, True, "\ud800"], ids=repr)
 @each_write
 async def test_intent_is_a_text(name: str, intent: Any) -> None:
-    """An `intent` that is no text is refused, and the error names the call."""
+    """An `intent` that is not a text is refused, and the error names the call."""
     with Recorder() as service:
         async with session(service) as pay:
             with pytest.raises(InvalidArgumentError, match="intent must be a text that is not empty") as caught:

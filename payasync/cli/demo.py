@@ -1,19 +1,16 @@
 """`payasync demo`: a payment from its first call to its refund, on a sandbox of its own."""
 
 import asyncio
-import json
 import re
 import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import click
-from aiohttp import web
 from attrs import Factory, evolve, field, frozen
 from rich.console import Console
 from rich.panel import Panel
@@ -23,6 +20,7 @@ from payasync.cli.terminal import Lines, existing_folder
 from payasync.credentials import Secret
 from payasync.errors import AuthenticationError, PayasyncError
 from payasync.sandbox import Sandbox
+from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.session import Session
 from payasync.settings import RetryPolicy
 
@@ -130,8 +128,6 @@ SECOND_REFUND: Final = 100
 FORGED: Final = Secret("not the merchant's")
 THANKS: Final = "https://shop.example/thanks"
 
-Inbox: TypeAlias = "asyncio.Queue[dict[str, Any]]"
-
 
 class InvariantError(Exception):
     """A response does not say what the sandbox's ledger holds."""
@@ -144,16 +140,14 @@ class Shop:
     Attributes:
         pay: The session.
         sandbox: The service; its ledger is the truth.
-        inbox: The notifications that came.
-        notify_url: Where they are sent.
+        receiver: Receives notifications.
         screen: Shows each step.
         order: The number of the order that is paid.
     """
 
     pay: Session
     sandbox: Sandbox
-    inbox: Inbox
-    notify_url: str
+    receiver: RecordingReceiver
     screen: DemoScreen
     order: str = field(default=Factory(lambda: f"T{secrets.randbelow(9000) + 1000}"))
 
@@ -169,10 +163,9 @@ async def run(screen: DemoScreen, chapters: Iterable[Chapter] | None = None) -> 
         chapters: Run in place of the whole story.
     """
     started = time.perf_counter()
-    inbox: Inbox = asyncio.Queue()
-    async with _receiver(inbox) as notify_url, Sandbox(webhook_url=notify_url) as sandbox, sandbox.session() as pay:
+    async with Sandbox() as sandbox, sandbox.receiver() as receiver, sandbox.session() as pay:
         screen.opened(sandbox.url)
-        shop = Shop(pay, sandbox, inbox, notify_url, screen)
+        shop = Shop(pay, sandbox, receiver, screen)
         try:
             for chapter in CHAPTERS if chapters is None else chapters:
                 await chapter(shop)
@@ -205,7 +198,7 @@ async def place_order(shop: Shop) -> None:
         total_amt=TOTAL,
         currency="CAD",
         scene_type="JSAPI",
-        notify_url=shop.notify_url,
+        notify_url=shop.receiver.url,
         return_url=THANKS,
         out_trade_no=shop.order,
     )
@@ -223,13 +216,14 @@ async def place_order(shop: Shop) -> None:
 async def receive_notification(shop: Shop) -> None:
     """The notification, then endpoints 3 and 6."""
     await shop.sandbox.settle()
-    if shop.inbox.empty():
+    if not shop.receiver.received:
         raise InvariantError("no notification of the payment came")
-    received = shop.inbox.get_nowait()
+    (received,) = shop.receiver.received
     state = shop.sandbox.ledger.order_state(shop.order)
 
-    agree("the notified order", shop.order, received["data"]["outTradeNo"])
-    shop.screen.step("The notification arrives", "webhook", "paid", received["type"])
+    agree("what is wrong with the notification", "", received.wrong)
+    agree("the notified order", shop.order, received.document["data"]["outTradeNo"])
+    shop.screen.step("The notification arrives", "webhook", "paid", received.document["type"])
 
     order = await shop.pay.orders.query(shop.order)
     payment = await shop.pay.payments.status(shop.order)
@@ -337,24 +331,3 @@ def agree(what: str, truth: object, response: object) -> None:
 
 def _money(minor: int) -> str:
     return f"{minor // 100}.{minor % 100:02}"
-
-
-@asynccontextmanager
-async def _receiver(inbox: Inbox) -> AsyncGenerator[str]:
-    """Receive notifications on a free port of this machine, and yield their address."""
-
-    async def receive(request: web.Request) -> web.Response:
-        inbox.put_nowait(json.loads(await request.read()))
-        return web.json_response({"received": True})
-
-    app = web.Application()
-    app.router.add_post("/notify", receive)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        yield f"http://127.0.0.1:{port}/notify"
-    finally:
-        await runner.cleanup()

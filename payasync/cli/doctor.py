@@ -20,7 +20,7 @@ from rich.table import Table
 from yarl import URL
 
 from payasync.cli.options import BASE_URL, NO_PROFILE, SANDBOX_PROFILE, base_url_option, profile_named, profile_option
-from payasync.cli.terminal import fail
+from payasync.cli.terminal import fail, new_table
 from payasync.credentials import Credentials
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError
@@ -57,8 +57,8 @@ def doctor(profile: str | None, base_url: str | None) -> None:
         fail("doctor", error)
     points = chosen.audit()
     keys = list(inspect_credentials(chosen, os.environ))
-    reached = asyncio.run(inspect_connection(base_url or os.environ.get(BASE_URL)))
-    screen.steps(next_steps(points, source, [*keys, reached]))
+    reached = asyncio.run(inspect_connection(base_url))
+    screen.findings("In short", next_steps(points, source, [*keys, reached]))
     screen.findings("Credentials", keys)
     screen.findings("Service", [reached])
     screen.profile(chosen.name, source, points)
@@ -67,13 +67,13 @@ def doctor(profile: str | None, base_url: str | None) -> None:
 
 @frozen
 class Finding:
-    """One thing that was inspected.
+    """One thing that was inspected, or all things of one verdict.
 
     Attributes:
-        name: What it is.
-        verdict: `fine`; `warning` if it works but is not safe; `missing` if something cannot be done without it; or
-            `wrong`.
-        words: What was found.
+        name: What it is; of several things, how many they are.
+        verdict: `fine`; `warning` if it works but is not safe; `missing` if something cannot be done without it;
+            `wrong`; or `open` for open points of the profile.
+        words: What was found, or what is left to do.
     """
 
     name: str
@@ -81,16 +81,7 @@ class Finding:
     words: str
 
 
-@frozen
-class Step:
-    """What is left to do about all findings of one verdict; `fine` means nothing, `open` means open points."""
-
-    verdict: Verdict
-    many: int
-    words: str
-
-
-def next_steps(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> Iterator[Step]:
+def next_steps(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield what is left to do, the most urgent first.
 
     Args:
@@ -98,24 +89,23 @@ def next_steps(points: Sequence[Point], source: str, findings: Sequence[Finding]
         source: Where the profile comes from.
         findings: All other findings.
     """
-    wrong, missing, warned = (
-        [each.name for each in findings if each.verdict == verdict] for verdict in ("wrong", "missing", "warning")
-    )
-    if wrong:
-        yield Step("wrong", len(wrong), f"correct {', '.join(wrong)}: see below")
-    if missing:
-        unset = [BASE_URL if name == CONNECTION else name for name in missing]
-        yield Step("missing", len(missing), f"set {', '.join(unset)}")
-    if warned:
-        yield Step("warning", len(warned), f"correct {', '.join(warned)}: see below")
-    if not wrong and not missing and not warned:
-        yield Step("fine", len(findings), "nothing is missing or wrong")
+    steps: dict[Verdict, str] = {
+        "wrong": "correct {}: see below",
+        "missing": "set {}",
+        "warning": "correct {}: see below",
+    }
+    for verdict, step in steps.items():
+        if names := [each.name for each in findings if each.verdict == verdict]:
+            unset = [BASE_URL if verdict == "missing" and name == CONNECTION else name for name in names]
+            yield Finding(f"{len(names):>2}", verdict, step.format(", ".join(unset)))
+    if {each.verdict for each in findings} == {"fine"}:
+        yield Finding(f"{len(findings):>2}", "fine", "nothing is missing or wrong")
     if still_open := sum(point.status == "open" for point in points):
         words = {
             NO_PROFILE: "no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE",
             SANDBOX_PROFILE: "nothing to do: the sandbox needs none of them",
         }
-        yield Step("open", still_open, words.get(source, f"set in {source} what your calls need"))
+        yield Finding(f"{still_open:>2}", "open", words.get(source, f"set in {source} what your calls need"))
 
 
 def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -278,20 +268,13 @@ class DoctorScreen:
         self._console.print(_point_table(points, self._console.width))
 
     def findings(self, title: str, findings: Iterable[Finding]) -> None:
-        """Show what was inspected, and what was found."""
-        rows = ((_MARKS[each.verdict], escape(each.name), escape(each.words)) for each in findings)
-        self._section(title, rows)
-
-    def steps(self, steps: Iterable[Step]) -> None:
-        """Show what is left to do, before the details."""
-        self._section("In short", ((_MARKS[each.verdict], f"{each.many:>2}", escape(each.words)) for each in steps))
-
-    def _section(self, title: str, rows: Iterable[Sequence[str]]) -> None:
-        table = _bare()
-        for place in range(3):
-            table.add_column(no_wrap=place < 2, overflow="fold")  # noqa: PLR2004 - the last one is wrapped
-        for row in rows:
-            table.add_row(*row)
+        """Show a section of findings."""
+        table = new_table(header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for each in findings:
+            table.add_row(_MARKS[each.verdict], escape(each.name), escape(each.words))
         self._console.print(f"\n[bold]{title}[/]\n")
         self._console.print(table)
 
@@ -299,7 +282,7 @@ class DoctorScreen:
 def _point_table(points: Sequence[Point], width: int) -> Table:
     """Return the points as a table; on a narrow terminal what needs a point stands below its name."""
     longest = max(len(point.name) for point in points)
-    table = _bare(header=True)
+    table = new_table()
     table.add_column(no_wrap=True)
     value = "Value, or what to set"
     if width >= _WIDE:
@@ -318,10 +301,6 @@ def _point_table(points: Sequence[Point], width: int) -> Table:
         cells = [name, shown, needed] if width >= _WIDE else [f"{name}\n{needed}", shown]
         table.add_row(f"[{_STYLES[point.status]}]{point.status}[/]", *cells)
     return table
-
-
-def _bare(*, header: bool = False) -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=header)
 
 
 def _in_words(value: object) -> str:

@@ -123,19 +123,24 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     A new intent was never sent. Reject it if it is no longer wanted. Record it as succeeded if it was done by other
     means. A task that still waits for it then sends nothing.
     """
-    screen, seen, attempts = JournalScreen(), None, None
+    seen = attempts = None
     found = _existing(address, intent_id)
     if not yes:
         seen, attempts = found.state, found.attempts
         # The journal refuses any other state, so there is nothing to confirm.
         if found.state in RESOLVABLE_STATES:
-            screen.shown(found, address, hint=False)
+            JournalScreen().shown(found, address, hint=False)
             click.confirm(_QUESTIONS[found.state == "new", end], abort=True)
-
-    async def work(journal: Journal) -> Intent:
-        return await journal.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=attempts)
-
-    screen.resolved(run_with_journal(address, work, command="journal resolve"))
+    resolved = run_with_journal(
+        address,
+        lambda journal: journal.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=attempts),
+        command="journal resolve",
+    )
+    Lines().write(
+        f"Intent {resolved.id}, {plain(resolved.operation)} {plain(number_of(resolved))}, is now ",
+        (resolved.state, STYLES[resolved.state]),
+        ".",
+    )
 
 
 @journal.command(short_help="Delete intents that ended long ago.")
@@ -154,12 +159,10 @@ def prune(address: Address, age: timedelta) -> None:
     Pruned numbers are forgotten. A request that repeats one is sent again, so choose an age after which nobody repeats
     a request.
     """
-    before: datetime = now() - age
-
-    async def work(journal: Journal) -> int:
-        return await journal.prune(before)
-
-    JournalScreen().pruned(run_with_journal(address, work, command="journal prune"), before)
+    before = now() - age
+    count = run_with_journal(address, lambda journal: journal.prune(before), command="journal prune")
+    what = "1 intent that ended" if count == 1 else f"{count} intents that ended"
+    Lines().write(f"Deleted {what} before {before.astimezone():%Y-%m-%d %H:%M}.")
 
 
 @journal.command(short_help="Bind the journal to a service's new address.")
@@ -176,18 +179,12 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
     """
     if not yes:
         click.confirm(f"Are you sure that {new} is the same service as {old}, with all its writes?", abort=True)
-
-    async def work(journal: Journal) -> list[str]:
-        return await journal.move(old, new)
-
-    JournalScreen().moved(run_with_journal(address, work, command="journal move"), new)
+    merchants = run_with_journal(address, lambda journal: journal.move(old, new), command="journal move")
+    Lines().write("The writes of ", (plain(", ".join(merchants)), "bold"), f" go to {plain(new)} from now on.")
 
 
 def _existing(address: Address, intent_id: int) -> Intent:
-    async def work(journal: Journal) -> Intent | None:
-        return await journal.get(intent_id)
-
-    found = run_with_journal(address, work, command="journal show")
+    found = run_with_journal(address, lambda journal: journal.get(intent_id), command="journal show")
     if found is None:
         click.echo(f"payasync journal: there is no intent {intent_id} in {address.shown}", err=True)
         sys.exit(1)
@@ -199,15 +196,15 @@ _WIDTH: Final = 11
 
 
 class JournalScreen:
-    """What a person or a script sees of the commands.
+    """What a person or a script sees of intents.
 
     Args:
         json: Show lines of JSON, and no others.
-        terminal: Written to in place of the terminal.
+        console: Written to in place of the terminal.
     """
 
-    def __init__(self, *, json: bool = False, terminal: Console | None = None) -> None:
-        self._lines = Lines(terminal)
+    def __init__(self, *, json: bool = False, console: Console | None = None) -> None:
+        self._lines = Lines(console)
         self._json = json
 
     def listed(
@@ -259,24 +256,6 @@ class JournalScreen:
             write("  If it is no longer wanted:" if unsent else "  Once you know what happened:")
             write((f"  {plain(command)}", "cyan"))
             write()
-
-    def resolved(self, intent: Intent) -> None:
-        """Confirm that an intent was resolved."""
-        self._lines.write(
-            f"Intent {intent.id}, {plain(intent.operation)} {plain(number_of(intent))}, is now ",
-            (intent.state, STYLES[intent.state]),
-            ".",
-        )
-
-    def moved(self, merchants: Sequence[str], service: str) -> None:
-        """Confirm whose writes go to the new address."""
-        whose = plain(", ".join(merchants))
-        self._lines.write("The writes of ", (whose, "bold"), f" go to {plain(service)} from now on.")
-
-    def pruned(self, count: int, before: datetime) -> None:
-        """Confirm how many intents were deleted."""
-        what = "1 intent that ended" if count == 1 else f"{count} intents that ended"
-        self._lines.write(f"Deleted {what} before {before.astimezone():%Y-%m-%d %H:%M}.")
 
 
 def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:

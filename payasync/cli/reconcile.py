@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections import Counter, deque
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from math import ceil
 from typing import Any, Final
@@ -14,13 +13,11 @@ from typing import Any, Final
 import click
 from attrs import asdict, evolve, frozen
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID
 
-from payasync import __version__
 from payasync.cli import INTERRUPTED, NEEDS_A_PERSON
 from payasync.cli.intent_table import STYLES, all_intents, duration, intent_table, now, number_of, reason_beside
 from payasync.cli.options import (
-    BASE_URL,
     Address,
     base_url_option,
     existing_journal,
@@ -33,45 +30,34 @@ from payasync.cli.terminal import Lines, Part, plain, stray_logs_dropped
 from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, Reconciler, State
 from payasync.journal.intents import END_STATES
-from payasync.journal.reconcile_policy import ENDS, End, Report, Result
+from payasync.journal.reconcile_policy import End, Report, Result
 
 NO_RESPONSE: Final = 1
 """The exit code if no query had a usable response."""
 
 
 @frozen(kw_only=True)
-class Upcoming:
-    """What is still to come.
+class Remaining:
+    """What the journal still holds.
 
     Attributes:
         due: When the next query is due; `None` if there is none.
         sending: When the lease of each write that a process is sending ends; then the write is queried.
+        manual: The intents that need a person.
+        unsent: The queued intents that no worker has sent.
+        interrupted: A signal ended the run early.
     """
 
     due: datetime | None = None
     sending: Sequence[datetime] = ()
+    manual: Sequence[Intent] = ()
+    unsent: Sequence[Intent] = ()
+    interrupted: bool = False
 
     @property
     def next_query(self) -> datetime | None:
         """When the next query is due, unless only a lease ends then."""
         return None if self.due in self.sending else self.due
-
-
-@frozen(kw_only=True)
-class Remaining:
-    """What the journal holds at the end.
-
-    Attributes:
-        manual: The intents that need a person.
-        unsent: The queued intents that no worker has sent.
-        upcoming: What is still to come.
-        interrupted: A signal ended the run early.
-    """
-
-    manual: Sequence[Intent] = ()
-    unsent: Sequence[Intent] = ()
-    upcoming: Upcoming = Upcoming()
-    interrupted: bool = False
 
 
 @click.command()
@@ -106,7 +92,7 @@ def reconcile(
         raise click.UsageError(
             "--dry-run and --watch exclude each other. Leave out --watch to see what is due, or --dry-run to query it"
         )
-    screen = ReconcileScreen(address, service=base_url or os.environ.get(BASE_URL, ""), watch=watch, json=json)
+    screen = ReconcileScreen(address, service=base_url or "", watch=watch, json=json)
     try:
         code = asyncio.run(run(address, screen, profile=profile, base_url=base_url, dry_run=dry_run))
     except PayasyncError as error:
@@ -133,10 +119,10 @@ async def run(
             reconciler = Reconciler(session, journal)
             with stray_logs_dropped():
                 stopped = await run_until(stop, _show_runs(reconciler, journal, merchant, screen, dry_run=dry_run))
-            remaining = Remaining(
+            remaining = evolve(
+                await _find_upcoming(journal, merchant),
                 manual=await reconciler.manual(),
                 unsent=await reconciler.unsent(),
-                upcoming=await _find_upcoming(journal, merchant),
                 interrupted=stopped and not screen.watch,
             )
     except Exception:
@@ -157,11 +143,10 @@ async def _show_runs(
     reconciler: Reconciler, journal: Journal, merchant: str, screen: "ReconcileScreen", *, dry_run: bool
 ) -> None:
     due = await reconciler.due()
-    unended: list[State] = [state for state in STATES if state not in END_STATES]
-    others = Counter(
-        [each.merchant for state in unended async for each in all_intents(journal, state) if each.merchant != merchant]
-    )
-    screen.opened(merchant, due, others=others, upcoming=await _find_upcoming(journal, merchant))
+    open_states = [state for state in STATES if state not in END_STATES]
+    merchants = Counter([each.merchant for state in open_states async for each in all_intents(journal, state)])
+    del merchants[merchant]
+    screen.opened(merchant, due, others=merchants, remaining=await _find_upcoming(journal, merchant))
     if dry_run:
         screen.planned(due)
     elif screen.watch:
@@ -173,10 +158,10 @@ async def _show_runs(
             screen.ran(await reconciler.run_once(screen.noted))
 
 
-async def _find_upcoming(journal: Journal, merchant: str) -> Upcoming:
+async def _find_upcoming(journal: Journal, merchant: str) -> Remaining:
     leases = [each.lease async for each in all_intents(journal, "sending") if each.merchant == merchant]
     sending = [lease for lease in leases if lease and lease > now()]
-    return Upcoming(due=await journal.next_due(merchant), sending=sending)
+    return Remaining(due=await journal.next_due(merchant), sending=sending)
 
 
 class Tally:
@@ -190,28 +175,27 @@ class Tally:
     """
 
     def __init__(self, *, last: int | None = None) -> None:
-        self.questions = 0
+        self.queries = 0
         self.runs = 0
         """Runs that queried anything."""
         self.rejected = 0
         self.answered = False
         self.not_done: deque[Result] = deque(maxlen=last)
         self.running = False
-        self._states: Counter[tuple[End, State]] = Counter()
+        self._ended: Counter[tuple[End, State]] = Counter()
         self._open: dict[int, tuple[End, State, str]] = {}
 
     def add(self, result: Result) -> None:
         """Count a result, which replaces the previous one of the same write."""
-        self.questions += 1
+        self.queries += 1
         self.runs += not self.running
         self.running = True
         self.answered |= result.answered
-        number, end, state = result.intent.id, result.end, result.state
-        if before := self._open.pop(number, None):
-            self._states[before[:2]] -= 1
-        self._states[end, state] += 1
-        if state not in END_STATES or end not in {"resolved", "sent"}:
-            self._open[number] = (end, state, result.reason)
+        self._open.pop(result.intent.id, None)
+        if result.state in END_STATES and result.end in {"resolved", "sent"}:
+            self._ended[result.end, result.state] += 1
+        else:
+            self._open[result.intent.id] = (result.end, result.state, result.reason)
         if result.rejected:
             self.rejected += 1
             self.not_done.append(result)
@@ -219,11 +203,13 @@ class Tally:
     @property
     def asked(self) -> int:
         """How many writes were queried."""
-        return self._states.total()
+        return self._ended.total() + len(self._open)
 
     def states(self, end: End) -> Counter[State]:
-        """Return how many writes that ended so are in which state."""
-        return Counter({state: many for (each, state), many in self._states.items() if each == end and many})
+        """Return how many writes with this result are in which state."""
+        states = Counter({state: many for (each, state), many in self._ended.items() if each == end})
+        states.update(state for each, state, _ in self._open.values() if each == end)
+        return states
 
     def reasons(self, end: End) -> Counter[str]:
         """Return why those that wait, or need a person, do so."""
@@ -232,16 +218,14 @@ class Tally:
 
 ROWS: Final = 100
 """The greatest number of rows of what `payasync journal list` can list again; writes not done are all listed."""
-_PIECE: Final = 500
-"""Rows that are laid out together, so that the first of many are shown soon."""
-_ENDS: Final[dict[End, tuple[str, str]]] = {
+_RESULTS: Final[dict[End, tuple[str, str]]] = {
     "resolved": ("resolved", "bold green"),
     "sent": ("sent again", "bold cyan"),
     "waiting": ("waiting", "bold yellow"),
     "manual": ("manual", "bold red"),
     "lost": ("other process", "dim"),
 }
-"""The words and the style of each end."""
+"""The words and the style of each result, in the order of the summary."""
 _WIDTH: Final = 15
 _REASON: Final = _WIDTH + 10
 """The column of a reason in the summary."""
@@ -259,7 +243,7 @@ class ReconcileScreen:
         service: The service's address.
         watch: It goes on until a signal comes.
         json: Show lines of JSON, and no others.
-        terminal: Written to in place of the terminal.
+        console: Written to in place of the terminal.
     """
 
     def __init__(
@@ -269,19 +253,19 @@ class ReconcileScreen:
         service: str = "",
         watch: bool = False,
         json: bool = False,
-        terminal: Console | None = None,
+        console: Console | None = None,
     ) -> None:
         self.watch = watch
         self._journal = journal
         self._service = service
         self._json = json
-        self._lines = Lines(terminal)
+        self._lines = Lines(console)
+        self._bar = self._lines.progress("Querying", hidden=json)
         # Whoever watches has seen each in a line of its own.
         self._tally = Tally(last=ROWS if watch and not json else None)
         self._others: Mapping[str, int] = {}
         self._silent = False
         self._planned: Sequence[Intent] | None = None
-        self._bar: Progress | None = None
 
     @property
     def unanswered(self) -> bool:
@@ -289,7 +273,7 @@ class ReconcileScreen:
         return self._tally.asked > 0 and not self._tally.answered
 
     def opened(
-        self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], upcoming: Upcoming = Upcoming()
+        self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], remaining: Remaining = Remaining()
     ) -> None:
         """Say what is about to be done, and with `--watch` what is still to come, because the end may be far.
 
@@ -297,18 +281,17 @@ class ReconcileScreen:
             merchant: Whose writes are queried.
             due: The writes that are queried now.
             others: How many writes of which other merchants are open.
-            upcoming: What is still to come.
+            remaining: What is still to come.
         """
         self._others = others
         if self._json:
             return
         write, row = self._lines.write, self._lines.row
         nothing = "nothing"
-        if self.watch and upcoming.next_query:
-            nothing = f"nothing now; the next query is in {duration((upcoming.next_query - now()).total_seconds())}"
+        if self.watch and remaining.next_query:
+            nothing = f"nothing now; the next query is in {duration((remaining.next_query - now()).total_seconds())}"
         write()
-        write(("payasync reconcile", "bold"), f" {__version__}: queries the service about writes with unknown outcome")
-        write()
+        self._lines.title("reconcile", "queries the service about writes with unknown outcome")
         row("Journal", plain(self._journal.shown), "bold")
         row("Service", plain(self._service), "bold")
         row("Merchant", plain(merchant), "bold")
@@ -324,7 +307,7 @@ class ReconcileScreen:
             )
         if self.watch:
             write()
-            self._list_sending(upcoming.sending)
+            self._list_sending(remaining.sending)
             write(("  Press Ctrl-C to stop.", "dim"))
         write()
 
@@ -340,26 +323,19 @@ class ReconcileScreen:
         self._lines.write(("  This was a dry run: nothing was sent, and nothing has changed.", "dim"))
         self._lines.write()
 
-    @contextmanager
-    def progress(self, total: int) -> Generator[None]:
-        """Show a progress bar, on a terminal."""
-        if self._json or not total or not self._lines.console.is_terminal:
-            yield
-            return
-        columns = TextColumn("  Querying"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
-        with Progress(*columns, console=self._lines.console, transient=True) as self._bar:
-            self._bar.add_task("", total=total)
-            yield
+    def progress(self, total: int) -> Progress:
+        """Return the progress bar of so many queries; enter it to show it."""
+        self._bar.update(TaskID(0), total=total)
+        return self._bar
 
     def noted(self, result: Result) -> None:
         """Count the result of a query; with `--watch`, show it."""
         self._tally.add(result)
-        if self._bar:
-            self._bar.advance(self._bar.task_ids[0])
+        self._bar.advance(TaskID(0))
         if not self.watch or self._json or result.end in {"waiting", "lost"}:
             return
         intent, reason = result.intent, plain(reason_beside(result.state, result.reason))
-        words, style = _ENDS[result.end]
+        words, style = _RESULTS[result.end]
         self._lines.write(
             (f"  {now().astimezone():%H:%M:%S}  ", "dim"),
             (f"{words:12}  ", style),
@@ -387,7 +363,7 @@ class ReconcileScreen:
             self._lines.write()
         if remaining.interrupted:
             self._ended_early("Interrupted.")
-        due = remaining.upcoming.next_query
+        due = remaining.next_query
         if self._planned is None:
             self._summary()
         if due and (self._planned is None or due > now()):
@@ -395,7 +371,7 @@ class ReconcileScreen:
             when = "is due now: run the command again" if seconds <= 0 else f"is in {duration(seconds)}"
             self._lines.write(("  The next query ", "dim"), (when, "bold"))
             self._lines.write()
-        self._list_sending(remaining.upcoming.sending)
+        self._list_sending(remaining.sending)
         self._list_unsent(remaining.unsent)
         self._list_manual(remaining.manual)
 
@@ -414,12 +390,11 @@ class ReconcileScreen:
     def _final_json(self, remaining: Remaining | None) -> str:
         """Return the last line; after an error, what only the journal could say is `null`."""
         tally = self._tally
-        report = Report(
-            silent=self._silent, rejected=tally.rejected, **{end: tally.states(end).total() for end in ENDS}
-        )
+        results = {end: tally.states(end).total() for end in _RESULTS}
+        report = Report(silent=self._silent, rejected=tally.rejected, **results)
         facts = {
             "asked": report.asked,
-            "questions": tally.questions,
+            "questions": tally.queries,
             "runs": tally.runs,
             **asdict(report),
             "not_done": self._not_done_facts(),
@@ -458,14 +433,14 @@ class ReconcileScreen:
         write, tally = self._lines.write, self._tally
         if not tally.asked:
             words = "There was nothing to query."
-        elif tally.questions == tally.asked:
+        elif tally.queries == tally.asked:
             words = f"Queried {_writes(tally.asked)}."
         else:
             runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
-            words = f"Queried {_writes(tally.asked)} with {tally.questions} queries in {runs}. The latest results:"
+            words = f"Queried {_writes(tally.asked)} with {tally.queries} queries in {runs}. The latest results:"
         write(f"  {words}", hang=2)
         write()
-        for end in ENDS:
+        for end in _RESULTS:
             if states := tally.states(end):
                 self._summarise(end, states)
         if tally.asked:
@@ -480,7 +455,7 @@ class ReconcileScreen:
 
     def _summarise(self, end: End, states: Counter[State]) -> None:
         """Show how many writes had this result, and why, if they wait or need a person."""
-        words, style = _ENDS[end]
+        words, style = _RESULTS[end]
         parts: list[Part] = [(f"  {words:{_WIDTH}}", style), (f"{states.total():>6}  ", "bold")]
         if end in {"resolved", "sent"}:
             for place, (state, many) in enumerate(states.most_common()):
@@ -558,9 +533,7 @@ class ReconcileScreen:
         self._lines.write()
 
     def _list(self, intents: Sequence[Intent], *, with_state: bool) -> None:
-        for start in range(0, len(intents), _PIECE):
-            piece = intents[start : start + _PIECE]
-            self._lines.print(intent_table(piece, width=self._lines.console.width, with_state=with_state), indent=2)
+        self._lines.print(intent_table(intents, width=self._lines.console.width, with_state=with_state), indent=2)
 
 
 def _writes(count: int) -> str:
@@ -568,11 +541,11 @@ def _writes(count: int) -> str:
 
 
 def _remaining_facts(remaining: Remaining) -> dict[str, Any]:
-    due = remaining.upcoming.due
+    due = remaining.due
     return {
         "unsent": len(remaining.unsent),
         "needs_a_person": [_identify(each, each.reason) for each in remaining.manual],
-        "sending": len(remaining.upcoming.sending),
+        "sending": len(remaining.sending),
         # Rounded up, so that a script which waits so long finds it due.
         "next_in": None if due is None else max(0, ceil((due - now()).total_seconds())),
     }

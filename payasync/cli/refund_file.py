@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from payasync.cli import NEEDS_A_PERSON
 from payasync.cli.terminal import plain
@@ -24,7 +24,7 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
 )
-from payasync.journal.entries import COUNTED, digest
+from payasync.journal.entries import digest
 from payasync.journal.intents import Intent, State, write_state
 from payasync.journal.replay import recorded_reply
 from payasync.profile.profile import Profile
@@ -287,33 +287,19 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
     return SOME_REFUSED if states - {"succeeded", "accepted"} else ALL_WELL
 
 
-@frozen
-class Resubmission:
-    """A row that is sent again though somebody may have heard that it was not done, with why it was not."""
+def resubmissions(rows: Iterable[Row], rejected: Iterable[Intent], merchant: str) -> list[Verdict]:
+    """Return the earlier results of rows that are sent again, if others than the sender may know these results.
 
-    row: Row
-    why: str
-
-
-def resubmissions(rows: Iterable[Row], rejected: Iterable[Intent], merchant: str) -> list[Resubmission]:
-    """Return the rows that were rejected before, where others than the sender may have heard of that.
-
-    The service took the refund and declined it; or a question, a notification or a person ended what was in doubt. A
-    plain refusal was heard only by the caller who sent it. A number of another refund is not sent at all.
+    The service accepted the refund and declined it; or a query, a notification or a person settled a refund in doubt.
+    Only the sender knows of a plain refusal. A number of another refund is not sent at all.
     """
-    found: dict[int, Resubmission] = {}
-    wanted = {row.number: row for row in rows if row.request}
-    for intent in rejected:
-        row = wanted.get(intent.reference or "") if intent.operation == CREATE_REFUND.name else None
-        heard = intent.outcome is not None or intent.fence > intent.attempts
-        if row and heard and intent.hash == _digest(row, merchant):
-            found[row.line] = Resubmission(row, intent.reason)
-    return [found[line] for line in sorted(found)]
-
-
-def _digest(row: Row, merchant: str) -> str:
-    counted = {name: getattr(row.request, name) for name in COUNTED[CREATE_REFUND.name]}
-    return digest(CREATE_REFUND.name, merchant, counted)
+    known = {
+        intent.hash: intent
+        for intent in rejected
+        if intent.operation == CREATE_REFUND.name and (intent.outcome is not None or intent.fence > intent.attempts)
+    }
+    hashed = ((row, digest(CREATE_REFUND.name, merchant, asdict(row.request))) for row in rows if row.request)
+    return [Verdict(row=row, state="refused", message=known[key].reason) for row, key in hashed if key in known]
 
 
 COLUMNS: Final = ("line", "out_trade_no", "out_refund_no", "refund_amt", "state", "code", "message")

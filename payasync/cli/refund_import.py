@@ -1,26 +1,23 @@
 """`payasync refund import`: sends the refunds of a file, after all rows are valid."""
 
 import asyncio
-import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import aclosing, closing, contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from typing import Final
 
 import click
 from attrs import evolve
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID
 from rich.text import Text
 
-from payasync import __version__
 from payasync.cli import CANNOT, INTERRUPTED
 from payasync.cli.intent_table import all_intents, duration
 from payasync.cli.options import (
-    BASE_URL,
     Address,
     base_url_option,
     fail_with_journal,
@@ -31,7 +28,6 @@ from payasync.cli.options import (
 from payasync.cli.refund_file import (
     OPEN,
     WORDS,
-    Resubmission,
     ResultFile,
     Row,
     Verdict,
@@ -59,7 +55,6 @@ from payasync.errors import (
 from payasync.journal import Journal, Reconciler
 from payasync.journal.intents import Intent
 from payasync.journal.reconciler import LONGEST, SILENT
-from payasync.resources.refunds import CreateRefund
 from payasync.session import Done, Result, Session
 from payasync.settings import Pace
 from payasync.wire.response import RefundResponse
@@ -139,7 +134,7 @@ def import_(
       3    some may have been done, and need a person
       130  interrupted
     """  # noqa: D301 - click does not wrap a paragraph after this character
-    screen = RefundImportScreen(file, address, service=base_url or os.environ.get(BASE_URL, ""), result=result)
+    screen = RefundImportScreen(file, address, service=base_url or "", result=result)
     try:
         journal = address.open()
         session = session_with(journal, profile=profile, base_url=base_url)
@@ -164,16 +159,11 @@ def read_file(file: Path, session: Session) -> tuple[Row, ...]:
         InvalidArgumentError: The file cannot be read as a whole.
         ConfigurationError: The session could send no row.
     """
-
-    def check(request: CreateRefund) -> None:
-        try:
-            session.check(request)
-        except ConfigurationError as error:
-            error.add(reference=None)  # the setting is wrong, and not this row
-            raise
-
     try:
-        return read_rows(file.read_text(encoding="utf-8-sig"), check)
+        return read_rows(file.read_text(encoding="utf-8-sig"), session.check)
+    except ConfigurationError as error:
+        error.add(reference=None)  # the setting is wrong, and not this row
+        raise
     except UnicodeDecodeError as error:
         why = f"it must be UTF-8, and is not at byte {error.start}"
     except OSError as error:
@@ -442,19 +432,19 @@ class RefundImportScreen:
         journal: Where the journal is.
         service: The service's address.
         result: The result file, if there is one.
-        terminal: Written to in place of the terminal.
+        console: Written to in place of the terminal.
     """
 
     def __init__(
-        self, file: Path, journal: Address, *, service: str, result: Path | None = None, terminal: Console | None = None
+        self, file: Path, journal: Address, *, service: str, result: Path | None = None, console: Console | None = None
     ) -> None:
         self._file = file
         self._journal = journal
         self._service = service
         self._result = result
-        self._lines = Lines(terminal)
+        self._lines = Lines(console)
+        self._bar = self._lines.progress("Refunding")
         self._ended: set[int] = set()
-        self._bar: Progress | None = None
         self._announced: set[bool] = set()
 
     def refused(self, rows: Sequence[Row]) -> None:
@@ -500,7 +490,7 @@ class RefundImportScreen:
             )
             self._lines.write()
 
-    def resubmitted(self, found: Sequence[Resubmission]) -> None:
+    def resubmitted(self, found: Sequence[Verdict]) -> None:
         """List the rows that are sent again, and may have been refunded by other means since they were rejected."""
         if not found:
             return
@@ -513,31 +503,24 @@ class RefundImportScreen:
         )
         self._table(
             ("Line", "Refund", "Amount", "Why it was not done"),
-            ((str(each.row.line), each.row.number, each.row.cells["refund_amt"], each.why) for each in found),
+            ((str(each.row.line), each.row.number, each.row.cells["refund_amt"], each.message) for each in found),
         )
         write(("  Remove the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2)
         write()
 
-    @contextmanager
-    def progress(self, total: int) -> Generator[None]:
-        """Show a progress bar, on a terminal."""
-        if not total or not self._lines.console.is_terminal:
-            yield
-            return
-        columns = TextColumn("  {task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn()
-        with Progress(*columns, console=self._lines.console, transient=True) as self._bar:
-            self._bar.add_task("Refunding", total=total)
-            yield
+    def progress(self, total: int) -> Progress:
+        """Return the progress bar of so many rows; enter it to show it."""
+        self._bar.update(TaskID(0), total=total)
+        return self._bar
 
     def noted(self, verdict: Verdict) -> None:
         """Count a row that has ended; a row in doubt has not."""
         (self._ended.discard if verdict.state == "unknown" else self._ended.add)(verdict.row.line)
-        if self._bar:
-            self._bar.update(self._bar.task_ids[0], completed=len(self._ended))
+        self._bar.update(TaskID(0), completed=len(self._ended))
 
     def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
         """Show how many rows are in doubt, and when the next query is."""
-        self._describe(f"Querying {count:,}")
+        self._bar.update(TaskID(0), description=f"Querying {count:,}")
         if seconds > _NOTED and silent not in self._announced:
             self._announced.add(silent)
             why = "The service does not respond: " if silent else ""
@@ -553,15 +536,14 @@ class RefundImportScreen:
         """
         # The second signal ends the process, and the cursor would stay hidden.
         self._lines.console.show_cursor()
-        self._describe("Stopping")
+        self._bar.update(TaskID(0), description="Stopping")
         self._lines.write((f"  Stopping{f': {why}' if why else ''}.", "bold yellow"), hang=2)
         self._lines.write(f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} interrupts them.")
         self._lines.write()
 
     def cut_off(self, count: int) -> None:
         """Show how many rows may have been done when calls are interrupted, and where the results are."""
-        if self._bar:
-            self._bar.stop()
+        self._bar.stop()
         where = "the journal" if self._result is None else plain(str(partial_file(self._result)))
         doubt = f"up to {_rows(count)} may have been done" if count else "nothing is in doubt"
         self._lines.write(
@@ -569,10 +551,6 @@ class RefundImportScreen:
             f"{doubt}. The results so far are in {where}. Run the same command to continue.",
             hang=2,
         )
-
-    def _describe(self, words: str) -> None:
-        if self._bar:
-            self._bar.update(self._bar.task_ids[0], description=words)
 
     def closed(self, verdicts: Sequence[Verdict], *, why: str, unwritten: str) -> None:
         """Show the result of all rows, and what is left to do.
@@ -624,13 +602,10 @@ class RefundImportScreen:
         if not verdicts:
             return
         write, journal = self._lines.write, plain(self._journal.option)
-        rows = ((each, each.row.cells) for each in verdicts)
+        cells = ("out_refund_no", "out_trade_no", "refund_amt")
         self._table(
             ("Line", "Refund", "Order", "Amount", "State"),
-            (
-                (str(each.row.line), each.row.number, cells["out_trade_no"], cells["refund_amt"], each.state)
-                for each, cells in rows
-            ),
+            ((str(each.row.line), *(each.row.cells[name] for name in cells), each.state) for each in verdicts),
         )
         write(
             ("  Do not send them by other means.", "bold"),
@@ -660,8 +635,7 @@ class RefundImportScreen:
 
     def _title(self) -> None:
         self._lines.write()
-        self._lines.write(("payasync refund import", "bold"), f" {__version__}: ", (plain(str(self._file)), "bold"))
-        self._lines.write()
+        self._lines.title("refund import", (plain(str(self._file)), "bold"))
 
 
 def _rows(count: int) -> str:

@@ -7,16 +7,14 @@ import re
 import shlex
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 import click
 from attrs import asdict, frozen
 from rich.console import Console
 
-from payasync import __version__
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, fail, plain
-from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
@@ -80,13 +78,13 @@ async def run(profile: Path | None, screen: "SandboxScreen", settings: dict[str,
     Raises:
         ConfigurationError: An option is invalid, the port is taken, or the database cannot be used.
     """
-    spoken = PROFILE if profile is None else Profile.from_file(profile)
+    followed = PROFILE if profile is None else Profile.from_file(profile)
     arguments: dict[str, Any] = {**settings, "refunds": refund_setting(settings["refunds"])}
     stop = stopped_by_signals()
     log = LogScreen(screen)
     try:
-        async with Sandbox(spoken, **arguments) as sandbox:
-            screen.opened(SandboxInfo.from_sandbox(sandbox, profile, **settings))
+        async with Sandbox(followed, **arguments) as sandbox:
+            screen.opened(_describe(sandbox, profile, settings))
             if not quiet:
                 _LOGGER.addHandler(log)
                 _LOGGER.setLevel(logging.INFO)
@@ -139,49 +137,42 @@ class SandboxInfo:
     db: str
     environment: dict[str, str]
 
-    @classmethod
-    def from_sandbox(
-        cls, sandbox: Sandbox, profile: Path | None, *, clock: str, db: str, refunds: str = "succeed", **_others: Any
-    ) -> Self:
-        """Return what a running sandbox says of itself.
 
-        Args:
-            sandbox: The sandbox.
-            profile: The TOML file that it was given.
-            clock: Its clock.
-            db: Its database.
-            refunds: How refunds end.
-        """
-        token = sandbox.admin_token.reveal()
-        return cls(
-            url=sandbox.url,
-            dashboard=f"{sandbox.url}/?token={token}",
-            admin_token=token,
-            openapi=f"{sandbox.url}/openapi.json",
-            profile=sandbox.profile.name,
-            clock=clock,
-            refunds=refunds,
-            db="" if db == ":memory:" else str(Path(db).absolute()),
-            environment={
-                "PAYASYNC_BASE_URL": sandbox.url,
-                "PAYASYNC_PROFILE": str(profile.absolute()) if profile else "sandbox",
-                "PAYASYNC_MERCHANT_ID": sandbox.credentials.merchant_id,
-                **_keys(sandbox.credentials),
-            },
-        )
+def _describe(sandbox: Sandbox, profile: Path | None, settings: dict[str, Any]) -> SandboxInfo:
+    token, db = sandbox.admin_token.reveal(), settings["db"]
+    return SandboxInfo(
+        url=sandbox.url,
+        dashboard=f"{sandbox.url}/?token={token}",
+        admin_token=token,
+        openapi=f"{sandbox.url}/openapi.json",
+        profile=sandbox.profile.name,
+        clock=settings["clock"],
+        refunds=settings["refunds"],
+        db="" if db == ":memory:" else str(Path(db).absolute()),
+        environment=environment_of(sandbox, profile),
+    )
 
 
-def _keys(credentials: Credentials) -> dict[str, str]:
-    shared = credentials.service_keys == (credentials.signing_key,)
-    keys: dict[str, tuple[Secret | None, ...]] = {
-        "SECRET_KEY": (credentials.secret_key,),
-        "PUBLIC_KEY": (credentials.public_key,),
-        "SIGNING_KEY": (credentials.signing_key,),
-        "SERVICE_KEYS": () if shared else credentials.service_keys,
-        "NOTIFICATION_KEYS": credentials.notification_keys,
+def environment_of(sandbox: Sandbox, profile: Path | None = None) -> dict[str, str]:
+    """Return the variables by which `Session.from_env` finds a sandbox, and its keys.
+
+    Args:
+        sandbox: The sandbox, which is running.
+        profile: The TOML file of its profile; `None`: the sandbox's own.
+    """
+    credentials = sandbox.credentials
+    variables = {
+        "PAYASYNC_BASE_URL": sandbox.url,
+        "PAYASYNC_PROFILE": str(profile.absolute()) if profile else "sandbox",
+        "PAYASYNC_MERCHANT_ID": credentials.merchant_id,
     }
-    texts = {name: "\n".join(key.reveal() for key in several if key).strip() for name, several in keys.items()}
-    return {f"PAYASYNC_{name}": text for name, text in texts.items() if text}
+    for name in ("secret_key", "public_key", "signing_key", "service_keys", "notification_keys"):
+        value = getattr(credentials, name)
+        keys = value if isinstance(value, tuple) else (value,)
+        shared = name == "service_keys" and keys == (credentials.signing_key,)
+        if text := "\n".join(key.reveal() for key in keys if key and not shared).strip():
+            variables[f"PAYASYNC_{name.upper()}"] = text
+    return variables
 
 
 _COLOURS: Final = {2: "green", 3: "cyan", 4: "yellow", 5: "bold red"}
@@ -210,8 +201,7 @@ class SandboxScreen:
         file = info.environment["PAYASYNC_PROFILE"]
         own = file == "sandbox"
         profile = f"{info.profile}, the sandbox's own" if own else f"{info.profile or 'unnamed'}, {file}"
-        write(("payasync sandbox", "bold"), f" {__version__}: a stand-in for the service; no money moves")
-        write()
+        self._lines.title("sandbox", "a stand-in for the service; no money moves")
         row("Listens", info.url)
         row("Dashboard", info.dashboard)
         row("OpenAPI", info.openapi)

@@ -13,8 +13,11 @@ import click
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from payasync import __version__
 
 Part = str | tuple[str, str] | Text
 """A text, or one with its style."""
@@ -61,6 +64,11 @@ class Lines:
         except OSError:
             self.console.on_broken_pipe()
 
+    def title(self, command: str, *what: Part) -> None:
+        """Write the first line of a command, and an empty one."""
+        self.write((f"payasync {command}", "bold"), f" {__version__}: ", *what)
+        self.write()
+
     def row(self, name: str, value: str, style: str = "bold cyan", *, width: int = 9) -> None:
         """Write a name, and its value."""
         self.write((f"  {name:{width}}  ", "dim"), (value, style), hang=width + 4)
@@ -71,6 +79,14 @@ class Lines:
             line = Text.assemble(*((each.text, each.style or "") for each in segments))
             line.rstrip()
             self.write(line)
+
+    def progress(self, description: str, *, hidden: bool = False) -> Progress:
+        """Return a progress bar with one task, shown on a terminal only."""
+        columns = TextColumn("  {task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn()
+        disable = hidden or not self.console.is_terminal
+        bar = Progress(*columns, console=self.console, transient=True, disable=disable)
+        bar.add_task(description)
+        return bar
 
 
 class _Terminal(Console):
@@ -122,9 +138,14 @@ def _breaks(text: str, width: int) -> Iterator[int]:
             yield begun
 
 
+def new_table(*, header: bool = True) -> Table:
+    """Return a table without lines, to which columns are added."""
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=header)
+
+
 def bare_table(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
     """Return a table without lines, whose ids and states are never broken."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = new_table()
     for place, name in enumerate(names):
         widest = max(len(name), *(row[place].cell_len for row in rows))
         folded = name in _FOLDED

@@ -43,11 +43,11 @@ GROWTH: Final = 4
 LONGEST: Final = 900.0
 """Seconds that a pause may grow to, unless the service asks for more."""
 FORGOTTEN_AFTER: Final = timedelta(minutes=1)
-"""By then, whoever added a write has enqueued it, or never will."""
+"""After so long, a write that was only added to the journal is enqueued."""
 TRIED_AGAIN_AFTER: Final = timedelta(minutes=30)
-"""The pause of a write that was tried in vain, once no task tries it any more."""
+"""After so long, a write is enqueued again if its task has given up."""
 STALLED: Final = 30.0
-"""Seconds without a sign of life, after which a worker is taken for dead."""
+"""Seconds without a heartbeat, after which a worker is taken for dead."""
 PAGE: Final = 100
 WAITING: Final = """
 SELECT DISTINCT (args ->> 'intent_id')::bigint AS id FROM procrastinate_jobs
@@ -69,11 +69,6 @@ def pause(error: BaseException, attempts: int) -> float | None:
         return None
     asked = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
     return max(asked, min(float(GROWTH ** (attempts + 1)), LONGEST))
-
-
-def _declines(intent: Intent, answer: Response) -> bool:
-    """Return whether a response that is no refusal says that the write was not done."""
-    return write_state(intent.operation, answer.state) == "rejected"
 
 
 def _not_done_error(intent: Intent, reason: str, **facts: Any) -> ServiceError:
@@ -104,7 +99,7 @@ class PaymentTasks:
 
     If the service refuses a write, or takes and declines it, the task fails with the reason and is not tried again.
     `reconcile` delivers again what a dead worker held, and asks about writes whose outcome is unknown. It enqueues a
-    write that `journal.add` alone has kept within two minutes, and a write that no task tries any more after half an
+    write that `journal.add` alone has stored within two minutes, and a write that no task tries any more after half an
     hour. A write that cannot be made into a call is not enqueued; `Reconciler.unsent` lists it with the reason.
 
     Several merchants can share an application, a queue and a journal, each with tasks under its own namespace.
@@ -144,7 +139,6 @@ class PaymentTasks:
         self._reconciler = reconciler or Reconciler(session, journal)
         self._on_result = on_result
         self._stalled = stalled
-        self._forgotten_after, self._tried_again_after = FORGOTTEN_AFTER, TRIED_AGAIN_AFTER
         self.blueprint: Final = procrastinate.Blueprint()
         executing = self.blueprint.task(name="execute_intent", queue=queue, retry=Retries())
         # Of this merchant alone: of several in one queue, each is reconciled.
@@ -154,12 +148,12 @@ class PaymentTasks:
         self.blueprint.periodic(cron=cron)(reconciling(self._reconcile))
 
     async def add(self, request: Request[Response], *, intent: str | None = None, connection: Any = None) -> int:
-        """Keep a request, enqueue it, and return the number of its intent. The same request has the same number.
+        """Store a request, enqueue it, and return the number of its intent. The same request has the same number.
 
         Args:
             request: Such as `CreateRefund(...)`.
             intent: The caller's own key.
-            connection: A connection of psycopg to the journal's database. The request is kept, and enqueued, when its
+            connection: A connection of psycopg to the journal's database. The request is stored, and enqueued, when its
                 transaction commits.
 
         Raises:
@@ -167,14 +161,14 @@ class PaymentTasks:
             NotConfiguredError: The request needs a point that the profile leaves open.
             IntentConflictError: The key stands for another request.
             ConfigurationError: The blueprint is in no application, or the application is not open.
-            StorageError: The request cannot be kept now; a transaction of the caller's has failed then.
+            StorageError: The request cannot be stored now; a transaction of the caller's has failed then.
         """
         self._session.check(request)
         merchant = self._session.merchant_id
-        kept = await self._journal.add(request, merchant=merchant, intent=intent, connection=connection)
+        stored = await self._journal.add(request, merchant=merchant, intent=intent, connection=connection)
         # Without a lock of the queue: one that is taken would end the caller's transaction.
-        await self._enqueue(kept, connection=connection)
-        return kept
+        await self._enqueue(stored, connection=connection)
+        return stored
 
     async def _enqueue(self, intent_id: int, **options: Any) -> None:
         try:
@@ -200,14 +194,14 @@ class PaymentTasks:
             # Delivered again: somebody may have paid it back by other means since the task failed.
             raise _not_done_error(before, before.reason)
         try:
-            answer = await self._session.execute(intent_id)
+            response = await self._session.execute(intent_id)
         except OutcomeUnknownError as error:
             # `reconcile` asks about it. It must not be repeated.
             logger.info("intent %d is left to be asked about: %s", intent_id, error.reason)
             return
         now = await self._journal.get(intent_id)
-        if now is not None and now.state in DECLINED and _declines(now, answer):
-            raise _not_done_error(now, f"the {answer.thing}'s state is {answer.state}", response=answer)
+        if now is not None and now.state in DECLINED and write_state(now.operation, response.state) == "rejected":
+            raise _not_done_error(now, f"the {response.thing}'s state is {response.state}", response=response)
 
     async def _reconcile(self, context: procrastinate.JobContext, timestamp: int) -> None:
         del timestamp  # of the minute that it was due in
@@ -241,7 +235,7 @@ class PaymentTasks:
             after = page[-1].id
 
     def _is_forgotten(self, intent: Intent, now: datetime) -> bool:
-        age = self._tried_again_after if intent.attempts else self._forgotten_after
+        age = TRIED_AGAIN_AFTER if intent.attempts else FORGOTTEN_AFTER
         return intent.merchant == self._session.merchant_id and now - intent.updated > age
 
     async def _waiting(self, intents: Sequence[Intent]) -> set[int]:
@@ -254,7 +248,7 @@ class PaymentTasks:
         return {row["id"] for row in found}
 
     async def _is_sendable(self, intent: Intent) -> bool:
-        """Return whether an intent can be made into a call. If not, keep the reason, because each task would fail."""
+        """Return whether an intent can be made into a call. If not, record the reason, because each task would fail."""
         try:
             self._session.check(request_from_intent(intent))
         except (InvalidArgumentError, NotConfiguredError) as error:

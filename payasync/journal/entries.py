@@ -84,10 +84,10 @@ def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
 
 
 def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
-    """Return what is kept of a call before it is sent.
+    """Return what is stored of a call before it is sent.
 
     Raises:
-        ConfigurationError: `keep` returns what cannot be kept.
+        ConfigurationError: `keep` returns what cannot be stored.
     """
     name = call.operation.name
     wire = wire_names(name, call.profile)
@@ -153,12 +153,12 @@ def _cached_wire_names(operation: str, *called: str) -> tuple[Mapping[str, str],
 
 
 def draft_from_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:
-    """Return what is kept of a request that is queued: all of it, because it is sent from the journal.
+    """Return what is stored of a request that is queued: all of it, because it is sent from the journal.
 
     Raises:
         InvalidArgumentError: The request is not a write, the intent or the merchant is not a text, or something of the
-            request may not be kept.
-        ConfigurationError: `keep` returns what cannot be kept.
+            request may not be stored.
+        ConfigurationError: `keep` returns what cannot be stored.
     """
     if WRITES.get(request.operation.name if isinstance(request, Request) else "") is not type(request):
         raise invalid_argument("request", "a write, such as CreateRefund(...)", request)
@@ -217,12 +217,12 @@ def _number_key(operation: Operation, reference: str | None) -> str | None:
 
 
 def _apply_keep(keep: Keep, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    kept: Any = keep(operation, arguments)
-    if not isinstance(kept, Mapping) or find_flaw(kept):
+    stored: Any = keep(operation, arguments)
+    if not isinstance(stored, Mapping) or find_flaw(stored):
         raise ConfigurationError(
-            f"keep must return a mapping of names to JSON values, not {type(kept).__name__}", field="keep"
+            f"keep must return a mapping of names to JSON values, not {type(stored).__name__}", field="keep"
         )
-    return dict(copy_plain(kept))
+    return dict(copy_plain(stored))
 
 
 def _not_kept_error(operation: Operation, what: str) -> InvalidArgumentError:

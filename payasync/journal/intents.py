@@ -40,10 +40,10 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 
 - *rejected* to *new*: it is queued again.
 - *sending* to *new*: an attempt at a queued intent has certainly done nothing, and a worker will find it again.
-- *new* to *succeeded* or *rejected*: a person says that it was done by other means, or that nobody wants it any more;
-  or the service tells that it was done the first time after all.
+- *new* to *succeeded* or *rejected*: a person records that it was done by other means, or is no longer wanted;
+  or the service reports that the first attempt was carried out after all.
 - *sending* to *manual*: a queued intent was sent again after a doubt, and was refused. Its caller has gone.
-- *rejected* to *manual*: the service tells that it was done after all.
+- *rejected* to *manual*: the service reports that it was done after all.
 - *accepted* to *manual*: no response was usable for too long, and the last one was about something else.
 """
 
@@ -57,14 +57,14 @@ RESOLVABLE_STATES: Final[frozenset[State]] = frozenset({"manual", "unknown", "ac
 
 @frozen(kw_only=True)
 class Outcome:
-    """A response of the service, as far as it may be kept.
+    """A response of the service, as far as it may be stored.
 
     Attributes:
         status: The HTTP status.
         body: JSON, without signatures, nonces and the customer's details.
         headers: Only the one that the profile names for the request's number.
-        verified: Whether its signature was the service's; `None` if it had none, or nobody looked.
-        recovered: It answered a query that was made after the first response was lost.
+        verified: Whether its signature was the service's; `None` if it had none, or none was checked.
+        recovered: It is the response to a query that was made after the first response was lost.
     """
 
     status: int
@@ -85,7 +85,7 @@ class Draft:
         number: The key that follows from the merchant's own number, such as `refunds.create:R1`, if there is one.
         intent: The caller's own key.
         hash: SHA-256 of what moves money, in hexadecimal digits.
-        request: The arguments that may be kept, by their names in Python, as JSON values.
+        request: The arguments that may be stored, by their names in Python, as JSON values.
         queued: A worker may send it from the journal: it was added, and has neither been rejected by a person since,
             nor turned out not to be done.
         named: What responses are compared with, and no argument says, by wire names: as it was last sent, such as a
@@ -118,12 +118,12 @@ class Intent(Draft):
         fence: The number of the latest claim. An earlier holder changes nothing any more.
         lease: When the claim ends, an aware moment as all others; `None` if nobody holds the intent.
         due: When the service is to be asked about it, if nobody holds it; `None` if there is nothing to ask.
-        created: When it was kept.
+        created: When it was stored.
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised response.
         tick: A monotonic timestamp: since when it is being sent, later the same moment as `sent_at`.
-        answered: The service said that its number was used before. Nothing of that attempt is on its way any more, and
-            no "not found" is believed.
+        answered: The service said that its number was used before. Nothing of that attempt can still arrive, and "not
+            found" is not believed.
         outcome: The last response that counts, if there is one.
         reason: Why it is in that state, in one line.
     """
@@ -159,7 +159,7 @@ class Step(Enum):
     """What the journal says to a caller that wants to send."""
 
     SEND = auto()
-    """The intent is kept as *sending*, and the caller holds it: send it."""
+    """The intent is stored as *sending*, and the caller holds it: send it."""
     ANSWER = auto()
     """It was done: the recorded response is returned, and nothing is sent."""
     WAIT = auto()
@@ -176,7 +176,7 @@ class BeginResult:
 
     Attributes:
         step: What follows.
-        intent: As it is kept now. In a conflict: the other one.
+        intent: As it is stored now. In a conflict: the other one.
     """
 
     step: Step
@@ -185,11 +185,11 @@ class BeginResult:
 
 def asked_for(intent: Intent) -> dict[str, object]:
     """Return what the write of an intent named, by wire names. A response about the intent must match it."""
-    kept = {camel_case(name): value for name, value in intent.request.items()}
+    stored = {camel_case(name): value for name, value in intent.request.items()}
     number = next((each.reference for each in OPERATIONS if each.name == intent.operation and each.reference), None)
     if number is not None and intent.reference is not None:
-        kept[camel_case(number)] = intent.reference
-    return compared_fields({**kept, **(intent.named or {})})
+        stored[camel_case(number)] = intent.reference
+    return compared_fields({**stored, **(intent.named or {})})
 
 
 def check_transition(before: State, after: State) -> None:
@@ -208,7 +208,7 @@ def check_queued(intent: Intent) -> None:
     """Refuse to send an intent by its number, unless it is queued.
 
     Raises:
-        InvalidArgumentError: It was a direct call, of which too little is kept. Or a person has rejected it, or it
+        InvalidArgumentError: It was a direct call, of which too little is stored. Or a person has rejected it, or it
             turned out not to be done: then only a caller who repeats it may send it, and no queue that has its number.
     """
     if not intent.queued:
@@ -228,17 +228,17 @@ def state_now(intent: Intent, now: datetime) -> State:
     return "unknown" if interrupted else intent.state
 
 
-def next_step(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
-    """Return what follows for a caller that wants to send an intent that is kept already.
+def next_step(stored: Intent, now: datetime, *, fence: int | None = None) -> Step:
+    """Return what follows for a caller that wants to send an intent that is stored already.
 
     Args:
-        kept: The intent.
+        stored: The intent.
         now: An aware moment.
         fence: The fence of a holder who has found out that it was never done.
     """
     if fence is not None:
-        return Step.SEND if kept.state == "unknown" and kept.fence == fence else Step.WAIT
-    state = state_now(kept, now)
+        return Step.SEND if stored.state == "unknown" and stored.fence == fence else Step.WAIT
+    state = state_now(stored, now)
     if state in {"new", "rejected"}:
         return Step.SEND
     if state in {"accepted", "succeeded"}:
@@ -246,28 +246,28 @@ def next_step(kept: Intent, now: datetime, *, fence: int | None = None) -> Step:
     return Step.WAIT if state == "sending" else Step.ASK
 
 
-def match_draft(draft: Draft, kept: Sequence[Intent], now: datetime) -> BeginResult:
+def match_draft(draft: Draft, stored: Sequence[Intent], now: datetime) -> BeginResult:
     """Return what follows for a draft from the intents that have one of its keys.
 
     If the number and the caller's own key stand for two intents, one of them stands for another request.
     """
-    other = next((each for each in kept if _is_another(draft, each)), None)
-    return BeginResult(next_step(kept[0], now), kept[0]) if other is None else BeginResult(Step.CONFLICT, other)
+    other = next((each for each in stored if _is_another(draft, each)), None)
+    return BeginResult(next_step(stored[0], now), stored[0]) if other is None else BeginResult(Step.CONFLICT, other)
 
 
-def _is_another(draft: Draft, kept: Intent) -> bool:
-    for_another = None not in {draft.intent, kept.intent} and draft.intent != kept.intent
-    return for_another or draft.hash != kept.hash or _names_another(draft, kept)
+def _is_another(draft: Draft, stored: Intent) -> bool:
+    for_another = None not in {draft.intent, stored.intent} and draft.intent != stored.intent
+    return for_another or draft.hash != stored.hash or _names_another(draft, stored)
 
 
-def _names_another(draft: Draft, kept: Intent) -> bool:
+def _names_another(draft: Draft, stored: Intent) -> bool:
     """Return whether two requests name, for example, two currencies beyond their arguments.
 
     Of a request that was never sent, only `extra` is known: the constants come with the profile that sends it.
     """
-    mine, theirs = _beyond_arguments(draft), _beyond_arguments(kept)
+    mine, theirs = _beyond_arguments(draft), _beyond_arguments(stored)
     names = {*mine, *theirs}
-    if (draft.named is None) != (kept.named is None):
+    if (draft.named is None) != (stored.named is None):
         names = set(mine if draft.named is None else theirs)
     return any(_values_differ(name, mine.get(name), theirs.get(name)) for name in names)
 

@@ -1,4 +1,4 @@
-"""A journal: what sessions and reconcilers ask of the place that keeps intents, whichever database that is."""
+"""The journal: stores intents, and leases each to one process at a time, in any database."""
 
 import logging
 import secrets
@@ -33,19 +33,7 @@ from payasync.journal.intents import (
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import conflict_error
-from payasync.journal.transactions import (
-    FIND,
-    INTENT,
-    LIST,
-    LIST_OF_STATE,
-    NOTE,
-    PRUNE,
-    ServiceBinding,
-    StateReport,
-    Transaction,
-    change_intents,
-    find_intents,
-)
+from payasync.journal.transactions import Transaction
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import canonical_url, check_function, parse_base_url
@@ -61,13 +49,13 @@ logger = logging.getLogger("payasync")
 LONGEST_LEASE: Final = 10**9
 """Seconds."""
 PRUNED_TOGETHER: Final = 500
-"""Intents that one transaction deletes, so that nobody waits long behind it."""
+"""Intents that one transaction deletes, so that no other transaction waits long for it."""
 
 T = TypeVar("T")
 
 
 def _clock_identity() -> str:
-    """Return what tells monotonic clocks apart: there is one for each start of a machine."""
+    """Return the identity of the monotonic clock: it changes when the machine is started."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -90,7 +78,7 @@ def boot_time() -> float:
 
 
 class Journal(ABC):
-    """Keeps intents durably, and lends each to one sender or asker at a time.
+    """Stores intents durably, and lends each to one sender or asker at a time.
 
     Several processes can share one journal. Each method raises `StorageError` if the journal cannot be read or written
     now; then nothing was done. `SqliteJournal` and `PostgresJournal` are journals; their docstrings list the arguments.
@@ -137,7 +125,7 @@ class Journal(ABC):
         return redact_outcome(call, reply, whole=self._whole_answers)
 
     async def bind(self, merchant: str, service: str) -> None:
-        """Keep which service a merchant's writes go to. A reconciler calls this before it asks.
+        """Store which service a merchant's writes go to. A reconciler calls this before it asks.
 
         Args:
             merchant: The merchant's number.
@@ -172,7 +160,7 @@ class Journal(ABC):
         return sorted(merchants)
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
-        """Keep an intent as *sending*, for `lease` seconds, unless its key says that it must not be sent.
+        """Store an intent as *sending*, for `lease` seconds, unless its key says that it must not be sent.
 
         When this returns `Step.SEND`, the intent is on the disk and survives a loss of power: bytes may leave. An
         intent without a key is always the first.
@@ -180,7 +168,7 @@ class Journal(ABC):
         Args:
             draft: The intent.
             lease: Seconds.
-            service: `Session.service`; kept, and compared, as by `bind`.
+            service: `Session.service`; stored, and compared, as by `bind`.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.
@@ -197,7 +185,7 @@ class Journal(ABC):
         service: str | None = None,
         named: Mapping[str, object] | None = None,
     ) -> BeginResult:
-        """Make an intent that is kept already *sending*, for `lease` seconds, unless its state forbids it.
+        """Make an intent that is stored already *sending*, for `lease` seconds, unless its state forbids it.
 
         Args:
             intent_id: Its number.
@@ -218,7 +206,7 @@ class Journal(ABC):
         )
 
     async def note_used(self, intent: Intent) -> bool:
-        """Keep that the service said "used before"; return `False` if the end of the intent is known by now.
+        """Record that the service said "used before"; return `False` if the end of the intent is known by now.
 
         When this returns `True`, it is on the disk: no later "not found" is believed, whatever becomes of the sender.
         It needs no claim, because it is true of the number. A process that holds the intent to ask about it loses its
@@ -239,7 +227,7 @@ class Journal(ABC):
         due: datetime | None = None,
         answered: bool = False,
     ) -> bool:
-        """Keep what became of an intent, and end the claim; return `False`, and change nothing, if that is lost.
+        """Record what became of an intent, and end the claim; return `False`, and change nothing, if that is lost.
 
         Args:
             intent: As `begin`, `claim` or `ask` gave it.
@@ -247,7 +235,7 @@ class Journal(ABC):
             outcome: The response that says so. Without one, an earlier one stays.
             reason: Why, in one line.
             due: Of an accepted or unknown one, the aware moment from which the service is asked; default: now.
-            answered: The service has answered: though *unknown*, nothing of the intent is on its way any more.
+            answered: The service has responded: though *unknown*, nothing of the intent can still arrive.
 
         Raises:
             InvalidArgumentError: That state cannot follow.
@@ -325,7 +313,7 @@ class Journal(ABC):
     async def add(
         self, request: Request[Response], *, merchant: str, intent: str | None = None, connection: Any = None
     ) -> int:
-        """Keep a request as *new*, for a worker to send, and return its number. The same request has the same number.
+        """Store a request as *new*, for a worker to send, and return its number. The same request has the same number.
 
         A request that was rejected is *new* again. Any other keeps its state.
 
@@ -333,10 +321,10 @@ class Journal(ABC):
             request: Such as `CreateRefund(...)`. It is kept whole, with its `extra`, as it is sent from there.
             merchant: The merchant's number.
             intent: The caller's own key.
-            connection: The caller's, to the journal's database: the request is kept when its transaction commits.
+            connection: The caller's, to the journal's database: the request is stored when its transaction commits.
 
         Raises:
-            InvalidArgumentError: The request is a read, or something of it may not be kept, such as a customer's
+            InvalidArgumentError: The request is a read, or something of it may not be stored, such as a customer's
                 details.
             IntentConflictError: The key stands for another request.
         """
@@ -347,33 +335,33 @@ class Journal(ABC):
         return begun.intent.id
 
     async def note(self, intent_id: int, reason: str) -> bool:
-        """Keep why a *new* intent cannot be sent. It waits as before, and `Reconciler.unsent` lists it.
+        """Record why a *new* intent cannot be sent. It waits as before, and `Reconciler.unsent` lists it.
 
         Args:
             intent_id: Its number.
             reason: In one line.
 
         Returns:
-            Whether anything has changed; `False` if that reason is kept already, or the state is another by now.
+            Whether anything has changed; `False` if that reason is stored already, or the state is another by now.
         """
         values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
-        return bool(await self._run(lambda _: change_intents(NOTE, values)))
+        return bool(await self._run(lambda _: transactions.change_intents(transactions.NOTE, values)))
 
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intent by its number; `None` if there is none."""
-        found = await self._find(INTENT, id=check_number("intent_id", intent_id))
+        found = await self._find(transactions.INTENT, id=check_number("intent_id", intent_id))
         return found[0] if found else None
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
         """Return the intents of one operation about one order, refund or subscription, oldest first."""
-        return await self._find(FIND, operation=operation, reference=reference, merchant=merchant)
+        return await self._find(transactions.FIND, operation=operation, reference=reference, merchant=merchant)
 
     async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
         """List intents, those of one state or all, in the order of their numbers, `after` one of them."""
         values = {"limit": check_number("limit", limit), "after": check_number("after", after)}
         if state is None:
-            return await self._find(LIST, **values)
-        return await self._find(LIST_OF_STATE, state=_check_state(state), **values)
+            return await self._find(transactions.LIST, **values)
+        return await self._find(transactions.LIST_OF_STATE, state=_check_state(state), **values)
 
     async def resolve(
         self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None
@@ -413,7 +401,7 @@ class Journal(ABC):
         merchant: str,
         profile: Profile | None = None,
     ) -> Intents:
-        """End accepted and unknown intents by what the service has told of them, and return what changed.
+        """End accepted and unknown intents by what the service reported about them, and return those that changed.
 
         For notifications that are verified or confirmed; the recorded response stays. An intent that was added again
         and is done already ends, too. What was sent several times is not rejected by a notification, because it may be
@@ -423,8 +411,8 @@ class Journal(ABC):
             operation: The write: `orders.place`, `orders.close` or `refunds.create`.
             reference: The number of the order or refund.
             state: Our name of its state, such as `succeeded`. A state that is not an end changes nothing.
-            data: What was told, such as the notification's `data`. If it names another number, amount, currency or
-                merchant than the write, nothing changes, and a warning is logged.
+            data: What the service sent, such as the notification's `data`. If it names another number, amount, currency
+                or merchant than the write, nothing changes, and a warning is logged.
             merchant: The merchant's number.
             profile: Says by the paths of `[answer]` where `data` names these; default: under their wire names.
 
@@ -441,17 +429,17 @@ class Journal(ABC):
         if end is None:
             return []
         given, write = profile or Profile(), next(each for each in OPERATIONS if each.name == operation)
-        # By the paths of `[answer]` and `[notification]`; nothing need be there.
+        # A notification need not name all that a response must name.
         things = [evolve(each, required=False) for each in comparison_of(write, given).fields]
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
         things += [ComparedField(name, path, ValueKind.NUMBER) for name, path in places.items() if path]
-        notice = StateReport(
-            write, reference, merchant, end, f"the service told: {state}", data, Comparison(tuple(things))
+        report = transactions.StateReport(
+            write, reference, merchant, end, f"the service reported: {state}", data, Comparison(tuple(things))
         )
-        changed, others = await self._run(lambda now: transactions.apply_state_report(notice, now))
-        for kept, why in others:
+        changed, others = await self._run(lambda now: transactions.apply_state_report(report, now))
+        for stored, why in others:
             words = " ".join(why.split())
-            logger.warning("intent %d is %s; what was told is of another: %s", kept.id, kept.state, words)
+            logger.warning("intent %d is %s; the report is about another: %s", stored.id, stored.state, words)
         return changed
 
     async def prune(self, before: datetime) -> int:
@@ -461,15 +449,15 @@ class Journal(ABC):
         """
         values = {"before": check_moment("before", before), "limit": PRUNED_TOGETHER}
         pruned = 0
-        while deleted := len(await self._run(lambda _: change_intents(PRUNE, values))):
+        while deleted := len(await self._run(lambda _: transactions.change_intents(transactions.PRUNE, values))):
             pruned += deleted
         return pruned
 
     async def _find(self, statement: str, **values: Any) -> Intents:
-        return await self._run(lambda _: find_intents(statement, values))
+        return await self._run(lambda _: transactions.find_intents(statement, values))
 
-    def _binding(self, service: str | None) -> ServiceBinding | None:
-        return None if service is None else ServiceBinding(service, self._place)
+    def _binding(self, service: str | None) -> transactions.ServiceBinding | None:
+        return None if service is None else transactions.ServiceBinding(service, self._place)
 
     def _tick(self) -> str | None:
         return monotonic_tick() if self._has_system_clock else None

@@ -55,7 +55,7 @@ class Recorder:
 
     Args:
         journal: Keeps the intents.
-        keep: Says what may be kept of a request.
+        keep: Says what may be stored of a request.
         clock: Returns seconds, and counts them while the machine is suspended. A lease ends by it for its holder.
     """
 
@@ -96,7 +96,7 @@ class Recorder:
         return request_from_intent(intent)
 
     async def catch_up(self) -> None:
-        """Keep each "used before" that the storage could not take, so that nobody asks without knowing it.
+        """Record each "used before" that the storage could not take, so that nobody asks without knowing it.
 
         Raises:
             StorageError: The storage still cannot take it.
@@ -159,7 +159,7 @@ class Recorder:
         return await self._journal.claim(call.entry.id, lease, fence=fence, service=service, named=named)
 
     async def _undo(self, beginning: asyncio.Task[BeginResult]) -> None:
-        """Wait for what may still be committed, and keep that nothing was sent."""
+        """Wait for what may still be committed, and record that nothing was sent."""
         with suppress(PayasyncError):
             begun = await beginning
             if begun.step is Step.SEND:
@@ -177,7 +177,7 @@ class Recorder:
         return await self._in_background(call, settling)
 
     def _settle_cancelled(self, call: Call, intent: Intent) -> None:
-        """Keep that nothing was sent, without a wait. What may have been sent stays *sending*, and is asked about."""
+        """Record that nothing was sent, without a wait. What may have been sent stays *sending*, and is asked about."""
         if not call.progress.begun:
             self._hold(asyncio.ensure_future(self._settle(intent, state_of_unsent(intent), reason=CANCELLED)))
         elif call.progress.used_before:
@@ -185,7 +185,7 @@ class Recorder:
             self._hold(asyncio.ensure_future(self._settle(intent, "unknown", reason=USED, answered=True)))
 
     async def _note_used_in_time(self, call: Call, intent: Intent) -> bool:
-        """Keep that the service said "used before"; return `False` if that may not be on the disk."""
+        """Record that the service said "used before"; return `False` if that may not be on the disk."""
         return bool(await self._in_background(call, self._note_used(intent)))
 
     async def _in_background(self, call: Call, work: Coroutine[Any, Any, bool | None]) -> bool | None:
@@ -229,7 +229,7 @@ class Recorder:
             return None
 
     async def _note_used_later(self, intent: Intent) -> None:
-        """Keep "used before" as soon as the storage is back, as long as the journal is open."""
+        """Record "used before" as soon as the storage is back, as long as the journal is open."""
         pause = FIRST_PAUSE
         try:
             while intent.id in self._not_noted:

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class PostgresJournal(Journal):
-    """Keeps intents in a PostgreSQL database; `Journal` says what its methods do.
+    """Stores intents in a PostgreSQL database; `Journal` says what its methods do.
 
     Nothing is opened before the first use, which makes the tables `payasync_intents`, `payasync_services` and
     `payasync_migrations`. Leases end, and intents are due, by the server's clock. A session does not close its journal,
@@ -41,7 +41,7 @@ class PostgresJournal(Journal):
 
     Args:
         dsn: Such as `postgresql://user:password@host/database`. libpq's variables say what is not in it.
-        keep: Returns, of an operation and its arguments, those that may be kept. Default: of a direct call those that
+        keep: Returns, of an operation and its arguments, those that may be stored. Default: of a direct call those that
             move money, of a queued request all but the customer's details.
         whole_answers: Keep the service's responses whole, but for nonces, signatures and the customer's details as far
             as the request shows them. Default: keep what the profile's paths lead to.

@@ -83,7 +83,7 @@ class QueryResult:
         finding: What the query came to.
         state: The state that the response gives to the write, if it does.
         reason: In one line.
-        outcome: The response that says so, as far as it may be kept.
+        outcome: The response that says so, as far as it may be stored.
         retry_after: Seconds that the service asked to wait.
     """
 
@@ -95,7 +95,7 @@ class QueryResult:
 
 
 def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
-    """Return the query that tells what became of an intent; `None` if nothing names it.
+    """Return the query for the state of an intent; `None` if nothing names it.
 
     An order is asked about by endpoint 3, a refund by endpoint 7, a payment of endpoint 1 by endpoint 6, with the
     number that the service gave it (docs/service.md#queries).
@@ -291,7 +291,7 @@ def _wait_for_end(
     if result.finding is Finding.NOT_DONE:
         reason = f"accepted before, and now {result.reason}"
     if since and _is_too_long(since, asked_at, patience):
-        reason = f"no usable answer since {since:%Y-%m-%d}: {result.reason}"
+        reason = f"no usable response since {since:%Y-%m-%d}: {result.reason}"
         if result.finding is Finding.UNMATCHED:
             return Decision(state="manual", reason=reason)
     return Decision(state="accepted", reason=reason, pause=pause, denied=denied, silent_since=since)
@@ -331,7 +331,7 @@ class Result:
 
     Attributes:
         intent: As it was before.
-        end: `resolved`: the service told, or it never arrived. `sent`: it never arrived, and was sent again.
+        end: `resolved`: its end is known, or it never arrived. `sent`: it never arrived, and was sent again.
             `waiting`: the service will be asked again. `manual`: a person must say. `lost`: another process took it.
         state: Its state now, as far as this run knows.
         reason: Why, in one line.
@@ -355,12 +355,12 @@ class Report:
     """What a run came to, as numbers of intents.
 
     Attributes:
-        resolved: The service told what became of them, or they never arrived; rejected ones are among them.
+        resolved: Their end is known, or they never arrived; rejected ones are among them.
         sent: They never arrived, and were sent again.
         waiting: The service will be asked again.
         manual: A person must say what became of them.
         lost: Another process took them.
-        silent: The run ended early, because the service answers nobody.
+        silent: The run ended early, because the service responded to no query.
         unsent: Queued, and not sent for minutes: no worker may be running, or none can send them. Not counted above.
         rejected: Of those resolved or sent again, how many were not done. Tell whoever believes that they were.
     """
@@ -387,7 +387,7 @@ class Report:
 
 
 def describe_for_person(result: Result) -> str:
-    """Return a line for the log if somebody must hear of a result, because its caller may be gone; else nothing."""
+    """Return the log line for a result that a person must know, because the caller may be gone; else nothing."""
     if not result.rejected and result.end != "manual":
         return ""
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"

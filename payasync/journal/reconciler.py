@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import Factory, define, evolve
 
@@ -107,13 +107,16 @@ class _ClaimedIntent:
 
     Attributes:
         held: The intent, as it was claimed.
-        asked_at: The journal's time before the query.
         uncut: From now on an interruption waits until the result is recorded and reported.
     """
 
     held: Intent
-    asked_at: datetime
     uncut: bool = False
+
+    @property
+    def asked_at(self) -> datetime:
+        """The journal's time of the claim, before the query."""
+        return cast("datetime", self.held.lease) - timedelta(seconds=LEASE)
 
 
 class Reconciler:
@@ -206,7 +209,7 @@ class Reconciler:
     async def watch(self, on_result: OnResult | None = None) -> AsyncGenerator[Report]:
         """Run whenever something is due, and yield what each run came to.
 
-        If the service answers nobody, the pause is longer, whatever is due.
+        If the service responds to no query, the pause is longer, whatever is due.
         """
         while True:
             report = await self.run_once(on_result)
@@ -226,7 +229,7 @@ class Reconciler:
     async def unsent(self) -> Intents:
         """Return queued intents that were not sent for five minutes: no worker may be running, or none can send them.
 
-        An intent that was tried in vain counts from when it was kept; its `reason` says why it failed.
+        An intent that was tried in vain counts from when it was stored; its `reason` says why it failed.
         """
         before = self._now() - UNSENT
         return [
@@ -236,8 +239,8 @@ class Reconciler:
     async def manual(self) -> Intents:
         """Return the intents that need a person.
 
-        These are manual ones; and accepted ones that the service denies to know, says nothing of use about, or has not
-        answered about for a day (`Patience.give_up`).
+        These are manual ones; and accepted ones that the service denies to know, or about which no response was of use
+        for a day (`Patience.give_up`).
         """
         accepted, now = await self._list_own("accepted"), self._now()
         shown = (each for each in accepted if is_shown(each, now, self._patience))
@@ -270,14 +273,14 @@ class Reconciler:
         try:
             await asyncio.wait({asking})
         except asyncio.CancelledError:
-            await self._wait_briefly(asyncio.ensure_future(self._release_when_claimed(run, asking)))
+            await self._wait_briefly(asyncio.ensure_future(self._release_when_claimed(asking)))
             raise
-        return next((_with_time(run, held) for held in asking.result()), None)
+        return next(map(_ClaimedIntent, asking.result()), None)
 
-    async def _release_when_claimed(self, run: _Run, asking: Awaitable[Intents]) -> None:
+    async def _release_when_claimed(self, asking: Awaitable[Intents]) -> None:
         with suppress(PayasyncError):  # a claim that failed has nothing to give back
             for held in await asking:
-                await self._release(_with_time(run, held))
+                await self._release(_ClaimedIntent(held))
 
     async def _wait_briefly(self, task: asyncio.Task[None]) -> None:
         """Wait some seconds for a task. After that it goes on by itself, and its failure is logged."""
@@ -359,7 +362,7 @@ class Reconciler:
         except Exception as error:
             logger.warning("intent %d was sent again, if at all, with an error", held.id, exc_info=True)
             now = await self._journal.get(held.id)
-            # With another fence it was begun, and the session has kept what became of it.
+            # With another fence it was begun, and the session has stored what became of it.
             return None if now is None or now.fence != held.fence else classify_error(error)
         return None
 
@@ -390,7 +393,7 @@ class Reconciler:
         return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
 
     async def _release(self, claimed: _ClaimedIntent) -> None:
-        """Let another run ask immediately, and not when the lease ends."""
+        """Let another run ask immediately, instead of when the lease ends."""
         held = claimed.held
         facts: dict[str, Any] = {"denied": held.denied, "silent_since": held.silent_since}
         with suppress(PayasyncError):
@@ -398,10 +401,6 @@ class Reconciler:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
-
-
-def _with_time(run: _Run, held: Intent) -> _ClaimedIntent:
-    return _ClaimedIntent(held, held.lease - timedelta(seconds=LEASE) if held.lease else run.started)
 
 
 def _check_quarantine(quarantine: float) -> float:

@@ -33,7 +33,7 @@ OWN: Final = (
 
 
 def redact_outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
-    """Return what may be kept of the response to a call.
+    """Return what may be stored of the response to a call.
 
     Args:
         call: The call.
@@ -93,7 +93,7 @@ def _customer_name(call: Call) -> str:
 
 @frozen
 class _Redactor:
-    """Removes what may not be kept.
+    """Removes what may not be stored.
 
     Attributes:
         names: Members that are left out wherever they stand.

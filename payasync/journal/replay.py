@@ -18,19 +18,19 @@ TAKEN_OVER: Final = "another process has taken it over, or ended it"
 
 def recorded_reply(intent: Intent) -> Reply:
     """Return the recorded response. For an intent that a person has ended, it has no body."""
-    kept = intent.outcome or Outcome(status=204, recovered=True)
+    stored = intent.outcome or Outcome(status=204, recovered=True)
     return Reply(
-        status=kept.status,
-        headers=CIMultiDict(kept.headers),
-        body=kept.body,
+        status=stored.status,
+        headers=CIMultiDict(stored.headers),
+        body=stored.body,
         attempts=0,
-        recovered=kept.recovered,
-        verified=kept.verified,
+        recovered=stored.recovered,
+        verified=stored.verified,
     )
 
 
 def conflict_error(intent: Intent) -> IntentConflictError:
-    """Return why a request is neither sent nor kept: its key stands for another intent."""
+    """Return why a request is neither sent nor stored: its key stands for another intent."""
     keys = [f"intent {intent.intent!r}" if intent.intent else "", f"number {intent.reference}" if intent.number else ""]
     return IntentConflictError(
         f"{' and '.join(filter(None, keys))} stands for another request: intent {intent.id} in the journal. Give "
@@ -92,18 +92,18 @@ def _next_step(intent: Intent) -> str:
     return "it may have been done: ask for its state, do not repeat it"
 
 
-def other_service_error(merchant: str, kept: str, given: str, place: str) -> ConfigurationError:
+def other_service_error(merchant: str, stored: str, given: str, place: str) -> ConfigurationError:
     """Return why a session of another service may neither send nor ask.
 
     Args:
         merchant: The merchant's number.
-        kept: The service that the journal's writes went to.
+        stored: The service that the journal's writes went to.
         given: The session's.
         place: Where the journal is.
     """
-    known, session_service = ("the sandbox" if each == SANDBOX.name else each for each in (kept, given))
-    same = "nothing was done there" if kept == SANDBOX.name else "it is the same one at a new address"
-    old = "sandbox" if kept == SANDBOX.name else kept
+    known, session_service = ("the sandbox" if each == SANDBOX.name else each for each in (stored, given))
+    same = "nothing was done there" if stored == SANDBOX.name else "it is the same one at a new address"
+    old = "sandbox" if stored == SANDBOX.name else stored
     moved = f"; if {same}, tell it: payasync journal move {old} {given} --journal {shlex.quote(place)}"
     return ConfigurationError(
         f"journal {place!r} has what merchant {merchant!r} sent to {known}, and this session's service is "

@@ -69,7 +69,7 @@ def _intent_of_row(row: Mapping[str, Any]) -> Intent:
 
 
 class SqliteJournal(Journal):
-    """Keeps intents in an SQLite file; `Journal` says what its methods do.
+    """Stores intents in an SQLite file; `Journal` says what its methods do.
 
     Nothing is opened before the first use. A new file can be read by its owner alone; an existing file keeps its mode.
     A session does not close its journal, because others may use it: use `async with`, or call `aclose` at the end.
@@ -81,7 +81,7 @@ class SqliteJournal(Journal):
     Args:
         path: The file. It is made at the first use. If it is deleted or replaced later, calls fail with `StorageError`
             until it is restored. Do not put it on a network file system.
-        keep: Returns, of an operation and its arguments, those that may be kept. Default: of a direct call those that
+        keep: Returns, of an operation and its arguments, those that may be stored. Default: of a direct call those that
             move money, of a queued request all but the customer's details.
         whole_answers: Keep the service's responses whole, but for nonces, signatures and the customer's details as far
             as the request shows them. Default: keep what the profile's paths lead to.

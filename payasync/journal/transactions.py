@@ -1,10 +1,10 @@
-"""What a journal does with its intents in one transaction, and its statements; no I/O here."""
+"""The transactions of a journal, and their SQL statements; no I/O here."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from payasync.endpoints import CLOSE_ORDER, Operation
 from payasync.errors import (
@@ -43,7 +43,7 @@ SELECT
 WHERE CAST(:service AS text) IS NULL
     OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
-"""A write to a service other than the merchant's is not kept. A second statement would make each write slower."""
+"""A write to a service other than the merchant's is not stored. A second statement would make each write slower."""
 MATCHING: Final = """
 SELECT * FROM payasync_intents
 WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
@@ -144,6 +144,8 @@ FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 INTERRUPTED: Final = "its sender was interrupted"
 
+_DRAFTED: Final = tuple(each.name for each in fields(Draft))
+
 T = TypeVar("T")
 
 
@@ -191,7 +193,7 @@ def find_intents(statement: str, values: Mapping[str, Any], lock: str = "") -> T
 
 
 def change_intents(statement: str, values: Mapping[str, Any]) -> Transaction[Sequence[int]]:
-    """Return the numbers of the intents that a statement has kept, changed or deleted."""
+    """Return the numbers of the intents that a statement has stored, changed or deleted."""
     found: Sequence[int] = yield Query(statement, values, column="id")
     return found
 
@@ -210,7 +212,7 @@ class ServiceBinding:
 
 
 def bind_service(merchant: str, binding: ServiceBinding | None) -> Transaction[None]:
-    """Keep which service a merchant's writes go to, unless one is kept; refuse any other.
+    """Store which service a merchant's writes go to, unless one is stored; refuse any other.
 
     Args:
         merchant: The merchant's number.
@@ -219,13 +221,13 @@ def bind_service(merchant: str, binding: ServiceBinding | None) -> Transaction[N
     if binding is None:
         return
     known = Query(SERVICES, {"merchant": merchant}, column="service")
-    kept: Sequence[str] = yield known
-    if not kept:
+    stored: Sequence[str] = yield known
+    if not stored:
         # Of two processes that come together, one waits here for the other.
         values = {"merchant": merchant, "service": binding.service}
-        kept = (yield Query(BIND, values, column="service")) or (yield known)
-    if kept[0] != binding.service:
-        raise other_service_error(merchant, kept[0], binding.service, binding.journal)
+        stored = (yield Query(BIND, values, column="service")) or (yield known)
+    if stored[0] != binding.service:
+        raise other_service_error(merchant, stored[0], binding.service, binding.journal)
 
 
 def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Sequence[str], Sequence[str]]]:
@@ -248,27 +250,27 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
 def begin(
     draft: Draft, binding: ServiceBinding | None, now: datetime, lease: float, *, tick: str | None = None
 ) -> Transaction[BeginResult]:
-    """Keep an intent as *sending*, unless its key says that it must not be sent."""
+    """Store an intent as *sending*, unless its key says that it must not be sent."""
     until = now + timedelta(seconds=lease)
     first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
-    added, kept = yield from _add_draft(draft, binding, first, now)
+    added, stored = yield from _add_draft(draft, binding, first, now)
     if added:
-        return BeginResult(Step.SEND, kept[0])
-    begun = match_draft(draft, kept, now)
+        return BeginResult(Step.SEND, stored[0])
+    begun = match_draft(draft, stored, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
         yield from change_intents(SET_INTENT, {"id": begun.intent.id, "intent": draft.intent})
     return (yield from _send(begun, now, until, tick, draft.named))
 
 
 def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
-    """Keep an intent as *new*.
+    """Store an intent as *new*.
 
-    An intent that is kept already is queued from now on, and keeps its state. Only a rejected one is *new* again, so
+    An intent that is stored already is queued from now on, and keeps its state. Only a rejected one is *new* again, so
     that whoever looks for what nobody sends finds it.
     """
     first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "tick": None}
-    added, kept = yield from _add_draft(draft, None, first, now)
-    begun = match_draft(draft, kept, now)
+    added, stored = yield from _add_draft(draft, None, first, now)
+    begun = match_draft(draft, stored, now)
     if not added and begun.step is not Step.CONFLICT:
         queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
         yield from change_intents(QUEUE, queued)
@@ -278,26 +280,16 @@ def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
 def _add_draft(
     draft: Draft, binding: ServiceBinding | None, first: Mapping[str, Any], now: datetime
 ) -> Transaction[tuple[bool, Intents]]:
-    """Keep a draft and return `True`, or return `False` and the intents that have one of its keys already."""
-    values: dict[str, Any] = {
-        "operation": draft.operation,
-        "merchant": draft.merchant,
-        "reference": draft.reference,
-        "number": draft.number,
-        "intent": draft.intent,
-        "hash": draft.hash,
-        "request": draft.request,
-        "queued": draft.queued,
-        "named": draft.named,
-    }
+    """Store a draft and return `True`, or return `False` and the intents that have one of its keys already."""
+    values = {name: getattr(draft, name) for name in _DRAFTED}
     service = binding.service if binding else None
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
             return True, [Intent(**values, **first, id=added[0], created=now, updated=now)]
         yield from bind_service(draft.merchant, binding)
-        if kept := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
-            return False, kept
+        if stored := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
+            return False, stored
 
 
 def claim(
@@ -311,12 +303,12 @@ def claim(
     named: Mapping[str, object] | None = None,
 ) -> Transaction[BeginResult]:
     """Make an intent *sending*, unless its state forbids it."""
-    kept = yield from _lock_intent(intent_id)
-    yield from bind_service(kept.merchant, binding)
-    begun = BeginResult(next_step(kept, now, fence=fence), kept)
+    stored = yield from _lock_intent(intent_id)
+    yield from bind_service(stored.merchant, binding)
+    begun = BeginResult(next_step(stored, now, fence=fence), stored)
     if begun.step is Step.SEND:
         # Its sender has looked at it before; a person may have rejected it since.
-        check_queued(kept)
+        check_queued(stored)
     return (yield from _send(begun, now, now + timedelta(seconds=lease), tick, named))
 
 
@@ -331,7 +323,7 @@ def _send(
 
 
 def note_used(held: Intent, now: datetime) -> Transaction[bool]:
-    """Keep that the service said "used before" of what was sent, unless its end is known."""
+    """Record that the service said "used before" of what was sent, unless its end is known."""
     values = {"id": held.id, "attempts": held.attempts, "now": now}
     return bool((yield from change_intents(NOTE_USED, values)))
 
@@ -346,10 +338,10 @@ def settle(
     tick: str | None = None,
     answered: bool = False,
 ) -> Transaction[bool]:
-    """Keep what became of an intent, if the claim still counts.
+    """Record what became of an intent, if the claim still counts.
 
     While it counts, the state is the one that the holder was given, because each change of it ends the claim. If the
-    intent was added while it was sent directly, and is rejected, it is *new*: its worker was told to wait.
+    intent was added while it was sent directly, and is rejected, it is *new*, because its worker had to wait.
     """
     check_transition(held.state, state)
     if state == "sending":
@@ -360,7 +352,7 @@ def settle(
         "sent_at": now if state == "unknown" else None,
         "tick": tick,
     }
-    # Somebody was told that it was not done, and may have paid by other means: no task that is left sends it.
+    # Its caller has heard that it was not done, and may have paid by other means: a task that is left sends nothing.
     queued = not (state == "rejected" and (held.state in ASKED_STATES or facts["outcome"] is not None))
     again = state == "rejected" and held.state == "sending" and not held.queued
     end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
@@ -396,20 +388,20 @@ def ask(
     return claimed
 
 
-def _in_doubt_since(kept: Intent, now: datetime, tick: str | None) -> tuple[datetime | None, str | None]:
+def _in_doubt_since(stored: Intent, now: datetime, tick: str | None) -> tuple[datetime | None, str | None]:
     """Return since when an intent is in doubt, by the time that it is now: the clock may have been set since.
 
     If the clock was set and so has ended a lease, its holder may still be sending: the doubt begins later.
     """
-    gone = _seconds_between(kept.tick, tick)
-    if kept.state == "sending":
-        lasts = ((kept.lease or kept.updated) - kept.updated).total_seconds()
+    gone = _seconds_between(stored.tick, tick)
+    if stored.state == "sending":
+        lasts = ((stored.lease or stored.updated) - stored.updated).total_seconds()
         left = 0.0 if gone is None else max(0.0, lasts - gone)
         return now + timedelta(seconds=left), _tick_after(tick, left)
-    if gone is None or kept.sent_at is None:
-        return kept.sent_at, tick
-    # Never earlier than what is kept: the tick may be of an attempt before, if another one was sent without.
-    return max(kept.sent_at, now - timedelta(seconds=gone)), tick
+    if gone is None or stored.sent_at is None:
+        return stored.sent_at, tick
+    # Never earlier than what is stored: the tick may be of an attempt before, if another one was sent without.
+    return max(stored.sent_at, now - timedelta(seconds=gone)), tick
 
 
 def _seconds_between(earlier: str | None, later: str | None) -> float | None:
@@ -437,15 +429,15 @@ def resolve(
     intent_id: int, state: State, reason: str, seen: tuple[State | None, int | None], now: datetime
 ) -> Transaction[Intent]:
     """End an intent by a person's word. If it is rejected, no queue that has its number sends it."""
-    kept = yield from _lock_intent(intent_id)
-    before = state_now(kept, now)
+    stored = yield from _lock_intent(intent_id)
+    before = state_now(stored, now)
     if before not in RESOLVABLE_STATES:
-        raise _not_resolvable_error(kept)
+        raise _not_resolvable_error(stored)
     shown, attempts = seen
-    if shown not in {None, kept.state, before}:
+    if shown not in {None, stored.state, before}:
         raise invalid_argument("seen", f"what intent {intent_id} is by now, {before}: look at it again", shown)
-    if attempts not in {None, kept.attempts}:
-        rule = f"how often intent {intent_id} was sent by now, {kept.attempts}: look at it again"
+    if attempts not in {None, stored.attempts}:
+        rule = f"how often intent {intent_id} was sent by now, {stored.attempts}: look at it again"
         raise invalid_argument("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
@@ -453,25 +445,27 @@ def resolve(
     return resolved
 
 
-def _not_resolvable_error(kept: Intent) -> InvalidArgumentError:
+def _not_resolvable_error(stored: Intent) -> InvalidArgumentError:
     rule = "only new, accepted, unknown or manual ones can be ended"
-    stands = f"{kept.state} already" if kept.state in END_STATES else kept.state
-    if kept.lease is not None:
-        stands += f", and somebody's until {kept.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
-    return InvalidArgumentError(f"intent {kept.id} is {stands}; {rule}", field="intent_id", rule=rule, value=kept.id)
+    stands = f"{stored.state} already" if stored.state in END_STATES else stored.state
+    if stored.lease is not None:
+        stands += f", and somebody's until {stored.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
+    return InvalidArgumentError(
+        f"intent {stored.id} is {stands}; {rule}", field="intent_id", rule=rule, value=stored.id
+    )
 
 
 @frozen
 class StateReport:
-    """What the service has told of a write, such as by a notification.
+    """What the service reported about a write, such as by a notification.
 
     Attributes:
         write: The operation.
         reference: The number of the order or refund.
         merchant: The merchant's number.
-        state: What it says of the write.
+        state: The state that the report gives the write.
         reason: In one line.
-        data: What the service told.
+        data: What the service sent, such as the notification's `data`.
         things: Where `data` may name the number, amounts, currency and merchant.
     """
 
@@ -484,44 +478,44 @@ class StateReport:
     things: Comparison
 
 
-def apply_state_report(notice: StateReport, now: datetime) -> Transaction[tuple[Intents, Sequence[tuple[Intent, str]]]]:
-    """End the open intents that a notice is about; what it contradicts is given to a person.
+def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[Intents, Sequence[tuple[Intent, str]]]]:
+    """End the open intents that a report is about; what it contradicts is given to a person.
 
     Returns:
-        The intents that have another state now; and those under the number of the notice that it is not about, with the
+        The intents that have another state now; and those under the number of the report that it is not about, with the
         reason.
     """
     changed: Intents = []
     others: list[tuple[Intent, str]] = []
-    about = {"operation": notice.write.name, "reference": notice.reference, "merchant": notice.merchant}
+    about = {"operation": report.write.name, "reference": report.reference, "merchant": report.merchant}
     for each in (yield from find_intents(FIND, about, FOR_UPDATE)):
         stands = state_now(each, now)
-        after = _state_by_notice(each, stands, notice.state)
+        after = _state_by_report(each, stands, report.state)
         if after is None:
             continue
         asked = asked_for(each)
-        if objection := mismatch(asked, notice.things, notice.data):
+        if objection := mismatch(asked, report.things, report.data):
             others.append((each, objection.words))
-        elif each.answered and not names_number_and_amounts(notice.write, asked, notice.things, notice.data):
+        elif each.answered and not names_number_and_amounts(report.write, asked, report.things, report.data):
             others.append((each, "its number was used before, and the number or an amount is missing"))
         else:
-            why = f"rejected, and {notice.reason}" if stands == "rejected" else notice.reason
+            why = f"rejected, and {report.reason}" if stands == "rejected" else report.reason
             values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": after != "rejected"}
             changed += yield from find_intents(RESOLVE, values)
     return changed, others
 
 
-def _state_by_notice(kept: Intent, stands: State, end: State) -> State | None:
-    """Return the state that a notice gives an intent; `None` if it changes nothing.
+def _state_by_report(stored: Intent, stands: State, end: State) -> State | None:
+    """Return the state that a report gives an intent; `None` if it changes nothing.
 
-    If the intent was sent several times, the notice may be about an earlier attempt, and rejects nothing. An intent
+    If the intent was sent several times, the report may be about an earlier attempt, and rejects nothing. An intent
     that waits to be sent again, and was done the first time after all, is not sent.
     """
-    again = stands == "new" and kept.attempts > 0 and end == "succeeded"
-    if again or (stands in ASKED_STATES and not may_be_of_an_earlier_attempt(kept, end)):
+    again = stands == "new" and stored.attempts > 0 and end == "succeeded"
+    if again or (stands in ASKED_STATES and not may_be_of_an_earlier_attempt(stored, end)):
         return end
     # An order that nobody closed may end by itself: that moves no money.
-    contradicted = stands == "rejected" and end == "succeeded" and kept.operation != CLOSE_ORDER.name
+    contradicted = stands == "rejected" and end == "succeeded" and stored.operation != CLOSE_ORDER.name
     return "manual" if contradicted else None
 
 

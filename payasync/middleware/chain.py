@@ -17,7 +17,7 @@ from payasync.wire.call import Call, Layer, Reply, Send
 T = TypeVar("T")
 
 GRACE: Final = 0.1
-"""Seconds that a user's layer has beyond the deadline, so that what it waits for, such as the transport, ends first."""
+"""Seconds that a user's layer may run beyond the deadline, so that the transport inside it times out first."""
 
 
 def chain(layers: Iterable[Layer], send: Send) -> Send:
@@ -35,8 +35,8 @@ def guard(layer: Layer) -> Layer:
     """Return a user's layer with checks: it must be awaitable, end in time, and return what `send` returned.
 
     Raises:
-        ConfigurationError: By the layer, if it is no `async def`.
-        NoAnswerError: By the layer, if it returns something else: the call may have been sent.
+        ConfigurationError: When the layer is called, if it is not an `async def`.
+        NoAnswerError: When the layer is called, if it does not return a `Reply`. The call may have been sent.
     """
     name = getattr(layer, "__qualname__", type(layer).__qualname__)
 
@@ -58,7 +58,7 @@ def guard(layer: Layer) -> Layer:
 
 @frameless_async
 async def hide_frames(call: Call, send: Send) -> Reply:
-    """Stand below a user's layer: the errors that its `send` raises show none of our frames."""
+    """Pass a call on from a user's layer, and remove our frames from the errors that reach the layer."""
     return await send(call)
 
 
@@ -66,8 +66,8 @@ async def await_in_time(call: Call, work: Awaitable[T], name: str, *, grace: flo
     """Await foreign work until the call's deadline, or `grace` seconds later.
 
     Raises:
-        NoAnswerTimeoutError: The time was over after something may have been sent.
-        NotSentTimeoutError: The time was over before.
+        NoAnswerTimeoutError: The time was over, and the request may have been sent.
+        NotSentTimeoutError: The time was over before the request was sent.
     """
     timer = asyncio.timeout_at(call.deadline + grace)
     try:

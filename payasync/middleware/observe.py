@@ -1,4 +1,4 @@
-"""Events and log lines about each attempt; neither holds a field of the request."""
+"""Events and log lines about attempts. They never contain a field of the request."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ class Attempted:
     """One attempt ended.
 
     Attributes:
-        operation: Its name, such as `"orders.place"`.
-        reference: The order or refund number, where the call has one.
-        attempt: 1 for the first.
-        elapsed: Seconds.
-        status: The HTTP status of the response, or `None` where none came.
-        error: The name of the error's class, where none came.
+        operation: The name of the operation, such as `"orders.place"`.
+        reference: The order or refund number, if the call has one.
+        attempt: 1 for the first attempt.
+        elapsed: How long the attempt took, in seconds.
+        status: The HTTP status of the response, or `None` if there was no response.
+        error: The name of the error's class, if there was no response.
     """
 
     operation: str
@@ -53,7 +53,7 @@ class Retrying:
 
 @frozen(kw_only=True)
 class Unknown:
-    """A write ended without a recognised response: it may have been done."""
+    """A write ended without a recognised response, so it may have been carried out."""
 
     operation: str
     reference: str | None
@@ -75,7 +75,7 @@ logger = logging.getLogger("payasync")
 
 
 _LEVELS: Final = {Attempted: logging.DEBUG, Retrying: logging.INFO, Unknown: logging.WARNING}
-"""An unknown outcome is a warning, because a person must look at it."""
+"""An unknown outcome is a warning, because a person must look into it."""
 
 
 class EventSink:
@@ -96,7 +96,7 @@ class EventSink:
         try:
             self.on_event(event)
         except Exception as error:
-            drop_frames(error)  # behind it may stand an error of the attempt
+            drop_frames(error)  # its context may be an error of the attempt
             logger.exception("on_event raised; the call goes on")
 
 
@@ -120,7 +120,7 @@ async def _observed(call: Call, send: Send, report: EventSink) -> Reply:
         reply = await send(call)
     except PayasyncError as error:
         failed.append(error)
-    # Outside of `except`, so that `on_event` finds no error that is being handled.
+    # Not inside `except`, so that `on_event` cannot see the error with `sys.exception`.
     event = Attempted(
         operation=call.operation.name,
         reference=call.reference,

@@ -1,4 +1,4 @@
-"""The failure matrix: what the end of an attempt means, and what follows from it."""
+"""The failure matrix: what the end of an attempt means, and what the client does next."""
 
 import enum
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ AttemptResult: TypeAlias = Reply | PayasyncError
 
 
 class Outcome(enum.Enum):
-    """What the end of an attempt means; the value is how people say it."""
+    """What the end of an attempt means. The values are the words that errors use."""
 
     SUCCESS = "success"
     NOT_SENT = "not sent"
@@ -48,38 +48,38 @@ class Outcome(enum.Enum):
 
 
 SUCCESS: Final = Outcome.SUCCESS
-"""Most calls end so, and a constant is looked up ten times faster than an enum's member."""
+"""A constant, because the hot path reads it, and a lookup in the enum takes ten times as long."""
 
 REFUSALS: Final = frozenset(
     {Outcome.NOT_EXECUTED, Outcome.ABSENT, Outcome.DUPLICATE, Outcome.UNLISTED, Outcome.RATE_LIMITED}
 )
-"""Outcomes that say that the request was not done."""
+"""Outcomes in which the service says that it did not carry out the request."""
 
 
 class Action(enum.Enum):
-    """What is done next."""
+    """What the client does next."""
 
     DONE = "done"
     """The reply is the call's response."""
     REPEAT = "repeat"
-    """Try again, with a new nonce and signature, after a wait; else end with the final error."""
+    """Wait, and try again with a new nonce and signature. If no attempt is left, raise the final error."""
     QUERY = "query"
-    """Ask what became of the write, before anything else."""
+    """Ask the service what became of the write before anything else."""
     END = "end"
-    """No further attempt: end with the final error."""
+    """Raise the final error without a further attempt."""
 
 
 class Recourse(enum.IntEnum):
-    """What can be done about a call whose response is lost; the columns of the matrix."""
+    """What the client can do if the response to a call is lost: the columns of the matrix."""
 
     NONE = 0
-    """Endpoints 1, 2 without a number, 8 to 10: nothing can be asked about, so nothing is sent twice."""
+    """Endpoints 1, 2 without a number, and 8 to 10: no query names the write, so it is never sent twice."""
     REPEAT = 1
-    """Endpoints 3, 6 and 7, which are reads: asking again changes nothing."""
+    """Endpoints 3, 6 and 7: these are reads, and repeating a read changes nothing."""
     CLOSE = 2
-    """Endpoint 4: closing is a target state, and repeating it moves no money."""
+    """Endpoint 4: an order that is closed twice is closed, and no money moves."""
     QUERY = 3
-    """Endpoint 2 with a number, and 5: the number can be asked about."""
+    """Endpoints 2 with a number, and 5: a query by the number shows what became of the write."""
 
 
 done, repeat, query, end = Action.DONE, Action.REPEAT, Action.QUERY, Action.END
@@ -104,7 +104,7 @@ MATRIX: Final[dict[Outcome, tuple[Action, Action, Action, Action]]] = {
 # fmt: on
 
 DEFINITE: Final = frozenset({Outcome.NOT_EXECUTED, Outcome.ABSENT, Outcome.DUPLICATE})
-"""Outcomes that say nothing of an earlier attempt."""
+"""Refusals of one attempt that do not show what became of an earlier one."""
 
 
 def classify(call: Call, result: AttemptResult) -> Outcome:
@@ -138,7 +138,7 @@ def _classify_2xx(profile: Profile, reply: Reply) -> Outcome:
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:
-    """Return what a response with another status than 2xx means; its signature and subject are checked later."""
+    """Return what a response outside 2xx means, before its signature and its numbers are checked."""
     status = reply.status
     if status == 429:
         return Outcome.RATE_LIMITED
@@ -164,11 +164,11 @@ _LISTED: Final = {
     "duplicate": Outcome.DUPLICATE,
     "absent": Outcome.ABSENT,
 }
-"""By key of the profile's `codes`."""
+"""The outcome for each key of the profile's `codes`."""
 
 
 def _listed_outcome(profile: Profile, reply: Reply) -> Outcome | None:
-    """Return the outcome of a listed result code, else of a listed message."""
+    """Return the outcome that the profile lists for the result code, or else for the message."""
     for value in (at(reply.document, path) for path in (profile.answer.code, profile.answer.message) if path):
         for key, outcome in _LISTED.items():
             if is_one_of(value, getattr(profile.codes, key)):
@@ -177,7 +177,7 @@ def _listed_outcome(profile: Profile, reply: Reply) -> Outcome | None:
 
 
 def _is_unverified(call: Call, outcome: Outcome, reply: Reply) -> bool:
-    """Return whether a response is not believed because its signature is missing or wrong."""
+    """Return whether the signature of a response is wrong, or is missing where it is required."""
     if outcome is SUCCESS:
         return not reply.verified
     if outcome is Outcome.RATE_LIMITED:
@@ -187,12 +187,12 @@ def _is_unverified(call: Call, outcome: Outcome, reply: Reply) -> bool:
 
 
 def is_vouched_for(call: Call, reply: Reply) -> bool:
-    """Return whether the service signed a response: a request that was sent back has its sender's signature."""
+    """Return whether the service signed a response. A request that was sent back does not count."""
     return reply.verified is True and not match.is_sent_back(call.expected.proofs, reply.document)
 
 
 def objection_to(call: Call, reply: Reply) -> Objection | None:
-    """Return what speaks against believing a response though it is recognised, and signed where it must be."""
+    """Return why a recognised response, signed where it must be, is still not believed."""
     in_2xx = 200 <= reply.status < 300
     outcome = _classify_2xx(call.profile, reply) if in_2xx else _classify_status(call, reply)
     return _objection_to_success(call, reply) if outcome is SUCCESS else _objection_to_refusal(call, outcome, reply)
@@ -204,7 +204,7 @@ def _objection_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objecti
     profile, data = call.profile, payload(call.profile.answer, reply.document)
     if mismatch := match.mismatch(_named_by(call), call.expected.compared, data, success=False):
         return mismatch
-    if outcome is Outcome.DUPLICATE:  # who says that a number was used may say for what
+    if outcome is Outcome.DUPLICATE:  # the response may describe the earlier use of the number
         return None
     if reply.verified and outcome is not Outcome.RATE_LIMITED and _may_be_signed_success(call, reply.document, data):
         return Objection("its signature does not cover the refusal, and what is signed may be a success")
@@ -221,13 +221,13 @@ def _objection_to_success(call: Call, reply: Reply) -> Objection | None:
 
 
 def _named_by(call: Call) -> Mapping[str, object]:
-    """Return what a response is compared with: the fields of the call, and of the write that a query asks about."""
+    """Return the fields that a response must match: the call's, and those of the write that a query is about."""
     asked = call.expected.asked
     return {**call.fields, **asked} if asked else call.fields
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
-    """Return whether the signed part of a refusal may be that of a success: its status and its code were changed."""
+    """Return whether a refusal may be a signed success whose status and code were changed on the way."""
     shape = call.profile.answer
     if shape.code and is_one_of(at(document, shape.code), shape.ok):
         return True
@@ -236,7 +236,7 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
 
 
 def recourse(call: Call) -> Recourse:
-    """Return what can be done about a call whose response is lost."""
+    """Return what the client can do if the response to a call is lost."""
     if call.read:
         return Recourse.REPEAT
     if call.operation is CLOSE_ORDER:
@@ -245,30 +245,30 @@ def recourse(call: Call) -> Recourse:
 
 
 def has_own_number(call: Call) -> bool:
-    """Return whether a write names what it makes or closes by the merchant's own number."""
+    """Return whether a write carries the merchant's own number of what it makes or closes."""
     return call.operation.kind is Kind.KEYED and call.reference is not None
 
 
 def leaves_doubt(call: Call, outcome: Outcome) -> bool:
-    """Return whether a write may have been done by the attempt that ended so."""
+    """Return whether an attempt with this outcome may have carried out a write."""
     if call.read:
         return False
     if outcome is Outcome.RATE_LIMITED:
         return not call.profile.http.rate_limit_precedes_execution
     if outcome is Outcome.DUPLICATE:
         return not has_own_number(call)
-    # The service is asked about a write, if possible, exactly where the write may have been done.
+    # The matrix asks about a write exactly if the write may have been carried out.
     return MATRIX[outcome][Recourse.QUERY] is Action.QUERY
 
 
 def decide(call: Call, outcome: Outcome, *, doubt: bool) -> Action:
-    """Return what follows from an attempt's end.
+    """Return what the client does after an attempt.
 
     Args:
         call: The call.
-        outcome: What the attempt's end means.
-        doubt: It is a write, and this attempt or an earlier one may have been executed. Doubt is sticky: a refusal of
-            attempt 2 says nothing of attempt 1.
+        outcome: What the end of the attempt means.
+        doubt: The call is a write, and this attempt or an earlier one may have been carried out. Doubt is sticky: a
+            refusal of attempt 2 does not show what became of attempt 1.
     """
     by_recourse = recourse(call)
     if doubt and outcome in DEFINITE:
@@ -283,18 +283,18 @@ def decide(call: Call, outcome: Outcome, *, doubt: bool) -> Action:
 
 
 def decide_after_absence(call: Call, outcome: Outcome) -> Action:
-    """Return what follows once "not found" was final: what may have been done was not.
+    """Return what the client does once "not found" is final, so that no attempt was carried out.
 
-    A refusal that came after what was in doubt is definite now; whatever else led to the question is repeated.
+    A refusal of the last attempt is definite now. After any other outcome the write is sent again.
     """
     action = decide(call, outcome, doubt=False)
     return Action.REPEAT if action is Action.QUERY else action
 
 
 def confirms_absence(question: Call, result: AttemptResult) -> bool:
-    """Return whether the response to a query says, and may be believed, that there is no such thing.
+    """Return whether the response to a query proves that the service does not know the number.
 
-    Signed responses need a signature over the refusal, unless the profile says that the service signs none. An
+    If the service signs responses, this refusal must be signed, too, unless the profile says that refusals are not. An
     attacker who relabels a genuine success cannot change the amounts and the code that its signature covers.
     """
     if not isinstance(result, Reply) or classify(question, result) is not Outcome.ABSENT:
@@ -317,17 +317,17 @@ LOOK_HINT: Final = (
 )
 
 _SHOWN: Final = 200
-"""Characters of a service's own words that an error's text shows; the error itself has them all."""
+"""The most characters of the service's message that the text of an error shows."""
 
 
 def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: bool) -> PayasyncError:
-    """Return the error that a call ends with if no further attempt follows.
+    """Return the error of a call that has no further attempt.
 
     Args:
         call: The call.
-        outcome: What the end of its last attempt means.
-        result: How that attempt ended; no success.
-        doubt: It is a write, and this attempt or an earlier one may have been executed.
+        outcome: What the end of its last attempt means; not a success.
+        result: How that attempt ended.
+        doubt: The call is a write, and this attempt or an earlier one may have been carried out.
     """
     if isinstance(result, PayasyncError):
         unknown = doubt or (isinstance(result, NoAnswerError) and not call.read)
@@ -343,7 +343,7 @@ def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: b
 
 
 def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
-    """Return the error of a response that does not say what was done."""
+    """Return the error for a response that does not show whether the request was carried out."""
     kind, hint = (NoAnswerError, REPEAT_HINT) if call.read else (OutcomeUnknownError, advice(call))
     objection = objection_to(call, reply) if outcome is Outcome.UNRECOGNISED else None
     if objection:
@@ -365,7 +365,7 @@ def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
 
 
 def _was_refused(call: Call, outcome: Outcome) -> bool:
-    """Return whether a response proves that nothing was done, or is for a read, where that hardly matters."""
+    """Return whether a response refuses a read, or proves that a write was not carried out."""
     return (outcome in REFUSALS or outcome is Outcome.REDIRECT) and not leaves_doubt(call, outcome)
 
 
@@ -391,7 +391,7 @@ def _refusal(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
 
 
 def advice(call: Call) -> str:
-    """Return what to do about a write that may have been done."""
+    """Return what a person should do about a write that may have been carried out."""
     if has_own_number(call):
         return QUERY_HINT
     if call.reference is not None:
@@ -408,24 +408,24 @@ def advice(call: Call) -> str:
 
 
 def unknown_error(call: Call, reason: str, reply: Reply, *, objection: Objection | None = None) -> OutcomeUnknownError:
-    """Return the error of a write that was asked about, if the response says nothing of it.
+    """Return the error of a write if the response to the query about it leaves the outcome unknown.
 
     Args:
         call: The write.
-        reason: What the response says.
-        reply: The response.
-        objection: Why it is not believed.
+        reason: What the response lacks, or why it is not believed.
+        reply: The response to the query.
+        objection: Why the response is not believed, if it was recognised.
     """
     message = f"{reason}; {QUERY_HINT}"
     return OutcomeUnknownError(message, sent=True, reason=reason, objection=objection, **_facts(call, reply))
 
 
 def result_of_close(call: Call, reply: Reply) -> AttemptResult:
-    """Return how a close ends of which the service said "used before", by the state of its order.
+    """Return how a close ends by the state of its order, after a query about the order.
 
     Args:
         call: The close.
-        reply: To the query about its order.
+        reply: The response to the query.
     """
     state = OrderResponse.of(call, reply).state
     if state in {"closed", "expired", "failed"}:
@@ -437,7 +437,7 @@ def result_of_close(call: Call, reply: Reply) -> AttemptResult:
 
 
 def _quoted(call: Call, reply: Reply) -> str:
-    """Return the result code and the message of a response in brackets; a text is quoted, so that it is no number."""
+    """Return the result code and the message of a response in brackets. A code that is a text is quoted."""
     answer = call.profile.answer
     code, message = (scalar_at(reply.document, path) for path in (answer.code, answer.message))
     words = (

@@ -1,4 +1,4 @@
-"""What became of a write: the query that tells, by the number that names it."""
+"""Queries by the number of a write that show what became of it."""
 
 from collections.abc import Mapping
 from math import inf
@@ -29,7 +29,7 @@ def absence_final_after(quarantine: float | None, *, used_before: bool = False) 
 
 
 def status_query(operation: str | None, reference: str | None) -> Request[Response] | None:
-    """Return the request that asks about an order or a refund by its number; `None` if there is none."""
+    """Return the query about an order or a refund by its number, or `None` if no query fits."""
     if reference is None:
         return None
     if operation in {PLACE_ORDER.name, CLOSE_ORDER.name, QUERY_ORDER.name}:
@@ -38,10 +38,10 @@ def status_query(operation: str | None, reference: str | None) -> Request[Respon
 
 
 def query_about(codec: Codec, call: Call) -> Call | None:
-    """Return the query that tells what became of a write; `None` if the profile does not map one.
+    """Return the query about a write, or `None` if the profile does not map one.
 
-    An order is asked about by endpoint 3, a refund by endpoint 7 (docs/service.md#queries), within the
-    time that the write has left.
+    Endpoint 3 shows the state of an order, endpoint 7 that of a refund (docs/service.md#queries). The query must end
+    by the write's own deadline.
     """
     askable = recourse(call) in {Recourse.QUERY, Recourse.CLOSE}
     request = status_query(call.operation.name, call.reference) if askable else None
@@ -55,7 +55,7 @@ def query_about(codec: Codec, call: Call) -> Call | None:
 
 
 def expect_match(query: Call, asked: Mapping[str, object] | None) -> Call:
-    """Return a query whose response must match what a write has named, too.
+    """Return a query whose response must also match the fields of a write.
 
     Args:
         query: The query.
@@ -65,11 +65,11 @@ def expect_match(query: Call, asked: Mapping[str, object] | None) -> Call:
 
 
 def query_after(error: PayasyncError) -> Request[Response]:
-    """Return the request that asks what became of the write that ended with an error.
+    """Return the query about the write that ended with an error.
 
     Raises:
-        InvalidArgumentError: It is no error of ours.
-        PayasyncError: The error itself, if nothing names what it was about, or its number stands for another.
+        InvalidArgumentError: The argument is not a `PayasyncError`.
+        PayasyncError: The error itself, if it has no number to ask about, or its number belongs to another request.
     """
     if not isinstance(error, PayasyncError):
         raise invalid_argument("error", "the error of a call, such as an OutcomeUnknownError", error)
@@ -80,21 +80,21 @@ def query_after(error: PayasyncError) -> Request[Response]:
 
 
 def check_response(error: PayasyncError, query: Call, reply: Reply) -> None:
-    """Refuse a response to a query that says nothing of the write that ended with an error.
+    """Refuse an empty response to the query about a write that ended with an error.
 
     Raises:
-        OutcomeUnknownError: It holds nothing.
+        OutcomeUnknownError: The response is empty.
     """
     if _is_of_write(error) and (reason := why_empty(query.reference, query.profile.answer, reply.document)):
         raise _as_of_write(unknown_error(query, reason, reply), error) from error
 
 
 def unmatched_error(error: PayasyncError, failed: NoAnswerError) -> PayasyncError:
-    """Return the error of a write whose query has brought no response that is about it.
+    """Return the error of a write if the query about it got no response, or one about something else.
 
     Args:
-        error: Of the write.
-        failed: Of the query.
+        error: The error of the write.
+        failed: The error of the query.
     """
     if failed.objection is None or not _is_of_write(error):
         return failed
@@ -111,6 +111,6 @@ def _is_of_write(error: PayasyncError) -> bool:
 
 
 def _as_of_write(unknown: OutcomeUnknownError, error: PayasyncError) -> OutcomeUnknownError:
-    """Return an error of a query as one of the write that is asked about."""
+    """Return an error with the facts of the write that the query is about."""
     unknown.add(operation=error.operation, intent_id=getattr(error, "intent_id", None), asked=error.asked)
     return unknown

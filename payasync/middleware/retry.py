@@ -1,4 +1,4 @@
-"""One call's attempts, the waits between them, and the queries after a lost response."""
+"""The attempts of one call, the waits between them, and the queries after a lost response."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,27 +35,27 @@ from payasync.wire.response import parse_retry_after
 RETRY_COST: Final = 5
 TIMEOUT_COST: Final = 10
 LEAST_TIME: Final = 2.0
-"""No retry starts with fewer seconds left, or less than a tenth of the call's total."""
+"""No attempt starts with fewer seconds left than this, or than a tenth of the call's total if that is less."""
 QUERIES: Final = 3
-"""How often a write is asked about; the query after a quarantine comes on top."""
+"""The most queries about a write, not counting the one after the quarantine."""
 RATE_LIMITED: Final = 429
 LONGEST_HOLD: Final = 86_400.0
-"""Seconds that a 429 keeps further requests of `pay.bulk` back, at most."""
+"""The longest time, in seconds, that a 429 holds back further requests of `pay.bulk`."""
 QUERY_REASON: Final = "ask what became of it"
 
 
 class Quota:
-    """A bucket of tokens, shared by all calls of a session.
+    """The retry budget: a bucket of tokens that all calls of a session share.
 
-    A small reserve beside it is filled by successes, for queries about writes that may have been done. While the
-    service works at all, failing reads cannot keep a refund from being asked about.
+    Successes also fill a small reserve for queries about writes that may have been carried out. As long as the service
+    works at all, failing reads cannot use up the queries about a refund.
 
     Args:
-        capacity: The tokens that it starts with, and never exceeds; 0 allows no retry.
+        capacity: The tokens at the start, and the most tokens; 0 allows no retry.
 
     Attributes:
-        tokens: How many are left.
-        held_until: When the service wants further requests after a 429, by the event loop's clock.
+        tokens: The tokens that are left.
+        held_until: When the service accepts requests again after a 429, on the event loop's clock.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -66,7 +66,7 @@ class Quota:
         self.held_until = -inf
 
     def take(self, cost: int, *, asking: bool = False) -> bool:
-        """Take the tokens of one retry, or of one query; `False` if there are not enough."""
+        """Take the tokens of a retry or a query, or return `False` if there are not enough."""
         if cost <= self.tokens:
             self.tokens -= cost
             return True
@@ -76,7 +76,7 @@ class Quota:
         return False
 
     def pay_back(self, spent: int) -> None:
-        """Give back what a successful call spent; one token if it spent none, and one to the reserve."""
+        """Return the tokens that a successful call spent, at least one, and add one to the reserve."""
         if self.tokens < self._capacity:
             self.tokens = min(self._capacity, self.tokens + max(1, spent))
         if self._reserve < self._reserve_capacity:
@@ -85,14 +85,14 @@ class Quota:
 
 @frozen(kw_only=True)
 class RetryContext:
-    """What all calls of a session have in common.
+    """What all calls of a session share.
 
     Attributes:
-        policy: How often and how patiently a call is tried.
+        policy: How often a call is tried, and how long it waits in between.
         quota: The session's retry budget.
         report: Receives retries and unknown outcomes.
-        ask: Returns the query that tells what became of a write, or `None` if there is none.
-        pace: Time and chance; a sleep that returns `False` was cut short for good.
+        ask: Returns the query about a write, or `None` if there is none.
+        pace: Clock, sleep and jitter. If the sleep returns `False`, the session closes, and no attempt follows.
     """
 
     policy: RetryPolicy
@@ -103,10 +103,10 @@ class RetryContext:
 
 
 def retry(context: RetryContext) -> Layer:
-    """Return the layer that repeats, and asks about, what may be repeated and asked about."""
+    """Return the layer that repeats calls, and asks about writes whose response was lost."""
 
     async def layer(call: Call, send: Send) -> Reply:
-        # The first attempt settles most calls, which need no more than this.
+        # The fast path: most calls succeed at their first attempt.
         result: Reply | BaseException
         try:
             reply = result = await send(call)
@@ -121,7 +121,7 @@ def retry(context: RetryContext) -> Layer:
 
 
 class Attempts:
-    """The attempts of a call that its first one did not settle, and since when the call is in doubt."""
+    """The attempts of a call whose first attempt did not succeed."""
 
     def __init__(self, call: Call, send: Send, context: RetryContext) -> None:
         self._call = call
@@ -138,7 +138,7 @@ class Attempts:
         self._not_before = -inf
 
     async def finish(self, first: Reply | BaseException) -> Reply:
-        """Return the reply of a call that succeeds after all; raise the error of any other.
+        """Return the reply of a call that succeeds after all, or raise its final error.
 
         Args:
             first: How the first attempt ended.
@@ -147,7 +147,7 @@ class Attempts:
             result = await self._settle(self._judge(self._call, first))
         except asyncio.CancelledError:
             if self._may_be_done():
-                self._call.progress.begun = True  # of a later attempt, perhaps: the journal looks at the call's own
+                self._call.progress.begun = True  # maybe of a later attempt, but the journal reads it here
                 self._report_unknown("cancelled after it was sent")
             raise
         if isinstance(result, Reply):
@@ -161,7 +161,7 @@ class Attempts:
         raise result
 
     async def _settle(self, result: AttemptResult) -> AttemptResult:
-        """Return how the call ends whose first attempt ended so."""
+        """Return how the call ends, given how its first attempt ended."""
         call, policy = self._call, self._context.policy
         sends = 1
         while True:
@@ -171,7 +171,7 @@ class Attempts:
             if action is Action.DONE:
                 return result
             if action is Action.QUERY:
-                # If "used before" is not durable, a later "not found" would be believed.
+                # Without a durable note of "used before", the reconciler would believe a later "not found".
                 if outcome is Outcome.DUPLICATE and call.note_used is not None and not await call.note_used():
                     return self._final_error(outcome, result)
                 recovered = await self._ask(result)
@@ -187,7 +187,7 @@ class Attempts:
             result = await self._attempt(call)
 
     def _note_doubt(self, outcome: Outcome) -> None:
-        """Note what the end of an attempt says of whether the write may have been done."""
+        """Note whether this attempt may have carried out the write."""
         if outcome is Outcome.DUPLICATE:
             self._call.progress.used_before = True
         if leaves_doubt(self._call, outcome) or (outcome is Outcome.DUPLICATE and self._sent_before):
@@ -195,7 +195,7 @@ class Attempts:
             self._sent_before = True
 
     async def _ask(self, lost: AttemptResult) -> AttemptResult | None:
-        """Ask what became of the write, and return how it ends; `None` if that is open, or "not found" is final."""
+        """Ask what became of the write. Return how it ends, or `None` if that is open or "not found" is final."""
         query = self._context.ask(self._call)
         result, left, earliest = lost, QUERIES, -inf
         objection: Objection | None = None
@@ -223,7 +223,7 @@ class Attempts:
         return unknown_error(self._call, reason, cast("Reply", result), objection=objection)
 
     def _recover(self, reply: Reply) -> AttemptResult:
-        """Return how the write ends by the response to a query, which may also say nothing of it."""
+        """Return how the write ends, given the response to a query. An empty response leaves it unknown."""
         call = self._call
         if reason := why_empty(call.reference, call.profile.answer, reply.document):
             return unknown_error(call, reason, reply)
@@ -248,7 +248,7 @@ class Attempts:
         return self._judge(call, ended)
 
     def _judge(self, call: Call, ended: Reply | BaseException) -> AttemptResult:
-        """Return what the end of an attempt says of the call; raise what is not ours to judge."""
+        """Return how an attempt ended. Raise a cancellation, and a foreign error if no write was sent."""
         if isinstance(ended, Reply):
             if header := ended.headers.get("Retry-After"):
                 self._note_retry_after(parse_retry_after(header), ended.status)
@@ -256,7 +256,7 @@ class Attempts:
         call.progress.over = True
         begun = call.progress.begun and not call.read
         if isinstance(ended, PayasyncError):
-            # A refusal comes as a reply: a `ServiceError` is of another call, which a layer of the user's has made.
+            # This call's own refusal would be a reply. A `ServiceError` is from another call that a user's layer made.
             denies = ended.sent is False or isinstance(ended, ServiceError)
             return _lost(ended) if begun and denies else ended
         self._write_begun = self._write_begun or begun
@@ -265,7 +265,7 @@ class Attempts:
         raise ended
 
     def _note_retry_after(self, seconds: float | None, status: int) -> None:
-        """Remember how long the service asked to be left alone; after a 429, for all calls of the session."""
+        """Remember `Retry-After` for this call, and after a 429 for the whole session."""
         if seconds is None:
             return
         now, quota = self._now(), self._context.quota
@@ -274,11 +274,11 @@ class Attempts:
             quota.held_until = max(quota.held_until, now + min(seconds, LONGEST_HOLD))
 
     def _may_be_done(self) -> bool:
-        """Return whether the write may have been done, so that neither a foreign error nor silence may hide it."""
+        """Return whether the write may have been carried out, so that no foreign error may hide it."""
         return self._in_doubt_since is not None or self._write_begun
 
     async def _pause(self, result: AttemptResult, reason: str = "", earliest: float = -inf) -> bool:
-        """Wait before a further attempt; `False` if the call's time or the session's quota does not allow one."""
+        """Wait before the next attempt. Return `False` if the deadline or the quota does not allow one."""
         call, context = self._call, self._context
         now = self._now()
         delay = max(context.pace.jitter(next(self._bounds)), max(self._not_before, earliest) - now)
@@ -315,7 +315,7 @@ class Attempts:
 
 
 def _lost(error: Exception) -> NoAnswerError:
-    """Return the error of a request that may have left, if the error itself denies that or says nothing of it."""
+    """Return the error for a request that was sent, if a user's layer raised one that does not say so."""
     reason = f"middleware raised {type(error).__name__}"
     lost = NoAnswerError(f"{reason} after it was sent", reason=reason)
     lost.__cause__ = error

@@ -18,10 +18,10 @@ from payasync.wire.call import Call, Layer, Reply, Send
 
 
 def sign(key: Secret | None, send: Send) -> Send:
-    """Return a `send` that signs with a merchant's key, over a nonce of each attempt's own.
+    """Return a `send` that adds a new nonce and the signature to each attempt.
 
-    The nonce is drawn here and never kept: a buffer of random bytes would repeat itself after a fork. The scheme is
-    that of the call's profile; one that is `blocking` (RSA) works in one thread of its own, and leaves the loop free.
+    Each nonce is drawn here, because a buffer of random bytes would repeat itself after a fork. The call's profile
+    names the scheme. A `blocking` scheme, such as RSA, signs in a thread of its own, so that the loop stays free.
     """
     prepared: tuple[SignatureScheme | None, Signer | None] = None, None
 
@@ -34,7 +34,7 @@ def sign(key: Secret | None, send: Send) -> Send:
             raise _missing(call)
         prepared_for, signer = prepared
         if prepared_for is not scheme:
-            # A merchant's own scheme, or one that blocks, signs each call by itself.
+            # Only a fast scheme of ours can prepare its key once for many calls.
             signer = scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
             prepared = scheme, signer
         fields = {**call.fields, NONCE: os.urandom(16).hex()}
@@ -47,9 +47,9 @@ def sign(key: Secret | None, send: Send) -> Send:
 
 
 def require_signable(key: Secret | None) -> Layer:
-    """Return the layer that refuses what cannot be signed, before the layers behind it do anything.
+    """Return the layer that refuses a call that cannot be signed before the journal stores it.
 
-    A scheme of the merchant's own says only as it signs what it refuses.
+    A merchant's own scheme is not asked here: it refuses a call only when it signs it.
     """
 
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
@@ -60,11 +60,11 @@ def require_signable(key: Secret | None) -> Layer:
 
 
 def check_signable(call: Call, key: Secret | None) -> None:
-    """Refuse a call that is to be signed, and cannot be.
+    """Refuse a call that must be signed and cannot be.
 
     Raises:
         ConfigurationError: The scheme or the key is missing.
-        InvalidArgumentError: A field has what the scheme does not sign.
+        InvalidArgumentError: The scheme does not sign the value of a field.
     """
     if not call.signed:
         return

@@ -1,4 +1,4 @@
-"""Responses that the profile says are signed: each is checked before anybody believes it."""
+"""The check of signed responses, before anything believes them."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -15,19 +15,19 @@ from payasync.wire.call import Call, Layer, Reply, Send
 
 
 def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> Reply:
-    """Return a reply with a note on whether one of the keys verifies it, and which field the scheme refuses.
+    """Return a reply that says whether one of the keys verifies it, and which field the scheme refuses.
 
     Args:
-        call: Its profile says where the signature stands.
-        reply: Not yet believed.
-        scheme: That of the profile.
-        keys: Those of the service, several while they rotate.
+        call: The call, whose profile says where the signature stands.
+        reply: The reply, not yet verified.
+        scheme: The profile's signature scheme.
+        keys: The service's keys; several while they rotate.
     """
     place, _, name = call.profile.answer.signature.rpartition(".")
     signed = at(reply.document, place)
     if not isinstance(signed, dict) or name not in signed:
-        return evolve(reply, verified=None, doubt="")  # whatever a layer of the user's says of it
-    # Again: a field that stands twice is in doubt, and how a number was written is lost.
+        return evolve(reply, verified=None, doubt="")  # even if a user's layer has set it
+    # Read it again, strictly: names must not stand twice, and numbers keep their text.
     signed = at(loads_exact(reply.body, number=number_type(scheme)), place)
     if not isinstance(signed, dict):
         return evolve(reply, verified=False)
@@ -40,13 +40,13 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
 
 
 def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:
-    """Return which field of a signed object the scheme refuses, and what to set; nothing where it refuses none.
+    """Return which field of a signed object the scheme refuses, and what to set; empty if it refuses none.
 
     Args:
-        scheme: That of the profile.
-        signed: The object.
-        place: Its path in the document.
-        name: Of the field that holds the signature.
+        scheme: The profile's signature scheme.
+        signed: The signed object.
+        place: The path of the object in the document.
+        name: The name of the field that holds the signature.
     """
     if not isinstance(scheme, SortedPairs):
         return ""
@@ -61,7 +61,7 @@ def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str
 
 
 def _refused(scheme: SortedPairs, value: object) -> str:
-    """Return what a refused value is, without showing it, and what to set where the service signs such values."""
+    """Describe a refused value without showing it, and the setting that would allow it."""
     if isinstance(value, bool):
         kind, setting = "true or false", 'signature.booleans = "json"'
     elif isinstance(value, float):
@@ -77,17 +77,17 @@ def _refused(scheme: SortedPairs, value: object) -> str:
 
 
 def number_type(scheme: SignatureScheme | None) -> type[float]:
-    """Return what numbers are read as by whoever verifies a document: where their text is signed, they keep it."""
+    """Return the type to read numbers with: `ExactNumber`, which keeps the text, if the text is signed."""
     return ExactNumber if isinstance(scheme, SortedPairs) and scheme.numbers == "text" else float
 
 
 def read_as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any:
-    """Return a document as it was signed: its numbers keep their text where the scheme signs that.
+    """Return a document as it was signed: its numbers keep their text if the scheme signs it.
 
     Args:
-        body: Its bytes.
-        document: What was read from them.
-        scheme: That of the profile.
+        body: The bytes of the document.
+        document: The document as it was parsed.
+        scheme: The profile's signature scheme.
     """
     number = number_type(scheme)
     return document if number is float else loads_exact(body, number=number)
@@ -96,30 +96,30 @@ def read_as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -
 def is_signed_by_any(
     scheme: SignatureScheme, signed: Mapping[str, Any], name: str, *, path: str, keys: Iterable[Secret]
 ) -> bool:
-    """Return whether the signature that an object holds is that of its other fields, by one of the keys.
+    """Return whether one of the keys verifies the signature inside an object over its other fields.
 
     Args:
-        scheme: Makes no difference between a response and a notification.
-        signed: The object.
-        name: Of the field that holds the signature, which is a text.
-        path: The endpoint's path; empty where there is none.
-        keys: Several while they rotate.
+        scheme: The profile's signature scheme, for responses and notifications alike.
+        signed: The signed object.
+        name: The name of the field that holds the signature, a text.
+        path: The endpoint's path; empty for a notification.
+        keys: The service's keys; several while they rotate.
     """
     fields = {each: value for each, value in signed.items() if each != name}
     return any(_verifies(scheme, fields, signed[name], path, key) for key in keys)
 
 
 def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: str, point: str) -> tuple[Secret, ...]:
-    """Return the service's keys, or the merchant's own where the scheme is symmetric.
+    """Return the service's keys, or the merchant's signing key if the scheme is symmetric.
 
     Args:
-        credentials: The merchant's.
-        scheme: That of the profile.
-        signed: What is, in words.
-        point: Where the profile says so.
+        credentials: The merchant's credentials.
+        scheme: The profile's signature scheme.
+        signed: What the service signs, in words, for the error.
+        point: The key of the profile that says so.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: There is no such key.
     """
     if credentials.service_keys:
         return credentials.service_keys
@@ -134,7 +134,7 @@ def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: s
 
 @lru_cache(maxsize=64)
 def _for_responses(scheme: SortedPairs, address: str) -> SortedPairs:
-    """Return a scheme that lets the delimiters stand in the redirect address, too: no request has that field."""
+    """Return a scheme that also allows delimiters in the redirect address, a field that no request has."""
     if not address or address in IDENTIFIERS:
         return scheme
     return evolve(scheme, allow_delimiters=(*scheme.allow_delimiters, address))
@@ -143,12 +143,12 @@ def _for_responses(scheme: SortedPairs, address: str) -> SortedPairs:
 def _verifies(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, path: str, key: Secret) -> bool:
     try:
         return scheme.verify(fields, signature, path=path, key=key) is True
-    except Exception:  # noqa: BLE001 - a merchant's own scheme may raise anything, and what raises verifies nothing
+    except Exception:  # noqa: BLE001 - a merchant's own scheme may raise anything, and then it has not verified
         return False
 
 
 def verify(credentials: Credentials) -> Layer:
-    """Return the layer that notes on each reply whether the service signed it."""
+    """Return the layer that records on each reply whether the service signed it."""
 
     async def layer(call: Call, send: Send) -> Reply:
         scheme = call.profile.signature

@@ -293,7 +293,7 @@ class Database:
         raise self._convert(failure)
 
     def _convert(self, error: Exception | None) -> StorageError:
-        why = "it gives no answer" if isinstance(error, TimeoutError) else self.address.redact(str(error))
+        why = "the server does not respond" if isinstance(error, TimeoutError) else self.address.redact(str(error))
         return StorageError(f"the {self._schema.name} {self.address.shown!r} is unavailable: {why}", reason=why)
 
     def _with_clock(self, transaction: Transaction) -> Transaction:

@@ -1,1 +1,1 @@
-"""Bytes out, bytes in: the only room of the client that imports aiohttp."""
+"""HTTP by aiohttp: connection pools, deadlines, and one attempt of a call."""

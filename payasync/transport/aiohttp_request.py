@@ -1,4 +1,4 @@
-"""The requests of our own sessions: their headers, a body that is written once, and the check for stray bytes."""
+"""Requests with our headers, a body that is written once, and the check for stray bytes on a connection."""
 
 import select
 from collections.abc import Awaitable, Callable
@@ -30,24 +30,24 @@ ALWAYS: Final = {
     "Accept-Encoding": "identity",
     "User-Agent": f"payasync/{__version__}",
 }
-"""Identity: 194 kB of gzip can inflate to 200 MB."""
+"""The headers of every request. Not gzip, because 194 kB of it can inflate to 200 MB."""
 
 SHORT: Final = 1 << 15
-"""Bytes of a request, without the names of its headers: aiohttp's writer waits for the socket from 64 KiB on."""
+"""The size of a short request, which aiohttp's writer never holds back: it waits for the socket from 64 KiB on."""
 
 COMPARED: Final = aiohttp.__version__.startswith("3.14.")
-"""Whether this is the aiohttp whose own `send` the one below was compared with."""
+"""Whether `OwnRequest.send` was compared with the `send` of the installed aiohttp."""
 
 
 class OneShotBody(Payload):
-    """The only proof of whether anything left this machine: a body that marks the start of its own write.
+    """A body that marks the start of its own write: the only proof of whether anything left this machine.
 
-    aiohttp writes the head together with the body, so before `write` no byte is handed to a socket. It reports
-    itself as consumed, and aiohttp sends a consumed body to no second connection: that stops its own re-send of
-    GET, PUT and DELETE after a dropped connection, which has no public switch.
+    aiohttp writes the head together with the body, so no byte reaches a socket before `write`. The body always counts
+    as consumed, and aiohttp does not send a consumed body again. This stops its automatic re-send of GET, PUT and
+    DELETE after a dropped connection, which has no public switch.
 
     Args:
-        content: The bytes; without any the request has no body, as a GET, and no Content-Type.
+        content: The bytes. If empty, the request has no body and no Content-Type, such as a GET.
     """
 
     begun = False
@@ -65,12 +65,12 @@ class OneShotBody(Payload):
 
     @property
     def consumed(self) -> bool:
-        """Always true, so that aiohttp does not send it again: each attempt needs a nonce of its own."""
+        """Always true, so that aiohttp does not send the body again: each attempt needs a new nonce."""
         return True
 
     @property
     def autoclose(self) -> bool:
-        """It holds nothing that must be closed."""
+        """Always true, because there is nothing to close."""
         return True
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -82,15 +82,15 @@ class OneShotBody(Payload):
         writer: "AbstractStreamWriter",
         content_length: int | None = None,  # noqa: ARG002 - aiohttp gives the length of what is here
     ) -> None:
-        """Mark the start, then write; but not where a response stands already, which is none to this request.
+        """Mark the start, then write, unless the connection already holds bytes of another response.
 
         Raises:
-            ConnectionResetError: The connection holds what nobody asked for.
+            ConnectionResetError: The connection holds unsolicited bytes.
             TimeoutError: It is too late to begin.
         """
         wire: Any = writer
         if has_stray_bytes(wire.protocol):
-            raise ConnectionResetError("the connection holds what nobody asked for")
+            raise ConnectionResetError("the connection holds unsolicited bytes")
         self._transport = wire.transport
         if self.on_start is not None:
             self.on_start()
@@ -100,38 +100,38 @@ class OneShotBody(Payload):
     write_with_length = write
 
     def abort(self) -> None:
-        """Write no more: closing a transport, as aiohttp does, lets it send what it still holds."""
+        """Write no more. aiohttp only closes a transport, which still sends what it has buffered."""
         if self._transport is None:
             return
         try:
             connection = self._transport.get_extra_info("socket")
-        except AttributeError:  # of TLS, that is closed twice: then asyncio knows nothing of it any more
+        except AttributeError:  # a TLS transport that was closed twice
             return
-        if connection is None or connection.fileno() >= 0:  # asyncio fails at aborting what is lost already
+        if connection is None or connection.fileno() >= 0:  # asyncio cannot abort a lost connection
             self._transport.abort()
 
 
 _readable: Final[dict["ref[Any]", Callable[[], object]]] = {}
-"""By connection that carried a request, while it lives: whether the kernel holds anything of it to read."""
+"""For each live connection that carried a request, a function: does the kernel hold bytes of it to read?"""
 
 
 def has_stray_bytes(protocol: Any) -> bool:
-    """Return whether a connection holds anything to read, in its parser or still in the kernel.
+    """Return whether a connection holds bytes to read, in its parser or in the kernel, before a request begins.
 
     Args:
-        protocol: aiohttp's, of the connection on which a request is about to begin.
+        protocol: aiohttp's protocol of the connection.
     """
     if protocol.should_close or protocol.transport is None:
         return True
     readable = _readable.get(ref(protocol))
     if readable is None:
-        readable = _readable[ref(protocol, _readable.pop)] = _looking(protocol.transport)
+        readable = _readable[ref(protocol, _readable.pop)] = _make_check(protocol.transport)
         if protocol.transport.get_extra_info("ssl_object") is not None:
-            return False  # on a fresh TLS connection the service's session tickets may wait to be read
+            return False  # a new TLS connection may still hold unread session tickets
     return bool(readable())
 
 
-def _looking(transport: Any) -> Callable[[], object]:
+def _make_check(transport: Any) -> Callable[[], object]:
     connection = transport.get_extra_info("socket")
     if connection is None:
         return bool
@@ -143,7 +143,7 @@ def _looking(transport: Any) -> Callable[[], object]:
 
 
 def run_to_end(awaitable: Awaitable[object]) -> None:
-    """Run to its end what waits for nothing but a turn of a loop; what waits for more is left there, and closed."""
+    """Run an awaitable that waits only for turns of the loop; if it waits for more, close it there."""
     steps = awaitable.__await__()
     with suppress(StopIteration):
         while steps.send(None) is None:
@@ -151,7 +151,7 @@ def run_to_end(awaitable: Awaitable[object]) -> None:
 
 
 class OwnRequest(aiohttp.ClientRequest):
-    """A request with our headers where aiohttp would add its own, written in a turn of the loop of its own.
+    """A request with our headers in place of aiohttp's, which writes a short body without a task.
 
     aiohttp makes a task for each body, which up to Python 3.11 costs a tenth of the whole call.
     """
@@ -159,23 +159,23 @@ class OwnRequest(aiohttp.ClientRequest):
     DEFAULT_HEADERS = {istr(name): value for name, value in ALWAYS.items()}  # noqa: RUF012 - aiohttp's own name
 
     tls: ClassVar[SSLContext | None] = None
-    """Verifies new connections. aiohttp makes the requests, so each pool has a class with its own context."""
+    """The TLS context of new connections. aiohttp creates the requests, so each pool has a class with its context."""
 
     _unverified = False
-    """Whether it is the first request of ours on its connection."""
+    """Whether this is our first request on its connection."""
 
     @classmethod
     def verified_by(cls, tls: SSLContext | None) -> type[Self]:
-        """Return a class of requests whose connections this context verifies; for plain http it is `None`."""
+        """Return a class of requests whose connections this context verifies; `None` stands for plain http."""
         made: Any = type(cls.__name__, (cls,), {"tls": tls})
         return made  # type: ignore[no-any-return] # pyright takes `type` with three arguments for something else
 
     @property
     def ssl(self) -> SSLContext | bool:
-        """The TLS context for a new connection. aiohttp reads it when it makes one, so the time to connect starts here.
+        """The TLS context of a new connection. aiohttp reads it to connect, so the time to connect starts here.
 
         Raises:
-            ConfigurationError: The context was weakened after the session was made.
+            ConfigurationError: The context no longer verifies; it did when the session was made.
         """
         self._unverified = True
         if isinstance(self.body, OneShotBody) and self.body.on_connect is not None:
@@ -183,13 +183,12 @@ class OwnRequest(aiohttp.ClientRequest):
         return True if self.tls is None else check_tls(self.tls)
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
-        """Return the response to be read, once head and body are about to be written to a connection.
+        """Schedule the write of head and body, and return the response to read.
 
-        They are not written at once: what many calls send in one turn of the loop leaves together, and a service on
-        the same machine is woken once.
+        The write happens in the next turn of the loop, so that the requests of many calls leave together.
 
         Raises:
-            ConfigurationError: The other end of a new connection was not verified.
+            ConfigurationError: The peer of a new connection was not verified.
         """
         if self._unverified and self.is_ssl():
             self._check_verified(conn)
@@ -214,10 +213,10 @@ class OwnRequest(aiohttp.ClientRequest):
         return response
 
     def _check_verified(self, conn: "Connection") -> None:
-        """Refuse a connection that another context made, or that showed no certificate.
+        """Refuse a connection that another context opened, or whose peer showed no certificate.
 
-        `ssl.CERT_REQUIRED` alone proves nothing. A lent connector may ignore the context, the context may have been
-        weakened during the handshake, and anonymous ciphers need no certificate.
+        `ssl.CERT_REQUIRED` alone proves nothing. A lent connector may ignore the context, the context may have changed
+        during the handshake, and anonymous ciphers need no certificate.
         """
         tls, transport = check_tls(self.tls), conn.transport
         if transport is None:  # the connection is lost, so nothing can be written
@@ -230,11 +229,11 @@ class OwnRequest(aiohttp.ClientRequest):
             )
 
     def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:
-        """Whether it is short, has no proxy to name, and finds nothing to be read: a response that nobody asked for.
+        """Return whether the request is short and direct, and its connection is still usable.
 
         Args:
-            protocol: Of its connection.
-            length: Of its path.
+            protocol: aiohttp's protocol of the connection.
+            length: The length of the path.
         """
         if protocol is None or protocol.should_close or self.proxy is not None:
             return False
@@ -243,13 +242,13 @@ class OwnRequest(aiohttp.ClientRequest):
 
 
 class SharedConnectorRequest(OwnRequest):
-    """A request on a lent connector. Others may have opened its connection, and trace configs see each step."""
+    """A request on a lent connector, whose connections others may have opened, and whose traces see each step."""
 
     _unverified = True
 
     @property
     def connection_key(self) -> "ConnectionKey":
-        """Tells connections apart: those that others opened with another context are not taken."""
+        """The key of the connection. It excludes connections that others opened with another context."""
         key = super().connection_key
         return key if self.tls is None else key._replace(ssl=self.tls)
 

@@ -1,4 +1,4 @@
-"""One timer for all deadlines of a loop: a timer for each attempt would cost more than its signature."""
+"""The deadlines of attempts. One timer serves a whole loop, because a timer each would cost more than signing."""
 
 import asyncio
 from types import TracebackType
@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 from payasync.wire.call import Call
 
 RESOLUTION: Final = 0.05
-"""Seconds between two looks at the deadlines: the most by which one is overshot."""
+"""Seconds between two checks of the deadlines, and so the most that a call overshoots its own."""
 
 
 class NoFreeConnectionError(TimeoutError):
@@ -15,21 +15,21 @@ class NoFreeConnectionError(TimeoutError):
 
 
 class LeaseOverError(TimeoutError):
-    """The journal's lease on a write may be over, and another process may send it."""
+    """The journal's lease on a write may be over, so that another process may send the write."""
 
 
 class Deadline:
     """Bounds one attempt of a call: `with Deadline(deadlines, call) as deadline`, in a task.
 
-    As with `asyncio.timeout`, the task is cancelled when the time is over, and `TimeoutError` is raised in its
-    place; a cancellation by anybody else stays one.
+    As with `asyncio.timeout`, the task is cancelled when the time is over, and `TimeoutError` replaces this
+    cancellation. Any other cancellation stays a cancellation.
 
     Args:
-        deadlines: Those of the loop.
-        call: It says when it must end, and how long its response may take.
+        deadlines: The deadlines of the loop.
+        call: The call, with its deadline and timeouts.
 
     Attributes:
-        when: A time of the loop's clock.
+        when: When the attempt must end, on the loop's clock.
 
     Raises:
         NoFreeConnectionError: The time was over while the call waited for the pool.
@@ -47,22 +47,22 @@ class Deadline:
 
     @property
     def mine(self) -> bool:
-        """Whether it bounds the task that runs."""
+        """Whether it bounds the running task."""
         return self._task is asyncio.current_task()
 
     def connect(self) -> None:
-        """Note that a connection is made: DNS, TCP and TLS take at most `Timeouts.connect`, within the call's time."""
+        """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline."""
         self._waiting = False
         self.when = min(self.when, self._deadlines.time() + self._call.timeouts.connect)
 
     def begin(self) -> None:
-        """Note that the write begins: the whole response must come within `Timeouts.read` and the call's time.
+        """Mark the start of the write, and the time for the response: at most `Timeouts.read`, and the call's deadline.
 
         Raises:
-            TimeoutError: The time is over, as in a process that was stopped and wakes late. Or the call has ended, or
-                its task is being cancelled, though a layer of the user's still runs it.
-            LeaseOverError: The journal's lease may be over. Its clock counts while the machine is suspended; the loop's
-                clock does not.
+            TimeoutError: The time is over, such as in a process that was stopped and wakes late. Or the call has ended,
+                or its task is being cancelled, and a user's layer still runs it.
+            LeaseOverError: The journal's lease may be over. The lease also counts the time in which the machine is
+                suspended; the loop's clock does not.
         """
         lease = self._call.lease
         if lease is not None and lease.over:
@@ -75,7 +75,7 @@ class Deadline:
         self.when = min(self._call.deadline, now + self._call.timeouts.read)
 
     def expire(self) -> None:
-        """End what is done within it: the time is over."""
+        """Cancel the task, because the time is over."""
         self._expired = True
         self._task.cancel()
 
@@ -103,20 +103,20 @@ class Deadline:
 
 
 def running_task() -> "asyncio.Task[object]":
-    """Return the task that runs; what awaits a call is always in one."""
+    """Return the running task; a coroutine always runs in one."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - asyncio runs coroutines in tasks only
     return task
 
 
 class Deadlines:
-    """The deadlines of one loop, looked at every `RESOLUTION` seconds while there are any.
+    """The deadlines of one loop, checked every `RESOLUTION` seconds while there are any.
 
     Attributes:
-        loop: Theirs.
+        loop: The loop.
         time: The loop's clock.
-        running: Those that are watched.
-        timer: Of the next look; `None` while there is none to come.
+        running: The deadlines of running attempts.
+        timer: The timer of the next check, or `None` if none is scheduled.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -126,10 +126,10 @@ class Deadlines:
         self.timer: asyncio.TimerHandle | None = None
 
     def schedule_check(self) -> None:
-        """Look at the deadlines in a while, and from then on as long as there are any."""
-        self.timer = self.loop.call_later(RESOLUTION, self._look)
+        """Schedule the next check. It schedules another one as long as there are deadlines."""
+        self.timer = self.loop.call_later(RESOLUTION, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = self.time()
         for deadline in [each for each in self.running if each.when <= now]:
             self.running.discard(deadline)
@@ -139,7 +139,7 @@ class Deadlines:
             self.schedule_check()
 
     def close(self) -> None:
-        """Stop the timer, and end what is done within the deadlines, as if their time was over."""
+        """Stop the timer, and end all other tasks' attempts as if their time were over."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

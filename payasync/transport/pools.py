@@ -1,8 +1,8 @@
 """Connection pools, each bound to the process and the event loop that it was made in.
 
-A pool of another loop is never awaited and never reused. A loop that `asyncio.run` ends closes its pool on
-the way out; of a loop that was closed without that, the raw sockets are closed. A forked child drops what it
-inherits without closing: a TLS close would reach the parent's peer.
+A pool is never used from another loop. A loop that `asyncio.run` ends closes its pool. If a loop was closed without
+that, the raw sockets of its pool are closed. A forked child drops what it inherits without closing it, because a TLS
+close would reach the parent's peer.
 """
 
 import asyncio
@@ -24,33 +24,33 @@ from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorReques
 from payasync.transport.deadlines import Deadlines
 
 WRITE_IDLE: Final = 2.0
-"""Seconds after which a write takes a new connection: a server that closes an idle one makes a write ambiguous."""
+"""Seconds for which a write may reuse an idle connection: if the server closes it, the outcome is unknown."""
 READ_IDLE: Final = 15.0
 
 
 class _NoCookies(aiohttp.DummyCookieJar):
-    """No cookies, and not a new set of none for each request: aiohttp adds to it only what a call gives."""
+    """A jar that never holds cookies, and reuses one empty set: aiohttp adds only cookies that a call gives."""
 
     _none: Final = SimpleCookie()
 
-    def filter_cookies(self, request_url: URL) -> SimpleCookie:  # noqa: ARG002 - there are none for any
+    def filter_cookies(self, request_url: URL) -> SimpleCookie:  # noqa: ARG002 - there are no cookies
         return self._none
 
 
 @frozen(kw_only=True)
 class PoolSettings:
-    """What a pool is made with.
+    """The settings of a pool.
 
     Raises:
-        ConfigurationError: `http` is something else.
+        ConfigurationError: `http` is not an `aiohttp.ClientSession`.
     """
 
     tls: ssl.SSLContext | None
     max_connections: int
     secure: bool = True
-    """Something of the way to the service is https."""
+    """Whether TLS is needed: the service, or the proxy, has an https address."""
     http: aiohttp.ClientSession | None = None
-    """Lends its connector and its trace configs, and is never closed."""
+    """Lends its connector and its trace configs. It is never closed here."""
     headers: Mapping[str, str] = field(default=Factory(dict), repr=False)
     """Sent with every request."""
 
@@ -60,14 +60,14 @@ class PoolSettings:
 
 
 class Pool:
-    """Two aiohttp sessions of one loop: writes may reuse only what idled shortly, reads more.
+    """Two aiohttp sessions of one loop, because writes reuse a connection only if it was idle for a short time.
 
-    With `http` there is one session, also ours, on the connector that `http` lends.
+    With `http` there is one session of ours, on the connector that `http` lends.
 
     Attributes:
         write: Sends a write.
         read: Sends a read.
-        closed: Whether its loop has closed it.
+        closed: Whether the pool is closed.
 
     Raises:
         ConfigurationError: `http` is closed.
@@ -76,7 +76,7 @@ class Pool:
     def __init__(self, settings: PoolSettings) -> None:
         self.deadlines = Deadlines(asyncio.get_running_loop())
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        # Reading the machine's authorities takes 20 ms; nobody needs them for plain http.
+        # Reading the machine's authorities takes 20 ms, and plain http does not need them.
         tls = (settings.tls or _default_tls()) if settings.secure else None
         lent = settings.http
         connectors = [_lent(lent)] if lent else [self._connector(settings, idle) for idle in (WRITE_IDLE, READ_IDLE)]
@@ -112,9 +112,9 @@ class Pool:
         return made
 
     def wake_next(self) -> None:
-        """Give a free connection to the next call: aiohttp wakes nobody else if the call that it woke is cancelled."""
+        """Wake the next call that waits for a connection. aiohttp does not, if the call that it woke is cancelled."""
         for http in self._own:
-            # There is no public name for it; without it, the next call waits until another one ends.
+            # aiohttp has no public name for it. Without it the next call waits until another one ends.
             getattr(http.connector, "_release_waiter", bool)()
 
     async def _closing(self) -> AsyncGenerator[None, None]:
@@ -127,28 +127,28 @@ class Pool:
             try:
                 for http in self._own:
                     await http.close()
-            except asyncio.CancelledError:  # a loop that ends cancels who closes, too
+            except asyncio.CancelledError:  # a loop that ends cancels this task, too
                 for http in self._own:
                     run_to_end(http.close())
                 raise
 
     async def aclose(self) -> None:
-        """Close, from within the pool's own loop."""
+        """Close the pool, in its own loop."""
         await self._guard.aclose()
 
     def close_soon(self) -> None:
-        """Close, in a task of the pool's own loop."""
+        """Close the pool in a task of its own loop."""
         self._closing_task = asyncio.ensure_future(self.aclose())
 
     def dispose(self) -> None:
-        """Close from outside, while the pool's loop does not run: only the raw sockets are left to close."""
+        """Close the raw sockets of a pool whose loop does not run."""
         for each in tuple(self._sockets):
             each.close()
         for http in self._own:
             run_to_end(http.close())
 
     def abandon_after_fork(self, nowhere: int) -> None:
-        """Let go of a parent's connections: its sockets become /dev/null here, so that nothing can reach its peer."""
+        """Replace the parent's sockets in this child by /dev/null, so that nothing can reach the peer."""
         for each in tuple(self._sockets):
             if each.fileno() >= 0:
                 os.dup2(nowhere, each.fileno(), inheritable=False)
@@ -177,12 +177,12 @@ class Pools:
         _live.add(self)
 
     def current(self) -> Pool:
-        """Return the pool of the running loop, made when it is first asked for."""
+        """Return the pool of the running loop; the first call makes it."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
             self._drop_closed_loops()
-            # The sockets of a lent connector belong to the first loop.
+            # A lent connector belongs to the first loop.
             if self._settings.http is not None and self._home not in {None, loop}:
                 raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
             self._home = loop
@@ -196,14 +196,14 @@ class Pools:
                 pool.dispose()
 
     async def aclose(self) -> None:
-        """Close the running loop's pool; other running loops close theirs, and pools of idle loops are disposed of."""
+        """Close all pools: that of this loop here, those of other running loops there, and the others directly."""
         self._drop_closed_loops()
         here = asyncio.get_running_loop()
         pools, self._pools = self._pools, {}
         own = pools.pop(here, None)
         for loop, pool in pools.items():
             if loop.is_running():
-                with suppress(RuntimeError):  # it was closed just now, and its pool with it
+                with suppress(RuntimeError):  # the loop has just closed, and its pool with it
                     loop.call_soon_threadsafe(pool.close_soon)
             else:
                 pool.dispose()
@@ -211,7 +211,7 @@ class Pools:
             await own.aclose()
 
     def abandon_after_fork(self, nowhere: int) -> None:
-        """In a forked child: let go of everything, without closing it."""
+        """Drop all pools in a forked child without closing them."""
         pools, self._pools = self._pools, {}
         _inherited.append(pools)
         for pool in pools.values():
@@ -220,10 +220,10 @@ class Pools:
 
 _live: "weakref.WeakSet[Pools]" = weakref.WeakSet()
 _inherited: list[object] = []
-"""Kept until the child ends: collecting them would close them."""
+"""The parent's pools, kept until the child ends, because garbage collection would close them."""
 
 
-def _disown_all() -> None:
+def _abandon_all() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for pools in tuple(_live):
         pools.abandon_after_fork(nowhere)
@@ -231,4 +231,4 @@ def _disown_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_disown_all)
+    os.register_at_fork(after_in_child=_abandon_all)

@@ -1,4 +1,4 @@
-"""One attempt over HTTP: it ends as a reply, as provably not sent, or as sent without a response."""
+"""One attempt over HTTP, which ends as a reply, as provably not sent, or as sent without a response."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Encoded, encode
 
 PATHS: Final = frozenset(operation.path for operation in OPERATIONS)
-"""Of these there are ten, so that their URLs can be kept; an identifier in a path makes any number of others."""
+"""The paths whose URLs are cached. A path with an identifier is not: there may be any number."""
 
 
 class ResponseTooLargeError(aiohttp.ClientError):
@@ -40,10 +40,10 @@ class Transport:
     """Sends one attempt, and reads its response.
 
     Args:
-        base_url: Every path is appended to it.
-        pools: What the pools are made with.
-        proxy: Every connection goes through it.
-        max_response_bytes: A longer response is not read to its end.
+        base_url: The address of the service, before each path.
+        pools: The settings of the connection pools.
+        proxy: The proxy of all connections.
+        max_response_bytes: The limit of a response; a longer one is not read to its end.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Transport:
 
         Raises:
             NotSentError: Provably nothing left this machine.
-            NoAnswerError: Something may have, and no whole response came.
+            NoAnswerError: The request may have left, and no complete response came.
             SessionClosedError: The transport was closed before anything was sent.
         """
         encoded = encode(call)
@@ -92,7 +92,7 @@ class Transport:
                     allow_redirects=False,
                     proxy=None if self._proxy is None else self._proxy.reveal(),
                 )
-                if not body.begun:  # the response stood there before its request
+                if not body.begun:  # the response was there before its request
                     response.close()
                     raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - a function would cost more than the check
                 content = response.content
@@ -105,11 +105,11 @@ class Transport:
             _give_up(pool, body, response)
             if not self.closed or running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
-            # A pool that closes cancels those who wait for it; nobody cancelled this task.
+            # A pool that closes cancels the calls that wait for it; nobody cancelled this task.
             ended: PayasyncError = attempt_error(ConnectionAbortedError(), self.base, begun=body.begun)
         except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
             _give_up(pool, body, response)
-            # A session that closes ends its calls by their deadlines, which have not come.
+            # A session that closes ends its calls early as if by their deadlines.
             ended = attempt_error(
                 aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun
             )
@@ -118,7 +118,7 @@ class Transport:
         raise ended
 
     async def _rest(self, response: aiohttp.ClientResponse) -> bytes:
-        """Return a body that has not come as a whole yet; a longer one than may be is not read to its end."""
+        """Return a body that did not come in one part. A body that is too long is not read to its end."""
         parts = bytearray()
         while part := await response.content.readany():
             parts += part
@@ -133,7 +133,7 @@ class Transport:
 
 
 def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
-    """Cut the connection, unless its response has ended already: then it may be another call's by now."""
+    """Cut the connection, unless its response has ended: then another call may use it by now."""
     if response is None:
         body.abort()
         pool.wake_next()
@@ -143,7 +143,7 @@ def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | N
 
 
 def _headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
-    """Return the headers that the pool does not send with every request anyway."""
+    """Return the headers of this call, besides those of every request."""
     headers = CIMultiDict(encoded.headers)
     for name, value in call.headers.items():
         headers[name] = value.reveal() if isinstance(value, Secret) else value
@@ -152,7 +152,7 @@ def _headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
 
 @lru_cache(maxsize=64)
 def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
-    """Bound each address. aiohttp's `connect` would include the wait for the pool; the deadline bounds the rest."""
+    """Bound the connect to each address. aiohttp's `connect` would also count the wait for the pool."""
     return aiohttp.ClientTimeout(total=None, sock_connect=seconds)
 
 
@@ -177,19 +177,19 @@ _PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerific
 
 
 def attempt_error(error: BaseException, address: str, *, begun: bool) -> NotSentError | NoAnswerError:
-    """Return what a failed attempt ends as.
+    """Return the error of a failed attempt.
 
     Args:
-        error: What aiohttp raised.
+        error: The error that aiohttp raised.
         address: The base URL.
-        begun: Whether the write had begun: only the writer can prove that nothing was sent.
+        begun: Whether the write had begun. Nothing else proves that nothing was sent.
     """
     timed_out = isinstance(error, TimeoutError)
     if begun:
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
         reason = describe_failure(error)
         return kind(f"no usable response from {address}: {reason}", reason=reason, sent=None)
-    # Both say themselves what was late.
+    # These two have phrases of their own.
     late = timed_out and not isinstance(error, LeaseOverError | NoFreeConnectionError)
     reason = "no connection in time" if late else describe_failure(error)
     unsent = NotSentTimeoutError if timed_out else NotSentError
@@ -202,7 +202,7 @@ def attempt_error(error: BaseException, address: str, *, begun: bool) -> NotSent
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return what happened in a few words, without the request's own."""
+    """Return what happened in a few words, without any value of the request."""
     if isinstance(error, ConfigurationError):
         return str(error)
     for kind, words in _PHRASES:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from payasync.cli.sandbox import SandboxInfo
+from payasync.cli.sandbox import environment_of
 from payasync.errors import InvalidArgumentError
 from payasync.journal import PostgresJournal, SqliteJournal
 from payasync.profile.schema import Recovery
@@ -152,7 +152,7 @@ class Course:
     def _service(self) -> dict[str, str]:
         file = self._folder / "service.toml"
         file.write_text(self._sandbox.profile.to_toml(), encoding="utf-8")
-        return SandboxInfo.from_sandbox(self._sandbox, file, clock="frozen", db=":memory:").environment
+        return environment_of(self._sandbox, file)
 
     async def _worker(self, worker: int) -> None:
         """Let one process after the other do a share: each dies where it is to, but the last."""

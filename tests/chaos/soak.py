@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from types import MappingProxyType
 from typing import Any, Final
 
-from payasync.cli.sandbox import SandboxInfo
+from payasync.cli.sandbox import environment_of
 from payasync.sandbox import Sandbox
 from payasync.sandbox.faults.armed_faults import Fault
 from payasync.sandbox.faults.catalogue import KINDS
@@ -97,12 +97,11 @@ def overlooked(leaking: Soaked) -> list[str]:
 
 async def _served(soak: Soak, folder: str, sandbox: Sandbox, heard: Heard | None) -> list[dict[str, Any]]:
     """Let the server live, and return what it prints."""
-    welcome = SandboxInfo.from_sandbox(sandbox, None, clock="real", db=":memory:")
     said: list[dict[str, Any]] = []
     with TemporaryFile() as complaints:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-W", "error", str(PROGRAM), soak.json(), folder,
-            env={**os.environ, **welcome.environment},
+            env={**os.environ, **environment_of(sandbox)},
             limit=LONGEST, stdout=asyncio.subprocess.PIPE, stderr=complaints,
         )  # fmt: skip
         try:

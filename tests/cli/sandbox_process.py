@@ -14,7 +14,7 @@ import aiohttp
 from attrs import field, frozen
 
 from payasync import Credentials, Session
-from payasync.cli.sandbox import SandboxInfo
+from payasync.cli.sandbox import environment_of
 from payasync.sandbox import Sandbox
 from payasync.strict_json import ABSENT, Absent
 from tests.chaos.forked import Forked
@@ -56,9 +56,9 @@ class SandboxProcess:
         return ended(self.process)
 
 
-def environment(sandbox: Sandbox, clock: str = "frozen") -> dict[str, str]:
+def environment(sandbox: Sandbox) -> dict[str, str]:
     """Return the variables by which a process finds a sandbox of this one, and its keys."""
-    return {**os.environ, **SandboxInfo.from_sandbox(sandbox, None, clock=clock, db=":memory:").environment}
+    return {**os.environ, **environment_of(sandbox)}
 
 
 def started(*arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:

@@ -230,7 +230,7 @@ def test_nothing_is_said_twice() -> None:
     """A reason that is the state again stands beside none; where no state is shown, or it is another, it stays."""
     facts: dict[str, Any] = {"state": "succeeded", "reason": "the refund's state is succeeded"}
     out = StringIO()
-    JournalScreen(terminal=Console(file=out, width=200)).shown(keeping(**facts), Address("pay.db"))
+    JournalScreen(console=Console(file=out, width=200)).shown(keeping(**facts), Address("pay.db"))
     (alone,) = intent_table.intent_table([keeping(**facts)], width=200, with_state=False).columns[-1].cells
 
     assert [1, 1] == ["\n".join(listed([keeping(**facts)], 200)).count("succeeded"), out.getvalue().count("succeeded")]
@@ -760,7 +760,7 @@ def listed(intents: Sequence[Intent], width: int, **console: Any) -> list[str]:
     """Return the lines of a list."""
     out = StringIO()
     terminal = Console(file=out, width=width, highlight=False, **console)
-    JournalScreen(terminal=terminal).listed(intents, state=None, more=False)
+    JournalScreen(console=terminal).listed(intents, state=None, more=False)
     return out.getvalue().splitlines()
 
 

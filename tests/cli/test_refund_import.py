@@ -33,7 +33,7 @@ from payasync import (
 from payasync.cli import refund_import
 from payasync.cli.commands import payasync
 from payasync.cli.options import Address, session_with
-from payasync.cli.refund_file import Resubmission, ResultFile, Row, Verdict, Word, read_rows
+from payasync.cli.refund_file import ResultFile, Row, Verdict, Word, read_rows
 from payasync.cli.refund_import import (
     DENIED,
     NO_RESPONSE,
@@ -457,7 +457,7 @@ async def waited(
 
     kept, result = file.with_name("pay.db"), file.with_name("out.csv")
     terminal = Console(record=True, width=100, force_terminal=True, file=file.with_name("shown").open("w"))
-    screen = RefundImportScreen(file, Address(str(kept)), service=sandbox.url, result=result, terminal=terminal)
+    screen = RefundImportScreen(file, Address(str(kept)), service=sandbox.url, result=result, console=terminal)
     journal = kind(kept, clock=clock)
     session = session_with(journal, profile=None, base_url=None)
     with terminal.file:
@@ -505,7 +505,7 @@ class Watched(RefundImportScreen):
     """A screen that remembers what is waited for."""
 
     def __init__(self) -> None:
-        super().__init__(Path("r.csv"), Address("pay.db"), service="", terminal=Console(file=io.StringIO()))
+        super().__init__(Path("r.csv"), Address("pay.db"), service="", console=Console(file=io.StringIO()))
         self.waits: list[tuple[int, float, bool]] = []
 
     def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
@@ -641,7 +641,7 @@ def closed(*verdicts: Verdict, why: str = "", unwritten: str = "") -> str:
     """Return what is shown at the end."""
     terminal = Console(file=io.StringIO(), width=100, record=True)
     address = Address("postgresql://me:secret@db/pay")
-    screen = RefundImportScreen(Path("r.csv"), address, service="", result=Path("out.csv"), terminal=terminal)
+    screen = RefundImportScreen(Path("r.csv"), address, service="", result=Path("out.csv"), console=terminal)
     screen.closed(verdicts, why=why, unwritten=unwritten)
     return terminal.export_text()
 
@@ -679,10 +679,10 @@ def test_only_the_most_frequent_reasons_are_shown() -> None:
 def test_what_is_sent_again_is_counted_and_listed(count: int, words: str) -> None:
     """As far as it fits; where there is nothing of that kind, nothing is said."""
     terminal = Console(file=io.StringIO(), width=100, record=True)
-    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", console=terminal)
     screen.resubmitted([])
     nothing = terminal.export_text()
-    screen.resubmitted([Resubmission(row, "declined\x07") for row in rows(count)])
+    screen.resubmitted([Verdict(row=row, state="refused", message="declined\x07") for row in rows(count)])
     shown = terminal.export_text()
 
     assert not nothing
@@ -694,7 +694,7 @@ def test_what_is_sent_again_is_counted_and_listed(count: int, words: str) -> Non
 def waiting(*waits: tuple[int, float], silent: Sequence[tuple[int, float]] = ()) -> str:
     """Return what a file is told of such waits."""
     terminal = Console(file=io.StringIO(), width=100, record=True)
-    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", console=terminal)
     with screen.progress(3):
         for count, seconds in waits:
             screen.asking(count, seconds)
@@ -723,7 +723,7 @@ def test_stopping_is_told_and_leaves_the_terminal_as_it_was() -> None:
     seen, told = io.StringIO(), io.StringIO()
     terminals = Console(file=seen, width=100, force_terminal=True), Console(file=told, width=100)
     for terminal in terminals:
-        screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", terminal=terminal)
+        screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", console=terminal)
         with screen.progress(3):
             screen.stopping()
             cursor = seen.getvalue().rindex("\x1b[?25h") - seen.getvalue().rindex("\x1b[?25l")
@@ -736,7 +736,7 @@ def test_stopping_is_told_and_leaves_the_terminal_as_it_was() -> None:
 def test_who_stops_by_itself_speaks_of_no_first_signal() -> None:
     """It says why, and what then cuts off the calls in flight."""
     told = io.StringIO()
-    screen = RefundImportScreen(Path("r.csv"), Address("p"), service="", terminal=Console(file=told, width=80))
+    screen = RefundImportScreen(Path("r.csv"), Address("p"), service="", console=Console(file=told, width=80))
     screen.stopping("the service rejects these keys")
 
     assert "Stopping: the service rejects these keys.\n  Waiting for the calls in flight; Ctrl-C twice" in (
@@ -763,7 +763,7 @@ def test_who_stops_by_itself_speaks_of_no_first_signal() -> None:
 def test_last_line_says_what_is_in_doubt_and_where_all_stands(count: int, result: Path | None, words: str) -> None:
     """Whoever has cut it off knows how many may have been done, and that nothing is lost."""
     terminal = Console(file=io.StringIO(), width=120, record=True)
-    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", result=result, terminal=terminal)
+    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", result=result, console=terminal)
     with screen.progress(3):
         screen.cut_off(count)
 

@@ -48,7 +48,7 @@ def arguments(file: Path, run: int, fatal: str = "never") -> list[str]:
 
 def begun(sandbox: Sandbox, file: Path, run: int, fatal: str = "never") -> Forked:
     """Begin an import."""
-    return Forked(PROGRAM, *arguments(file, run, fatal), environment=environment(sandbox, "real"))
+    return Forked(PROGRAM, *arguments(file, run, fatal), environment=environment(sandbox))
 
 
 async def ended(process: Forked) -> int:
@@ -124,7 +124,7 @@ async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -
     """Lost answers do not fill standard error with log lines: what became of the rows stands in the result."""
     sandbox.faults.reset_after_commit("refunds.create", times=3)
     sandbox.faults.reset_before("refunds.status", times=12)
-    done = await asyncio.to_thread(started, PROGRAM, *arguments(file, 0), environment=environment(sandbox, "real"))
+    done = await asyncio.to_thread(started, PROGRAM, *arguments(file, 0), environment=environment(sandbox))
 
     assert (0, "") == (done.returncode, done.stderr)
     check(sandbox, file)

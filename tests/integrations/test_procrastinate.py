@@ -34,7 +34,7 @@ from payasync import (
     Session,
     StorageError,
 )
-from payasync.cli.sandbox import SandboxInfo
+from payasync.cli.sandbox import environment_of
 from payasync.integrations.procrastinate import PaymentTasks, pause
 from payasync.journal import PostgresJournal, Reconciler, Result
 from payasync.journal.entries import draft_from_request, keep_all_but_customer
@@ -515,7 +515,7 @@ def start(postgres_dsn: str, sandbox: Sandbox, tmp_path: Path) -> Generator[Star
     """Start a worker in a process of its own; it is gone with the test."""
     file = tmp_path / "service.toml"
     file.write_text(sandbox.profile.to_toml(), encoding="utf-8")
-    environment = {**os.environ, **SandboxInfo.from_sandbox(sandbox, file, clock="frozen", db=":memory:").environment}
+    environment = {**os.environ, **environment_of(sandbox, file)}
     with ExitStack() as stack:
 
         def started(late: int = 0, fatal: str = "") -> "subprocess.Popen[bytes]":
@@ -568,7 +568,7 @@ async def test_recipe_of_the_page(postgres_dsn: str, tmp_path: Path) -> None:
         await db.execute(table.encode())
         await db.execute("INSERT INTO invoices VALUES ('I1', %s, 450)", (order,))
         await db.commit()
-        served = SandboxInfo.from_sandbox(sandbox, None, clock="real", db=":memory:").environment
+        served = environment_of(sandbox)
         # Empty: the recipe's files find each other in their folder, as they do for who copies them.
         environment = {**os.environ, **served, "DATABASE_URL": postgres_dsn, "PYTHONSAFEPATH": ""}
 

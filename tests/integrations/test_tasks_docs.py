@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 from attrs import Factory, field, frozen
 
-from payasync.cli.sandbox import SandboxInfo
+from payasync.cli.sandbox import environment_of
 from payasync.journal import SqliteJournal
 from payasync.sandbox import Sandbox
 from payasync.sandbox.recording_receiver import RecordingReceiver
@@ -243,7 +243,7 @@ async def shop(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator
         sandbox.webhook_url = told.url
         (tmp_path / "late").mkdir()
         (tmp_path / "late" / "sitecustomize.py").write_text(LATE, encoding="utf-8")
-        environment = SandboxInfo.from_sandbox(sandbox, None, clock="frozen", db=":memory:").environment
+        environment = environment_of(sandbox)
         yield Shop(tmp_path, {**os.environ, **environment}, sandbox, told, stack)
 
 

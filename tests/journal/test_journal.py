@@ -249,9 +249,9 @@ async def test_same_key_at_once_is_sent_once(journal: Journal) -> None:
 
 @pytest.mark.parametrize("state", ["new", "unknown", "rejected", "succeeded"])
 async def test_other_request_under_a_key_is_a_conflict(journal: Journal, state: State) -> None:
-    """A number stands for one request, whatever became of that."""
+    """A number stands for one request, whatever became of that; the refused call does not name it either."""
     before = await got(journal, (await in_state(journal, state)).id)
-    begun = await journal.begin(draft(refund(refund_amt=201)), LEASE)
+    begun = await journal.begin(draft(refund(refund_amt=201), intent="a"), LEASE)
 
     assert BeginResult(Step.CONFLICT, before) == begun
     assert [before] == await journal.list()
@@ -311,15 +311,6 @@ async def test_number_and_intent_of_two_are_a_conflict(journal: Journal) -> None
 
     assert BeginResult(Step.CONFLICT, before[1]) == begun
     assert before == await journal.list()
-
-
-async def test_rolled_back_conflict_adopts_nothing(journal: Journal) -> None:
-    """A call that is refused gives no name to what it was mistaken for."""
-    await sending(journal)
-    await journal.begin(draft(refund(refund_amt=1), intent="a"), LEASE)
-    (intent,) = await journal.list()
-
-    assert intent.intent is None
 
 
 DESIGN: Final[dict[str, str]] = {
@@ -765,7 +756,7 @@ async def test_service_s_own_word_ends_what_is_open(
     assert expected == now.state
     assert ([now] if expected != state else []) == ended
     if ended:
-        assert (f"the service told: {word}", None) == (now.reason, now.due)
+        assert (f"the service reported: {word}", None) == (now.reason, now.due)
         assert now.fence > held.fence
 
 
@@ -871,7 +862,7 @@ async def test_service_s_word_of_another_amount(
     with caplog.at_level("WARNING", "payasync"):
         ended = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": 201}, merchant=MERCHANT)
     other = "refundAmt is 201 in the response, and 200 in the request"
-    words = f"intent {intent.id} is {state}; what was told is of another: {other}"
+    words = f"intent {intent.id} is {state}; the report is about another: {other}"
 
     assert [] == ended
     assert ([] if state == "succeeded" else [words]) == caplog.messages
@@ -885,7 +876,7 @@ async def test_service_s_word_against_what_was_rejected(journal: Journal) -> Non
     begun = await journal.begin(draft(refund()), LEASE)
     resolved = await journal.resolve(1, as_="succeeded", reason="the back office has it")
 
-    assert [("manual", "rejected, and the service told: succeeded")] == [(each.state, each.reason) for each in told]
+    assert [("manual", "rejected, and the service reported: succeeded")] == [(each.state, each.reason) for each in told]
     assert ([], Step.ASK, "succeeded") == (again, begun.step, resolved.state)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from payasync.cli.sandbox import SandboxInfo
+from payasync.cli.sandbox import environment_of
 from payasync.errors import InvalidArgumentError
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.sandbox import Sandbox
@@ -82,7 +82,7 @@ def surroundings(sandbox: Sandbox, folder: Path) -> dict[str, str]:
     """Return the variables by which a process finds the service."""
     file = folder / "service.toml"
     file.write_text(sandbox.profile.to_toml(), encoding="utf-8")
-    return {**os.environ, **SandboxInfo.from_sandbox(sandbox, file, clock="frozen", db=":memory:").environment}
+    return {**os.environ, **environment_of(sandbox, file)}
 
 
 @pytest.fixture

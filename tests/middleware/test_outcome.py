@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.endpoints import OPERATIONS, Kind, custom_operation
+from payasync.endpoints import OPERATIONS, Kind
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -26,22 +26,19 @@ from payasync.errors import (
 from payasync.middleware.outcome import (
     Action,
     Outcome,
-    Recourse,
     classify,
     confirms_absence,
     decide,
     decide_after_absence,
     final_error,
-    has_own_number,
     leaves_doubt,
-    recourse,
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
 from payasync.resources.orders import PlaceOrder
 from payasync.wire.call import Call, Reply
 from payasync.wire.response import parse_retry_after
-from tests.building import PROFILE, bare_call, call_for, codec, reply
+from tests.building import PROFILE, call_for, codec, reply
 from tests.matrix.table import KINDS, ROWS
 
 CODED: Final = evolve(
@@ -128,7 +125,7 @@ cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
 
 @cells
 def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
-    """Every cell of the table: what follows, which error is the final one, and whether doubt stays."""
+    """Every cell of the matrix: the next action, the final error, and whether doubt remains."""
     call, row = call_of(number, profile), ROWS[name]
     outcome = classify(call, end)
     doubt = leaves_doubt(call, outcome)
@@ -152,7 +149,7 @@ def second(name: str, number: str) -> Action:
 
 @cells
 def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
-    """After an attempt in doubt, a refusal settles nothing, and "used before" leads to a query."""
+    """After an attempt in doubt, a refusal is not final, and "used before" leads to a query."""
     call = call_of(number, profile)
     outcome = classify(call, end)
 
@@ -164,18 +161,12 @@ def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, numbe
 @pytest.mark.parametrize("number", COLUMNS)
 @pytest.mark.parametrize("doubt", [False, True])
 def test_success_is_the_end(number: str, *, doubt: bool) -> None:
-    """A recognised response ends the call, whatever happened before."""
+    """A recognised success ends the call, whatever happened before."""
     call = call_of(number)
     found = classify(call, reply({"code": "OK"}))
 
     assert Action.DONE is decide(call, found, doubt=doubt)
     assert not leaves_doubt(call, found)
-
-
-@pytest.mark.parametrize(("read", "expected"), [(True, Recourse.REPEAT), (False, Recourse.NONE)])
-def test_recourse_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) -> None:
-    """A call to an unknown endpoint is a write that nothing names, unless the caller says that it reads."""
-    assert expected is recourse(bare_call(custom_operation("POST", "/bill", read=read)))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +184,7 @@ def test_recourse_of_an_endpoint_of_ones_own(expected: Recourse, *, read: bool) 
 )
 @pytest.mark.parametrize("number", ["2n", "5"])
 def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected: Action) -> None:
-    """What was in doubt was not done: it is sent again; a refusal that came meanwhile is definite."""
+    """After a final "not found" the write is sent again, unless its last attempt was refused."""
     call = call_of(number)
 
     assert expected is decide_after_absence(call, classify(call, end))
@@ -227,7 +218,7 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
 def test_absent_in_the_profiles_words(
     number: str, answer: Reply | PayasyncError, profile: Profile, *, expected: bool
 ) -> None:
-    """Only what the profile calls absent is, and where responses are signed, only what their signature can prove."""
+    """Only what the profile lists means "not found", and signed responses must prove it."""
     assert expected == confirms_absence(call_of(number, profile), answer)
 
 
@@ -241,8 +232,6 @@ ENVELOPED: Final = evolve(
 )
 READ_NAMES: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.READ]
 WRITES: Final = [operation.name for operation in OPERATIONS if operation.kind is not Kind.READ]
-KEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.KEYED]
-UNKEYED: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.UNKEYED]
 
 
 def code(value: object, status: int = 200, **more: object) -> Reply:
@@ -316,7 +305,7 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
 @pytest.mark.parametrize(("status", "expected"), BY_STATUS)
 @pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
 def test_outcome_by_status_alone(status: int, expected: Outcome, document: object) -> None:
-    """The status alone decides 3xx, 429 and 5xx, whatever code the body holds."""
+    """The status alone decides 3xx, 429 and 5xx, whatever the body says."""
     assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
 
 
@@ -376,22 +365,13 @@ BY_MESSAGE: Final = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
 )
 @pytest.mark.parametrize("name", ["refunds.create", "payments.create", "orders.query"])
 def test_outcome_by_message_alone(name: str, message: object, expected: Outcome) -> None:
-    """Where no place of a code is known, a 2xx is what its listed message says, and else success."""
+    """Without a path to a code, a listed message decides a 2xx, and any other message means success."""
     for status in (200, 201):
         assert expected is classify(call_for(name, BY_MESSAGE), reply({"msg": message, "code": "PARAM"}, status))
 
 
-def test_outcome_without_the_message() -> None:
-    """An answer without a message has said nothing against its 2xx; what is no object is still none."""
-    call = call_for("refunds.create", BY_MESSAGE)
-
-    assert Outcome.SUCCESS is classify(call, reply({}))
-    assert Outcome.UNRECOGNISED is classify(call, reply(["PARAM"]))
-    assert Outcome.SERVER_ERROR is classify(call, reply({"msg": "PARAM"}, 500))
-
-
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
-    """A listed code that stands at a place which the profile does not name means nothing."""
+    """A listed code counts only at the places that the profile names."""
     profile = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
 
     assert Outcome.NOT_EXECUTED is classify(call_for("refunds.create", profile), code("USED", 400))
@@ -442,16 +422,6 @@ def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, v
     assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 
 
-@pytest.mark.parametrize("name", WRITES)
-def test_the_profiles_own_list_says_which_statuses_mean_not_executed(name: str) -> None:
-    """A status counts as "not executed" where the profile lists it, in place of the assumed list, not beside it."""
-    own = evolve(ENVELOPED, http=HttpCodes(not_executed=(418,)))
-    call = call_for(name, own)
-
-    assert Outcome.NOT_EXECUTED is classify(call, reply({}, 418))
-    assert Outcome.UNLISTED is classify(call, reply({}, 400))
-
-
 def final_error_of(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
     """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
     found = classify(call, outcome)
@@ -468,17 +438,33 @@ def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError])
 
 
 @pytest.mark.parametrize(
-    "outcome",
-    [NotSentError("refused"), ConfigurationError("no key"), InvalidArgumentError("no"), OutcomeUnknownError("?")],
+    ("error", "earlier"), [(ConfigurationError("no key"), False), (OutcomeUnknownError("?"), True)]
 )
-@pytest.mark.parametrize("name", ["payments.create", "orders.query"])
-def test_an_error_of_ours_is_its_own_last_word(name: str, outcome: PayasyncError) -> None:
-    """An error of ours is raised unchanged."""
-    assert outcome is final_error_of(call_for(name), outcome)
+def test_an_error_of_ours_is_raised_unchanged(error: PayasyncError, *, earlier: bool) -> None:
+    """An error that already says what is known of the call is not wrapped in another one."""
+    assert error is final_error_of(call_for("payments.create"), error, earlier=earlier)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            429,
+            "too many requests, which may have been executed (see http.rate_limit_precedes_execution in the profile)",
+        ),
+        (302, "a redirect, which is never followed"),
+        (400, "refused before it was done, after an attempt whose outcome is unknown"),
+    ],
+)
+def test_unknown_outcome_says_why(status: int, words: str) -> None:
+    """The error says whether the last response left the doubt, or an earlier attempt did."""
+    error = final_error_of(call_for("payments.create"), reply({}, status), earlier=status == 400)
+
+    assert f"HTTP {status}, {words}" in str(error)
 
 
 def test_refusal_tells_what_the_service_said() -> None:
-    """The error has the service's code and words, the answer, and what the call was about."""
+    """The error holds the service's code, message and response, and names the call."""
     answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)
     error: Any = final_error_of(call_for("refunds.create", ENVELOPED), answer)
 
@@ -504,7 +490,7 @@ def test_refusal_tells_what_the_service_said() -> None:
     ],
 )
 def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str | None, shown: str) -> None:
-    """A code is a text or an integer; what is neither, or missing, is `None` and leaves no trace."""
+    """A code or message that is missing, or of another type, is `None` and not shown."""
     error: Any = final_error_of(call_for("refunds.create", ENVELOPED), answer)
 
     assert (code_, message) == (error.code, error.message)
@@ -548,76 +534,50 @@ def test_unknown_outcome_has_the_answer() -> None:
     assert (3.0, Outcome.SERVER_ERROR.value, "R1") == (error.retry_after, error.reason, error.reference)
 
 
-@pytest.mark.parametrize("name", UNKEYED)
-def test_unkeyed_writes_name_nothing(name: str) -> None:
-    """A subscription's number is the service's own: it does not make a second change harmless."""
-    assert not has_own_number(call_for(name))
-
-
-@pytest.mark.parametrize("name", WRITES)
-def test_write_is_never_called_a_read(name: str) -> None:
-    """A write without a response never ends with `NoAnswerError`."""
-    error = final_error(call_for(name), Outcome.NO_RESPONSE, NoAnswerError("cut"), doubt=False)
-
-    assert OutcomeUnknownError is type(error)
-
-
 NOW: Final = datetime(2027, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("value", "expected"), [("0", 0.0), ("120", 120.0), (" 5 ", 5.0), ("999999999", 999999999.0)])
-def test_seconds(value: str, expected: float) -> None:
-    """A whole number is so many seconds."""
-    assert expected == parse_retry_after(value)
+NONSENSE: Final = (
+    None,
+    "",
+    "soon",
+    "-5",
+    "1.5",
+    "1e3",
+    "5 s",
+    "1000000000",
+    "٣",
+    "Sun",
+    "Sun, 99 Jan 2027 12:00:30 GMT",
+    "Sun, 31 Jan 99999 12:00:30 GMT",
+    "Sun, 31 Jan 99999999999999999999 12:00:30 GMT",
+    "Sun, 31 Jan 2027 12:00:30 +9999999",
+)
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 5 ", 5.0),
+        ("999999999", 999999999.0),
         ("Sun, 31 Jan 2027 12:00:30 GMT", 30.0),
         ("Sun, 31 Jan 2027 13:00:30 +0100", 30.0),
         ("Sun, 31 Jan 2027 12:00:30", 30.0),
         ("Sunday, 31-Jan-27 12:01:00 GMT", 60.0),
         ("Sun, 31 Jan 2027 11:00:00 GMT", 0.0),
+        *((value, None) for value in NONSENSE),
     ],
 )
-def test_date(value: str, expected: float) -> None:
-    """A date is measured against the clock, in UTC where it names no zone; one that has passed is now."""
+def test_retry_after(value: str | None, expected: float | None) -> None:
+    """A number is seconds; a date, in UTC without a zone, counts from now; a past one is now. Nonsense is `None`."""
     assert expected == parse_retry_after(value, lambda: NOW)
-
-
-def test_date_without_a_clock_of_our_own() -> None:
-    """The wall clock is the default: a date long past asks for no wait."""
-    assert 0.0 == parse_retry_after("Thu, 01 Jan 1970 00:00:00 GMT")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        "",
-        "soon",
-        "-5",
-        "1.5",
-        "1e3",
-        "5 s",
-        "1000000000",
-        "٣",
-        "Sun",
-        "Sun, 99 Jan 2027 12:00:30 GMT",
-        "Sun, 31 Jan 99999 12:00:30 GMT",
-        "Sun, 31 Jan 99999999999999999999 12:00:30 GMT",
-        "Sun, 31 Jan 2027 12:00:30 +9999999",
-    ],
-)
-def test_nonsense_is_ignored(value: str | None) -> None:
-    """A header that does not say how long asks for nothing."""
-    assert parse_retry_after(value) is None
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d{1,2}:\d{1,2}:\d{1,2} [+-]?\w{0,8}"))
 def test_nothing_that_a_service_sends_raises(value: str) -> None:
-    """Whatever stands there, it is seconds from 0 on, or nothing."""
+    """Any header gives seconds from 0 on, or `None`."""
     seconds = parse_retry_after(value, lambda: NOW)
 
     assert seconds is None or seconds >= 0

@@ -82,30 +82,23 @@ def taking(hours: Hours, seconds: float, end: Way) -> Send:
     return send
 
 
-async def test_waits_grow_up_to_a_bound() -> None:
-    """The bound of the wait doubles with each attempt, up to the policy's greatest."""
-    hours, end = Hours(now=START), way(*[unsent()] * 7, reply({}))
-    await layer(RetryPolicy(attempts=8), hours=hours)(refund(100.0), end.send)
-
-    assert [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0] == hours.bounds
-    assert hours.bounds == hours.waits
-
-
-async def test_waits_are_of_the_policy() -> None:
-    """Base and greatest wait are the caller's."""
-    hours = Hours(now=START)
+@pytest.mark.parametrize(
+    ("policy", "share", "bounds"),
+    [
+        (RetryPolicy(attempts=8), 1.0, [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]),
+        (RetryPolicy(attempts=4, base_delay=3, max_delay=7), 1.0, [3.0, 6.0, 7.0]),
+        (RetryPolicy(), 0.25, [0.5, 1.0]),
+    ],
+    ids=["default", "chosen", "random"],
+)
+async def test_waits_grow_up_to_a_bound(policy: RetryPolicy, share: float, bounds: list[float]) -> None:
+    """A wait is random between 0 and a bound, which doubles with each attempt, up to the policy's greatest."""
+    hours = Hours(now=START, share=share)
     with pytest.raises(NotSentError):
-        await layer(RetryPolicy(attempts=4, base_delay=3, max_delay=7), hours=hours)(refund(), way(unsent()).send)
+        await layer(policy, hours=hours)(refund(100.0), way(unsent()).send)
 
-    assert [3.0, 6.0, 7.0] == hours.bounds
-
-
-async def test_waits_are_random_in_full() -> None:
-    """A wait is random between 0 and its bound, so that many clients do not return together."""
-    hours = Hours(share=0.25)
-    await layer(hours=hours)(refund(), way(unsent(), unsent(), reply({})).send)
-
-    assert [0.125, 0.25] == hours.waits
+    assert bounds == hours.bounds
+    assert [share * bound for bound in bounds] == hours.waits
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 5])
@@ -143,26 +136,17 @@ async def test_one_deadline_for_all_attempts() -> None:
     ],
 )
 async def test_no_retry_starts_too_late(total: float, taken: float, attempts: int) -> None:
-    """After the wait of 0.5 s there must be 2 s left, or a tenth of the total where that is less."""
-    hours, end = Hours(now=START), way(unsent())
+    """After the wait of 0.5 s, 2 s must be left, or a tenth of a smaller total. Only an attempt that starts costs."""
+    hours, end, quota = Hours(now=START), way(unsent()), Quota(500)
     with pytest.raises(NotSentError):
-        await layer(RetryPolicy(attempts=2), hours=hours)(refund(total), taking(hours, taken, end))
+        await layer(RetryPolicy(attempts=2), hours=hours, quota=quota)(refund(total), taking(hours, taken, end))
 
-    assert attempts == len(end.calls)
+    assert (attempts, 505 - 5 * attempts) == (len(end.calls), quota.tokens)
     assert [0.5] * (attempts - 1) == hours.waits
 
 
-async def test_call_that_came_too_late_keeps_its_tokens() -> None:
-    """A retry that the deadline forbids costs no tokens."""
-    hours, quota = Hours(now=START), Quota(500)
-    with pytest.raises(NotSentError):
-        await layer(quota=quota, hours=hours)(refund(), taking(hours, 44.0, way(unsent())))
-
-    assert 500 == quota.tokens
-
-
 async def test_empty_quota_makes_a_failure_final() -> None:
-    """Without tokens nothing is repeated, whichever call used them up."""
+    """Without tokens nothing is repeated, even if another call used them up."""
     quota, heard = Quota(12), Heard()
     layer_ = layer(RetryPolicy(attempts=10), quota=quota, heard=heard)
     first, second = way(unsent()), way(unsent())
@@ -187,7 +171,7 @@ async def test_failures_cost_tokens(end: NotSentError, cost: int) -> None:
 
 
 async def test_success_pays_back() -> None:
-    """A call that succeeded gives back what its retries took; one without retries gives one token."""
+    """A call that succeeds returns the tokens of its retries, or one token if there were none."""
     quota = Quota(500)
     quota.take(100)
     await layer(quota=quota)(refund(), way(unsent(), NotSentTimeoutError("late"), reply({})).send)
@@ -224,17 +208,6 @@ async def test_refusal_says_how_many_attempts_it_took() -> None:
     assert (2, 2) == (caught.value.attempts, caught.value.response.attempts)
 
 
-@pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), asyncio.CancelledError()], ids=repr)
-async def test_foreign_errors_pass_through(foreign: BaseException) -> None:
-    """An error of a user's layer, or a cancellation, is raised unchanged and not repeated."""
-    heard, end = Heard(), way(foreign)
-    with pytest.raises(type(foreign)) as caught:
-        await layer(heard=heard)(refund(), end.send)
-
-    assert foreign is caught.value
-    assert (1, []) == (len(end.calls), heard.events)
-
-
 def sent(end: Way) -> Send:
     """Return a way that marks the start of what it sends, as the transport does."""
 
@@ -243,6 +216,20 @@ def sent(end: Way) -> Send:
         return await end.send(call)
 
     return send
+
+
+@pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize(
+    ("call", "begun"), [(refund(), False), (bare_call(QUERY_ORDER), True)], ids=["unsent write", "sent read"]
+)
+async def test_foreign_errors_pass_through(foreign: BaseException, call: Call, *, begun: bool) -> None:
+    """If no write was sent, an error of a user's layer, or a cancellation, is raised unchanged and not repeated."""
+    heard, end = Heard(), way(foreign)
+    with pytest.raises(type(foreign)) as caught:
+        await layer(heard=heard)(call, sent(end) if begun else end.send)
+
+    assert foreign is caught.value
+    assert (1, []) == (len(end.calls), heard.events)
 
 
 @pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError(), ConnectionResetError()], ids=repr)
@@ -266,17 +253,6 @@ async def test_foreign_error_after_a_write_was_sent(operation: Operation, foreig
     assert "mine" not in str(caught.value)
     assert [Unknown(operation=operation.name, reference="X1", reason=reason)] == heard.events
     assert 1 == len(end.calls)
-
-
-@pytest.mark.parametrize("foreign", [ZeroDivisionError("mine"), TimeoutError()], ids=repr)
-async def test_foreign_error_after_a_read_was_sent(foreign: Exception) -> None:
-    """If a user's layer raises after a read was sent, its error is raised unchanged."""
-    heard, end = Heard(), way(foreign)
-    with pytest.raises(type(foreign)) as caught:
-        await layer(heard=heard)(bare_call(QUERY_ORDER), sent(end))
-
-    assert foreign is caught.value
-    assert (1, []) == (len(end.calls), heard.events)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +310,53 @@ def names(end: Way) -> list[str]:
     return ["Q" if call.read else "W" for call in end.calls]
 
 
+FOREIGN: Final = ZeroDivisionError("mine")
+PROVEN_ABSENT: Final[dict[str, tuple[float, float, list[Any], str, list[float], str]]] = {
+    "asked again when it is over": (20, 0, [CUT, NONE, NONE, OK], "WQQW", [0.5, 19.5, 2.0], "done"),
+    "over before the query": (0.5, 0, [CUT, NONE, OK], "WQW", [0.5, 1.0], "done"),
+    "over during the query": (3, 4, [CUT, NONE, OK], "WQQ", [0.0, 0.0], "recovered"),
+    "longer than the call": (300, 0, [CUT, NONE], "WQ", [0.5], "unknown"),
+    "committed meanwhile": (20, 0, [CUT, NONE, OK], "WQQ", [0.5, 19.5], "recovered"),
+    "after two lost queries": (20, 0, [CUT, BUSY, BUSY, NONE, OK], "WQQQQ", [0.5, 1.0, 2.0, 16.5], "recovered"),
+    "after a foreign error": (20, 0, [CUT, FOREIGN, OK], "WQQ", [0.5, 1.0], "recovered"),
+    "from each lost attempt": (20, 7, [CUT, NONE, NONE, CUT, NONE, OK], "WQQWQQ", [0, 13, 0, 0, 13], "recovered"),
+    "then refused": (0, 0, [CUT, NONE, PARAM], "WQW", [0.5, 1.0], "refused"),
+    "then not found": (0, 0, [CUT, NONE, NONE], "WQW", [0.5, 1.0], "refused"),
+}
+"""The quarantine, the seconds of an attempt, the ends of all attempts; then what is sent, the waits and the result."""
+
+
+@pytest.mark.parametrize(
+    ("quarantine", "seconds", "ends", "expected", "waits", "result"), PROVEN_ABSENT.values(), ids=PROVEN_ABSENT
+)
+async def test_quarantine(
+    *, quarantine: float, seconds: float, ends: list[Any], expected: str, waits: list[float], result: str
+) -> None:
+    """A write is sent again only if the service, asked after the quarantine of the last lost attempt, lacks it."""
+    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=quarantine))
+    hours, end = Hours(now=START, share=0.0 if seconds else 1.0), way(*ends)
+    try:
+        reply = await layer(ask=asking, hours=hours)(questioned(profile, total=200.0), taking(hours, seconds, end))
+    except OutcomeUnknownError:
+        ended = "unknown"
+    except ServiceError as error:
+        ended = "refused" if type(error) is ServiceError else repr(error)
+    else:
+        ended = "recovered" if reply.recovered else "done"
+        assert len(ends) == reply.attempts
+
+    assert (list(expected), waits, result) == (names(end), hours.waits, ended)
+    assert {"R1"} == {call.reference for call in end.calls}
+
+
+async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() -> None:
+    """If the journal knows of an earlier send, "used before" leads to a query."""
+    end = way(reply({}, 409), OK)
+    answer = await layer(ask=asking)(questioned().derived(sent_before=True), end.send)
+
+    assert (["W", "Q"], True) == (names(end), answer.recovered)
+
+
 @pytest.mark.parametrize("data", [None, [], {}, ""])
 async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
     """An empty response to a query does not recover a write."""
@@ -343,68 +366,6 @@ async def test_answer_that_holds_nothing_recovers_nothing(data: object) -> None:
         await layer(ask=asking)(questioned(profile), end.send)
 
     assert ["W", "Q"] == names(end)
-
-
-async def test_absent_before_the_quarantine_is_asked_about_once_more() -> None:
-    """After "not found" the call waits for the end of the quarantine, asks again, and sends again."""
-    hours, end = Hours(now=START), way(CUT, NONE, NONE, OK)
-    answer = await layer(ask=asking, hours=hours)(questioned(), end.send)
-    writes = [call for call in end.calls if not call.read]
-
-    assert ["W", "Q", "Q", "W"] == names(end)
-    assert [0.5, 19.5, 2.0] == hours.waits
-    assert ("R1", "R1") == (writes[0].reference, writes[1].reference)
-    assert (False, 4) == (answer.recovered, answer.attempts)
-
-
-async def test_quarantine_is_counted_from_the_end_of_the_attempt() -> None:
-    """The quarantine counts from the end of the lost attempt."""
-    hours, end = Hours(now=START, share=0.0), way(CUT, NONE, OK)
-    await layer(ask=asking, hours=hours)(questioned(), taking(hours, 7.0, end))
-
-    assert ["W", "Q", "Q"] == names(end)
-    assert [0.0, 13.0] == hours.waits
-
-
-async def test_absent_after_the_quarantine_is_final() -> None:
-    """If asking took longer than the quarantine, "not found" is final without a wait."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.5))
-    hours, end = Hours(now=START), way(CUT, NONE, OK)
-    await layer(ask=asking, hours=hours)(questioned(profile), end.send)
-
-    assert ["W", "Q", "W"] == names(end)
-    assert [0.5, 1.0] == hours.waits
-
-
-async def test_absent_that_was_asked_for_too_early_does_not_count() -> None:
-    """A "not found" counts from when the query was sent, because its response may be as old."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=3.0))
-    hours, end = Hours(now=START, share=0.0), way(CUT, NONE, OK)
-    await layer(ask=asking, hours=hours)(questioned(profile), taking(hours, 4.0, end))
-
-    assert ["W", "Q", "Q"] == names(end)
-
-
-async def test_quarantine_that_does_not_fit_into_the_call() -> None:
-    """If the quarantine exceeds the call's time, the call raises without waiting and never sends twice."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=60.0))
-    hours, end = Hours(now=START), way(CUT, NONE)
-    with pytest.raises(OutcomeUnknownError):
-        await layer(ask=asking, hours=hours)(questioned(profile), end.send)
-
-    assert ["W", "Q"] == names(end)
-    assert [0.5] == hours.waits
-
-
-@pytest.mark.parametrize("second", [OK, NONE])
-async def test_success_after_the_quarantine_recovers(second: Reply) -> None:
-    """A write that appears during the quarantine is recovered and not sent again."""
-    end = way(CUT, NONE, OK) if second is OK else way(CUT, NONE, NONE, CUT, OK)
-    answer = await layer(ask=asking)(questioned(), end.send)
-
-    assert answer.recovered
-    assert "W" in names(end)[0]
-    assert (["W", "Q", "Q"] if second is OK else ["W", "Q", "Q", "W", "Q"]) == names(end)
 
 
 @pytest.mark.parametrize(
@@ -436,11 +397,22 @@ SIGNING: Final = evolve(QUARANTINED, answer=evolve(QUARANTINED.answer, signature
     ],
 )
 async def test_error_of_a_query_says_whether_absence_is_proven(profile: Profile, said: Reply, expected: bool) -> None:  # noqa: FBT001 - the fact
-    """It is, in the words that the profile lists, and where answers are signed by the service's signature alone."""
+    """The error of a query says whether "not found" is proven, by the profile and by the signature."""
     with pytest.raises(ServiceError) as caught:
         await layer()(asking(questioned(profile)), way(said).send)
 
     assert expected is caught.value.absent
+
+
+@pytest.mark.parametrize("verified", [None, False])
+async def test_unverified_absent_does_not_count(*, verified: bool | None) -> None:
+    """If responses are signed, an unsigned "not found" is not believed: anybody could make us pay twice."""
+    profile = evolve(SIGNING, recovery=Recovery(quarantine=0.0))
+    end = way(CUT, evolve(NONE, verified=verified))
+    with pytest.raises(OutcomeUnknownError):
+        await layer(ask=asking)(questioned(profile), end.send)
+
+    assert ["W", "Q"] == names(end)
 
 
 @pytest.mark.parametrize("lost", [CUT, BUSY, reply([]), unsent(), reply({}, 429)], ids=repr)
@@ -455,63 +427,16 @@ async def test_questions_have_a_small_budget_of_their_own(lost: Reply | Payasync
     assert [Unknown(operation="refunds.create", reference="R1", reason="cut")] == heard.of(Unknown)
 
 
-async def test_one_attempt_is_one_send() -> None:
-    """With one attempt allowed, a final "not found" leads to no second send."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
-    end = way(CUT, NONE)
-    with pytest.raises(OutcomeUnknownError) as caught:
-        await layer(RetryPolicy(attempts=1), ask=asking)(questioned(profile), end.send)
-
-    assert ["W", "Q"] == names(end)
-    assert "cut" == caught.value.reason
-
-
-async def test_sends_are_limited_by_the_policy() -> None:
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_sends_are_limited_by_the_policy(attempts: int) -> None:
     """A "not found" never leads to more sends than the policy allows."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
     end = way(CUT, NONE, CUT, NONE, CUT, NONE)
     with pytest.raises(OutcomeUnknownError) as caught:
-        await layer(ask=asking)(questioned(profile), end.send)
+        await layer(RetryPolicy(attempts=attempts), ask=asking)(questioned(profile), end.send)
 
-    assert ["W", "Q"] * 3 == names(end)
-    assert 6 == caught.value.attempts
-
-
-@pytest.mark.parametrize(("verified", "expected"), [(None, ["W", "Q"]), (False, ["W", "Q"]), (True, ["W", "Q", "W"])])
-async def test_unverified_absent_does_not_count(expected: list[str], *, verified: bool | None) -> None:
-    """If responses are signed, an unsigned "not found" is not believed: anybody could make us pay twice."""
-    shape = AnswerShape(code="code", ok=("OK",), signature="sign")
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0), answer=shape)
-    end = way(CUT, evolve(NONE, verified=verified), evolve(OK, verified=True))
-    result: object
-    try:
-        result = await layer(ask=asking)(questioned(profile), end.send)
-    except OutcomeUnknownError as error:
-        result = error
-
-    assert isinstance(result, Reply) == (verified is True)
-    assert expected == names(end)
-
-
-@pytest.mark.parametrize("refusal", [reply({}, 400), NONE], ids=repr)
-async def test_refusal_after_doubt_that_was_cleared(refusal: Reply) -> None:
-    """After attempt 1 is proven absent, a refusal of attempt 2 is final."""
-    profile = evolve(QUARANTINED, recovery=Recovery(quarantine=0.0))
-    end = way(CUT, NONE, refusal)
-    with pytest.raises(ServiceError) as caught:
-        await layer(ask=asking)(questioned(profile), end.send)
-
-    assert ServiceError is type(caught.value)
-    assert ["W", "Q", "W"] == names(end)
-
-
-async def test_used_before_after_a_send_that_the_journal_knows_is_asked_about() -> None:
-    """An earlier call may have made it: what that call's journal knows counts as an earlier send."""
-    end = way(reply({}, 409), OK)
-    answer = await layer(ask=asking)(questioned().derived(sent_before=True), end.send)
-
-    assert ["W", "Q"] == names(end)
-    assert answer.recovered
+    assert ["W", "Q"] * attempts == names(end)
+    assert (2 * attempts, "cut") == (caught.value.attempts, caught.value.reason)
 
 
 @pytest.mark.parametrize(
@@ -560,7 +485,7 @@ async def test_questions_heed_retry_after() -> None:
 
 
 async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
-    """`retry_after` is there also where the question was told to wait, and the write was not."""
+    """The `Retry-After` of a query is on the error of the write."""
     end = way(CUT, reply({}, 429, {"Retry-After": "90"}))
     with pytest.raises(OutcomeUnknownError) as caught:
         await layer(ask=asking)(questioned(), end.send)
@@ -588,18 +513,6 @@ async def test_no_question_starts_too_late(total: float, taken: float, *, asked:
         result = error
 
     assert asked == isinstance(result, Reply)
-
-
-@pytest.mark.parametrize("ends", [(asyncio.CancelledError(),), (CUT, asyncio.CancelledError())], ids=["write", "query"])
-async def test_cancelling_tells_once(ends: tuple[BaseException, ...]) -> None:
-    """Whether it is the write that is cancelled or the question: one event, and the cancellation goes on."""
-    heard = Heard()
-    with pytest.raises(asyncio.CancelledError):
-        await layer(ask=asking, heard=heard)(questioned(), sent(way(*ends)))
-
-    assert ["cancelled after it was sent"] == [
-        event.reason for event in heard.of(Unknown) if isinstance(event, Unknown)
-    ]
 
 
 class Cancelling(Hours):
@@ -631,48 +544,6 @@ async def test_cancelling_while_it_waits(operation: Operation, end: Reply | Paya
     assert told == len(heard.of(Unknown))
 
 
-async def test_foreign_error_while_asking_hides_no_doubt() -> None:
-    """If a user's layer raises during a query, the outcome stays unknown."""
-    end = way(CUT, ZeroDivisionError("mine"), OK)
-    answer = await layer(ask=asking)(questioned(), end.send)
-
-    assert (["W", "Q", "Q"], True) == (names(end), answer.recovered)
-
-
-async def test_quarantine_is_counted_from_the_last_attempt_in_doubt() -> None:
-    """After one that an absent answer cleared, and a lost answer, the later of the two counts."""
-    hours, end = Hours(now=START, share=0.0), way(CUT, NONE, NONE, CUT, NONE, OK)
-    answer = await layer(ask=asking, hours=hours)(questioned(total=200.0), taking(hours, 7.0, end))
-
-    assert (["W", "Q", "Q", "W", "Q", "Q"], True) == (names(end), answer.recovered)
-    assert [0.0, 13.0, 0.0, 0.0, 13.0] == hours.waits
-
-
-async def test_question_after_the_quarantine_comes_on_top() -> None:
-    """Two questions that got lost leave the absent answer its second asking."""
-    end = way(CUT, BUSY, BUSY, NONE, OK)
-    answer = await layer(ask=asking)(questioned(), end.send)
-
-    assert (["W", "Q", "Q", "Q", "Q"], True) == (names(end), answer.recovered)
-
-
-def test_empty_bucket_allows_no_retry() -> None:
-    """An empty quota allows no retry, and a refused retry takes nothing."""
-    quota = Quota(12)
-
-    assert [True, True, False] == [quota.take(5), quota.take(5), quota.take(5)]
-    assert 2 == quota.tokens
-    assert quota.take(2)
-
-
-def test_no_capacity_allows_no_retry() -> None:
-    """A quota of 0 switches retries off, and stays so whatever succeeds."""
-    quota = Quota(0)
-    quota.pay_back(10)
-
-    assert not quota.take(RETRY_COST)
-
-
 @given(st.integers(0, 1000), st.lists(st.integers(0, 20).map(lambda n: ("take", n)) | st.just(("pay_back", 5))))
 def test_bucket_stays_between_empty_and_full(capacity: int, steps: list[tuple[str, int]]) -> None:
     """There are never more tokens than the capacity, nor fewer than none."""
@@ -684,7 +555,7 @@ def test_bucket_stays_between_empty_and_full(capacity: int, steps: list[tuple[st
 
 
 def test_questions_have_tokens_of_their_own() -> None:
-    """Retries that failed leave a question what successes gave for it, at most a tenth of the capacity."""
+    """Successes fill a reserve for queries, up to a tenth of the quota, which retries cannot use."""
     quota = Quota(100)
     for _ in range(50):
         quota.pay_back(0)
@@ -696,7 +567,7 @@ def test_questions_have_tokens_of_their_own() -> None:
 
 
 def test_question_takes_what_retries_may_take_first() -> None:
-    """What is kept for questions is touched last; a service that never answered gets none beyond the quota."""
+    """A query uses the reserve last; without any success the reserve is empty."""
     quota = Quota(100)
     taken = [quota.take(RETRY_COST, asking=True) for _ in range(21)]
 

@@ -15,7 +15,7 @@ import pytest
 from attrs import frozen
 
 from payasync import Profile
-from payasync.cli.sandbox import SandboxInfo
+from payasync.cli.sandbox import environment_of
 from payasync.sandbox import Sandbox
 from payasync.sandbox.webhooks import REDELIVERIES
 from tests.chaos.forked import Forked
@@ -71,7 +71,7 @@ def environment(sandbox: Sandbox, folder: Path) -> dict[str, str]:
     """Return the variables by which a shop finds the service."""
     file = folder / "service.toml"
     file.write_text(sandbox.profile.to_toml(), encoding="utf-8")
-    return SandboxInfo.from_sandbox(sandbox, file, clock="frozen", db=":memory:").environment
+    return environment_of(sandbox, file)
 
 
 async def settled(place: Place) -> None:

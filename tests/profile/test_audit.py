@@ -102,21 +102,14 @@ def test_each_point_once_and_in_order(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-def test_every_method_that_is_named_exists(profile: Profile) -> None:
-    """What needs a point is a method of a session."""
-    needed = {method for point in profile.audit() for method in point.needed_by}
-
-    assert set() == needed - set(NAMES)
-
-
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_every_point_says_what_to_put_there(profile: Profile) -> None:
-    """Whoever reads the table knows what is missing; an open point has no value."""
+    """Whoever reads the table knows what is missing, and for which methods; an open point has no value."""
     points = profile.audit()
 
     assert all(point.means for point in points)
     assert {None} == {point.value for point in points if point.status == "open"} | {None}
     assert all(point.value is not None for point in points if point.status == "answered")
+    assert set(NAMES) >= {method for point in points for method in point.needed_by}
 
 
 def test_bare_profile_answers_nothing() -> None:
@@ -146,14 +139,6 @@ def test_sandbox_answers_what_calls_need() -> None:
     } == {name for name, point in points.items() if point.status == "open"}
     assumed = {name for name, point in points.items() if point.status == "assumed"}
     assert {*COMPARED, *SIGNED_VALUES, "http.not_executed", "http.duplicate"} == assumed
-
-
-def test_custom_scheme_is_one_answer() -> None:
-    """A scheme of a merchant's own has no algorithm and no encoding to be asked for."""
-    points = audited(Profile(signature=Custom()))
-
-    assert ("answered", "Custom") == (points["signature"].status, points["signature"].value)
-    assert not {"signature.algorithm", "signature.encoding"} & set(points)
 
 
 def value_at(profile: Profile, name: str) -> Any:
@@ -234,6 +219,7 @@ def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | Non
     needed = [point.needed_by for point in points if point.name.startswith("signature")]
 
     assert {NAMES} == set(needed)
+    assert ("signature" in [point.name for point in points]) is isinstance(scheme, Custom)
 
 
 @pytest.mark.parametrize(
@@ -286,38 +272,29 @@ def test_where_a_subscription_is_named(path: str | None, status: str, means: str
     assert {"subscriptions.create", "subscriptions.update", "subscriptions.cancel"} == set(point.needed_by)
 
 
-REFUSALS: Final = "answer.refusals_signed"
+NO_EFFECT: Final = "the value that is given has no effect without answer"
+UNTIL_THEN: Final = "is never final, and recovery.quarantine has no effect"
 
 
-def test_signed_refusals_are_open_where_successes_are_signed() -> None:
-    """Until it is given, the quarantine says that it has no effect, and what to put where."""
-    points = audited(Profile(answer=SIGNED, recovery=Recovery(quarantine=60.0)))
-    refusals, quarantine = points[REFUSALS], points["recovery.quarantine"]
-
-    assert ("open", None) == (refusals.status, refusals.value)
-    assert refusals.means.endswith("is never final, and recovery.quarantine has no effect")
-    assert ("open", None) == (quarantine.status, quarantine.value)
-    assert quarantine.means.endswith("; the value that is given has no effect without answer.refusals_signed")
-
-
-@pytest.mark.parametrize("said", [True, False])
-def test_signed_refusals_that_are_answered(*, said: bool) -> None:
-    """With either answer the quarantine counts."""
-    answer = AnswerShape(signature="sign", refusals_signed=said)
+@pytest.mark.parametrize(
+    ("signature", "said", "refusals", "quarantine"),
+    [
+        ("sign", None, ("open", None, UNTIL_THEN), ("open", None, f"{NO_EFFECT}.refusals_signed")),
+        ("sign", True, ("answered", True, "is signed, too"), ("answered", 60.0, "is ever sent a second time")),
+        ("sign", False, ("answered", False, "is signed, too"), ("answered", 60.0, "is ever sent a second time")),
+        ("", True, ("open", None, f"{NO_EFFECT}.signature"), ("answered", 60.0, "is ever sent a second time")),
+        ("", None, None, ("answered", 60.0, "is ever sent a second time")),
+    ],
+)
+def test_signed_refusals(signature: str, said: Any, refusals: Any, quarantine: Any) -> None:
+    """Where successes are signed, the quarantine counts once it is said whether failures are, too."""
+    answer = AnswerShape(signature=signature, refusals_signed=said)
     points = audited(Profile(answer=answer, recovery=Recovery(quarantine=60.0)))
 
-    assert [("answered", said), ("answered", 60.0)] == [
-        (points[name].status, points[name].value) for name in (REFUSALS, "recovery.quarantine")
-    ]
-
-
-def test_signed_refusals_where_nothing_is_signed() -> None:
-    """There they are no question; who answers it all the same is told what is missing."""
-    point = audited(Profile(answer=AnswerShape(refusals_signed=True)))[REFUSALS]
-
-    assert REFUSALS not in audited(Profile(recovery=Recovery(quarantine=60.0)))
-    assert ("open", None) == (point.status, point.value)
-    assert point.means.endswith("has no effect without answer.signature")
+    for name, expected in (("answer.refusals_signed", refusals), ("recovery.quarantine", quarantine)):
+        point = points.get(name)
+        assert (expected and expected[:2]) == (point and (point.status, point.value))
+        assert point is None or point.means.endswith(expected[2])
 
 
 ADDRESS: Final = "signature.allow_delimiters"

@@ -164,18 +164,10 @@ def test_a_required_name_that_is_nearly_an_argument(operation: str, name: str, m
 
 
 @pytest.mark.parametrize("operation", ARGUMENTS)
-@pytest.mark.parametrize("name", ["deviceNo", "device_no", "terminal", "subjectId", "bodyType", "notifyMail", "x"])
-def test_a_field_that_goes_through_extra_can_be_required(operation: str, name: str) -> None:
-    """What the document does not show, a service may demand all the same."""
-    accept = Accept(required={operation: [name]})
-
-    assert accept == Profile(accept=accept).accept
-
-
-@pytest.mark.parametrize("operation", ARGUMENTS)
-def test_every_argument_can_be_required(operation: str) -> None:
-    """A service may demand any argument, be it optional by the document or not."""
-    accept = Accept(required={operation: [each.name for each in ARGUMENTS[operation]]})
+def test_any_argument_and_any_other_field_can_be_required(operation: str) -> None:
+    """A service may demand any argument, and what the document does not show."""
+    others = ["deviceNo", "device_no", "terminal", "subjectId", "bodyType", "notifyMail", "x"]
+    accept = Accept(required={operation: [*others, *(each.name for each in ARGUMENTS[operation])]})
 
     assert accept == Profile(accept=accept).accept
 
@@ -205,8 +197,8 @@ def test_dates_in_any_form(form: str) -> None:
     assert {"start_date": form} == Profile(formats={"start_date": form}).formats
 
 
-class Verifies:
-    """A scheme whose `verify` is whatever it is given."""
+class Scheme:
+    """A scheme whose `verify` is whatever it is given, and which signs in its own time."""
 
     def __init__(self, verify: Any) -> None:
         self.verify = verify
@@ -229,25 +221,14 @@ async def later(*_: object, **__: object) -> bool:
     return True
 
 
-def now(*_: object, **__: object) -> bool:
-    """Verify everything."""
-    return True
-
-
 @pytest.mark.parametrize("verify", [later, partial(later, 1), Asynchronous()], ids=["function", "partial", "object"])
-def test_a_scheme_verifies_at_once(verify: Any) -> None:
+def test_a_scheme_verifies_immediately(verify: Any) -> None:
     """A coroutine is not `True`, so that nothing would ever verify; only `sign` may be a coroutine function."""
-    field, words = refusal(signature=Verifies(verify))
+    field, words = refusal(signature=Scheme(verify))
+    scheme = Scheme(bool)
 
     assert "signature" == field
     assert words.startswith("signature.verify must be a plain function, not a coroutine function, because nothing")
-
-
-@pytest.mark.parametrize("verify", [now, partial(now, 1)], ids=["function", "partial"])
-def test_a_scheme_may_sign_later(verify: Any) -> None:
-    """`sign` may be a coroutine function: a key may be kept by another machine."""
-    scheme = Verifies(verify)
-
     assert Profile(signature=scheme).signature is scheme
 
 
@@ -270,15 +251,19 @@ def test_what_is_not_said_yet_is_no_contradiction(parts: Mapping[str, Any]) -> N
     assert parts == {key: getattr(profile, key) for key in parts}
 
 
+def acknowledging(statuses: Any, bodies: Any) -> NotificationShape:
+    """Return what acknowledges a notification, and what refuses one."""
+    (ack_status, nack_status), (ack_body, nack_body) = statuses, bodies
+    return NotificationShape(ack_status=ack_status, nack_status=nack_status, ack_body=ack_body, nack_body=nack_body)
+
+
 @pytest.mark.parametrize(
     ("statuses", "bodies"),
     [((200, 200), ("", "")), ((200, 204), ("", "")), ((200, 200), ("OK", "OK")), ((400, None), ("", ""))],
 )
 def test_a_refusal_is_no_acknowledgement(statuses: Any, bodies: Any) -> None:
     """A service could not tell the two apart: it would take what was refused for kept."""
-    (ack_status, nack_status), (ack_body, nack_body) = statuses, bodies
-    given = {"ack_status": ack_status, "nack_status": nack_status, "ack_body": ack_body, "nack_body": nack_body}
-    field, words = refusal(notification=NotificationShape(**given))
+    field, words = refusal(notification=acknowledging(statuses, bodies))
 
     assert "notification.nack_status" == field
     assert "could not tell" in words
@@ -289,10 +274,9 @@ def test_a_refusal_is_no_acknowledgement(statuses: Any, bodies: Any) -> None:
 )
 def test_a_refusal_differs_in_its_status_or_its_body(statuses: Any, bodies: Any) -> None:
     """Some services look at the one alone, and some at the other."""
-    (ack_status, nack_status), (ack_body, nack_body) = statuses, bodies
-    given = {"ack_status": ack_status, "nack_status": nack_status, "ack_body": ack_body, "nack_body": nack_body}
+    shape = acknowledging(statuses, bodies)
 
-    assert nack_body == Profile(notification=NotificationShape(**given)).notification.nack_body
+    assert shape == Profile(notification=shape).notification
 
 
 def test_a_status_has_one_meaning() -> None:
@@ -452,24 +436,12 @@ def test_shared_secret_that_is_none(algorithm: Any, bad: str, why: str, keys: Ke
     assert str(verifying).startswith(f"credentials.service_keys: key 2 {why}")
 
 
-class Own:
-    """A scheme of the merchant's own, whose keys are names in a vault."""
-
-    def sign(self, *_: object, **__: object) -> str:
-        """Sign nothing."""
-        raise NotImplementedError
-
-    def verify(self, *_: object, **__: object) -> bool:
-        """Verify nothing."""
-        raise NotImplementedError
-
-
 @pytest.mark.parametrize(
     "profile",
     [
         Profile(),
         Profile(signature=SortedPairs(encoding="hex"), answer=AnswerShape(signature="sign")),
-        Profile(signature=Own(), answer=AnswerShape(signature="sign")),
+        Profile(signature=Scheme(bool), answer=AnswerShape(signature="sign")),
         evolve(SIGNED, signed=(), answer=AnswerShape()),
     ],
     ids=["no scheme", "the algorithm is open", "own scheme", "nothing is signed"],

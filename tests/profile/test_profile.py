@@ -18,7 +18,7 @@ from payasync.profile.schema import (
     Parameter,
     ResultCodes,
 )
-from payasync.signing.schemes import SignatureScheme
+from payasync.signing.schemes import SortedPairs
 
 
 @pytest.mark.parametrize(
@@ -50,42 +50,16 @@ def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: st
     assert (f"{key}.{unknown}" if isinstance(given, dict) else key) == caught.value.field
 
 
-TABLES: Final = {"fields": "a text", "formats": "a text", "constants": "a table", "headers": "a text"}
-
-
-@pytest.mark.parametrize(("key", "each"), TABLES.items())
-@pytest.mark.parametrize(("wrong", "kind"), [("x", "a text"), (None, "nothing"), (["x"], "a list")])
-def test_a_value_is_no_table(key: str, each: str, wrong: Any, kind: str) -> None:
-    """A table is names and their values; anything else is refused by our own error, unquoted: it may be a secret."""
-    with pytest.raises(ConfigurationError) as caught:
-        Profile(**{key: wrong})
-
-    assert f"{key} must be a table of names, each with {each}, not {kind}" == str(caught.value)
-    assert key == caught.value.field
-
-
-@pytest.mark.parametrize(("key", "each"), TABLES.items())
-def test_an_entry_of_a_table_is_named(key: str, each: str) -> None:
-    """The entry that is of another type is named, and not what it holds."""
-    wrong: dict[str, Any] = {key: {"x": 5}}
-    with pytest.raises(ConfigurationError) as caught:
-        Profile(**wrong)
-
-    assert f"{key} must be a table of names, each with {each}, not 'x' with an integer" == str(caught.value)
-    assert f"{key}.x" == caught.value.field
-
-
 @pytest.mark.parametrize(
     ("key", "wanted"),
     [
         ("accept", "an Accept"),
+        ("signature", "a SignatureScheme"),
         ("payment_status", "a Parameter"),
-        ("http", "a HttpCodes"),
-        ("name", "a text"),
         ("amount_unit", "one of 'minor', 'major'"),
     ],
 )
-@pytest.mark.parametrize("wrong", [{"name": "x"}, ["x"], 5, Profile])
+@pytest.mark.parametrize("wrong", [{"name": "x"}, 5, SortedPairs])
 def test_a_part_is_of_its_class(key: str, wanted: str, wrong: Any) -> None:
     """A dict, as TOML would have it, is no part, and is not found in the midst of a call."""
     with pytest.raises(ConfigurationError) as caught:
@@ -93,16 +67,6 @@ def test_a_part_is_of_its_class(key: str, wanted: str, wrong: Any) -> None:
 
     assert f"{key} must be {wanted}, not {wrong!r}" == str(caught.value)
     assert key == caught.value.field
-
-
-@pytest.mark.parametrize("wrong", ["md5", SignatureScheme, object(), {"algorithm": "md5"}])
-def test_a_scheme_has_both_methods(wrong: Any) -> None:
-    """A scheme signs and verifies; its class alone does neither."""
-    with pytest.raises(ConfigurationError) as caught:
-        Profile(signature=wrong)
-
-    assert f"signature must be a SignatureScheme, not {wrong!r}" == str(caught.value)
-    assert "signature" == caught.value.field
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
@@ -125,10 +89,7 @@ def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
     assert key.format(name) == caught.value.field
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("X-Api-Version", "2024-01-01"), ("x", "a"), ("X-A!#$%&'*+.^_`|~9", 'a b;c="d"')],
-)
+@pytest.mark.parametrize(("name", "value"), [("X-Api-Version", "2024-01-01"), ("X-A!#$%&'*+.^_`|~9", 'a b;c="d"')])
 def test_headers_of_visible_ascii_are_taken(name: str, value: str) -> None:
     """A header is what RFC 9110 takes for one: a token, and visible ASCII with spaces between."""
     assert {name: value} == Profile(headers={name: value}).headers
@@ -137,26 +98,13 @@ def test_headers_of_visible_ascii_are_taken(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("X-A\r\nX-B", "1"),
-        ("X-A", "1\r\nX-B: 2"),
-        ("X-A", "1\n"),
-        ("X-A", "1\r"),
-        ("X-A\n", "1"),
-        ("X-A:", "1"),
-        ("X A", "1"),
-        ("", "1"),
-        ("X-A", ""),
-        ("X-A", " 1"),
-        ("X-A", "1 "),
-        ("X-A", "\x00"),
-        ("X-A", "1\t2"),
-        ("X-A", "é"),
-        ("Ünder", "1"),
+        *(("X-A", value) for value in ("1\r\nX-B: 2", "1\n", "1\r", "", " 1", "1 ", "\x00", "1\t2", "é")),
+        *((name, "1") for name in ("X-A\r\nX-B", "X-A\n", "X-A:", "X A", "", "Ünder")),
     ],
 )
 def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) -> None:
     """No line end and no invisible character gets into a header; the value, perhaps a token, is not quoted."""
-    with pytest.raises(ConfigurationError, match="must be of visible ASCII") as caught:
+    with pytest.raises(ConfigurationError) as caught:
         Profile(headers={"X-Fine": "1", name: value})
 
     assert f"headers: {name!r} must be of visible ASCII characters" == str(caught.value)
@@ -164,7 +112,7 @@ def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) 
 
 
 @pytest.mark.parametrize("key", ["payment_status", "refund_status"])
-@pytest.mark.parametrize("name", ["Authorization", "Content-Length", "host", "Cookie", "Proxy-Connection", "Expect"])
+@pytest.mark.parametrize("name", ["Authorization", "host", "Proxy-Connection"])
 def test_identifier_does_not_travel_in_a_header_of_the_request_itself(key: str, name: str) -> None:
     """An identifier cannot stand where it is said how a request is sent, or who sends it; a query is free."""
     refused: dict[str, Any] = {key: Parameter(name, "header")}

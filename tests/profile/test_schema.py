@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import attrs
 import pytest
@@ -12,6 +12,7 @@ from payasync.profile.schema import (
     COMPARED,
     Accept,
     AnswerShape,
+    Code,
     HttpCodes,
     NotificationShape,
     Parameter,
@@ -35,28 +36,14 @@ CODES: Final = "a list, each of it a text or an integer"
 TEXTS: Final = "a list, each of it a text"
 INTEGERS: Final = "a list, each of it an integer"
 FITTING: Final[dict[str, list[Any]]] = {TEXTS: ["A", "B"], CODES: [0, "0"], INTEGERS: [400, 401]}
-LISTS: Final = {
-    "accept.currency": TEXTS,
-    "accept.scene_type": TEXTS,
-    "accept.amount": INTEGERS,
-    "answer.ok": CODES,
-    "codes.not_executed": CODES,
-    "codes.retryable": CODES,
-    "codes.duplicate": CODES,
-    "codes.absent": CODES,
-    "http.not_executed": INTEGERS,
-    "http.absent": INTEGERS,
-    "http.duplicate": INTEGERS,
-    "notification.volatile": TEXTS,
-}
+IN_WORDS: Final[dict[Any, str]] = {tuple[str, ...]: TEXTS, tuple[Code, ...]: CODES, tuple[int, ...]: INTEGERS}
+TYPED: Final = {f"{section}.{each.name}": each for section, shape in SHAPES.items() for each in attrs.fields(shape)}
+LISTS: Final = {name: IN_WORDS[each.type] for name, each in TYPED.items() if each.type in IN_WORDS}
+KEYS: Final = {"accept.required": "orders.place", "states.refund": "succeeded", "states.subscription": "active"}
 TABLES: Final = {
-    "accept.required": ("orders.place", TEXTS),
-    "states.order": ("paid", CODES),
-    "states.payment": ("paid", CODES),
-    "states.refund": ("succeeded", CODES),
-    "states.subscription": ("active", CODES),
-    "notification.kinds": ("payment", TEXTS),
-    "notification.id": ("payment", TEXTS),
+    name: (KEYS.get(name, "paid" if name.startswith("states") else "payment"), IN_WORDS[get_args(each.type)[1]])
+    for name, each in TYPED.items()
+    if get_args(each.type)[1:] and get_args(each.type)[1] in IN_WORDS
 }
 PATHS: Final = [
     f"{section}.{each.name}"
@@ -158,50 +145,75 @@ def test_a_path_or_a_text_is_one(field: str, wrong: Any) -> None:
 
 
 AMOUNT: Final = "accept.amount"
-LENGTH: Final = "accept.length.subject"
 QUARANTINE: Final = "recovery.quarantine"
 VERIFICATION: Final = "notification.verification"
-WRONG: Final[list[tuple[Callable[[], object], str, str]]] = [
+STEPS: Final = "a dotted path, such as data.sign, without an empty step"
+A_PATH: Final = f"{STEPS}; a header cannot stand here"
+LOCATED: Final = [field for field in PATHS if field != "answer.request_id" and not field.endswith("_body")]
+BAD_PATHS: Final = ["a..b", "data.", ".", "header:X-Sign", "Header:X-Sign"]
+BAD_REQUEST_IDS: Final = [
+    "header:",
+    "header: X-Id",
+    "header:X:Y",
+    "Header:X-Id",
+    "header :X-Id",
+    "a..b",
+    "trace:id",
+    ":",
+]
+SECONDS: Final = "a number of seconds, 0 or more"
+RULES: Final[list[tuple[str, str, list[Any]]]] = [
+    ("answer.total_amt", "a text", [5]),
+    ("answer.merchant_id", "a text", [["a"]]),
+    ("answer.refusals_signed", "true or false", ["false", 0]),
+    ("http.rate_limit_precedes_execution", "true or false", [1]),
+    ("notification.tolerance", "an integer", [True, 1.5]),
+    ("notification.tolerance", "a number of seconds above 0", [0, -1]),
+    ("notification.ack_status", "an integer", ["200"]),
+    ("notification.nack_status", "an integer", [False]),
+    (VERIFICATION, "one of 'body', 'standard-webhooks', 'none'", ["Body", None]),
+    (AMOUNT, "[least, greatest], two integers", [[1], [1, 2, 3], [2, 1]]),
+    (QUARANTINE, SECONDS, [-1, float("nan"), float("inf")]),
+    (QUARANTINE, "a number", [True, "60"]),
+    *((field, A_PATH, BAD_PATHS) for field in LOCATED),
+    *((f"answer.{name}", f"{A_PATH}; or empty, to compare nothing", BAD_PATHS) for name in COMPARED),
+    ("answer.subscription_id", f"{A_PATH}; or empty, to compare nothing", BAD_PATHS),
+    ("answer.request_id", f"{STEPS} and without a colon, or header: and the name of a header", BAD_REQUEST_IDS),
     *(
-        (lambda field=field, wrong=wrong: made(field, wrong), field, f"{wanted}, not {wrong!r}")
-        for field, wrong, wanted in (
-            ("answer.total_amt", 5, "a text"),
-            ("answer.merchant_id", ["a"], "a text"),
-            ("answer.refusals_signed", "false", "true or false"),
-            ("answer.refusals_signed", 0, "true or false"),
-            ("http.rate_limit_precedes_execution", 1, "true or false"),
-            ("notification.tolerance", True, "an integer"),
-            ("notification.tolerance", 1.5, "an integer"),
-            ("notification.ack_status", "200", "an integer"),
-            ("notification.nack_status", False, "an integer"),
-            (VERIFICATION, "Body", "one of 'body', 'standard-webhooks', 'none'"),
-            (VERIFICATION, None, "one of 'body', 'standard-webhooks', 'none'"),
-            (AMOUNT, [1], "[least, greatest], two integers"),
-            (AMOUNT, [1, 2, 3], "[least, greatest], two integers"),
-            (AMOUNT, [2, 1], "[least, greatest], two integers"),
-            (QUARANTINE, -1, "a number of seconds, 0 or more"),
-            (QUARANTINE, float("nan"), "a number of seconds, 0 or more"),
-            (QUARANTINE, float("inf"), "a number of seconds, 0 or more"),
-            (QUARANTINE, True, "a number"),
-            (QUARANTINE, "60", "a number"),
+        (
+            f"http.{name}",
+            "a list of statuses from 400 to 499 without 429: what the others mean is settled",
+            [[200], [399], [404, 429], [500], [503, 404], [0], [-404]],
         )
+        for name in ("not_executed", "absent", "duplicate")
     ),
-    (lambda: made("accept.length", {"body": 1, "subject": 0}), LENGTH, "1 or more, not 0"),
-    (lambda: Parameter("no", "body"), "status.place", "one of 'query', 'path', 'header', not 'body'"),  # type: ignore[arg-type] # the mistake that is refused
-    (lambda: Parameter(5), "status.name", "a text, not 5"),  # type: ignore[arg-type] # the mistake that is refused
+    *(
+        (f"notification.{name}", "an HTTP status from 200 to 599", [0, 199, 600, -200])
+        for name in ("ack_status", "nack_status")
+    ),
 ]
 
 
-@pytest.mark.parametrize(("make", "field", "words"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
-def test_a_value_of_another_kind_is_refused(make: Callable[[], object], field: str, words: str) -> None:
-    """No truth value passes for a number, nor a text for either; bounds and words are those that make sense."""
-    assert (field, f"{field} must be {words}") == refusal(make)
+@pytest.mark.parametrize(
+    ("field", "wanted", "wrong"), [(field, wanted, each) for field, wanted, wrong in RULES for each in wrong]
+)
+def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Any) -> None:
+    """What would be looked for in vain, or have no effect, is refused with the rule; no value is converted."""
+    assert (field, f"{field} must be {wanted}, not {wrong!r}") == refusal(lambda: made(field, wrong))
+
+
+def test_an_entry_of_a_table_breaks_a_rule() -> None:
+    """The entry is named."""
+    expected = ("accept.length.subject", "accept.length.subject must be 1 or more, not 0")
+
+    assert expected == refusal(lambda: made("accept.length", {"body": 1, "subject": 0}))
 
 
 def test_parameter() -> None:
     """It has a name, and stands in the query unless something else is said."""
     assert Parameter("no", "query") == Parameter("no")
     assert "status.name" == refusal(lambda: Parameter(""))[0]
+    assert "status.place" == refusal(lambda: Parameter("no", "body"))[0]  # type: ignore[arg-type] # the mistake that is refused
 
 
 def test_a_code_needs_to_know_success() -> None:
@@ -261,53 +273,6 @@ def test_states_compare_by_type_and_value(value: object, expected: str | None) -
 
     assert expected == states.name("order", value)
     assert states.name("subscription", value) is None
-
-
-STEPS: Final = "a dotted path, such as data.sign, without an empty step"
-A_PATH: Final = f"{STEPS}; a header cannot stand here"
-REQUEST_ID: Final = f"{STEPS} and without a colon, or header: and the name of a header"
-STATUSES: Final = "a list of statuses from 400 to 499 without 429: what the others mean is settled"
-LOCATED: Final = [field for field in PATHS if field != "answer.request_id" and not field.endswith("_body")]
-BAD_PATHS: Final = ["a..b", "data.", ".", "header:X-Sign", "Header:X-Sign"]
-RULES: Final[list[tuple[str, str, list[Any]]]] = [
-    *((field, A_PATH, BAD_PATHS) for field in LOCATED),
-    *(
-        (f"answer.{name}", f"{A_PATH}; or empty, to compare nothing", BAD_PATHS)
-        for name in (*COMPARED, "subscription_id")
-    ),
-    (
-        "answer.request_id",
-        REQUEST_ID,
-        [
-            "header:",
-            "header: X-Id",
-            "header:X Id",
-            "header:X:Y",
-            "Header:X-Id",
-            "header :X-Id",
-            "a..b",
-            "trace:id",
-            ":",
-        ],
-    ),
-    *(
-        (f"http.{name}", STATUSES, [[200], [302], [399], [404, 429], [500], [503, 404], [0], [-404], [4040]])
-        for name in ("not_executed", "absent", "duplicate")
-    ),
-    *(
-        (f"notification.{name}", "an HTTP status from 200 to 599", [0, 199, 600, -200])
-        for name in ("ack_status", "nack_status")
-    ),
-    ("notification.tolerance", "a number of seconds above 0", [0, -1]),
-]
-
-
-@pytest.mark.parametrize(
-    ("field", "wanted", "wrong"), [(field, wanted, each) for field, wanted, wrong in RULES for each in wrong]
-)
-def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Any) -> None:
-    """What would be looked for in vain, or have no effect, is refused with the rule that it breaks."""
-    assert (field, f"{field} must be {wanted}, not {wrong!r}") == refusal(lambda: made(field, wrong))
 
 
 @pytest.mark.parametrize("field", [field for field in LOCATED if field != "answer.code"])

@@ -23,7 +23,7 @@ from payasync import (
     Session,
     SortedPairs,
 )
-from payasync.profile.signed_fields import SignedFields, names_in_requests
+from payasync.profile.signed_fields import SignedFields
 from tests.foreign import signatures
 from tests.foreign.recorder import Recorder, answer
 
@@ -335,25 +335,3 @@ def test_where_nothing_is_signed_nothing_is_read(document: Any) -> None:
     signed = SignedFields("data", "sign")
 
     assert {"data": {}} == signed.read({"head": document, **(document if isinstance(document, dict) else {})})
-
-
-async def test_names_of_requests_are_known() -> None:
-    """Whatever a request of the profile holds is among the names that show nothing."""
-    profile = Profile(
-        signature=SortedPairs(**SCHEME),
-        answer=AnswerShape(refund_status="refundStatus"),
-        fields={"return_url": "backTo", "customer": "payer"},
-        constants={"*": {"signType": "HMAC"}, "orders.place": {"version": "2"}},
-    )
-    names = names_in_requests(profile)
-    with Recorder([answer(200, b"{}")] * 2) as service:
-        credentials = Credentials("M1", signing_key=OWN_KEY)
-        async with Session(service.url, credentials=credentials, profile=profile) as pay:
-            await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", notify_url="https://a.example/n")
-            await pay.refunds.create(
-                out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200, refund_desc="late"
-            )
-
-        assert {name for each in service.requests for name in json.loads(each.body)} <= names
-    assert {"backTo", "payer", "signType", "version", "outRefundNo", "sceneType"} <= names
-    assert "refundStatus" not in names

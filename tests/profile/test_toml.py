@@ -56,23 +56,14 @@ def same(bare: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def test_file_says_what_its_text_says(tmp_path: Path) -> None:
-    """A file is read as UTF-8, by a path or its text."""
+@pytest.mark.parametrize("text", ["", WHOLE, f"# für den Dienst\n{WHOLE}"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_file_says_what_its_text_says(tmp_path: Path, text: str, encoding: str) -> None:
+    """A file is read as UTF-8, by a path or its text; the mark that some editors put before it is ignored."""
     file = tmp_path / "service.toml"
-    file.write_text(f"# für den Dienst\n{WHOLE}", encoding="utf-8")
+    file.write_text(text, encoding=encoding)
 
-    assert PROFILE_OF_WHOLE == Profile.from_file(file)
-    assert PROFILE_OF_WHOLE == Profile.from_file(str(file))
-
-
-@pytest.mark.parametrize("text", ["", WHOLE, f"\n{WHOLE}"])
-def test_a_byte_order_mark_is_nothing(tmp_path: Path, text: str) -> None:
-    """Some editors begin a file in UTF-8 with a mark, which is no part of its text."""
-    file = tmp_path / "service.toml"
-    file.write_text(text, encoding="utf-8-sig")
-
-    assert b"\xef\xbb\xbf" == file.read_bytes()[:3]
-    assert Profile.from_toml(text) == Profile.from_file(file)
+    assert Profile.from_toml(text) == Profile.from_file(file) == Profile.from_file(str(file))
     assert Profile.from_toml(text) == Profile.from_toml(f"\ufeff{text}")
 
 
@@ -93,10 +84,7 @@ TOP: Final = (
     ("text", "key", "meant", "allowed"),
     [
         ('nam = "x"', "nam", "name", TOP),
-        ("[signatures]", "signatures", "signature", ""),
         ('[signature]\nencodng = "hex"', "signature.encodng", "encoding", ""),
-        ("[accept]\nlengths = {}", "accept.lengths", "length", ""),
-        ("[recovery]\nquarantin = 5", "recovery.quarantin", "quarantine", "quarantine"),
         ('[status.payment]\nname = "x"\nplaces = "query"', "status.payment.places", "place", "name, place"),
         ('[status.refunds]\nname = "x"', "status.refunds", "refund", "payment, refund"),
         ("[signature]\n9 = 1", "signature.9", None, ""),
@@ -126,16 +114,9 @@ def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> No
         ('bearer = "payments.create"', "bearer", "must be a list, each of it a text, not 'payments.create'"),
         ("signature = 'md5'", "signature", "must be a table, not 'md5'"),
         ('[signature]\nencoding = "upper"', "signature.encoding", "must be one of 'hex', 'HEX', 'base64', not 'upper'"),
-        ("[fields]\nreturn_url = 5", "fields.return_url", f"fields {TABLE} a text, not 'return_url' with an integer"),
         ("constants = 1", "constants", f"{TABLE} a table, not an integer"),
         ('[constants]\nkey = "sk_live"', "constants.key", f"constants {TABLE} a table, not 'key' with a text"),
         ('[headers]\nX-A = "sk_live"\nX-B = 2', "headers.X-B", f"headers {TABLE} a text, not 'X-B' with an integer"),
-        ('[accept]\namount = ["1", "2"]', "accept.amount", "must be a list, each of it an integer, not ['1', '2']"),
-        (
-            '[accept]\nlength = {subject = "30"}',
-            "accept.length.subject",
-            f"accept.length {TABLE} an integer, not 'subject' with '30'",
-        ),
         (
             '[accept.required]\n"orders.place" = "subject"',
             "accept.required.orders.place",
@@ -143,18 +124,6 @@ def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> No
         ),
         ("status = 1", "status", "must be a table, not 1"),
         ("[status.payment]\nname = 1", "status.payment.name", "must be a text, not 1"),
-        (
-            '[status.refund]\nname = "x"\nplace = "body"',
-            "status.refund.place",
-            "must be one of 'query', 'path', 'header', not 'body'",
-        ),
-        ('[answer]\nok = "SUCCESS"', "answer.ok", f"must be {CODES}, not 'SUCCESS'"),
-        (
-            '[states.order]\npaid = "SUCCESS"',
-            "states.order.paid",
-            f"states.order {TABLE} {CODES}, not 'paid' with 'SUCCESS'",
-        ),
-        ("[notification]\ntolerance = true", "notification.tolerance", "must be an integer, not True"),
     ],
 )
 def test_wrong_type(text: str, field: str, why: str) -> None:
@@ -173,39 +142,17 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
     ("text", "field", "line", "why"),
     [
         ('bearer = ["payments.creat"]', "bearer", 1, "bearer must not hold 'payments.creat'; allowed are"),
-        ('[answer]\ncurrency = "a..b"', "answer.currency", 2, "answer.currency must be a dotted path"),
         ('\n[signature]\nalgorithm = "md5"', "signature.key_param", 2, "signature.key_param must be given with"),
         ('[constants."*"]\nsign = "x"', "constants.*.sign", 2, "constants.*.sign must not set sign"),
         ('[status.payment]\nname = ""', "status.payment.name", 2, "status.payment.name is empty: a parameter"),
         ('[status.payment]\nplace = "path"', "status.payment.name", 1, "status.payment.name is missing"),
-        ('[status.refund]\nname = "sign"', "status.refund.name", 2, "status.refund.name must not set sign"),
         (
             '[status.payment]\nname = "a"\n[status.refund]\nname = "Host"\nplace = "header"',
             "status.refund.name",
             4,
             "status.refund.name: 'Host' must not carry an identifier",
         ),
-        ('[answer]\ncode = "code"', "answer.ok", 1, "answer.ok must list the codes"),
-        (
-            '[states.order]\npayed = ["X"]',
-            "states.order.payed",
-            2,
-            "states.order must not hold payed; allowed are pending, paid",
-        ),
         ("[answer]\nok = [0]\n[codes]\nabsent = [0]", "codes.absent", 4, "answer.ok and codes.absent both hold 0"),
-        ('name = "x"\n[headers]\nX-A = "1"\n\nX-B = "é"', "headers.X-B", 5, "headers: 'X-B' must be of visible ASCII"),
-        (
-            '[constants."orders.place"]\nv = 1\ntotalAmt = 2',
-            "constants.orders.place.totalAmt",
-            3,
-            "constants.orders.place.totalAmt is the argument total_amt, which every call gives",
-        ),
-        (
-            '[accept.required]\n"orders.query" = []\n"orders.place" = ["subjct"]',
-            "accept.required.orders.place",
-            3,
-            "accept.required.orders.place must not hold 'subjct': did you mean subject?",
-        ),
     ],
 )
 def test_contradiction(text: str, field: str, line: int, why: str) -> None:
@@ -240,42 +187,18 @@ def test_not_toml(text: str, line: int | None, why: str) -> None:
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("text", [b'name = "x"', None, 5, Path("service.toml")], ids=repr)
-def test_what_is_no_text(text: Any) -> None:
-    """Bytes, or a path, are not read for a text."""
-    with pytest.raises(ConfigurationError) as caught:
-        Profile.from_toml(text)
-
-    assert f"profile must be a TOML text, not {text!r}" == str(caught.value)
-    assert ("profile", None) == (caught.value.field, caught.value.line)
-
-
 @pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        (Path("/nowhere/service.toml"), "No such file or directory"),
-        ("/nowhere/service.toml", "No such file or directory"),
-        *((path, "not a path") for path in (5, None, b"service.toml", "a\x00b", ["a"])),
-    ],
-    ids=repr,
+    ("path", "why"), [("/nowhere/service.toml", "No such file or directory"), (5, "not a path"), (b"a", "not a path")]
 )
 def test_unreadable_file(path: Any, why: str) -> None:
-    """A file that cannot be read is named, with the reason."""
+    """A file that cannot be read is named, with the reason, and so is what is no text."""
     with pytest.raises(ConfigurationError) as caught:
         Profile.from_file(path)
+    with pytest.raises(ConfigurationError, match=r"^profile must be a TOML text, not ") as not_text:
+        Profile.from_toml(path if not isinstance(path, str) else None)  # type: ignore[arg-type] # the mistake that is refused
 
-    shown = str(path) if isinstance(path, Path) else path
-    assert f"profile: cannot read {shown!r}: {why}" == str(caught.value)
-    assert ("profile", None) == (caught.value.field, caught.value.line)
-    assert caught.value.__context__ is None
-
-
-def test_file_that_is_not_utf_8(tmp_path: Path) -> None:
-    """The decoder's error is not passed on."""
-    (tmp_path / "service.toml").write_bytes(b"name = '\xff'")
-    with pytest.raises(ConfigurationError, match="not UTF-8 text") as caught:
-        Profile.from_file(tmp_path / "service.toml")
-
+    assert "profile" == caught.value.field == not_text.value.field
+    assert f"profile: cannot read {path!r}: {why}" == str(caught.value)
     assert caught.value.__context__ is None
 
 
@@ -348,16 +271,12 @@ def round_trip(profile: Profile) -> Profile:
     return Profile.from_toml(profile.to_toml())
 
 
-@pytest.mark.parametrize("profile", [Profile(), PROFILE, PROFILE_OF_WHOLE], ids=["bare", "sandbox", "whole form"])
-def test_what_is_written_reads_back(profile: Profile) -> None:
-    """A profile is the one that is read from its TOML form."""
-    assert as_json(profile) == as_json(round_trip(profile))
-    assert profile == round_trip(profile)
-
-
 @pytest.mark.parametrize(
     "profile",
     [
+        Profile(),
+        PROFILE,
+        PROFILE_OF_WHOLE,
         Profile(bearer=()),
         Profile(signed=(), merchant=()),
         Profile(signature=SortedPairs()),
@@ -376,10 +295,9 @@ def test_what_is_written_reads_back(profile: Profile) -> None:
         Profile(recovery=Recovery(quarantine=1e-7)),
         Profile(recovery=Recovery(quarantine=1e300)),
     ],
-    ids=repr,
 )
-def test_what_is_empty_or_small_is_something(profile: Profile) -> None:
-    """An empty list, table or scheme that differs from the default is written, and so are numbers of any size."""
+def test_what_is_written_reads_back(profile: Profile) -> None:
+    """A profile is the one that its TOML form gives; an empty list that is not the default is written, too."""
     assert as_json(profile) == as_json(round_trip(profile))
     assert profile == round_trip(profile)
 

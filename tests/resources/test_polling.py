@@ -18,7 +18,6 @@ from payasync.errors import (
     NotConfiguredError,
     NotSentError,
     OutcomeUnknownError,
-    PayasyncError,
     RateLimitedError,
     ServiceError,
     WaitTimeoutError,
@@ -91,22 +90,24 @@ class Asked:
         return await Orders(cast("Any", self), profile, pace).wait("T1", until=until, timeout=timeout)
 
 
-async def test_state_that_is_there() -> None:
-    """A state that is there already is returned after one query."""
-    query = Asked((PAID,))
+@pytest.mark.parametrize(
+    ("ends", "times"),
+    [
+        ((PAID,), [0.0]),
+        ((PENDING, response_of("SHUT"), response_of("WHAT"), PAID), [0.0, 1.0, 3.0, 7.0]),
+        *(
+            ((PENDING, error, error, PAID), [0.0, 1.0, 3.0, 7.0])
+            for error in (NoAnswerError("cut"), NotSentError("refused"), RateLimitedError("too many"))
+        ),
+    ],
+)
+async def test_state_that_comes(ends: Any, times: list[float]) -> None:
+    """The query is repeated until the state is there, also where a query ends without a response."""
+    query = Asked(ends)
     found = await query.until()
 
     assert PAID is found
-    assert ([0.0], []) == (query.times, query.pauses)
-
-
-async def test_state_that_comes() -> None:
-    """The query is repeated until the state is there, and that response is returned."""
-    query = Asked((PENDING, response_of("SHUT"), response_of("WHAT"), PAID))
-    found = await query.until()
-
-    assert PAID is found
-    assert [0.0, 1.0, 3.0, 7.0] == query.times
+    assert times == query.times
 
 
 async def test_function_of_the_answer() -> None:
@@ -183,18 +184,6 @@ async def test_time_that_runs_out_before_any_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [NoAnswerError("cut"), NotSentError("refused"), RateLimitedError("too many")], ids=repr
-)
-async def test_errors_in_between(error: PayasyncError) -> None:
-    """A query without a response is repeated."""
-    query = Asked((PENDING, error, error, PAID))
-    found = await query.until()
-
-    assert PAID is found
-    assert [0.0, 1.0, 3.0, 7.0] == query.times
-
-
-@pytest.mark.parametrize(
     "error",
     [
         ServiceError("refused"),
@@ -250,17 +239,6 @@ async def test_retry_after_beyond_the_time() -> None:
     assert PENDING is caught.value.response
 
 
-@pytest.mark.parametrize("until", ["", "PAID", "succeeded", None, 1, ["paid"]], ids=repr)
-async def test_state_that_is_none_of_ours(until: object) -> None:
-    """What is waited for is one of our names, or a function; nothing is asked."""
-    query = Asked((PAID,))
-    with pytest.raises(InvalidArgumentError) as caught:
-        await query.until(until)
-
-    assert ("until", []) == (caught.value.field, query.times)
-    assert "pending, paid, closed, failed, expired, refunded" in str(caught.value)
-
-
 async def paid_yet(answer: Response) -> bool:
     """Be what a user may write by mistake."""
     raise AssertionError(answer)
@@ -290,15 +268,29 @@ def promised(_: Response) -> Any:
 PLAIN: Final = "until must be a plain function of the response, which says whether to wait no more, not "
 
 
-@pytest.mark.parametrize("until", [paid_yet, partial(paid_yet)], ids=["function", "partial"])
-async def test_coroutine_function_is_no_condition(until: Any) -> None:
-    """An `async` condition is refused before anything is asked, because its result would pass for true."""
-    query = Asked((PENDING,))
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        *(
+            ({"until": bad}, "until must be one of pending, paid, clo")
+            for bad in cast("tuple[Any, ...]", ("", "PAID", None, 1, []))
+        ),
+        # An `async` condition is refused, because its result would pass for true.
+        *(({"until": bad}, PLAIN) for bad in (paid_yet, partial(paid_yet))),
+        *(
+            ({"timeout": bad}, "timeout must be a number of seconds above 0")
+            for bad in (0, -1, None, "5", True, float("nan"), float("inf"))
+        ),
+    ],
+)
+async def test_arguments_that_are_refused(arguments: dict[str, Any], words: str) -> None:
+    """What is waited for is one of our names, or a plain function; the time ends. Otherwise nothing is asked."""
+    query = Asked((PAID,))
     with pytest.raises(InvalidArgumentError) as caught:
-        await query.until(until)
+        await query.until(**arguments)
 
-    assert str(caught.value).startswith(PLAIN)
-    assert ("until", []) == (caught.value.field, query.times)
+    assert str(caught.value).startswith(words)
+    assert ([*arguments], []) == ([caught.value.field], query.times)
 
 
 @pytest.mark.parametrize(
@@ -315,16 +307,6 @@ async def test_condition_that_must_be_awaited(until: Any) -> None:
 
     assert str(caught.value).startswith(PLAIN)
     assert ("until", [0.0]) == (caught.value.field, query.times)
-
-
-@pytest.mark.parametrize("timeout", [0, -1, None, "5", True, float("nan"), float("inf")], ids=repr)
-async def test_time_that_is_none(timeout: object) -> None:
-    """An invalid timeout is refused before anything is asked."""
-    query = Asked((PAID,))
-    with pytest.raises(InvalidArgumentError) as caught:
-        await query.until(timeout=timeout)
-
-    assert ("timeout", []) == (caught.value.field, query.times)
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ async def test_server_that_says_nothing_is_given_up(notebook: Database, monkeypa
     """No answer within half a minute is none; the next who asks gets another connection."""
     await notes(notebook)
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
-    with pytest.raises(StorageError, match="is unavailable: it gives no answer"):
+    with pytest.raises(StorageError, match="is unavailable: the server does not respond"):
         await notebook.run(asking("SELECT pg_sleep(60)"))
 
     assert [] == await notes(notebook)

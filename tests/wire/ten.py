@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 from urllib.parse import unquote
@@ -28,7 +28,7 @@ class TenCall:
         path: By the document.
         required: How many of its arguments are; these come first.
         arguments: By name, the wire name and the value. Where the document shows no wire name, ours stands: the
-            service's is in `Service.names`.
+            service's is in the profile.
     """
 
     name: str
@@ -101,108 +101,79 @@ TEN: Final = (
     TenCall("subscriptions.update", "POST", "/subscriptions/update", 1, {**NUMBER, **SUBSCRIPTION}),
     TenCall("subscriptions.cancel", "POST", "/subscriptions/cancel", 1, NUMBER),
 )
-NAMES: Final = frozenset(each.name for each in TEN)
-SIGNED_BY_DOCUMENT: Final = frozenset({"orders.place", "orders.query", "orders.close", "refunds.create"})
-
-
-@dataclass(frozen=True)
-class Service:
-    """A service that fills the document's gaps in its own way, and what that must look like on the wire.
-
-    Attributes:
-        profile: Its description.
-        names: Its wire names, by ours.
-        bearer: The calls that carry `Authorization: Bearer`.
-        signed: Those that carry `nonceStr` and `sign`.
-        merchant: Those that carry `merchantId`.
-        constants: Fields that a call carries, by its name; by `*`, those that all carry.
-        headers: Headers that all calls carry.
-        places: Where the identifiers of endpoints 6 and 7 stand, by the calls' names.
-    """
-
-    profile: Profile
-    names: Mapping[str, str]
-    bearer: frozenset[str]
-    signed: frozenset[str]
-    merchant: frozenset[str]
-    constants: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-
-    def fields(self, one: TenCall, *, least: bool = False) -> dict[str, object]:
-        """Return what a call must carry, but for nonceStr and sign."""
-        named = {
-            **({"merchantId": "M1"} if one.name in self.merchant else {}),
-            **self.constants.get("*", {}),
-            **self.constants.get(one.name, {}),
-            **{self.names.get(name, name): value for name, value in one.fields(least=least).items()},
-        }
-        return named if one.method == "POST" else {name: str(value) for name, value in named.items()}
-
-    def received(self, one: TenCall, request: Request) -> dict[str, Any]:
-        """Return all fields of a request, wherever they stand."""
-        sent = signatures.fields(request) if request.body or request.query else {}
-        place, name = self.places.get(one.name, ("query", ""))
-        if place == "path":
-            sent[name] = unquote(request.path.rpartition("/")[2])
-        if place == "header":
-            (sent[name],) = request.header(name)
-        return sent
-
-
-DOCUMENTED_NAMES: Final = {
-    "return_url": "returnUrl",
-    "frequency": "billingFrequency",
-    "start_date": "startDate",
-    "subscription_amount": "amount",
-    "customer": "customer",
-    "subscription_id": "subscriptionId",
-}
-DOCUMENTED: Final = Service(
-    profile=Profile(
-        signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
-        fields=DOCUMENTED_NAMES,
-        formats={"start_date": "%Y-%m-%d"},
-        payment_status=Parameter("outTradeNo", "query"),
-        refund_status=Parameter("outRefundNo", "query"),
-    ),
-    names={**DOCUMENTED_NAMES, "payment_number": "outTradeNo", "refund_number": "outRefundNo"},
-    bearer=frozenset({"payments.create"}),
-    signed=SIGNED_BY_DOCUMENT,
-    merchant=SIGNED_BY_DOCUMENT,
+DOCUMENTED: Final = Profile(
+    bearer=["payments.create"],
+    signed=["orders.place", "orders.query", "orders.close", "refunds.create"],
+    merchant=["orders.place", "orders.query", "orders.close", "refunds.create"],
+    signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
+    fields={
+        "return_url": "returnUrl",
+        "frequency": "billingFrequency",
+        "start_date": "startDate",
+        "subscription_amount": "amount",
+        "customer": "customer",
+        "subscription_id": "subscriptionId",
+    },
+    formats={"start_date": "%Y-%m-%d"},
+    payment_status=Parameter("outTradeNo", "query"),
+    refund_status=Parameter("outRefundNo", "query"),
 )
 """A service that does what the document says, and no more."""
 
-OTHER_NAMES: Final = {
-    "return_url": "back",
-    "frequency": "cycle",
-    "start_date": "from",
-    "subscription_amount": "price",
-    "customer": "payer",
-    "subscription_id": "agreement",
-}
-OTHER: Final = Service(
-    profile=Profile(
-        bearer=sorted(SIGNED_BY_DOCUMENT),
-        signed=sorted(NAMES - {"payments.create"}),
-        merchant=sorted(NAMES - {"orders.query", "refunds.status"}),
-        signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json"),
-        fields=OTHER_NAMES,
-        formats={"start_date": "%Y-%m-%d"},
-        constants={"*": {"signType": "HMAC", "version": 2}, "orders.place": {"tradeType": "WEB", "version": 3}},
-        headers={"X-Api-Version": "2027-01"},
-        payment_status=Parameter("orderNo", "path"),
-        refund_status=Parameter("X-Refund-No", "header"),
-    ),
-    names={**OTHER_NAMES, "payment_number": "orderNo", "refund_number": "X-Refund-No"},
-    bearer=SIGNED_BY_DOCUMENT,
-    signed=NAMES - {"payments.create"},
-    merchant=NAMES - {"orders.query", "refunds.status"},
+NAMES: Final = frozenset(each.name for each in TEN)
+OTHER: Final = Profile(
+    bearer=DOCUMENTED.signed,
+    signed=sorted(NAMES - {"payments.create"}),
+    merchant=sorted(NAMES - {"orders.query", "refunds.status"}),
+    signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json"),
+    fields={
+        "return_url": "back",
+        "frequency": "cycle",
+        "start_date": "from",
+        "subscription_amount": "price",
+        "customer": "payer",
+        "subscription_id": "agreement",
+    },
+    formats={"start_date": "%Y-%m-%d"},
     constants={"*": {"signType": "HMAC", "version": 2}, "orders.place": {"tradeType": "WEB", "version": 3}},
     headers={"X-Api-Version": "2027-01"},
-    places={"payments.status": ("path", "orderNo"), "refunds.status": ("header", "X-Refund-No")},
+    payment_status=Parameter("orderNo", "path"),
+    refund_status=Parameter("X-Refund-No", "header"),
 )
 """A service that signs nearly everything, and differs wherever the document lets it."""
+
+
+def parameter(one: TenCall, profile: Profile) -> Parameter:
+    """Return how a call takes its identifier."""
+    given = {"payments.status": profile.payment_status, "refunds.status": profile.refund_status}.get(one.name)
+    return given or Parameter("none")
+
+
+def expected_fields(one: TenCall, profile: Profile, *, least: bool = False) -> dict[str, object]:
+    """Return what a call must carry by document and profile, but for nonceStr and sign."""
+    names = {
+        **profile.fields,
+        "payment_number": parameter(one, profile).name,
+        "refund_number": parameter(one, profile).name,
+    }
+    named = {
+        **({"merchantId": "M1"} if one.name in profile.merchant else {}),
+        **profile.constants.get("*", {}),
+        **profile.constants.get(one.name, {}),
+        **{names.get(name, name): value for name, value in one.fields(least=least).items()},
+    }
+    return named if one.method == "POST" else {name: str(value) for name, value in named.items()}
+
+
+def received_fields(one: TenCall, profile: Profile, request: Request) -> dict[str, Any]:
+    """Return all fields of a request, wherever they stand."""
+    sent = signatures.fields(request) if request.body or request.query else {}
+    taken = parameter(one, profile)
+    if taken.place == "path":
+        sent[taken.name] = unquote(request.path.rpartition("/")[2])
+    if taken.place == "header":
+        (sent[taken.name],) = request.header(taken.name)
+    return sent
 
 
 def as_signed(sent: Mapping[str, Any]) -> dict[str, Any]:

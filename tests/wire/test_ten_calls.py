@@ -22,9 +22,11 @@ from tests.wire.ten import (
     SECRET_KEY,
     SIGNING_KEY,
     TEN,
-    Service,
     TenCall,
     as_signed,
+    expected_fields,
+    parameter,
+    received_fields,
     recorded,
 )
 
@@ -44,7 +46,7 @@ OPEN_WITH_BARE_PROFILE: Final = {
 }
 BY_NAME: Final = {one.name: one for one in TEN}
 
-every_service = pytest.mark.parametrize("service", [DOCUMENTED, OTHER], ids=["documented", "other"])
+every_profile = pytest.mark.parametrize("profile", [DOCUMENTED, OTHER], ids=["documented", "other"])
 every_call = pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
 
 
@@ -53,37 +55,44 @@ def unsigned(sent: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in sent.items() if name not in {"nonceStr", "sign"}}
 
 
-@every_service
+def test_what_the_document_authenticates() -> None:
+    """Without a profile, the calls that the document shows with Bearer or a signature carry them, and no other."""
+    bare = Profile()
+
+    assert (DOCUMENTED.bearer, DOCUMENTED.signed, DOCUMENTED.merchant) == (bare.bearer, bare.signed, bare.merchant)
+
+
+@every_profile
 @every_call
-async def test_exactly_what_is_documented(service: Service, one: TenCall) -> None:
+async def test_exactly_what_is_documented(profile: Profile, one: TenCall) -> None:
     """A call goes to its path below the base URL, with the fields that document and profile list, and no other.
 
     A POST has a body and no query, a GET no body. Bearer, nonce and signature are where the profile says, and nowhere
     else; what is signed is what is sent: openssl finds the same signature for the fields that were received.
     """
-    place, _name = service.places.get(one.name, ("query", ""))
-    request = await recorded(one.call, service.profile)
-    sent = service.received(one, request)
-    bearer = [f"Bearer {SECRET_KEY}"] if one.name in service.bearer else []
+    request = await recorded(one.call, profile)
+    sent = received_fields(one, profile, request)
+    bearer = [f"Bearer {SECRET_KEY}"] if one.name in profile.bearer else []
+    step = "/T1" if parameter(one, profile).place == "path" else ""
 
-    assert (one.method, f"{BASE_PATH}{one.path}{'/T1' if place == 'path' else ''}") == (request.method, request.path)
-    assert service.fields(one) == unsigned(sent)
+    assert (one.method, f"{BASE_PATH}{one.path}{step}") == (request.method, request.path)
+    assert expected_fields(one, profile) == unsigned(sent)
     assert not request.query if one.method == "POST" else not request.body
     assert bearer == request.header("Authorization")
     assert len(bearer) == request.raw.count(SECRET_KEY.encode())
-    assert (one.name in service.signed) == ("nonceStr" in sent) == ("sign" in sent)
-    if one.name in service.signed:
+    assert (one.name in profile.signed) == ("nonceStr" in sent) == ("sign" in sent)
+    if one.name in profile.signed:
         assert NONCE.fullmatch(sent["nonceStr"])
         assert signatures.hmac_sha256(signatures.signed_text(as_signed(sent)), SIGNING_KEY) == sent["sign"]
 
 
-@every_service
+@every_profile
 @every_call
-async def test_absent_is_not_null(service: Service, one: TenCall) -> None:
+async def test_absent_is_not_null(profile: Profile, one: TenCall) -> None:
     """An argument that is not given is not on the wire."""
-    request = await recorded(one.least, service.profile)
+    request = await recorded(one.least, profile)
 
-    assert service.fields(one, least=True) == unsigned(service.received(one, request))
+    assert expected_fields(one, profile, least=True) == unsigned(received_fields(one, profile, request))
 
 
 @every_call
@@ -92,7 +101,7 @@ async def test_headers(one: TenCall) -> None:
     expected = BODY_HEADERS if one.method == "POST" else BODILESS_HEADERS
     bearer = {"authorization"} if one.name in DOCUMENTED.bearer else set()
 
-    request = await recorded(one.call, DOCUMENTED.profile)
+    request = await recorded(one.call, DOCUMENTED)
 
     assert sorted(expected | bearer) == sorted(name.lower() for name, _ in request.headers)
     assert (["application/json"] if one.method == "POST" else []) == request.header("Content-Type")
@@ -104,7 +113,7 @@ async def test_headers(one: TenCall) -> None:
 async def test_no_cookies() -> None:
     """A cookie that the service sets is not sent back: a session has no memory of answers."""
     with Recorder(otherwise=answer(200, b"{}", ("Set-Cookie", "seen=1; Path=/"))) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=DOCUMENTED.profile) as pay:
+        async with Session(service.url, credentials=CREDENTIALS, profile=DOCUMENTED) as pay:
             for one in TEN:
                 await one.call(pay)
 
