@@ -54,19 +54,19 @@ def loaded(statement: str, modules: set[str]) -> list[str]:
 
 
 def test_import_leaves_rooms_and_extras_alone() -> None:
-    """Its public names load the core only: who sends a payment pays for no sandbox, no CLI and no extra."""
+    """The public names load the core only: a payment needs neither the sandbox, nor the CLI, nor an extra."""
     assert [] == loaded("from payasync import *", NOT_LOADED)
 
 
 def test_names_are_loaded_when_they_are_used() -> None:
-    """`import payasync` alone loads nothing, so that the command hears Ctrl-C before it loads the rest."""
+    """`import payasync` alone loads nothing, so that the command reacts to Ctrl-C early."""
     assert [] == loaded("import payasync", {"aiohttp", "asyncio", "attrs", "payasync.errors", "payasync.session"})
     assert ["payasync.errors"] == loaded("import payasync; payasync.NotSentError", {"aiohttp", "payasync.errors"})
     assert ["payasync.signing"] == loaded("import payasync; payasync.signing.SortedPairs", {"payasync.signing"})
 
 
 def test_name_that_is_none() -> None:
-    """A mistyped name is an error that names it; the true ones are listed."""
+    """A mistyped name raises an error that names it; `dir` lists the public names."""
     with pytest.raises(AttributeError, match="module 'payasync' has no attribute 'Sesion'"):
         _ = payasync.Sesion  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue]
 
@@ -74,7 +74,7 @@ def test_name_that_is_none() -> None:
 
 
 def test_core_depends_on_five_packages() -> None:
-    """The core needs these five packages; all else is an extra."""
+    """The core needs these five packages; every other package is an extra."""
     expected = ["aiohttp", "attrs", "backoff", "cattrs", "orjson"]
 
     needed = [re.split(r"[<>=!~\[; ]", one)[0] for one in pyproject()["project"]["dependencies"]]
@@ -83,7 +83,7 @@ def test_core_depends_on_five_packages() -> None:
 
 
 def test_public_names_are_pinned() -> None:
-    """The public surface changes only together with this list: users' imports hang on it."""
+    """The public surface changes only together with this list, because users import these names."""
     public: object = getattr(payasync, "__all__", None)
 
     assert PUBLIC.split() == public
@@ -124,7 +124,7 @@ def test_the_package_shows_at_a_glance_what_it_is() -> None:
 
 
 def test_modules_that_decide_without_io_exist() -> None:
-    """The list of what must be covered wholly names real files: a module that was renamed stays on it."""
+    """The list of modules that need full coverage names existing files, so that a rename does not drop one."""
     patterns: list[str] = pyproject()["tool"]["payasync"]["decides-without-io"]
 
     assert [] == [pattern for pattern in patterns if not any(ROOT.glob(pattern))]

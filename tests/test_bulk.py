@@ -139,7 +139,7 @@ async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
 
 
 def test_unknown_is_the_event_of_that_name() -> None:
-    """`payasync.Unknown` stands for both: what `on_event` hears, and the result with its request."""
+    """A result of unknown outcome is also a `payasync.Unknown`, the event that `on_event` receives."""
     error = OutcomeUnknownError("it may have been done", reason="no answer")
     result = Unknown(refund(), error)
 
@@ -202,7 +202,7 @@ async def test_results_that_nobody_looks_at_hold_the_others_back(sandbox: Sandbo
 
 
 async def test_progress_counts_what_has_ended(pay: Session) -> None:
-    """`on_progress` hears of each result before it is yielded."""
+    """`on_progress` is called for each result before the result is yielded."""
     heard: list[tuple[int, int]] = []
     seen = [len(heard) async for _ in pay.bulk(refunds(5), limit=2, on_progress=lambda *counts: heard.append(counts))]
 
@@ -268,7 +268,7 @@ async def _waiting(done: int, total: int) -> None:
     ],
 )
 async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session, option: str, value: Any) -> None:
-    """The error names the option; nobody would await an `async` listener."""
+    """The error names the option. An `async` listener is refused, because it would not be awaited."""
     with pytest.raises(InvalidArgumentError, match=f"{option} must be"):
         pay.bulk([refund()], **{option: value})
 

@@ -129,7 +129,7 @@ async def failure(service: Recorder, ask: Ask, **settings: Any) -> PayasyncError
 
 
 def test_canaries_sing() -> None:
-    """The search finds what it searches for: a canary in a local variable, in a cause and in a group is heard."""
+    """The search finds a canary in a local variable, in a hidden context and in a group."""
 
     def fails(key: str) -> None:
         raise ValueError(len(key))
@@ -146,7 +146,7 @@ def test_canaries_sing() -> None:
 
 
 async def test_only_the_secret_key_travels() -> None:
-    """Of all keys the secret key alone is sent, in the one header that the profile asks for."""
+    """Only the secret key is sent, in the one header that the profile asks for."""
     with Recorder() as service:
         async with session(service) as pay:
             for ask in ASKS.values():
@@ -158,7 +158,7 @@ async def test_only_the_secret_key_travels() -> None:
 
 
 async def test_nothing_shows_a_key() -> None:
-    """Sessions, credentials, calls, events and answers are masked in every form that Python prints by itself."""
+    """Sessions, credentials, calls, events and responses mask keys in `str` and `repr`."""
     loud()
     seen: list[object] = []
 
@@ -185,7 +185,7 @@ async def test_nothing_shows_a_key() -> None:
 
 
 async def test_events_and_answers_pickle_without_a_key() -> None:
-    """What leaves for a metrics system or a queue holds no key; a session and its credentials do not leave at all."""
+    """Pickled events and responses hold no key; a session and its credentials do not pickle."""
     events: list[Event] = []
     with Recorder([answer(), RESET]) as service:
         async with session(service, on_event=events.append) as pay:
@@ -201,7 +201,7 @@ async def test_events_and_answers_pickle_without_a_key() -> None:
 
 
 async def test_injected_session_that_refuses() -> None:
-    """An aiohttp session of the user's own may refuse in words of its own: they are not ours."""
+    """An error of an injected aiohttp session is not shown in its own words."""
     http = aiohttp.ClientSession()
     await http.close()
     with Recorder() as service:
@@ -244,7 +244,7 @@ class TellingElsewhere(Telling):
 @pytest.mark.parametrize("how", ["raises", "returns"])
 @pytest.mark.parametrize("kind", [Telling, TellingLater, TellingElsewhere])
 async def test_failed_signing(kind: type[Telling], how: str) -> None:
-    """A merchant's own scheme may tell the key as it fails: what we raise does not pass it on, nor point to it."""
+    """If a merchant's own scheme fails, our error does not show the key, nor refer to the scheme's error."""
     with Recorder() as service:
         error = await failure(service, read, profile=Profile(signature=kind(how)))
 
@@ -262,7 +262,7 @@ BAD_BEARERS: Final = {
 
 @pytest.mark.parametrize("form", BAD_BEARERS)
 async def test_bad_secret_keys(form: str) -> None:
-    """A key that would break a header apart is refused before anything is sent, and is not quoted."""
+    """A key that would split a header is refused before anything is sent, and is not shown."""
     with Recorder() as service:
         error = await failure(service, write, credentials=keys(secret_key=BAD_BEARERS[form]))
 
@@ -296,7 +296,7 @@ def environ(**others: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("make", REFUSED_TEXTS.values(), ids=REFUSED_TEXTS)
 def test_refused_texts(make: Callable[[], object]) -> None:
-    """A key that is refused, or stands beside a merchant's number that is, shows in no frame of ours."""
+    """No frame of ours shows a refused key, or a key beside a refused merchant number."""
     with pytest.raises(PayasyncError) as caught:
         make()
 
@@ -305,7 +305,7 @@ def test_refused_texts(make: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("make", MAKING.values(), ids=MAKING)
 def test_failed_making(make: Callable[[], object]) -> None:
-    """Credentials or a session that cannot be made do not tell the keys that they were to be made of."""
+    """If credentials or a session are refused, the error does not show the keys."""
     with pytest.raises(PayasyncError) as caught:
         make()
 
@@ -322,7 +322,7 @@ def test_failed_making(make: Callable[[], object]) -> None:
     ids=["base_url", "proxy", "no proxy"],
 )
 def test_passwords_in_addresses(setting: dict[str, Any]) -> None:
-    """A password in an address that is refused is not quoted; the caller wrote it, so its frames may show it."""
+    """An error does not show the password of a refused address. The caller's own frames may."""
     settings: dict[str, Any] = {
         "base_url": "https://pay.example.com",
         "credentials": keys(),
@@ -337,7 +337,7 @@ def test_passwords_in_addresses(setting: dict[str, Any]) -> None:
 
 
 async def test_session_that_is_forgotten(logs: pytest.LogCaptureFixture) -> None:
-    """A task that is never asked for its error is logged by asyncio, and a session never closed by aiohttp: no key."""
+    """The log messages of asyncio and aiohttp about forgotten tasks and sessions show no key."""
     loud()
     with Recorder([RESET]) as service:
         async with session(service) as pay:

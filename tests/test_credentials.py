@@ -42,7 +42,7 @@ def shown(error: BaseException) -> str:
 
 
 def test_only_the_merchant_is_required() -> None:
-    """A merchant who only reads needs no key: what is not given is empty."""
+    """Only the merchant number is required; keys that are not given are empty."""
     credentials = Credentials("M1")
 
     assert "M1" == credentials.merchant_id
@@ -60,7 +60,7 @@ def test_only_the_merchant_is_required() -> None:
     ],
 )
 def test_several_keys_keep_their_order(name: str, given: Any, expected: tuple[Secret, ...]) -> None:
-    """While keys rotate, they are tried in the order in which they are given; one need not stand in a list."""
+    """Several keys keep their order, so that rotation works. One key need not be in a list."""
     several: dict[str, Any] = {name: given}
 
     assert expected == getattr(Credentials("M1", **several), name)
@@ -75,7 +75,7 @@ def test_several_keys_keep_their_order(name: str, given: Any, expected: tuple[Se
     ids=repr,
 )
 def test_what_is_no_key_is_refused(name: str, wrong: Any) -> None:
-    """A key of another type, or an empty one, is found where it is given, and named; its value is not shown."""
+    """A key of another type, or an empty one, is refused by name, and its value is not shown."""
     given: dict[str, Any] = {name: wrong}
     with pytest.raises(
         ConfigurationError, match=rf"^credentials\.{name}: .*must be a text that is not empty"
@@ -87,7 +87,7 @@ def test_what_is_no_key_is_refused(name: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize("merchant_id", ["", " ", "\t", "M\n1", "M\x00", "M\udcff", None, 7, b"M1", Secret("M1")])
 def test_merchant_must_be_a_printable_text(merchant_id: Any) -> None:
-    """The merchant's number goes into every request: a line end or a missing value is found before."""
+    """A merchant number that is empty, or not a printable text, is refused."""
     with pytest.raises(ConfigurationError, match="merchant_id must be a text that is not empty") as caught:
         Credentials(merchant_id)
 
@@ -95,7 +95,7 @@ def test_merchant_must_be_a_printable_text(merchant_id: Any) -> None:
 
 
 def test_repr_hides_every_key() -> None:
-    """Credentials can be printed: they show the merchant and which keys there are, and no key."""
+    """The repr of credentials shows the merchant and which keys exist, but no key."""
     given: dict[str, Any] = {name: f"canary-{name}" for name in KEYS}
     printed = repr(Credentials("M1", **given))
 
@@ -105,7 +105,7 @@ def test_repr_hides_every_key() -> None:
 
 
 def test_frozen_and_equal_by_value() -> None:
-    """Credentials are a value: nobody swaps a key in use, and a copy in a dict is found again."""
+    """Credentials are frozen, and compare and hash by value."""
     credentials = Credentials("M1", secret_key="a")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         credentials.merchant_id = "M2"  # type: ignore[misc] # the mistake that is refused
@@ -118,7 +118,7 @@ def test_frozen_and_equal_by_value() -> None:
 @pytest.mark.parametrize("name", KEYS)
 @pytest.mark.parametrize("by_file", [False, True])
 def test_environment_gives_each_key(name: str, tmp_path: Path, *, by_file: bool) -> None:
-    """Each key is read from its variable, or from a file without its line end, and only that one."""
+    """Each key is read from its own variable, or from a file without the final line end."""
     (tmp_path / "key").write_text("canary\n", encoding="utf-8")
     said = {f"{variable(name)}_FILE": str(tmp_path / "key")} if by_file else {variable(name): "canary"}
     credentials = Credentials.from_env({**MERCHANT, **said})
@@ -128,7 +128,7 @@ def test_environment_gives_each_key(name: str, tmp_path: Path, *, by_file: bool)
 
 
 def test_environment_must_name_the_merchant() -> None:
-    """A missing merchant is the one thing without which there are no credentials; both forms are named."""
+    """Without a merchant number there are no credentials; the error names both forms of the variable."""
     with pytest.raises(
         ConfigurationError, match="PAYASYNC_MERCHANT_ID is not set: set it, or PAYASYNC_MERCHANT_ID_FILE"
     ) as caught:
@@ -139,7 +139,7 @@ def test_environment_must_name_the_merchant() -> None:
 
 @pytest.mark.parametrize("name", ["merchant_id", *KEYS])
 def test_both_forms_of_a_variable_are_refused(name: str, tmp_path: Path) -> None:
-    """Which of two keys counts is nobody's guess, even where they are the same."""
+    """A variable and its `_FILE` form are refused together, even if both hold the same key."""
     (tmp_path / "key").write_text("canary", encoding="utf-8")
     both = {variable(name): "canary", f"{variable(name)}_FILE": str(tmp_path / "key")}
     with pytest.raises(ConfigurationError, match=f"{variable(name)} and {variable(name)}_FILE are both set") as caught:
@@ -150,23 +150,16 @@ def test_both_forms_of_a_variable_are_refused(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["merchant_id", *KEYS])
 @pytest.mark.parametrize("empty", ["", " ", "\n"])
-def test_empty_variable_is_refused(name: str, empty: str) -> None:
-    """A variable that is set to nothing is a deployment gone wrong, not a key that is not needed."""
-    with pytest.raises(ConfigurationError, match=f"^{variable(name)} is empty") as caught:
-        Credentials.from_env({**MERCHANT, variable(name): empty})
-
-    assert variable(name) == caught.value.field
-
-
-@pytest.mark.parametrize("name", ["merchant_id", *KEYS])
-def test_empty_file_is_refused(name: str, tmp_path: Path) -> None:
-    """An empty file is a secret that was not mounted."""
-    (tmp_path / "key").write_text("\n", encoding="utf-8")
+@pytest.mark.parametrize("by_file", [False, True])
+def test_empty_setting_is_refused(name: str, empty: str, tmp_path: Path, *, by_file: bool) -> None:
+    """An empty variable or file is refused by name: it is a failed deployment, not a key that is not needed."""
+    (tmp_path / "key").write_text(empty, encoding="utf-8")
+    given = f"{variable(name)}_FILE" if by_file else variable(name)
     environ = {key: value for key, value in MERCHANT.items() if key != variable(name)}
-    with pytest.raises(ConfigurationError, match=f"^{variable(name)}_FILE is empty") as caught:
-        Credentials.from_env({**environ, f"{variable(name)}_FILE": str(tmp_path / "key")})
+    with pytest.raises(ConfigurationError, match=f"^{given} is empty") as caught:
+        Credentials.from_env({**environ, given: str(tmp_path / "key") if by_file else empty})
 
-    assert f"{variable(name)}_FILE" == caught.value.field
+    assert given == caught.value.field
 
 
 @pytest.mark.parametrize(("place", "why"), [("missing", "No such file"), (".", "Is a directory"), ("a\x00b", "")])
@@ -205,7 +198,7 @@ def test_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_several_keys_in_one_variable(name: str, written: str, expected: list[str], tmp_path: Path) -> None:
-    """Keys stand in lines, between commas or as PEM blocks, in any mixture; none is lost, in order."""
+    """Several keys are separated by lines or commas, or are PEM blocks, in any mixture. Their order is kept."""
     (tmp_path / "keys").write_text(written, encoding="utf-8")
     by_value = Credentials.from_env({**MERCHANT, variable(name): written})
     by_file = Credentials.from_env({**MERCHANT, f"{variable(name)}_FILE": str(tmp_path / "keys")})
@@ -216,12 +209,12 @@ def test_several_keys_in_one_variable(name: str, written: str, expected: list[st
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_one_key_is_never_split(name: str) -> None:
-    """A key that is not one of several is taken as it stands, with its lines and commas."""
+    """A single key keeps its lines and commas."""
     assert [f"{PEM},x"] == revealed(getattr(Credentials.from_env({**MERCHANT, variable(name): f"{PEM},x"}), name))
 
 
 def test_own_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an argument the process's own environment is read, at that moment."""
+    """Without an argument, the environment of the process is read when `from_env` is called."""
     # What is read is the process's environment, so it must be set; the fixture puts it back.
     monkeypatch.setenv("PAYASYNC_MERCHANT_ID", "M1")
     monkeypatch.setenv("PAYASYNC_SIGNING_KEY", "canary")
@@ -267,7 +260,7 @@ def test_masked_wherever_it_is_printed(show: Callable[[Secret], str]) -> None:
 
 @pytest.mark.parametrize("show", [str, repr, format])
 def test_mask_says_that_a_secret_is_there(show: Callable[[Secret], str]) -> None:
-    """Who reads the mask sees that there is a secret, and not its length."""
+    """The mask shows that there is a secret, but not its length."""
     assert MASK == show(SECRET)
 
 
@@ -281,7 +274,7 @@ def test_masked_in_logs(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_refuses_pickle(protocol: int) -> None:
-    """A secret never enters a task queue: no protocol pickles it, nor what holds it."""
+    """A secret, or an object that holds one, does not pickle by any protocol."""
     for holder in (SECRET, [SECRET], Value(SECRET)):
         with pytest.raises(TypeError, match="never pickled"):
             pickle.dumps(holder, protocol)
@@ -301,14 +294,14 @@ def test_copies_as_itself(copied: Callable[[Secret], Secret]) -> None:
 
 
 def test_equal_texts_are_equal_secrets() -> None:
-    """Secrets compare and hash by their text, so that settings that hold them do."""
+    """Secrets compare and hash by their text."""
     assert Secret("a€") == Secret("a€")
     assert hash(Secret("a€")) == hash(Secret("a€"))
     assert Secret("a") != Secret("b")
 
 
 def test_never_equals_a_text() -> None:
-    """A comparison with a text is a mistake; it must not answer whether the text was guessed."""
+    """A secret never equals a plain text."""
     assert SECRET != TEXT
     assert hash(SECRET) != hash(TEXT)
 
@@ -318,7 +311,7 @@ def test_never_equals_a_text() -> None:
     [("", "an empty text"), (None, "NoneType"), (b"sk_live_7f3a", "bytes"), (5, "int"), (SECRET, "Secret")],
 )
 def test_takes_only_a_text(given: Any, said: str) -> None:
-    """What is no key is refused when it is given, not when it is used; the message quotes nothing of it."""
+    """An invalid key is refused when it is given, and the message does not show it."""
     with pytest.raises(ConfigurationError, match=f"must be a text that is not empty, not {said}:") as caught:
         Secret(given)
 
@@ -326,7 +319,7 @@ def test_takes_only_a_text(given: Any, said: str) -> None:
 
 
 def test_refuses_a_lone_surrogate() -> None:
-    """An undecodable byte of the environment arrives as a lone surrogate, with which nothing can be signed."""
+    """A key with a lone surrogate, such as from undecodable bytes, is refused."""
     with pytest.raises(ConfigurationError, match="valid Unicode") as caught:
         Secret(f"{TEXT}\udcff")
 

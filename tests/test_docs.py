@@ -45,14 +45,14 @@ def keys(table: dict[str, Any], above: str = "") -> set[str]:
 
 
 def test_whole_form_is_a_profile() -> None:
-    """The form of the page is read without complaint, and comes back as it was."""
+    """The TOML of the page is a valid profile, which survives a round trip."""
     profile = Profile.from_toml(whole_form())
 
     assert profile == Profile.from_toml(profile.to_toml())
 
 
 def test_whole_form_leaves_nothing_out() -> None:
-    """Whoever copies the page has answered every point: only what is assumed stands as it was."""
+    """The TOML of the page leaves no point open; only assumed points keep their defaults."""
     points = Profile.from_toml(whole_form()).audit()
 
     assert [] == [point.name for point in points if point.status == "open"]
@@ -64,7 +64,7 @@ def test_whole_form_leaves_nothing_out() -> None:
 
 
 def test_whole_form_shows_every_key() -> None:
-    """Every key that a profile writes down stands on the page, and so does every option of a signature."""
+    """The page shows every key of a profile and every option of a signature."""
     shown = keys(tomllib.loads(whole_form()))
     written = keys(tomllib.loads(Profile.from_toml(whole_form()).to_toml()))
     options = {f"signature.{name}" for name in SortedPairs.__annotations__}
@@ -81,7 +81,7 @@ def test_whole_form_shows_every_key() -> None:
 
 @pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if "# default" in line], ids=str.strip)
 def test_defaults_are_true(line: str) -> None:
-    """What a line calls the default is what holds without it."""
+    """Each default that the page names is the real default."""
     name, value = next(iter(tomllib.loads(line).items()))
     defaults = [Profile(), SortedPairs(), HttpCodes(), NotificationShape()]
     held = [getattr(part, name) for part in defaults if hasattr(part, name)]
@@ -90,7 +90,7 @@ def test_defaults_are_true(line: str) -> None:
 
 
 async def test_forms_of_the_sandbox() -> None:
-    """A script may send each form of the page as it stands there, one after the other; and there are no others."""
+    """Each form of the page works as shown, one after the other, and the page lists all forms."""
     async with Sandbox(refunds="by hand") as sandbox, sandbox.session() as pay, aiohttp.ClientSession() as http:
         operator = Operator(sandbox, http)
         order: Any = {"out_trade_no": "T1", "total_amt": 450}
@@ -116,7 +116,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Each link inside the project names a file that exists, and a heading on its page."""
+    """Each link inside the project leads to an existing file and heading."""
     links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8"))
     targets = [(page.parent / name if name else page, anchor) for name, anchor in links]
 

@@ -19,7 +19,7 @@ def as_written(attribute: "Attribute[Any]") -> tuple[str, bool, bool]:
 
 @pytest.mark.parametrize("operation", FULL)
 def test_arguments_are_those_of_the_request(operation: str) -> None:
-    """The table says of each argument what the class of the request says: name, kind, need."""
+    """The table of arguments agrees with the request classes: names, kinds and which are required."""
     kind: Any = type(FULL[operation])
     expected = {as_written(each) for each in fields(kind) if each.name != "extra"}
 
@@ -27,14 +27,14 @@ def test_arguments_are_those_of_the_request(operation: str) -> None:
 
 
 def test_open_arguments_are_the_profiles_fields() -> None:
-    """Each wire name that the document does not show has its key in the profile, and each key its argument."""
+    """Each wire name that the document does not show has a key in the profile, and each key has an argument."""
     points = {each.point for arguments in ARGUMENTS.values() for each in arguments}
 
     assert {"", *OPEN_FIELDS} == points
 
 
 def test_texts() -> None:
-    """Amounts, dates and objects are no texts: they have no length."""
+    """Amounts, dates and objects are not texts, so they have no length."""
     others = {each.name for arguments in ARGUMENTS.values() for each in arguments} - TEXTS
 
     assert {"amount", "total_amt", "refund_amt", "start_date", "customer"} == others
@@ -44,13 +44,13 @@ def test_texts() -> None:
     "path", ["/", "/v1/bills/B-1", "/a/", "/a//b", "/a;v=1/b:c@d", "/%C3%A9", "/a%20b", "/.well-known", "/a..b"]
 )
 def test_custom_path_is_taken_as_it_is(path: str) -> None:
-    """Whatever RFC 3986 lets stand in a path can be asked for."""
+    """Every path that RFC 3986 allows can be requested."""
     assert path == custom_operation("GET", path, read=True).path
 
 
 @pytest.mark.parametrize("method", ["get", "CONNECT", "TRACE", "", "GET /x", "POST\r\n", None])
 def test_custom_method_must_be_one_of_five(method: Any) -> None:
-    """A method that is none, or that is not about a resource, is refused before any I/O."""
+    """An unknown or unsuitable method is refused before any I/O."""
     with pytest.raises(InvalidArgumentError, match="method must be one of GET, POST, PUT, PATCH, DELETE") as caught:
         custom_operation(method, "/payment/bill", read=True)
 
@@ -86,7 +86,7 @@ def test_custom_method_must_be_one_of_five(method: Any) -> None:
     ],
 )
 def test_custom_path_stays_below_the_base_url(path: Any) -> None:
-    """A path is no address, leaves the base URL's path in no way, and cannot break the request apart."""
+    """A path must not be an address, leave the base path, or split the request."""
     with pytest.raises(InvalidArgumentError, match="path must be a path below the base URL") as caught:
         custom_operation("GET", path, read=True)
 

@@ -259,7 +259,7 @@ FAILED: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
 @some_asks
 @pytest.mark.parametrize(("server", "settings"), FAILED.values(), ids=FAILED)
 async def test_failed_calls(server: dict[str, Any], settings: dict[str, Any], ask: Ask, scheme: Any) -> None:
-    """A request that was sent can be replayed: no error shows it, whatever fails, a layer of the user's included."""
+    """No error shows a sent request, which could be replayed, whatever fails, including a user's own layer."""
     with Recorder(**server) as service:
         error = await failure(session(service.url, scheme, **settings), ask, Exception)
 
@@ -270,7 +270,7 @@ async def test_failed_calls(server: dict[str, Any], settings: dict[str, Any], as
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 @every_ask
 async def test_unsent(ask: Ask, scheme: Any) -> None:
-    """A signed request that was never sent has an unused nonce: posted without a key, it would be executed."""
+    """No error shows a signed request that was not sent: its unused nonce could be replayed."""
     times = Timeouts(connect=0.02)
     with Recorder(listening=False) as refusing, Recorder(tls=server_tls()) as untrusted, Recorder() as silent:
         secure = silent.url.replace("http:", "https:")
@@ -288,7 +288,7 @@ async def test_unsent(ask: Ask, scheme: Any) -> None:
 
 @every_ask
 async def test_waiting_for_a_connection(ask: Ask) -> None:
-    """A call that waits for one of the session's own connections is signed already."""
+    """No error shows a signed request that waited for a connection of the pool."""
     with Recorder(otherwise=SILENT) as service:
         async with session(service.url, Recording(), max_connections=1) as pay:
             first = [asyncio.create_task(ASKS[name](pay)) for name in ("refund", "read")]
@@ -306,7 +306,7 @@ async def test_waiting_for_a_connection(ask: Ask) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 @every_ask
 async def test_cancelled(ask: Ask, scheme: Any) -> None:
-    """A cancelled call, and a caller's own `asyncio.timeout`, which is raised from one, show nothing either."""
+    """Neither a cancelled call nor a caller's own `asyncio.timeout` shows the request."""
     with Recorder(otherwise=SILENT) as service:
         async with session(service.url, scheme) as pay:
             flying = asyncio.create_task(ask(pay))
@@ -323,7 +323,7 @@ async def test_cancelled(ask: Ask, scheme: Any) -> None:
 
 @some_asks
 async def test_cancelled_on_its_way(ask: Ask) -> None:
-    """A call that is cancelled in a TLS handshake, in the midst of an answer or before a retry holds it already."""
+    """A call cancelled during a TLS handshake, a response or a retry wait does not show the request."""
     waits = asyncio.Event()
 
     def on_event(event: Event) -> None:
@@ -358,7 +358,7 @@ async def cancelled(pay: Session, ask: Ask, reached: Awaitable[object]) -> BaseE
 
 @every_ask
 async def test_cancelled_before_it_starts(ask: Ask) -> None:
-    """A task that is cancelled before its first step still shows no argument, and leaves no coroutine behind."""
+    """A task cancelled before its first step shows no argument, and leaves no coroutine behind."""
     with Recorder() as service:
         async with session(service.url) as pay:
             flying = asyncio.create_task(ask(pay))
@@ -372,7 +372,7 @@ async def test_cancelled_before_it_starts(ask: Ask) -> None:
 
 @every_ask
 async def test_closed_sessions(ask: Ask) -> None:
-    """A session that is closed before or during a call tells no more."""
+    """A session that is closed before or during a call does not show the request."""
     errors: list[BaseException] = []
     with Recorder(otherwise=SILENT) as service:
         pay = session(service.url, Recording())
@@ -391,7 +391,7 @@ async def test_closed_sessions(ask: Ask) -> None:
 @some_asks
 @pytest.mark.parametrize("failing", [RESET, None], ids=["reset", "unsent"])
 async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None:
-    """A layer may itself give an error to a tracker: what reaches it shows none of the layers below."""
+    """An error that reaches a user's layer shows nothing of the layers below it."""
     reports: list[str] = []
 
     async def reporting(call: Call, send: Send) -> Reply:
@@ -410,7 +410,7 @@ async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None
 
 @every_ask
 async def test_reports_made_by_on_event(ask: Ask) -> None:
-    """An `on_event` that fails is logged, and finds no error of ours that it could report."""
+    """An `on_event` that fails is logged, and `sys.exception` gives it no error of ours."""
     reports: list[BaseException | None] = []
 
     def on_event(event: Event) -> None:
@@ -426,7 +426,7 @@ async def test_reports_made_by_on_event(ask: Ask) -> None:
 
 @pytest.mark.parametrize("ask", [ASKS["refund"], ASKS["subscription"]], ids=["refund", "subscription"])
 async def test_on_event_that_fails_while_a_call_is_cancelled(ask: Ask, logged: Reports) -> None:
-    """What is logged of its error has the cancellation behind it, and shows nothing of the call."""
+    """The log of an `on_event` error shows the cancellation behind it, but nothing of the call."""
 
     def on_event(event: Event) -> None:
         raise ValueError(type(event).__name__)
@@ -452,7 +452,7 @@ class Failing(Recording):
 
 @every_ask
 async def test_failing_scheme(ask: Ask) -> None:
-    """What a scheme's own error tells is not passed on."""
+    """The error of a merchant's own scheme is not passed on."""
     with Recorder() as service:
         error = await failure(session(service.url, Failing()), ask, NotSentError)
 
@@ -478,7 +478,7 @@ REFUSED: Final[dict[str, Ask]] = {
 
 @pytest.mark.parametrize("ask", REFUSED.values(), ids=REFUSED)
 async def test_refused_arguments(ask: Ask) -> None:
-    """What is refused is named without the customer's details: of these the error has the type."""
+    """The error of a refused argument names it, and shows only the type of a customer's details."""
     with Recorder() as service:
         error = await failure(session(service.url), ask)
 
@@ -488,7 +488,7 @@ async def test_refused_arguments(ask: Ask) -> None:
 
 
 async def test_missing_key() -> None:
-    """A session that cannot sign tells nothing of what it was to sign."""
+    """A session without a signing key does not show what it could not sign."""
     with Recorder() as service:
         credentials = Credentials("M1")
         errors = [await failure(session(service.url, credentials=credentials), ask) for ask in ASKS.values()]
@@ -507,7 +507,7 @@ CONSTRUCTORS: Final[dict[str, Callable[[], object]]] = {
 
 @pytest.mark.parametrize("make", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
 def test_request_objects(make: Callable[[], object]) -> None:
-    """A request object that is refused does not show the customer, and one that is made does not in its repr."""
+    """Neither the error of a refused request object nor the repr of a valid one shows the customer."""
     with pytest.raises(InvalidArgumentError) as caught:
         make()
 
@@ -525,7 +525,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
 @pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "shielded")])
 @pytest.mark.parametrize("failing", [RESET, SILENT, None], ids=["reset", "silent", "unsent"])
 async def test_journalled_writes(failing: Answer | None, ask: Ask, journal: SqliteJournal) -> None:
-    """With a journal around them, errors of writes show no more; a second call is answered by the journal."""
+    """With a journal, the errors of writes do not show more. The journal answers the second call."""
     errors = []
     with Recorder(otherwise=failing, listening=failing is not None) as service:
         for _ in range(2):
@@ -537,7 +537,7 @@ async def test_journalled_writes(failing: Answer | None, ask: Ask, journal: Sqli
 
 @pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "shielded")])
 async def test_failing_journal(ask: Ask, journal: SqliteJournal) -> None:
-    """A journal that is closed, or whose `keep` has a bug, fails the call before it is sent."""
+    """A closed journal fails the call before it is sent, and shows nothing."""
     await journal.aclose()
     with Recorder() as service:
         error = await failure(session(service.url, journal=journal), ask)
@@ -547,7 +547,7 @@ async def test_failing_journal(ask: Ask, journal: SqliteJournal) -> None:
 
 
 async def test_keep_with_a_bug(tmp_path: Path) -> None:
-    """The user's own frame is the last that the report shows."""
+    """The report of a failing `keep` ends at the user's own frame."""
 
     def keep(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         del arguments
@@ -562,7 +562,7 @@ async def test_keep_with_a_bug(tmp_path: Path) -> None:
 
 
 async def test_queued_writes(journal: SqliteJournal) -> None:
-    """Queueing a customer's details is refused, and a queued refund that fails shows nothing."""
+    """The journal does not queue a customer's details, and a queued refund that fails shows nothing."""
     with pytest.raises(InvalidArgumentError) as refused:
         await journal.add(CreateSubscription(**SUBSCRIPTION), merchant="M1")
     queued = await journal.add(CreateRefund(**REFUND), merchant="M1")
@@ -574,7 +574,7 @@ async def test_queued_writes(journal: SqliteJournal) -> None:
 
 
 async def test_waiting_for_a_state() -> None:
-    """The last response that `wait` saw is the error's, and stands in no frame."""
+    """After a failed `wait`, the error holds the last response, and no frame shows it."""
     with Recorder(otherwise=answer(200, SIGNED_ANSWER)) as service:
         pay = session(service.url, Recording())
         error = await failure(pay, lambda pay: pay.orders.wait("T1", until="paid", timeout=0.3), WaitTimeoutError)
@@ -586,7 +586,7 @@ async def test_waiting_for_a_state() -> None:
 
 
 async def test_reconciling() -> None:
-    """Asking what became of a write shows neither the question's signature nor the response's."""
+    """`reconcile` shows neither the signature of its query nor that of the response."""
     with Recorder([RESET], otherwise=answer(200, SIGNED_ANSWER)) as service:
         async with session(service.url, Recording(), retry=RetryPolicy(attempts=1, quota=0)) as pay:
             with pytest.raises(OutcomeUnknownError) as lost:
@@ -600,7 +600,7 @@ async def test_reconciling() -> None:
 
 
 async def test_bulk() -> None:
-    """Neither the results' errors, nor what ends the loop, show a request that was sent or waits to be."""
+    """Neither the errors of the results, nor an error that ends the loop, show a request."""
     requests = [CreateSubscription(**SUBSCRIPTION) for _ in range(5)]
     with Recorder(otherwise=RESET) as service:
         async with session(service.url, Recording()) as pay:
@@ -620,7 +620,7 @@ async def bulked(pay: Session) -> None:
 
 
 async def test_checking() -> None:
-    """A request that could not be sent is refused without showing it."""
+    """`check` refuses a request without showing it."""
     async with session("https://pay.example.com", profile=evolve(GATE, fields={})) as pay:
         with pytest.raises(PayasyncError) as caught:
             pay.check(CreateSubscription(**SUBSCRIPTION))
@@ -629,7 +629,7 @@ async def test_checking() -> None:
 
 
 async def test_groups() -> None:
-    """One call of a group fails, the others are cancelled: all are in the report."""
+    """The report of a task group, with a failed and some cancelled calls, shows nothing."""
 
     async def all_at_once(pay: Session) -> None:
         async with asyncio.TaskGroup() as group:
@@ -653,7 +653,7 @@ LOOKS: Final[dict[str, Callable[[], object]]] = {
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_notifications(look: Callable[[], object]) -> None:
-    """A notification that is refused may be genuine, with another key: it could be replayed, and is not shown."""
+    """The error of a refused notification does not show it, because it may be genuine and could be replayed."""
     with pytest.raises((InvalidSignatureError, InvalidArgumentError)) as caught:
         look()
 
@@ -661,7 +661,7 @@ def test_notifications(look: Callable[[], object]) -> None:
 
 
 async def test_own_frames_stay() -> None:
-    """A report shows the user's own frames, and none of a library below them."""
+    """A report shows the user's own frames, and no frame of a library below them."""
     with Recorder() as service:
         error = await failure(session(service.url, middleware=[fails_before]), ASKS["read"], ValueError)
     names = [frame.f_code.co_name for frame in frames_of(error)]
@@ -679,7 +679,7 @@ async def while_handling(pay: Session) -> None:
 
 
 async def test_what_the_caller_handles_stays() -> None:
-    """An error that the caller was handling keeps its traceback, with the standard library's frames in it."""
+    """An error that the caller was already handling keeps its traceback."""
     pay = session("https://pay.example.com", credentials=Credentials("M1"))
     error = await failure(pay, while_handling, ConfigurationError)
 
@@ -688,7 +688,7 @@ async def test_what_the_caller_handles_stays() -> None:
 
 
 async def test_a_bug_of_ours_can_be_found() -> None:
-    """An error that only a bug explains says where it was raised, though its frames are removed."""
+    """An error that only a bug of ours explains has a note of where it was raised."""
     with Recorder() as service:
         pay = session(service.url)
         del vars(pay)["_options"]  # a bug
@@ -698,7 +698,7 @@ async def test_a_bug_of_ours_can_be_found() -> None:
 
 
 def test_every_dependency_is_a_library() -> None:
-    """Frames of what payasync stands on are removed, whichever it is."""
+    """The frames of every dependency are removed."""
     import tomllib  # noqa: PLC0415 - for this test alone
 
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]

@@ -106,7 +106,7 @@ def test_tree_is_the_documented_one() -> None:
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_sent_unless_told_otherwise(kind: type[PayasyncError]) -> None:
-    """`sent` is `False` only where nothing can have left, and `True` only where something has."""
+    """By default `sent` is `False` if nothing can have left, and `True` only if something has."""
     assert kind("why").sent is SENT[kind]
 
 
@@ -127,7 +127,7 @@ def test_message_begins_with_what_it_is_about(facts: dict[str, Any], expected: s
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_facts_are_none_until_known(kind: type[PayasyncError]) -> None:
-    """Every fact can be read from every error, and says `None` (or nothing) where it is not known."""
+    """Every error has every fact, and an unknown fact is `None` or empty."""
     error = kind("why")
     unknown = {name: getattr(error, name) for name in {*facts_of(kind), "reason"} - {"sent"}}
 
@@ -137,7 +137,7 @@ def test_facts_are_none_until_known(kind: type[PayasyncError]) -> None:
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
 def test_copies_with_every_fact(kind: type[PayasyncError], copied: Callable[[PayasyncError], PayasyncError]) -> None:
-    """An error crosses a process boundary, as it does in task workers, and loses nothing."""
+    """An error that crosses a process boundary, such as in a task queue, loses nothing."""
     facts = facts_of(kind)
     error = kind("why", **facts, reason=NotSentError("refused", permanent=True))
     error.add_note("seen in a worker")

@@ -253,17 +253,17 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_serves_asynchronous_suites(ran: Ran) -> None:
-    """The fixtures are awaited from the test's own loop, and are fresh for each test."""
+    """The test's own loop runs the fixtures, and each test gets new ones."""
     assert {"PASSED": 3} == ran.ends("awaiting")
 
 
 def test_serves_synchronous_suites(ran: Ran) -> None:
-    """With no asyncio plugin, the same calls block, and a test may also run a loop of its own."""
+    """Without an asyncio plugin the same calls block, and a test may also run its own loop."""
     assert {"PASSED": 2} == ran.ends("blocking")
 
 
 def test_failure_shows_the_timeline(ran: Ran) -> None:
-    """A test that fails shows what its sandbox saw; one that passes, or has none, does not."""
+    """A failed test shows the timeline of its sandbox; other tests do not."""
     assert {"PASSED": 1, "FAILED": 2} == ran.ends("failing")
     assert 1 == ran.shown("test_failing").count(TIMELINE)
     assert "orders.place" in ran.shown("test_failing").partition(TIMELINE)[2]
@@ -272,37 +272,37 @@ def test_failure_shows_the_timeline(ran: Ran) -> None:
 
 
 def test_failed_setup_shows_the_timeline(ran: Ran) -> None:
-    """Where a fixture on top of the sandbox fails, the timeline is there, too."""
+    """A failed fixture that uses the sandbox shows the timeline, too."""
     assert {"ERROR": 1} == ran.ends("failing_setup")
     assert "orders.place" in ran.shown("test_failing_later").partition(TIMELINE)[2]
 
 
 def test_speaks_the_profile_of_the_suite(ran: Ran) -> None:
-    """A suite that overrides `payasync_profile` has a sandbox, and a session, of its own service's dialect."""
+    """A suite that overrides `payasync_profile` gets a sandbox and a session with that profile."""
     assert {"PASSED": 1} == ran.ends("own_profile")
 
 
 def test_fault_that_never_fired_fails_the_test(ran: Ran) -> None:
-    """A test that armed a fault, and did not provoke it, has not tested what it meant to."""
+    """A passed test whose fault never fired fails, because it did not test what it meant to."""
     assert {"PASSED": 2, "ERROR": 1} == ran.ends("faults")
     assert "FaultNeverFiredError" in ran.shown("test_never_fires")
 
 
 def test_fault_is_missed_where_the_test_passed_alone(ran: Ran) -> None:
-    """A test that came to no end of its own had no chance to provoke its fault: it is told once what it is."""
+    """A test that did not pass is not also blamed for a fault that never fired."""
     assert {"FAILED": 1, "SKIPPED": 1, "XFAIL": 2, "ERROR": 1} == ran.ends("not_provoked")
     assert "FaultNeverFiredError" not in ran.shown("test_fails") + ran.shown("test_has_no_chance")
 
 
 def test_closed_sandbox_shows_its_timeline(ran: Ran) -> None:
-    """A test may close its sandbox, and all that goes with it: a failure still shows what it saw, where it can."""
+    """A failed test shows the timeline even if it closed its sandbox, and says if there is none."""
     assert {"PASSED": 1, "FAILED": 2} == ran.ends("closed")
     assert "T7" in ran.shown("test_closed").partition(TIMELINE)[2]
     assert "the timeline is not available: " in ran.shown("test_broken").partition(TIMELINE)[2]
 
 
 def test_receiver(ran: Ran) -> None:
-    """The receiver takes what the account hears of, answers badly on demand, and believes nothing forged."""
+    """The receiver accepts genuine notifications, answers badly on demand, and refuses forged ones."""
     assert {"PASSED": 4} == ran.ends("receiving")
 
 
@@ -328,13 +328,13 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     ],
 )
 def test_serves_asynchronous_suites_of_other_plugins(mark: str, options: tuple[str, ...], run: Run) -> None:
-    """Whatever runs the tests, the fixtures are awaited from the test's own loop, and are fresh for each test."""
+    """With any asyncio plugin, the test's own loop runs the fixtures, and each test gets new ones."""
     run(AWAITING.replace("{mark}", mark), *options).assert_outcomes(passed=3)
 
 
 @pytest.mark.long
 def test_failure_shows_the_timeline_behind_xdist(run: Run) -> None:
-    """What a worker's test shows travels to who started it."""
+    """The timeline of a worker's test reaches the main process."""
     result = run(FAILING, *XDIST)
 
     result.assert_outcomes(passed=1, failed=2)
@@ -343,7 +343,7 @@ def test_failure_shows_the_timeline_behind_xdist(run: Run) -> None:
 
 @pytest.mark.long
 def test_fixtures_are_described(run: Run) -> None:
-    """`pytest --fixtures` lists each with a line of what it is."""
+    """`pytest --fixtures` describes each fixture in one line."""
     shown = run("", "--fixtures").stdout.str()
 
     for name in ("sandbox", "session", "receiver", "customer", "profile"):
@@ -352,12 +352,12 @@ def test_fixtures_are_described(run: Run) -> None:
 
 
 def test_costs_nothing_where_it_is_not_used(run: Run) -> None:
-    """A run that asks for no fixture loads the plugin alone, and nothing that payasync builds on."""
+    """Without a fixture in use, only the plugin module itself is loaded."""
     run(UNUSED).assert_outcomes(passed=1)
 
 
 def test_is_installed_with_the_package() -> None:
-    """A run of pytest finds the plugin by itself, beside the package that it serves."""
+    """The plugin is found by its entry point."""
     found = entry_points(group="pytest11")["pytest_payasync"].load()
 
     assert "pytest_plugin.py" == Path(found.__file__).name

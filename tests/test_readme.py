@@ -92,14 +92,14 @@ def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
     ],
 )
 def test_readme_gives_the_two_commands(title: str, command: str) -> None:
-    """The first block of each section is one command, by which a newcomer starts."""
+    """The first block of each section is the one command by which a newcomer starts."""
     shown = [block for _, block in blocks(section(title), "bash")]
 
     assert [f"{command}\n"] == shown[:1]
 
 
 def test_readme_lists_every_extra() -> None:
-    """The table of extras names exactly the extras of pyproject.toml, each with what it brings."""
+    """The table of extras names exactly the extras of pyproject.toml and their packages."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras: dict[str, list[str]] = tomllib.load(file)["project"]["optional-dependencies"]
     expected = {name: {re.split(r"[<>=!~\[; ]", one)[0] for one in brought} for name, brought in extras.items()}
@@ -111,7 +111,7 @@ def test_readme_lists_every_extra() -> None:
 
 
 def test_readme_gives_the_default_timeouts() -> None:
-    """Whoever reads README.md knows how long a call may take."""
+    """README.md shows the default timeouts."""
     shown = dict(re.findall(r"(\w+)=(\d+)", re.findall(r"`timeouts=Timeouts\((.*)\)` is the default", README)[0]))
 
     assert Timeouts() == Timeouts(**{name: float(value) for name, value in shown.items()})

@@ -89,7 +89,7 @@ async def query(pay: Session) -> Response:
 
 
 def test_constructing_opens_nothing() -> None:
-    """A session is made without an event loop, holds nothing that must be closed, and connects nowhere."""
+    """A session needs no event loop to be made, opens no connection, and leaves nothing to close."""
     with recorder() as service:
         pay_with(service).with_options(retry=ONE_TRY).for_merchant(KEYS)
         gc.collect()
@@ -165,7 +165,7 @@ WRONG: Final[list[Any]] = [
     ("setting", "value"), WRONG, ids=lambda each: each if isinstance(each, str) else type(each).__name__
 )
 def test_wrong_setting_is_named(setting: str, value: Any) -> None:
-    """A setting that is wrong or unsafe is refused as the session is made, with its name."""
+    """A wrong or unsafe setting is refused by name when the session is made."""
     settings: dict[str, Any] = {"base_url": REMOTE, "credentials": KEYS, "profile": BARE, setting: value}
 
     with pytest.raises(ConfigurationError) as caught:
@@ -247,7 +247,7 @@ async def test_refused_argument_names_the_call(ask: Ask, named: tuple[str, str |
 
 
 async def test_session_closes_its_connections() -> None:
-    """At the end of `async with` no connection is left: the service sees the end of the stream."""
+    """After `async with` all connections are closed."""
     with recorder() as service:
         async with pay_with(service) as pay:
             await create(pay)
@@ -481,7 +481,7 @@ async def test_injected_session_brings_no_manners_of_its_own() -> None:
     ids=["payment", "order", "refund", "subscription"],
 )
 async def test_send_takes_request_objects(request_: Request[Response], answers: type[Response], path: str) -> None:
-    """A request object is sent as the method of the same name would, and answered as it would be."""
+    """`send` does the same as the method of that name."""
     with recorder() as service:
         async with pay_with(service) as pay:
             response = await pay.send(request_)

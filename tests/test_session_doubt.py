@@ -54,10 +54,7 @@ async def cancelled(service: Recorder, call: Awaitable[Response]) -> None:
 
 @pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
 async def test_call_that_is_cancelled_after_the_service_read_it(one: TenCall) -> None:
-    """Cancelling does not take a payment back: the caller gets its cancellation, and `on_event` hears of the doubt.
-
-    Nothing is in doubt after a read.
-    """
+    """A write that is cancelled after it was sent is reported as unknown; a read is not."""
     told: list[Event] = []
     with Recorder(otherwise=SILENT) as service:
         async with session(service, on_event=told.append) as pay:
@@ -157,7 +154,7 @@ async def test_intent_travels_with_the_call_and_not_on_the_wire(name: str) -> No
 @pytest.mark.parametrize("intent", ["", " ", 42, True, "\ud800"], ids=repr)
 @each_write
 async def test_intent_is_a_text(name: str, intent: Any) -> None:
-    """An `intent` that is no text is refused, and the error names the call."""
+    """An `intent` that is not a text is refused, and the error names the call."""
     with Recorder() as service:
         async with session(service) as pay:
             with pytest.raises(InvalidArgumentError, match="intent must be a text that is not empty") as caught:

@@ -50,7 +50,7 @@ RULES: Final[dict[tuple[type[Any], str], tuple[str, list[object], list[float]]]]
 
 @pytest.mark.parametrize(("kind", "name"), RULES)
 def test_times_and_counts(kind: type[Any], name: str) -> None:
-    """A time that is none would wait for ever, or never: it is refused, and named; nothing is converted."""
+    """An invalid time or count is refused by name, and nothing is converted."""
     wanted, wrong, right = RULES[kind, name]
 
     for value in wrong:
@@ -81,20 +81,20 @@ class Odd:
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_value_is_shown_as_it_is_written(value: object, expected: str) -> None:
-    """What was given stands in the error; what cannot be written is told by its type; a tuple was a list."""
+    """An error shows the repr of a value, or its type if it has none; a tuple is shown as a list."""
     assert expected == describe_value(value)
 
 
 @pytest.mark.parametrize("size", [MOST_SHOWN - 2, MOST_SHOWN - 1, 1_000_000])
 def test_a_shown_value_is_cut(size: int) -> None:
-    """A huge value does not make a huge error."""
+    """An error shows only the beginning of a huge value."""
     text = f"'{'x' * size}'"
 
     assert (text if size == MOST_SHOWN - 2 else f"{text[: MOST_SHOWN - 3]}...") == describe_value("x" * size)
 
 
 def test_a_value_nested_without_end_is_shown() -> None:
-    """An error about a value never fails on the value."""
+    """An error about a deeply nested value can be made."""
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -116,7 +116,7 @@ ELSEWHERE: Final = [
 
 @pytest.mark.parametrize("host", ELSEWHERE)
 def test_plain_http_is_for_loopback_alone(host: str) -> None:
-    """What moves money travels under TLS; a name that only looks like this machine's is not."""
+    """Plain http is refused for other machines, also if their names look like this one."""
     with pytest.raises(ConfigurationError, match="must be https") as caught:
         parse_base_url(f"http://{host}")
 
@@ -126,7 +126,7 @@ def test_plain_http_is_for_loopback_alone(host: str) -> None:
 
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_loopback_may_be_plain_http(host: str) -> None:
-    """The sandbox serves plain http on this machine."""
+    """Plain http is allowed on loopback, for the sandbox."""
     assert "http" == parse_base_url(f"http://{host}:8080").scheme
     assert is_loopback(URL(f"http://{host}"))
 
@@ -150,7 +150,7 @@ def test_loopback_may_be_plain_http(host: str) -> None:
     ],
 )
 def test_base_url_is_absolute(given: object) -> None:
-    """Anything else is refused with an example of what it must be."""
+    """A base URL that is not absolute is refused, and the error shows an example."""
     with pytest.raises(ConfigurationError, match="must be an absolute URL, such as https") as caught:
         parse_base_url(given)
 
@@ -174,7 +174,7 @@ def test_base_url_is_absolute(given: object) -> None:
     ],
 )
 def test_base_url_holds_no_key(given: str, why: str) -> None:
-    """A key does not belong into the address; an error never shows one that stands there."""
+    """A base URL with a key is refused, and the error does not show it."""
     with pytest.raises(ConfigurationError, match=why) as caught:
         parse_base_url(given)
 
@@ -186,7 +186,7 @@ def test_base_url_holds_no_key(given: str, why: str) -> None:
     "given", ["socks5://u:canary@h", "proxy.example:3128", "http://", "", 5, "http://u:canary@h:x"]
 )
 def test_proxy_is_absolute_http(given: object) -> None:
-    """Any other proxy is refused, and its password is not shown."""
+    """A proxy that is not an http URL is refused, and its password is not shown."""
     with pytest.raises(ConfigurationError, match="proxy must be an absolute URL") as caught:
         parse_proxy_url(given)
 
@@ -214,7 +214,7 @@ def context(**settings: Any) -> ssl.SSLContext:
     ],
 )
 def test_tls_always_verifies(tls: object, why: str) -> None:
-    """Verification cannot be switched off, and no TLS below 1.2 is spoken."""
+    """A TLS context that does not verify, or allows less than TLS 1.2, is refused."""
     with pytest.raises(ConfigurationError, match=why) as caught:
         check_tls(tls)
 
@@ -268,7 +268,7 @@ def refused(path: Path, *words: str) -> Generator[None]:
 
 
 def test_file_is_made_for_its_owner_alone(path: Path, use: Callable[[Path], None]) -> None:
-    """Whatever the umask is, nobody else reads what was paid, or the keys; nor in a folder that all may write."""
+    """A new file is private to its owner, whatever the umask and the folder are."""
     path.parent.chmod(0o1777)
     former = os.umask(0)
     try:
@@ -282,7 +282,7 @@ def test_file_is_made_for_its_owner_alone(path: Path, use: Callable[[Path], None
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666], ids=oct)
 def test_file_that_others_can_write_is_refused(path: Path, use: Callable[[Path], None], mode: int) -> None:
-    """Others could say that a refund was made, or was not; the error says how to end that, and then it is used."""
+    """A file that others can write is refused. After the advised command it is used."""
     use(path)
     path.chmod(mode)
     with refused(path, "other users can write 'kept.db', and only its owner may", f"Run: chmod 600 {path}"):
@@ -293,7 +293,7 @@ def test_file_that_others_can_write_is_refused(path: Path, use: Callable[[Path],
 
 
 def test_file_that_others_can_read_is_used(path: Path, use: Callable[[Path], None]) -> None:
-    """Whoever lets others read it, for a backup, has said so."""
+    """A file that others can read, such as for a backup, is used."""
     use(path)
     path.chmod(0o644)
 
@@ -304,7 +304,7 @@ def test_file_that_others_can_read_is_used(path: Path, use: Callable[[Path], Non
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
 def test_what_sqlite_reads_beside_it_is_refused_too(path: Path, use: Callable[[Path], None], suffix: str) -> None:
-    """SQLite takes what stands in these files into the database, when it opens it."""
+    """SQLite's companion files are checked, too, because SQLite reads them."""
     use(path)
     beside = path.with_name(path.name + suffix)
     beside.touch()
@@ -315,7 +315,7 @@ def test_what_sqlite_reads_beside_it_is_refused_too(path: Path, use: Callable[[P
 
 
 def test_symlink_is_refused(path: Path, use: Callable[[Path], None]) -> None:
-    """Whoever can make a link in its folder must not choose the file that is written: also where it leads nowhere."""
+    """A symbolic link is refused, even if it leads nowhere: nobody else may choose the file."""
     other = path.with_name("other.db")
     path.symlink_to(other)
     with pytest.raises(ConfigurationError, match=r"'kept.db' is a symbolic link, and links are not followed. Remove"):
@@ -329,7 +329,7 @@ def test_symlink_is_refused(path: Path, use: Callable[[Path], None]) -> None:
 
 
 def test_link_to_its_folder_is_followed(tmp_path: Path, use: Callable[[Path], None]) -> None:
-    """Folders may be links, such as `/var/run`: the file itself is what counts."""
+    """The folder of a file may be a link, such as `/var/run`."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
@@ -339,7 +339,7 @@ def test_link_to_its_folder_is_followed(tmp_path: Path, use: Callable[[Path], No
 
 
 def test_file_of_another_user_is_refused(path: Path, use: Callable[[Path], None]) -> None:
-    """Its owner can write it, whatever its mode says."""
+    """A file of another user is refused, whatever its mode is."""
     if os.geteuid() == 0:
         use(path)
         os.chown(path, NOBODY, NOBODY)
@@ -363,7 +363,7 @@ def profile(path: Path) -> str:
 
 @pytest.mark.parametrize(("read", "text"), [(key, "kept-by-a-cluster"), (profile, 'name = "kept-by-a-cluster"')])
 def test_mounted_file_is_read(tmp_path: Path, read: Callable[[Path], str], text: str) -> None:
-    """A cluster mounts a secret as a link to a link, readable by all: it goes on working."""
+    """A secret mounted as a link to a link, readable by all, is read."""
     (tmp_path / "..2026").mkdir()
     (tmp_path / "..2026" / "value").write_text(text)
     (tmp_path / "..2026" / "value").chmod(0o444)
@@ -378,7 +378,7 @@ def test_mounted_file_is_read(tmp_path: Path, read: Callable[[Path], str], text:
 def test_file_that_others_can_change_is_not_read(
     tmp_path: Path, read: Callable[[Path], str], text: str, mode: int
 ) -> None:
-    """Who can write a profile or a key decides what is believed: the target of the link counts."""
+    """A profile or key that others can write is refused, also behind a link."""
     (tmp_path / "target").write_text(text)
     (tmp_path / "target").chmod(mode)
     (tmp_path / "value").symlink_to("target")
@@ -399,7 +399,7 @@ for room, name in ((payasync.journal, "PostgresJournal"), (payasync.notification
 
 
 def test_missing_extra_is_named() -> None:
-    """Who has not installed an extra reads how to."""
+    """The error of a missing extra shows the command that installs it."""
     with pytest.raises(ConfigurationError) as caught:
         from_extra("nice", "no_such_package.inside", "Thing")
 
@@ -408,7 +408,7 @@ def test_missing_extra_is_named() -> None:
 
 
 def test_rooms_open_without_postgresql() -> None:
-    """A journal in a file needs no driver for PostgreSQL; who asks for the other one is told what it needs."""
+    """The SQLite journal and inbox need no PostgreSQL driver; the PostgreSQL ones name the missing extra."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT], capture_output=True, text=True, check=True)
 
     said = '{} needs psycopg, an extra: python -m pip install "payasync[postgres]"\n'
@@ -417,6 +417,6 @@ def test_rooms_open_without_postgresql() -> None:
 
 @pytest.mark.parametrize("room", [journal, notifications])
 def test_other_names_are_none(room: Any) -> None:
-    """A slip in a name is what it is anywhere."""
+    """A mistyped name of these modules raises `AttributeError`."""
     with pytest.raises(AttributeError, match="has no attribute 'PostgressJournal'"):
         _ = room.PostgressJournal

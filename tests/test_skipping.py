@@ -25,7 +25,7 @@ WHOLE: Final = 'import pytest\npytest.importorskip("no_such_package")\n'
 
 
 def test_nothing_may_be_skipped(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all is there, a test or a module that is skipped has failed; one that is expected to fail has not."""
+    """With PAYASYNC_NO_SKIP, skipped tests and modules fail; expected failures do not."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # where `tests.` is found
     monkeypatch.setenv("PAYASYNC_NO_SKIP", "1")

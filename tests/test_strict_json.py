@@ -55,18 +55,18 @@ def cyclic() -> list[Any]:
 
 
 def test_dumps_is_compact() -> None:
-    """The body has no byte that means nothing, and keeps the order of the fields: what is signed is what is sent."""
+    """The body is compact JSON that keeps the order of the fields."""
     assert b'{"b":1,"a":["\xc3\xa9",null]}' == dumps({"b": 1, "a": ["é", None]})
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b'{"a":NaN}', b"<html>", b"[" * 100_000])
 def test_what_is_no_json_is_absent(raw: bytes) -> None:
-    """An unreadable answer is told apart from `null`, and raises nothing."""
+    """Invalid JSON is `ABSENT`, and raises nothing."""
     assert loads(raw) is ABSENT
 
 
 def test_null_is_a_document() -> None:
-    """JSON's `null` is an answer: it is not absent."""
+    """JSON's `null` is a document, not `ABSENT`."""
     assert loads(b"null") is None
 
 
@@ -75,14 +75,14 @@ def test_null_is_a_document() -> None:
 @example(-(2**63) - 1)
 @example({"orderNo": -(2**63) - 1})
 def test_exact_integers(value: object) -> None:
-    """However many digits one has, such as an order's number, none is rounded."""
+    """Integers of any length are exact."""
     written = json.dumps(value).encode()
 
     assert [repr(value)] * 2 == [repr(loads(written)), repr(loads_exact(written))]
 
 
 def test_deep_document_of_long_numbers() -> None:
-    """A long number asks for another reader, and that one is not led astray by depth."""
+    """A document with a long number is bounded in depth, too."""
     assert loads(b"[" * 900 + b"9" * 30 + b"]" * 900) is ABSENT
 
 
@@ -101,18 +101,18 @@ def test_deep_document_of_long_numbers() -> None:
     ids=len,
 )
 def test_what_two_readers_could_take_for_two(raw: bytes) -> None:
-    """Absent is what is no JSON, and also a name that stands twice in one object."""
+    """`loads_exact` refuses invalid JSON, and a name that stands twice in one object."""
     assert loads_exact(raw) is ABSENT
 
 
 def test_one_name_in_two_objects() -> None:
-    """Each object has names of its own."""
+    """Two objects may hold the same name."""
     assert [{"a": {"a": 1}}, {"a": None}] == loads_exact(b'[{"a":{"a":1}},{"a":null}]')
 
 
 @pytest.mark.parametrize("kind", [dict, list])
 def test_depth_is_bounded_both_ways(kind: type[dict[str, Any]] | type[list[Any]]) -> None:
-    """What may be sent may be read, 32 containers deep; one more may be neither."""
+    """Documents may be 32 containers deep, sent and received, and no deeper."""
     deepest, too_deep = nested(MAX_DEPTH, kind), nested(MAX_DEPTH + 1, kind)
 
     assert find_flaw(deepest) is None
@@ -122,7 +122,7 @@ def test_depth_is_bounded_both_ways(kind: type[dict[str, Any]] | type[list[Any]]
 
 
 def test_many_brackets_are_not_depth() -> None:
-    """A long flat answer is readable, and so are brackets in a text."""
+    """A long flat document, and brackets in texts, do not count as depth."""
     flat = [{"text": "[{" * 40}] * 40
 
     assert flat == loads(orjson.dumps(flat))
@@ -146,7 +146,7 @@ def test_many_brackets_are_not_depth() -> None:
     ],
 )
 def test_path(path: str, expected: object) -> None:
-    """A dotted path steps into objects by name and into lists by number; what is not there is the default."""
+    """A dotted path finds object members by name and list items by number, or else returns the default."""
     found = at({"a": {"b": [10, {"c": None}]}, "0": "zero"}, path)
 
     assert expected == found
@@ -182,19 +182,19 @@ def test_path(path: str, expected: object) -> None:
     ids=lambda value: f"{type(value).__name__}",
 )
 def test_flaw(value: object, expected: str | None) -> None:
-    """What cannot be sent as JSON is named in words, before any I/O; nothing is converted silently."""
+    """The flaw of a value that cannot be sent as JSON is named; nothing is converted."""
     assert expected == find_flaw(value)
 
 
 @given(ANYTHING)
 def test_what_has_no_flaw_can_be_sent(value: object) -> None:
-    """`flaw` is the one guard: what it lets through is written, and read again as it was."""
+    """Every value without a flaw survives a round trip."""
     if find_flaw(value) is None:
         assert copy_plain(value) == loads(dumps(copy_plain(value)))
 
 
 def test_plain_copies_all_the_way_down() -> None:
-    """A copy shares nothing that can be changed, and holds the plain types that JSON has."""
+    """A plain copy shares no mutable part, and holds only plain types."""
     inner = {"b": [1]}
     given = MappingProxyType({"a": inner, "t": ({"c": 1},)})
     copy = copy_plain(given)
@@ -205,13 +205,13 @@ def test_plain_copies_all_the_way_down() -> None:
 
 
 def test_absent_is_falsy_and_no_none() -> None:
-    """An argument that was not given is told apart from `None`, and reads naturally in a condition."""
+    """`ABSENT` is falsy, and is not `None`."""
     assert not ABSENT
     assert ABSENT is not None
 
 
 def test_absent_shows_its_name() -> None:
-    """A signature that shows its defaults stays readable."""
+    """`ABSENT` shows its name, so that signatures stay readable."""
     assert "ABSENT" == repr(ABSENT)
 
 

@@ -59,7 +59,7 @@ def believed(signed: Signed, profile: Profile, credentials: Credentials = CREDEN
 
 
 def test_signed_in_its_body() -> None:
-    """Envelope, event, time and signature stand where the profile says; another program makes the same signature."""
+    """Envelope, event, time and signature stand where the profile says; OpenSSL makes the same signature."""
     told = document(kind="payment")
     data = {**DATA, "at": "2027-01-15T08:00:00.000Z"}
     signature = hmac_sha256(signed_text(data), "own signing key 1")
@@ -68,7 +68,7 @@ def test_signed_in_its_body() -> None:
 
 
 def test_signed_in_its_headers() -> None:
-    """The package of Standard Webhooks verifies it, at this time."""
+    """The Standard Webhooks package verifies the notification."""
     signed = sign(profile=PROFILE, kind="refund", time=None)
     again = sign(profile=PROFILE, kind="refund", time=None)
     told = Webhook(WHSEC).verify(signed.raw, dict(signed.headers))
@@ -79,7 +79,7 @@ def test_signed_in_its_headers() -> None:
 
 
 def test_what_is_given_for_the_headers() -> None:
-    """The number is the one given, so that a test can send an event twice; the time is in whole seconds."""
+    """A given id is used, so that a test can send an event twice; the time is in whole seconds."""
     headers = sign(profile=PROFILE, id="msg_7", time=1_800_000_000.9).headers
 
     assert ("msg_7", "1800000000") == (headers["webhook-id"], headers["webhook-timestamp"])
@@ -89,12 +89,12 @@ def test_what_is_given_for_the_headers() -> None:
     "time", [NOW, NOW.astimezone(timezone(timedelta(hours=-5))), NOW.timestamp(), int(NOW.timestamp())]
 )
 def test_time(time: Any) -> None:
-    """A time is a moment, whatever it is written as."""
+    """A time may be a datetime of any zone, or a number."""
     assert "2027-01-15T08:00:00.000Z" == document(time=time)["head"]["data"]["at"]
 
 
 def test_time_that_the_payload_says() -> None:
-    """Where nobody gives one, what stands in the payload stays; a time that is given replaces it."""
+    """Without a given time the payload's own stays; a given time replaces it."""
     data = {**DATA, "at": 5}
 
     assert 5 == document(data=data, time=None)["head"]["data"]["at"]
@@ -102,7 +102,7 @@ def test_time_that_the_payload_says() -> None:
 
 
 def test_event() -> None:
-    """The service's own name is taken as it is; of a kind it is the first; without either the body has none."""
+    """A given event name is used; a kind stands for its first event; without either there is none."""
     assert ["SHUT", "SHUT", "PAID"] == [
         document(**facts)["event"]
         for facts in ({"event": "SHUT"}, {"event": "SHUT", "kind": "payment"}, {"kind": "payment"})
@@ -111,7 +111,7 @@ def test_event() -> None:
 
 
 def test_values_that_the_service_signs() -> None:
-    """A payload with a null, a bool and a number is signed as the profile says, the number as the body has it."""
+    """Nulls, booleans and numbers are signed as the profile says."""
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
     profile = evolve(BODY, signature=scheme)
     signed = sign({"no": "T1", "note": None, "vip": True, "rate": 1e-7}, profile=profile)
@@ -123,7 +123,7 @@ def test_values_that_the_service_signs() -> None:
 
 @pytest.mark.parametrize("seed", [None, *range(12)])
 def test_in_any_dialect(seed: int | None, tmp_path: Path) -> None:
-    """A receiver of the same profile and credentials believes it, and no other one."""
+    """A receiver with the same profile and credentials accepts the notification, and refuses a changed one."""
     profile = PROFILE if seed is None else scrambled(seed)
     scheme = profile.signature
     key, keys = None, CREDENTIALS
@@ -141,7 +141,7 @@ def test_in_any_dialect(seed: int | None, tmp_path: Path) -> None:
 
 
 def test_not_signed_at_all() -> None:
-    """Where notifications are not signed, it is what a receiver takes for a hint."""
+    """If notifications are not signed, the notification is unsigned, too."""
     profile = evolve(BODY, notification=evolve(SHAPE, verification="none"))
     signed = sign(profile=profile)
 
@@ -150,7 +150,7 @@ def test_not_signed_at_all() -> None:
 
 
 def test_first_of_several_keys_signs() -> None:
-    """While keys rotate the new one stands first: a test's notifications are signed with it."""
+    """The first of several keys signs, because it is the newest."""
     first, second = WHSEC, "whsec_" + "A" * 32
     keys = Credentials("M1", notification_keys=[first, second])
     signed = sign(profile=PROFILE, credentials=keys, id="m1")
@@ -172,7 +172,7 @@ class Own:
 
 
 def test_scheme_of_ones_own() -> None:
-    """It signs the object without the signature, and an empty path."""
+    """A merchant's own scheme signs the object without its signature, and an empty path."""
     keys = Credentials("M1", service_keys="service key number 0")
     profile = evolve(BODY, signature=Own())
     signed = sign({**DATA, "sign": "old"}, profile=profile, credentials=keys)
@@ -198,7 +198,7 @@ class Silent(Own):
 
 @pytest.mark.parametrize("scheme", [Asynchronous(), Silent()], ids=["asynchronous", "silent"])
 def test_scheme_that_nobody_awaits(scheme: Any) -> None:
-    """The function is a plain one, and so must the scheme's be; no coroutine is left behind."""
+    """A scheme that does not return a text is refused, and no coroutine is left behind."""
     with pytest.raises(ConfigurationError, match="plain function that returns a text") as refused:
         sign(profile=evolve(BODY, signature=scheme), credentials=Credentials("M1", service_keys="service key number 0"))
 
@@ -228,7 +228,7 @@ def test_scheme_that_nobody_awaits(scheme: Any) -> None:
     ids=str,
 )
 def test_wrong_arguments(facts: Any, field: str) -> None:
-    """What could never be sent is refused, by its name."""
+    """An argument that could never be sent is refused by name."""
     with pytest.raises(InvalidArgumentError) as refused:
         sign(**facts)
 
@@ -247,7 +247,7 @@ def test_wrong_arguments(facts: Any, field: str) -> None:
     ],
 )
 def test_open_points(facts: Any, field: str) -> None:
-    """What the profile does not answer is named."""
+    """A point that the profile leaves open is named."""
     with pytest.raises(NotConfiguredError) as refused:
         sign(**facts)
 
@@ -264,7 +264,7 @@ def test_open_points(facts: Any, field: str) -> None:
     ],
 )
 def test_keys_that_sign_nothing(facts: Any, field: str) -> None:
-    """Only the service has its private key: the error says how a test gets one of its own, and shows none."""
+    """A missing or unsuitable key is refused; the error says how to get one, and shows none."""
     with pytest.raises(ConfigurationError) as refused:
         sign(**facts)
 

@@ -57,7 +57,7 @@ def doctor(profile: str | None, base_url: str | None) -> None:
         fail("doctor", error)
     points = chosen.audit()
     keys = list(inspect_credentials(chosen, os.environ))
-    reached = asyncio.run(inspect_connection(base_url or os.environ.get(BASE_URL)))
+    reached = asyncio.run(inspect_connection(base_url))
     screen.findings("In short", next_steps(points, source, [*keys, reached]))
     screen.findings("Credentials", keys)
     screen.findings("Service", [reached])

@@ -16,31 +16,22 @@ from aiohttp import web
 from attrs import asdict, evolve, frozen
 from rich.console import Console
 
-from payasync.cli.options import profile_option, verifying_profile
+from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, existing_folder, fail, plain, stray_logs_dropped
 from payasync.cli.verify_notification import HttpMessage
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, InvalidSignatureError, PayasyncError
 from payasync.notifications.inbox import Added
-from payasync.notifications.ingest import (
-    Answer,
-    Arrival,
-    Ingest,
-    Limits,
-    acknowledge,
-    answer_aiohttp,
-    choose_key,
-    refuse,
-)
-from payasync.notifications.notification import Headers, Notification, Raw
+from payasync.notifications.ingest import Answer, Ingest, IngestResult
+from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, parse
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.verification import verification_of
+from payasync.notifications.web_adapters import answer_aiohttp
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
 from payasync.sandbox.server import Server, url_of
 from payasync.sandbox.server import listen as bind
-from payasync.settings import Pace
 from payasync.strict_json import ABSENT
 
 Verdict = Literal["verified", "hint", "refused", "not kept"]
@@ -48,7 +39,6 @@ Verdict = Literal["verified", "hint", "refused", "not kept"]
 NO_KIND: Final = "its kind is unknown: give the service one of the addresses above"
 TOO_MUCH: Final = "it is too long, or too many arrive at the same time"
 OTHER_BODY: Final = "held: an earlier notification with this key had another body"
-LIMITS: Final = Limits()
 CLOSING_SECONDS: Final = 0.5
 
 _AMOUNTS: Final = ("refundAmt", "totalAmt", "amount")
@@ -130,7 +120,7 @@ async def run(
         ConfigurationError: A setting is invalid or missing, the port is taken, or the inbox is another file.
         StorageError: The inbox cannot be read or written.
     """
-    chosen, source = verifying_profile(profile)
+    chosen, source = profile_named(profile, needed=HOW_SIGNED)
     try:
         credentials = Credentials.from_env()
     except ConfigurationError as error:
@@ -143,7 +133,7 @@ async def run(
         store = SqliteInbox(inbox)
         try:
             await store.next_due()  # a file that is no inbox is refused here
-            ingest = Ingest(verification, store, LIMITS, Pace(clock=time.time), notify=lambda: None)
+            ingest = Ingest(verification, store, clock=time.time, on_stored=lambda: None)
             info = ListenerInfo(
                 url=url_of(listening),
                 routed=not (chosen.notification.kind and chosen.notification.kinds),
@@ -152,8 +142,8 @@ async def run(
                 profile=chosen.name,
                 source=source,
                 checks=verification.checks if verification.proves else "",
-                yes=_answer_text(acknowledge(chosen.notification)),
-                no=_answer_text(refuse(chosen.notification)),
+                yes=_answer_text(ingest.acknowledgement),
+                no=_answer_text(ingest.refusal),
             )
             listener = Listener(ingest=ingest, profile=chosen, screen=screen, folder=folder)
             application = web.Application()
@@ -190,15 +180,15 @@ class Listener:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Respond to a request."""
-        return await answer_aiohttp(partial(self._receive, request), request, kind=None, max_bytes=LIMITS.max_bytes)
+        return await answer_aiohttp(partial(self._receive, request), request, kind=None, max_bytes=MAX_BYTES)
 
     async def _receive(self, request: web.Request, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
-        arrival = await self.ingest.arrive(raw, headers, kind)
-        seen = inspect(arrival, self.profile, datetime.now(UTC), kind)
-        if self.folder and len(raw) <= LIMITS.max_bytes:
+        result = await self.ingest.ingest(raw, headers, kind)
+        seen = inspect(result, self.profile, datetime.now(UTC), kind)
+        if self.folder and len(raw) <= MAX_BYTES:
             seen = save(seen, request, bytes(raw), self.folder)
         self.screen.received(seen)
-        return arrival.answer
+        return result.answer
 
 
 @frozen(kw_only=True)
@@ -233,36 +223,37 @@ class Inspection:
     file: str = ""
 
 
-def inspect(arrival: Arrival, profile: Profile, at: datetime, kind: str | None = None) -> Inspection:
+def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | None = None) -> Inspection:
     """Return what is shown of a notification.
 
     Args:
-        arrival: What became of it.
+        result: What became of it.
         profile: Says what the service does.
         at: When it came.
         kind: What its address is for.
     """
-    parsed, error, status = arrival.notification, arrival.error, arrival.answer.status
+    received, error, status = result.received, result.error, result.answer.status
     why = TOO_MUCH if error is None else str(error)
     if isinstance(error, InvalidSignatureError):
         why = f"{error.field} {error.reason}"
-    if parsed is None:
+    if received is None:
         return Inspection(at=at, verdict="refused", status=status, kind=kind or "", why=why)
-    if arrival.added is Added.CONFLICT:
+    parsed = parse(received.raw, received.headers, profile=profile, kind=received.kind)
+    if result.added is Added.CONFLICT:
         why = OTHER_BODY
-    elif arrival.added:
+    elif result.added:
         why = "" if parsed.kind else NO_KIND
-    believed: Verdict = "verified" if parsed.verified else "hint"
+    believed: Verdict = "verified" if received.verified else "hint"
     return Inspection(
         at=at,
-        verdict=believed if arrival.added else "not kept",
+        verdict=believed if result.added else "not kept",
         status=status,
         kind=parsed.kind or "",
         event=parsed.event or "",
         reference=parsed.out_refund_no or parsed.out_trade_no or parsed.subscription_id or parsed.payment_id or "",
         amount=_amount(parsed, profile),
-        key=choose_key(parsed),
-        again=arrival.added is Added.AGAIN,
+        key=received.key,
+        again=result.added is Added.AGAIN,
         why=why,
     )
 

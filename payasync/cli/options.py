@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -21,6 +21,8 @@ from payasync.session import PROFILE_PATH, Session
 T = TypeVar("T")
 
 BASE_URL: Final = "PAYASYNC_BASE_URL"
+HOW_SIGNED: Final = "how notifications are signed (notification.verification)"
+"""What a command that verifies notifications needs a profile for."""
 NO_PROFILE: Final = "none given: only what the service's document states"
 SANDBOX_PROFILE: Final = "the sandbox's own"
 
@@ -37,7 +39,7 @@ profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.optio
     "--profile", metavar="FILE", help="The service's profile, a TOML file. Default: PAYASYNC_PROFILE."
 )
 base_url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--base-url", metavar="URL", help="The service's address. Default: PAYASYNC_BASE_URL."
+    "--base-url", envvar=BASE_URL, metavar="URL", help="The service's address. Default: PAYASYNC_BASE_URL."
 )
 
 
@@ -137,17 +139,22 @@ existing_journal = journal_option(
 )
 
 
-def profile_named(path: str | None, environ: Mapping[str, str] = os.environ) -> tuple[Profile, str]:
+def profile_named(path: str | None, *, needed: str = "") -> tuple[Profile, str]:
     """Return the profile that a session would use, and its source.
 
     Args:
         path: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
-        environ: The environment.
+        needed: What only a profile says; empty if the command works without a profile.
 
     Raises:
-        ConfigurationError: The file cannot be read, or is not a valid profile.
+        ConfigurationError: The file cannot be read, or is not a valid profile; or there is none, and it is needed.
     """
-    named = path or Environment(environ).optional(PROFILE_PATH)
+    named = path or Environment(os.environ).optional(PROFILE_PATH)
+    if named is None and needed:
+        raise NotConfiguredError(
+            f"no profile is given, so nothing says {needed}. Give --profile FILE, or set {PROFILE_PATH}",
+            field=PROFILE_PATH,
+        )
     if named is None:
         return Profile(), NO_PROFILE
     if named.strip() == "sandbox" and path is None:
@@ -155,22 +162,6 @@ def profile_named(path: str | None, environ: Mapping[str, str] = os.environ) -> 
 
         return PROFILE, SANDBOX_PROFILE
     return Profile.from_file(named.strip()), named.strip()
-
-
-def verifying_profile(path: str | None) -> tuple[Profile, str]:
-    """Return the profile that verifies notifications, and its source, as `profile_named` does.
-
-    Raises:
-        NotConfiguredError: No profile is given, so nothing says how notifications are signed.
-    """
-    profile, source = profile_named(path)
-    if source == NO_PROFILE:
-        raise NotConfiguredError(
-            "no profile is given, so nothing says how notifications are signed (notification.verification). "
-            f"Give --profile FILE, or set {PROFILE_PATH}",
-            field="notification.verification",
-        )
-    return profile, source
 
 
 def session_with(journal: Journal, *, profile: str | None, base_url: str | None) -> Session:
@@ -185,13 +176,7 @@ def session_with(journal: Journal, *, profile: str | None, base_url: str | None)
         ConfigurationError: A setting is invalid or missing. The profile is required: without one, the service
             cannot be queried.
     """
-    chosen, source = profile_named(profile)
-    if source == NO_PROFILE:
-        raise ConfigurationError(
-            "no profile is given, so nothing says how to query the service. "
-            f"Give --profile FILE, or set {PROFILE_PATH}",
-            field=PROFILE_PATH,
-        )
+    chosen, _ = profile_named(profile, needed="how to query the service")
     given: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
     return Session.from_env(profile=chosen, journal=journal, **given)
 

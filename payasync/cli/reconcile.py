@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from rich.progress import Progress, TaskID
 from payasync.cli import INTERRUPTED, NEEDS_A_PERSON
 from payasync.cli.intent_table import STYLES, all_intents, duration, intent_table, now, number_of, reason_beside
 from payasync.cli.options import (
-    BASE_URL,
     Address,
     base_url_option,
     existing_journal,
@@ -94,7 +92,7 @@ def reconcile(
         raise click.UsageError(
             "--dry-run and --watch exclude each other. Leave out --watch to see what is due, or --dry-run to query it"
         )
-    screen = ReconcileScreen(address, service=base_url or os.environ.get(BASE_URL, ""), watch=watch, json=json)
+    screen = ReconcileScreen(address, service=base_url or "", watch=watch, json=json)
     try:
         code = asyncio.run(run(address, screen, profile=profile, base_url=base_url, dry_run=dry_run))
     except PayasyncError as error:

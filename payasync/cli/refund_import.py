@@ -1,7 +1,6 @@
 """`payasync refund import`: sends the refunds of a file, after all rows are valid."""
 
 import asyncio
-import os
 import sys
 import time
 from collections import Counter
@@ -19,7 +18,6 @@ from rich.text import Text
 from payasync.cli import CANNOT, INTERRUPTED
 from payasync.cli.intent_table import all_intents, duration
 from payasync.cli.options import (
-    BASE_URL,
     Address,
     base_url_option,
     fail_with_journal,
@@ -136,7 +134,7 @@ def import_(
       3    some may have been done, and need a person
       130  interrupted
     """  # noqa: D301 - click does not wrap a paragraph after this character
-    screen = RefundImportScreen(file, address, service=base_url or os.environ.get(BASE_URL, ""), result=result)
+    screen = RefundImportScreen(file, address, service=base_url or "", result=result)
     try:
         journal = address.open()
         session = session_with(journal, profile=profile, base_url=base_url)

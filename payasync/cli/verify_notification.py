@@ -10,13 +10,11 @@ from urllib.parse import unquote
 
 import click
 from attrs import evolve, field, frozen
-from rich.console import Console
 
-from payasync.cli.options import profile_option, verifying_profile
+from payasync.cli.options import HOW_SIGNED, profile_named, profile_option
 from payasync.cli.terminal import Lines, fail, plain
 from payasync.credentials import Credentials
 from payasync.errors import InvalidArgumentError, InvalidSignatureError, PayasyncError
-from payasync.notifications.ingest import kind_of_path
 from payasync.notifications.notification import Notification, parse
 from payasync.notifications.verification import (
     MISMATCH,
@@ -26,6 +24,7 @@ from payasync.notifications.verification import (
     parse_time,
     verification_of,
 )
+from payasync.notifications.web_adapters import kind_of_path
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
 from payasync.strict_json import at
@@ -87,19 +86,21 @@ def verify_notification(
     the highest.
     """
     try:
-        verification = verification_of(verifying_profile(profile)[0], Credentials.from_env())
+        verification = verification_of(profile_named(profile, needed=HOW_SIGNED)[0], Credentials.from_env())
     except PayasyncError as error:
         fail("verify-notification", f"cannot tell: {error}")
-    screen, codes = VerificationScreen(), set[int]()
+    lines, codes = Lines(), set[int]()
     for place, name in enumerate(files):
         try:
             with click.open_file(name, "rb") as file:
                 finding = examine(file.read(LONGEST + 1), headers, verification, kind=kind, now=now)
         except OSError as error:
             finding = Finding("cannot tell", f"the file cannot be read: {error.strerror}")
+        if place > 0:
+            lines.write()
         if len(files) > 1:
-            screen.file(name, first=place == 0)
-        screen.found(finding)
+            lines.write((plain(name), "bold"))
+        show(finding, lines)
         codes.add(EXIT_CODES[finding.verdict])
     sys.exit(max(codes))
 
@@ -140,14 +141,11 @@ class HttpMessage:
         end = _HEAD_END.search(raw, start.end() - 1)
         if end is None:
             raise _broken("an empty line after its headers")
-        headers = []
-        for line in _LINE_END.split(raw[start.end() : end.start()]):
-            name, colon, value = line.decode("latin-1").partition(":")
-            if line and not colon:
-                raise _broken("a colon in each of its headers")
-            if line:
-                headers.append((name.strip(), value.strip()))
-        message = cls(raw[end.end() :], tuple(headers), start[1].decode())
+        lines = [line.decode("latin-1") for line in _LINE_END.split(raw[start.end() : end.start()]) if line]
+        if not all(":" in line for line in lines):
+            raise _broken("a colon in each of its headers")
+        pairs = [line.partition(":") for line in lines]
+        message = cls(raw[end.end() :], [(name.strip(), value.strip()) for name, _, value in pairs], start[1].decode())
         return message._trimmed()
 
     @property
@@ -302,30 +300,14 @@ _WIDTH: Final = 12
 """The width of the names of facts."""
 
 
-class VerificationScreen:
-    """What a person sees of the command.
-
-    Args:
-        console: Written to in place of the terminal.
-    """
-
-    def __init__(self, console: Console | None = None) -> None:
-        self._lines = Lines(console)
-
-    def file(self, name: str, *, first: bool) -> None:
-        """Show which of several files the next finding is about."""
-        if not first:
-            self._lines.write()
-        self._lines.write((plain(name), "bold"))
-
-    def found(self, finding: Finding) -> None:
-        """Show a finding, the verdict first."""
-        why = f": {_ascii(finding.why)}" if finding.why else ""
-        self._lines.write((finding.verdict, _STYLES[finding.verdict]), why, hang=2)
-        for name, text in finding.facts:
-            self._lines.row(name, _ascii(text), "", width=_WIDTH)
-        if finding.hint:
-            self._lines.write((f"  {'hint':{_WIDTH}}  ", "cyan"), _ascii(finding.hint), hang=_WIDTH + 4)
+def show(finding: Finding, lines: Lines) -> None:
+    """Show a finding, the verdict first."""
+    why = f": {_ascii(finding.why)}" if finding.why else ""
+    lines.write((finding.verdict, _STYLES[finding.verdict]), why, hang=2)
+    for name, text in finding.facts:
+        lines.row(name, _ascii(text), "", width=_WIDTH)
+    if finding.hint:
+        lines.write((f"  {'hint':{_WIDTH}}  ", "cyan"), _ascii(finding.hint), hang=_WIDTH + 4)
 
 
 def _ascii(text: str) -> str:

@@ -6,14 +6,16 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from payasync.errors import SessionClosedError
 from payasync.notifications.inbox import Claim, Inbox
-from payasync.notifications.ingest import Limits
 from payasync.notifications.worker import CANCELLATION_SECONDS
 from payasync.settings import Pace
 from payasync.transport.deadlines import running_task
+
+if TYPE_CHECKING:
+    from payasync.notifications.receiver import Limits
 
 logger: Final = logging.getLogger("payasync.notifications")
 
@@ -39,12 +41,12 @@ class Dispatcher:
         pace: Time and chance; its clock counts seconds since 1970.
     """
 
-    def __init__(self, inbox: Inbox, handle: Callable[[Claim], Awaitable[None]], limits: Limits, pace: Pace) -> None:
+    def __init__(self, inbox: Inbox, handle: Callable[[Claim], Awaitable[None]], limits: "Limits", pace: Pace) -> None:
         self._inbox: Final = inbox
         self._handle: Final = handle
         self._limits: Final = limits
         self._pace: Final = pace
-        self._home: Final = os.getpid(), asyncio.get_running_loop()
+        self._made_in: Final = os.getpid(), asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._closing = False
         self._running: dict[asyncio.Task[None], Claim] = {}
@@ -54,9 +56,9 @@ class Dispatcher:
         self._loop = asyncio.create_task(self._dispatch())
 
     @property
-    def at_home(self) -> bool:
+    def runs_in_this_loop(self) -> bool:
         """Whether it dispatches in the running loop of this process."""
-        return self._home == (os.getpid(), asyncio.get_running_loop()) and not self._loop.done()
+        return self._made_in == (os.getpid(), asyncio.get_running_loop()) and not self._loop.done()
 
     def wake(self) -> None:
         """Look at the inbox now."""

@@ -1,4 +1,4 @@
-"""A handler inside a transaction of the caller's own: its effect, and the mark that it is done, commit together."""
+"""A handler inside your own transaction: its effect, and the mark that it is done, are committed together."""
 
 import asyncio
 import hashlib
@@ -13,14 +13,12 @@ from typing import Any, Final, TypeAlias
 from payasync.errors import ConfigurationError
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
-"""Begins a transaction: the context manager gives its connection, commits at the end, and undoes all on an error."""
-Handle: TypeAlias = Callable[[Any], Awaitable[object]]
-"""What is done with the connection of a transaction."""
+"""Returns a context manager that gives a connection. It commits at its end, and rolls back on an error."""
 
 TABLE: Final = "CREATE TABLE payasync_handled (event TEXT PRIMARY KEY, at TEXT)"
 RIGHTS: Final = "GRANT SELECT, INSERT, DELETE ON payasync_handled TO ..."
 PATIENCE: Final = 10.0
-"""Seconds that a receiver waits, as it starts, for a database: what comes is kept without it."""
+"""Seconds that a starting receiver waits for a database."""
 
 LOST: Final = (
     "what was done in it is not there afterwards: its context manager must commit at its end. Give one that does, "
@@ -33,191 +31,161 @@ LEFT: Final = (
 SWALLOWED: Final = (
     "its context manager swallowed an error, and nobody can say what was committed. Let it raise what it was left with"
 )
-DENIED: Final = f"it may not keep its marks. Have the database's owner execute: {TABLE}; {RIGHTS}"
+DENIED: Final = f"it may not store its marks. Have the database's owner execute: {TABLE}; {RIGHTS}"
+MUTE: Final = (
+    "this connection does not say whether a row was added. Give one of sqlite3, aiosqlite, psycopg, asyncpg or "
+    "SQLAlchemy"
+)
 
-_MISSING: Final = "42P01"
-_DENIED: Final = "42501"
+_UNDEFINED_TABLE: Final = "42P01"
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
 
 logger: Final = logging.getLogger("payasync.notifications")
 
 
 def hash_mark(handler: str, merchant: str, key: str) -> str:
-    """Return what marks an event as done by a handler: hexadecimal digits, so that it is a literal anywhere.
+    """Return the mark of an event that a handler has handled: hexadecimal digits, so that it is safe in a statement.
 
     Args:
-        handler: Its name.
-        merchant: Whose event it is: order numbers are one merchant's own.
-        key: The event's.
+        handler: The handler's name.
+        merchant: The merchant, because order numbers are unique for one merchant only.
+        key: The event's key.
     """
     return hashlib.sha256(f"{handler}\n{merchant}\n{key}".encode()).hexdigest()
 
 
 def build_insert(mark: str, at: datetime) -> str:
-    """Return the statement that sets a mark; drivers differ in how they write parameters, so it has none."""
+    """Return the statement that inserts a mark. It has no parameters, because drivers write them differently."""
     return (
         f"INSERT INTO payasync_handled (event, at) VALUES ('{mark}', '{at.isoformat()}') "  # noqa: S608 - see above
         "ON CONFLICT DO NOTHING"
     )
 
 
+class _ProbeError(Exception):
+    """Raised inside a transaction, to see whether it is rolled back."""
+
+
+class _ProbeCancelledError(asyncio.CancelledError):
+    """The same for a cancelled handler, because `except Exception` does not catch a cancellation."""
+
+
 class HandlerTransaction:
-    """The transactions that a function of the caller's begins.
+    """The transactions of a handler.
 
     Args:
-        begin: Returns a context manager, plain or not, that gives a connection.
+        begin: Begins each of them.
     """
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
-        self._proven = False
-        self._lock: asyncio.Lock | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._checked = False
 
-    async def run_once(self, mark: str, at: datetime, handle: Handle) -> bool:
-        """Do something in a transaction, and mark it; `False` where it has been marked before, and was left undone.
+    async def run_once(self, mark: str, at: datetime, handle: Callable[[Any], Awaitable[object]]) -> bool:
+        """Call a function in a transaction, and insert its mark; return `False`, without a call, if the mark exists.
 
         Args:
             mark: As `hash_mark` returns it.
-            at: Now.
+            at: The current time.
             handle: Gets the connection.
 
         Raises:
-            ConfigurationError: The transaction is none, gives no connection, or swallows an error, or its driver does
-                not say what it did.
+            ConfigurationError: As for `check`.
         """
-        await self.prove()
-        ends = list[bool]()
+        await self.check()
         async with _enter(self._begin) as connection:
-            is_new = await _change_row(connection, build_insert(mark, at))
-            if is_new:
+            if await _changes_row(connection, build_insert(mark, at)):
                 await handle(connection)
-            ends.append(is_new)
-        if not ends:
-            raise _refuse(SWALLOWED)
-        return ends[0]
+                return True
+            return False
+        raise _error(SWALLOWED)
 
-    async def prove(self) -> None:
-        """Prove that it commits, and undoes on an error; once is enough.
+    async def check(self) -> None:
+        """Check that the transaction commits, and that an error undoes it. Only the first call does anything.
+
+        Each probe has a mark of its own, which it deletes. The table of marks is created if it is missing.
 
         Raises:
-            ConfigurationError: It does not.
+            ConfigurationError: The transaction loses its effects, or keeps them after an error; or it may not store
+                marks, gives no connection, or has an unsupported driver. Any other error, such as of a database that
+                does not respond, says nothing about the transaction.
         """
-        if self._proven:
+        if self._checked:
             return
-        loop = asyncio.get_running_loop()
-        if self._lock is None or self._loop is not loop:
-            self._lock, self._loop = asyncio.Lock(), loop
-        async with self._lock:
-            if not self._proven:
-                await prove(self._begin)
-                self._proven = True
+        try:
+            for failure in (_ProbeError, _ProbeCancelledError):
+                await self._probe(failure)
+        except Exception as error:
+            if _has_code(error, _INSUFFICIENT_PRIVILEGE):
+                raise _error(DENIED) from error
+            raise
+        self._checked = True
+
+    async def _probe(self, failure: type[BaseException]) -> None:
+        mark = token_hex(32)
+        delete = f"DELETE FROM payasync_handled WHERE event = '{mark}'"  # noqa: S608 - its own digits
+        await self._insert_first(build_insert(mark, datetime.now(UTC)))
+        committed = raised = False
+        try:
+            async with _enter(self._begin) as connection:
+                committed = await _changes_row(connection, delete)
+                raise failure("payasync checks that an error undoes this transaction: nothing is wrong")  # noqa: TRY301 - the probe itself
+        except BaseException as error:
+            if not any(isinstance(each, failure) for each in _list_causes(error)):
+                raise
+            raised = True
+        undone = await self._execute_alone(delete)
+        if not raised:
+            raise _error(SWALLOWED)
+        if not committed:
+            raise _error(LOST)
+        if not undone:
+            raise _error(LEFT)
+
+    async def _insert_first(self, insert: str) -> None:
+        """Insert a mark, into a table that is created if it is missing."""
+        if await self._insert(insert):
+            return
+        failure: Exception = _error(LOST)
+        try:
+            async with _enter(self._begin) as connection:
+                await _execute(connection, TABLE)
+        except Exception as error:  # noqa: BLE001 - another process may have created it just now
+            failure = error
+        if not await self._insert(insert):
+            raise failure
+
+    async def _insert(self, insert: str) -> bool:
+        """Insert a mark; return `False` if the table is missing."""
+        try:
+            await self._execute_alone(insert)
+        except Exception as error:
+            if _has_code(error, _UNDEFINED_TABLE) or any("no such table" in str(each) for each in _list_causes(error)):
+                return False
+            raise
+        return True
+
+    async def _execute_alone(self, statement: str) -> bool:
+        """Execute a statement in a transaction of its own; return whether it has changed its row."""
+        async with _enter(self._begin) as connection:
+            return await _changes_row(connection, statement)
+        raise _error(SWALLOWED)
 
 
-async def prove_all(transactions: Iterable[HandlerTransaction]) -> None:
-    """Prove transactions before the first event comes; one whose database does not answer now is left until then.
+async def check_all(transactions: Iterable[HandlerTransaction]) -> None:
+    """Check transactions before the first event. If a database does not respond now, its check is left until then.
 
     Raises:
-        ConfigurationError: One loses what is done in it, or leaves what an error should undo.
+        ConfigurationError: As for `HandlerTransaction.check`.
     """
-    proofs = (asyncio.wait_for(each.prove(), PATIENCE) for each in transactions)
-    errors = await asyncio.gather(*proofs, return_exceptions=True)
+    checks = (asyncio.wait_for(each.check(), PATIENCE) for each in transactions)
+    errors = await asyncio.gather(*checks, return_exceptions=True)
     for error in errors:
         if isinstance(error, ConfigurationError):
             raise error
     for error in filter(None, errors):
-        about = type(error).__name__
-        logger.warning("a handler's transaction cannot be proven yet: %s. Its events wait in the inbox", about)
-
-
-class _ProbeError(Exception):
-    """Is raised inside a transaction, to see whether it is undone."""
-
-
-class _ProbeCancelledError(asyncio.CancelledError):
-    """The same of a handler that is cut off: no `except Exception` sees that."""
-
-
-async def prove(begin: Begin) -> None:
-    """Prove a transaction by a mark of its own, which is gone afterwards; make the table for marks, if it is missing.
-
-    Args:
-        begin: Returns a context manager, plain or not, that gives a connection.
-
-    Raises:
-        ConfigurationError: It loses what is done in it, or leaves what an error should undo; or nobody lets it keep
-            marks. Whatever else is raised, such as by a database that does not answer, proves nothing.
-    """
-    try:
-        for failure in (_ProbeError, _ProbeCancelledError):
-            await _probe(begin, failure)
-    except Exception as error:
-        if any(_DENIED in _get_codes(each) for each in _list_causes(error)):
-            raise _refuse(DENIED) from error
-        raise
-
-
-async def _probe(begin: Begin, failure: type[BaseException]) -> None:
-    probe = token_hex(32)
-    delete = f"DELETE FROM payasync_handled WHERE event = '{probe}'"  # noqa: S608 - its own digits
-    await _set_first_mark(begin, build_insert(probe, datetime.now(UTC)))
-    found, raised = await _fail_after(begin, delete, failure)
-    undone = await _change_in_transaction(begin, delete)
-    if not raised:
-        raise _refuse(SWALLOWED)
-    if not found:
-        raise _refuse(LOST)
-    if not undone:
-        raise _refuse(LEFT)
-
-
-async def _set_first_mark(begin: Begin, statement: str) -> None:
-    """Set a mark, in a table that is made where it is missing."""
-    if await _set_mark(begin, statement):
-        return
-    failure: Exception | None = None
-    try:
-        async with _enter(begin) as connection:
-            await _execute(connection, TABLE)
-    except Exception as error:  # noqa: BLE001 - another process may have made it just now: it is raised below, if not
-        failure = error
-    if not await _set_mark(begin, statement):
-        raise failure or _refuse(LOST)
-
-
-async def _set_mark(begin: Begin, statement: str) -> bool:
-    """Set a mark; `False` where there is no table."""
-    try:
-        await _change_in_transaction(begin, statement)
-    except Exception as error:
-        if any(_MISSING in _get_codes(each) or "no such table" in str(each) for each in _list_causes(error)):
-            return False
-        raise
-    return True
-
-
-async def _change_in_transaction(begin: Begin, statement: str) -> bool:
-    """Return whether a statement, in a transaction of its own, has changed its row."""
-    async with _enter(begin) as connection:
-        return await _change_row(connection, statement)
-    raise _refuse(SWALLOWED)
-
-
-async def _fail_after(begin: Begin, statement: str, failure: type[BaseException]) -> tuple[bool, bool]:
-    """Return whether a statement changed its row in a transaction that fails, and whether the failure was raised."""
-    changed = False
-    try:
-        async with _enter(begin) as connection:
-            changed = await _change_row(connection, statement)
-            _raise(failure)
-    except BaseException as error:
-        if not any(isinstance(each, failure) for each in _list_causes(error)):
-            raise
-        return changed, True
-    return changed, False
-
-
-def _raise(failure: type[BaseException]) -> None:
-    raise failure("payasync proves that an error undoes this transaction: nothing is wrong")
+        what = type(error).__name__
+        logger.warning("a handler's transaction cannot be checked yet: %s. Its events wait in the inbox", what)
 
 
 @asynccontextmanager
@@ -225,16 +193,14 @@ async def _enter(begin: Begin) -> AsyncGenerator[Any]:
     """Enter a transaction, whichever kind of context manager it is.
 
     Raises:
-        ConfigurationError: It is none, or gives no connection.
+        ConfigurationError: It is not a context manager, or gives no connection.
     """
     manager: Any = begin()
     if not hasattr(manager, "__aenter__") and not hasattr(manager, "__enter__"):
-        rule = f"transaction must return a context manager, not {type(manager).__name__}"
-        raise ConfigurationError(rule, field="transaction")
+        raise _error(f"it must return a context manager, not {type(manager).__name__}")
     async with manager if hasattr(manager, "__aenter__") else _enter_plain(manager) as connection:
         if connection is None:
-            rule = "transaction gives no connection: its context manager must return one as it is entered"
-            raise ConfigurationError(rule, field="transaction")
+            raise _error("it gives no connection: its context manager must return one as it is entered")
         yield connection
 
 
@@ -244,27 +210,24 @@ async def _enter_plain(manager: Any) -> AsyncGenerator[Any]:
         yield connection
 
 
-async def _change_row(connection: Any, statement: str) -> bool:
-    """Return whether a statement has changed its row.
+async def _changes_row(connection: Any, statement: str) -> bool:
+    """Execute a statement, and return whether it has changed its row.
 
     Raises:
         ConfigurationError: The driver does not say.
     """
     result = await _execute(connection, statement)
-    if isinstance(result, str):  # asyncpg's words, such as `INSERT 0 1`
+    if isinstance(result, str):  # asyncpg returns a text, such as `INSERT 0 1`
         count: object = {"0": 0, "1": 1}.get(result.rpartition(" ")[2])
     else:
         count = getattr(result, "rowcount", None)
     if not isinstance(count, int) or count not in {0, 1}:
-        raise _refuse(
-            "this connection does not say whether a row was added. Give one of sqlite3, aiosqlite, psycopg, asyncpg or "
-            "SQLAlchemy"
-        )
+        raise _error(MUTE)
     return count == 1
 
 
 async def _execute(connection: Any, statement: str) -> Any:
-    """Execute a statement by any driver; SQLAlchemy's sessions have a connection that takes one as it stands."""
+    """Execute a statement with any driver. A session of SQLAlchemy's has a connection that takes plain text."""
     if not hasattr(connection, "exec_driver_sql") and callable(getattr(connection, "connection", None)):
         connection = await _resolve(connection.connection())
     return await _resolve((getattr(connection, "exec_driver_sql", None) or connection.execute)(statement))
@@ -274,17 +237,17 @@ async def _resolve(result: Any) -> Any:
     return await result if isawaitable(result) else result
 
 
-def _get_codes(error: BaseException) -> tuple[object, ...]:
-    return getattr(error, "sqlstate", None), getattr(error, "pgcode", None)
+def _has_code(error: BaseException, code: str) -> bool:
+    """Return whether PostgreSQL has refused something with a code; drivers name the attribute differently."""
+    return any(code in {getattr(each, "sqlstate", None), getattr(each, "pgcode", None)} for each in _list_causes(error))
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and what it was raised over."""
+    """Yield an error, and the errors that it was raised over."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
-def _refuse(rule: str) -> ConfigurationError:
-    """Return an error that says what is wrong with a transaction."""
+def _error(rule: str) -> ConfigurationError:
     return ConfigurationError(f"transaction: {rule}", field="transaction")

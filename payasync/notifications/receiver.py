@@ -1,28 +1,30 @@
 """The receiver: it verifies notifications, stores them, acknowledges them, and then calls handlers."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, InvalidArgumentError, SessionClosedError, frameless_async
 from payasync.notifications.dispatcher import Dispatcher
-from payasync.notifications.handler_transaction import Begin, prove_all
+from payasync.notifications.handler_transaction import Begin, check_all
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, State
-from payasync.notifications.ingest import Answer, Application, Ingest, Limits, answer_aiohttp, build_received
+from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, build_received
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, parse
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
 from payasync.notifications.verification import Verifier, verification_of
+from payasync.notifications.web_adapters import AsgiApplication, answer_aiohttp
 from payasync.notifications.worker import Expect, Function, Handler, Worker, build_handler, check_distinct, check_expect
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
-from payasync.settings import Pace, is_number
+from payasync.settings import Pace, check_types, is_number, must_be
 from payasync.wire.validators import invalid_argument
 
 if TYPE_CHECKING:
@@ -63,6 +65,34 @@ def _check_type(name: str, value: object, *, right: bool) -> None:
     if not right:
         what = f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
         raise ConfigurationError(f"{name} must be {_TYPES[name]}, not {what}", field=name)
+
+
+_LONGEST: Final = timedelta(days=36_500)
+_a_count: Final = must_be("an integer of 1 or more", lambda value: type(value) is int and 1 <= value <= sys.maxsize)
+_seconds: Final = must_be(
+    "a number of seconds above 0", lambda value: is_number(value) and 0 < value <= _LONGEST.total_seconds()
+)
+_a_timedelta: Final = must_be(
+    "a timedelta above 0, such as timedelta(days=30)",
+    lambda value: isinstance(value, timedelta) and timedelta(0) < value <= _LONGEST,
+)
+
+
+@frozen(kw_only=True, field_transformer=check_types(""))
+class Limits:
+    """The limits of a receiver, as `Receiver` describes them.
+
+    Raises:
+        ConfigurationError: A value has the wrong type, or is out of range.
+    """
+
+    max_bytes: int = field(validator=_a_count)
+    max_waiting: int = field(validator=_a_count)
+    attempts: int = field(validator=_a_count)
+    concurrency: int = field(validator=_a_count)
+    handler_timeout: float = field(validator=_seconds)
+    lease: float = field(validator=_seconds)
+    retention: timedelta = field(validator=_a_timedelta)
 
 
 F = TypeVar("F", bound=Function)
@@ -126,7 +156,7 @@ class Receiver:
         handler_timeout: float = 300.0,
         lease: float = 60.0,
         max_bytes: int = MAX_BYTES,
-        max_waiting: int = 1000,
+        max_waiting: int = MAX_WAITING,
         retention: timedelta = timedelta(days=30),
         pace: Pace = WALL,
     ) -> None:
@@ -159,14 +189,20 @@ class Receiver:
             session=session,
             handlers=self._handlers,
             expect=expect,
-            attempts=attempts,
-            handler_timeout=handler_timeout,
+            limits=self._limits,
             pace=pace,
             confirmer=Confirmer(inbox, verification.profile, QueryLimiter(pace.clock)),
         )
         self._current: Dispatcher | None = None
-        self._ingest: Final = Ingest(verification, inbox, self._limits, pace, notify=lambda: self._dispatcher().wake())
-        self.asgi: Final = Application(self.receive, max_bytes, self.__aenter__, self.aclose)
+        self._ingest: Final = Ingest(
+            verification,
+            inbox,
+            clock=pace.clock,
+            on_stored=lambda: self._dispatcher().wake(),
+            max_bytes=max_bytes,
+            max_waiting=max_waiting,
+        )
+        self.asgi: Final = AsgiApplication(self, max_bytes)
 
     def on(
         self,
@@ -219,7 +255,7 @@ class Receiver:
         Raises:
             InvalidArgumentError: `raw` is not bytes.
         """
-        return await self._ingest.receive(raw, headers, kind)
+        return (await self._ingest.ingest(raw, headers, kind)).answer
 
     async def aiohttp_handler(self, request: "web.Request", kind: str | None = None) -> "web.StreamResponse":
         """Receive a notification from aiohttp: `router.add_post("/notify/{kind}", receiver.aiohttp_handler)`.
@@ -329,7 +365,7 @@ class Receiver:
             return
         self._ingest.closed = True
         try:
-            if self._current is not None and self._current.at_home:
+            if self._current is not None and self._current.runs_in_this_loop:
                 await self._current.aclose(grace)
         finally:
             await self._inbox.aclose()
@@ -342,13 +378,13 @@ class Receiver:
         """
         if self._ingest.closed:
             raise SessionClosedError("the receiver is closed. Make a new one")
-        if self._current is None or not self._current.at_home:
+        if self._current is None or not self._current.runs_in_this_loop:
             self._current = Dispatcher(self._inbox, self._worker.handle, self._limits, self._pace)
         return self._current
 
     def _wake_current(self) -> None:
         """Dispatch due events, but only if this process dispatches: a script that replays leaves them to others."""
-        if self._current is not None and self._current.at_home:
+        if self._current is not None and self._current.runs_in_this_loop:
             self._current.wake()
 
     async def __aenter__(self) -> Self:
@@ -356,7 +392,7 @@ class Receiver:
             raise SessionClosedError("the receiver is closed. Make a new one")
         try:
             await self._inbox.next_due()  # a file that is none of ours says so now
-            await prove_all(each.transaction for each in self._handlers if each.transaction)
+            await check_all(each.transaction for each in self._handlers if each.transaction)
         except BaseException:
             await self.aclose()
             raise

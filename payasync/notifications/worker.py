@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction, signature
 from traceback import format_tb
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
@@ -33,6 +33,9 @@ from payasync.session import Session
 from payasync.settings import Pace
 from payasync.transport.deadlines import running_task
 
+if TYPE_CHECKING:
+    from payasync.notifications.receiver import Limits
+
 T = TypeVar("T")
 
 CANCELLATION_SECONDS: Final = 1.0
@@ -41,7 +44,7 @@ INTERRUPTED: Final = "cut off by a shutdown"
 
 logger: Final = logging.getLogger("payasync.notifications")
 
-_stubborn: Final[set["asyncio.Task[object]"]] = set()
+_uncancellable: Final[set["asyncio.Task[object]"]] = set()
 """Tasks that swallow their cancellation; a loop itself keeps no task alive."""
 
 
@@ -69,7 +72,7 @@ async def run_within(seconds: float, called: Awaitable[T]) -> T:
     task.cancel()
     await asyncio.wait([task], timeout=CANCELLATION_SECONDS)
     if not task.done():
-        _stubborn.add(task)
+        _uncancellable.add(task)
         task.add_done_callback(_discard)
         raise TimeoutError(f"not done after {seconds:g} seconds, and cannot be cancelled")
     error = _get_error(task)
@@ -81,7 +84,7 @@ async def _await(called: Awaitable[T]) -> T:
 
 
 def _discard(task: "asyncio.Task[object]") -> None:
-    _stubborn.discard(task)
+    _uncancellable.discard(task)
     _get_error(task)
 
 
@@ -253,8 +256,7 @@ class Worker:
         session: Asks the service.
         handlers: Those that register later count, too.
         expect: Says what each must tell, unless its handler does.
-        attempts: How often an event may fail.
-        handler_timeout: Seconds after which a handler has failed.
+        limits: How often an event may fail, and how long a handler may take.
         pace: Time and chance; its clock counts seconds since 1970.
         confirmer: Asks the service whether hints are true.
     """
@@ -264,8 +266,7 @@ class Worker:
     session: Session | None
     handlers: Sequence[Handler]
     expect: Expect | None
-    attempts: int
-    handler_timeout: float
+    limits: "Limits"
     pace: Pace
     confirmer: Confirmer
 
@@ -275,7 +276,7 @@ class Worker:
         failures = event.failures + 1
         try:
             transition = limit_interruptions(event.attempts, event.failures) or limit_failures(
-                await self._dispatch(claim), failures, self.attempts
+                await self._dispatch(claim), failures, self.limits.attempts
             )
         except asyncio.CancelledError:
             await self.inbox.finish(claim, "pending", INTERRUPTED)
@@ -340,7 +341,7 @@ class Worker:
         try:
             expected: object = expect(notification)
             if isawaitable(expected):
-                expected = await run_within(self.handler_timeout, expected)
+                expected = await run_within(self.limits.handler_timeout, expected)
             return compare_expected(notification, expected)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - anybody's code
             return Transition("pending", _note_failure("expect", error, notification))
@@ -360,12 +361,12 @@ class Worker:
 
     async def _run(self, handler: Handler, notification: Notification) -> None:
         if handler.transaction is None:
-            await run_within(self.handler_timeout, handler.function(notification))
+            await run_within(self.limits.handler_timeout, handler.function(notification))
             return
         mark = hash_mark(handler.name, self.merchant_id, notification.dedup_key)
         now = datetime.fromtimestamp(self.pace.clock(), UTC)
         once = handler.transaction.run_once(mark, now, partial(handler.function, notification))
-        if not await run_within(self.handler_timeout, once):
+        if not await run_within(self.limits.handler_timeout, once):
             logger.info("%s was not called for event %s: its mark is there", handler.name, notification.id)
 
 

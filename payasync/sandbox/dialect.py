@@ -199,7 +199,6 @@ def _fill_signature(given: SignatureScheme | None) -> SignatureScheme:
     return scheme
 
 
-_HEADER: Final = "header:"
 _NO_PATHS: Final = frozenset({"ok", "refusals_signed"})
 """Points of a profile's answer that are not paths."""
 _FRAME: Final = frozenset({"data", "code", "message", "request_id", "signature"})
@@ -209,9 +208,7 @@ _FRAME: Final = frozenset({"data", "code", "message", "request_id", "signature"}
 def locate_point(answer: AnswerShape, point: str) -> str:
     """Return the whole path of a point of a response; empty if it has none."""
     path: str = getattr(answer, point)
-    if not path or path.startswith(_HEADER):
-        return ""
-    return path if point in _FRAME else join_path(answer.data, path)
+    return path if point in _FRAME or not path else join_path(answer.data, path)
 
 
 def _fill_answer(given: AnswerShape) -> AnswerShape:
@@ -522,8 +519,9 @@ class Dialect:
         answer, headers = self.names.answer, dict[str, str]()
         set_at(document, answer.code, code)
         set_at(document, answer.message, message)
-        if answer.request_id.startswith(_HEADER):
-            headers[answer.request_id.removeprefix(_HEADER)] = request_id
+        place, _, name = answer.request_id.partition(":")
+        if place == "header":
+            headers[name] = request_id
         else:
             set_at(document, answer.request_id, request_id)
         return Outgoing(status=status, code=code, headers=headers, document=document)

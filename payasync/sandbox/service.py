@@ -179,7 +179,7 @@ class Service:
         self._move("order", before, after)
         if after.state != "pending":
             self.store.set_timer("expire", after.out_trade_no, None)
-        self._notify(rules.order_event(before, after))
+            self._notify(rules.order_event(after))
         return after
 
     def _expire(self, out_trade_no: str) -> str:

@@ -27,7 +27,7 @@ from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, N
 from payasync.cli.commands import payasync
 from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
-from payasync.notifications.ingest import Arrival
+from payasync.notifications.ingest import IngestResult, build_received
 from payasync.notifications.notification import MAX_BYTES
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
@@ -359,14 +359,14 @@ REFUNDED: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "re
 RENEWED: Final = {"subscriptionId": "S1", "amount": 900, "period": 2, "status": "SBX_ACTIVE"}
 
 
-def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> Arrival:
+def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> IngestResult:
     """Return what became of a notification that was believed."""
     raw = json.dumps({"type": event, "data": data}).encode()
     told = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
-    return Arrival(YES, told, added)
+    return IngestResult(YES, build_received(told, timed=True), added)
 
 
-def shown(came: Arrival) -> Inspection:
+def shown(came: IngestResult) -> Inspection:
     """Return what is told of it."""
     return inspect(came, PROFILE, AT)
 
@@ -446,7 +446,7 @@ def test_refused(error: Exception | None, why: str) -> None:
     """What was not believed has no facts but what its address says, and the reason."""
     expected = Inspection(at=AT, verdict="refused", status=400, kind="refund", why=why)
 
-    assert expected == inspect(Arrival(Answer(400), error=error), PROFILE, AT, "refund")
+    assert expected == inspect(IngestResult(Answer(400), error=error), PROFILE, AT, "refund")
 
 
 def test_not_kept() -> None:

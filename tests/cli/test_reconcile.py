@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
 from io import StringIO
@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from payasync import NotSentError, OutcomeUnknownError, RetryPolicy, Session
+from payasync import OutcomeUnknownError, RetryPolicy, Session
 from payasync.cli.commands import payasync
 from payasync.cli.intent_table import now
 from payasync.cli.options import Address
@@ -28,7 +28,7 @@ from payasync.cli.reconcile import ReconcileScreen, Remaining
 from payasync.cli.sandbox import environment_of
 from payasync.journal import SqliteJournal
 from payasync.journal.entries import draft_from_request, keep_all_but_customer
-from payasync.journal.intents import Intent, State
+from payasync.journal.intents import State
 from payasync.journal.reconcile_policy import End, Report, Result
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
@@ -195,33 +195,6 @@ def asked(path: Path, times: int) -> None:
         database.execute("UPDATE payasync_intents SET due = created, denied = ?", [times])
 
 
-async def test_accepted_that_nobody_answers_about_is_listed(path: Path) -> None:
-    """With since when, and exit code 3, though the service answers all else: not after an hour, but after a day."""
-    async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
-        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
-        async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
-            await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
-            await pay.payments.create(amount=1000, currency="USD")
-        sandbox.faults.rate_limited("refunds.status", times=None)
-        results = []
-        for hours in (0, 1, 24):
-            unanswered(path, hours)
-            results.append(await run(sandbox, path))
-        last = results[-1].out
-
-    assert [0, 0, 3] == [each.code for each in results]
-    assert "1 write needs a person" in last
-    assert "no usable response since" in next(line for line in last.splitlines() if " R1 " in line)
-    assert ["accepted", "accepted"] == await states(path)
-
-
-def unanswered(path: Path, hours: int) -> None:
-    """Have nobody have answered about the first one for so many hours, and all be due."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("UPDATE payasync_intents SET due = created")
-        database.execute("UPDATE payasync_intents SET silent_since = ? WHERE id = 1", [time.time() - hours * 3600])
-
-
 async def test_what_waits_is_no_failure(sandbox: Sandbox, path: Path) -> None:
     """A service that does not answer is asked again later: exit code 0, and the reason is shown."""
     await lost(sandbox, path, absent=["R1"])
@@ -268,26 +241,6 @@ async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None
     ]
 
 
-async def test_what_no_worker_could_send_is_listed(sandbox: Sandbox, path: Path) -> None:
-    """A write that was queued, and provably never left when a worker tried just now, is listed with the reason."""
-    async with SqliteJournal(path, clock=lambda: time.time() - 600) as journal:
-        queued = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
-        intent_id = await journal.add(queued, merchant=str(sandbox.credentials.merchant_id))
-    async with SqliteJournal(path) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
-        fault = sandbox.faults.refuse()
-        with pytest.raises(NotSentError):
-            await pay.execute(intent_id)
-        fault.disarm()
-    result = await run(sandbox, path)
-
-    assert 3 == result.code
-    assert (
-        "1 write queued, and not sent for some minutes: is a worker running? The column Why shows the last error."
-        in result.out
-    )
-    assert "connection refused" in next(line for line in result.out.splitlines() if "R1" in line)
-
-
 async def test_writes_of_others_are_told(sandbox: Sandbox, path: Path) -> None:
     """A journal of another merchant is not clean: how many writes are open, and whose, is told; its ended ones not."""
     await lost(sandbox, path, absent=["R1", "R2", "R3"])
@@ -318,23 +271,6 @@ async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tupl
     assert "1 write is being sent, or was interrupted: queried in 5 h" in result.out
     assert "The next question" not in result.out
     assert (1, True) == (told["sending"], 4 * 3600 < told["next_in"] <= 5 * 3600)
-
-
-async def test_who_watches_hears_at_once_what_was_cut_off(sandbox: Sandbox, path: Path) -> None:
-    """Nobody watches for half a minute to learn that there is something to ask about."""
-    async with SqliteJournal(path) as journal:
-        cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
-        await journal.begin(
-            draft_from_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
-        )
-    process = await started(environment(sandbox), "--journal", str(path), "--watch")
-    due, cut_off = await line_with(process, "Due"), await line_with(process, "interrupted:")
-    await line_with(process, "Press Ctrl-C to stop.")
-    process.send_signal(signal.SIGTERM)
-
-    assert "1 write is being sent, or was interrupted: queried in 5 h" == cut_off.strip()
-    assert ["Due", "nothing"] == due.split()
-    assert 0 == (await ended(process)).code
 
 
 async def test_dry_run_says_when_the_next_question_is(sandbox: Sandbox, path: Path) -> None:
@@ -450,24 +386,6 @@ async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals)
     assert (130, "") == (result.code, result.err)
     assert "Interrupted. Settled writes stay settled; the next run continues." in result.out
     assert "Queried 1 write." in again.out
-    assert ["succeeded"] == await states(path)
-
-
-async def test_killed(sandbox: Sandbox, path: Path) -> None:
-    """Killed by SIGKILL while it asks, it leaves a claim that ends by itself; nothing is lost."""
-    await lost(sandbox, path, done=["R1"])
-    hanging = sandbox.faults.hang("refunds.status")
-    process = await started(environment(sandbox), "--journal", str(path))
-    await until_there(lambda: hanging.fired)
-    process.kill()
-    await ended(process)
-    held = await run(sandbox, path)
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE payasync_intents SET lease = lease - 3600")
-    free = await run(sandbox, path)
-
-    assert "There was nothing to query." in held.out
-    assert "Queried 1 write." in free.out
     assert ["succeeded"] == await states(path)
 
 
@@ -593,37 +511,66 @@ async def test_profile_and_address_can_be_given(sandbox: Sandbox, path: Path, tm
     assert ["succeeded"] == await states(path)
 
 
-def shown(*ends: End, silent: bool = False, interrupted: bool = False, **console: Any) -> str:
-    """Return what a screen shows of such a run."""
-    out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), console=Console(file=out, width=80, highlight=False, **console))
-    intent = kept(state="unknown")
-    screen.opened("M1", [intent], others={})
-    with screen.progress(len(ends)):
-        for number, end in enumerate(ends):
-            screen.noted(Result(intent=kept(id=number), end=end, state="unknown", reason=f"reason {number % 5}"))
-    screen.ran(Report.of(ends, silent=silent))
-    screen.closed(Remaining(interrupted=interrupted))
-    return out.getvalue()
+NOTHING: Final = Remaining()
+
+
+class Shown(ReconcileScreen):
+    """A screen that has begun, and remembers what it shows."""
+
+    def __init__(
+        self,
+        *,
+        watch: bool = False,
+        json: bool = False,
+        others: Mapping[str, int] = {},
+        remaining: Remaining = NOTHING,
+    ) -> None:
+        self._out = StringIO()
+        console = Console(file=self._out, width=1000 if json else 200, highlight=False)
+        super().__init__(Address("pay.db"), watch=watch, json=json, console=console)
+        self.opened("M1", [], others=others, remaining=remaining)
+
+    def note(self, number: int, end: End, state: State, reason: str = "") -> None:
+        """Show the result of a query."""
+        self.noted(Result(intent=kept(id=number, state="unknown"), end=end, state=state, reason=reason))
+
+    @property
+    def text(self) -> str:
+        """All that was shown."""
+        return self._out.getvalue()
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines that are not empty, with single spaces."""
+        return [" ".join(line.split()) for line in self.text.splitlines() if line.strip()]
+
+    @property
+    def facts(self) -> list[Any]:
+        """All lines of JSON."""
+        return [json.loads(line) for line in self.text.splitlines()]
+
+
+def closed(remaining: Remaining, *, json: bool = False) -> Shown:
+    """Return the screen of a run that queried nothing."""
+    screen = Shown(json=json)
+    screen.closed(remaining)
+    return screen
 
 
 @pytest.mark.parametrize("ending", ["a signal", "an error"])
 def test_each_run_says_what_was_not_done(ending: str) -> None:
-    """Who watches by lines of JSON hears of each once: with its run, or at the end, of a run that did not end."""
-    out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), watch=True, json=True, console=Console(file=out, width=1000))
-    screen.opened("M1", [], others={})
+    """With `--watch --json`, each write not done is listed once: in the line of its run, or in the last line."""
+    screen = Shown(watch=True, json=True)
     states: list[State] = ["rejected", "succeeded", "rejected"]
     for number, state in enumerate(states, 1):
-        screen.noted(Result(intent=kept(id=number, state="unknown"), end="resolved", state=state))
+        screen.note(number, "resolved", state)
         screen.ran(Report(resolved=1, rejected=state == "rejected"))
     screen.ran(Report())
-    screen.noted(Result(intent=kept(id=4, state="unknown"), end="resolved", state="rejected"))
-    screen.cut_short() if ending == "an error" else screen.closed(Remaining())
-    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    screen.note(4, "resolved", "rejected")
+    screen.cut_short() if ending == "an error" else screen.closed(NOTHING)
 
-    assert [[1], [], [3], [4]] == [ids(each) for each in told]
-    assert (4, 4, 3) == tuple(told[-1][name] for name in ("asked", "resolved", "rejected"))
+    assert [[1], [], [3], [4]] == [ids(each) for each in screen.facts]
+    assert (4, 4, 3) == tuple(screen.facts[-1][name] for name in ("asked", "resolved", "rejected"))
 
 
 OUTCOMES: Final[list[tuple[End, State]]] = [
@@ -635,28 +582,24 @@ OUTCOMES: Final[list[tuple[End, State]]] = [
 ]
 
 
-@pytest.mark.parametrize(("form", "held"), [("text", 100), ("json", 0)])
-def test_watching_holds_no_more_with_each_run(form: str, held: int) -> None:
-    """Of what it has heard: the last hundred not done, each shown before, and in JSON none that a line has listed."""
-    out = StringIO()
-    screen = ReconcileScreen(
-        Address("pay.db"), watch=True, json=form == "json", console=Console(file=out, width=200, highlight=False)
-    )
-    screen.opened("M1", [], others={})
-    heard = [each for number in range(1, 301) for each in hears_all(screen, number)]
+@pytest.mark.parametrize(("json", "held"), [(False, 100), (True, 0)])
+def test_memory_of_watching_is_bounded(json: bool, held: int) -> None:  # noqa: FBT001 - a case
+    """`--watch` keeps the last hundred writes not done, which it has shown; with `--json` it keeps none."""
+    screen = Shown(watch=True, json=json)
+    results = [each for number in range(1, 301) for each in note_all(screen, number)]
 
-    assert (1500, held) == (len(heard), sum(each() is not None for each in heard))
-    screen.closed(Remaining())
-    if form == "text":
-        shown, _, last = out.getvalue().partition("Queried 1500 writes.")
+    assert (1500, held) == (len(results), sum(each() is not None for each in results))
+    screen.closed(NOTHING)
+    if not json:
+        shown, _, last = screen.text.partition("Queried 1500 writes.")
         assert 300 == shown.count("rejected")
         assert list(range(201, 301)) == listed(last)
         assert "  300 writes not done" in last
         assert "These are the last 100; the others were shown above." in last
 
 
-def hears_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Result]]:
-    """Have a screen hear, in a run, of each outcome; yield what tells whether anybody still holds them."""
+def note_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Result]]:
+    """Show each outcome in one run; yield references that say whether somebody keeps the results."""
     for place, (end, state) in enumerate(OUTCOMES):
         result = Result(intent=kept(id=number + 1000 * place, state="unknown"), end=end, state=state)
         screen.noted(result)
@@ -664,114 +607,108 @@ def hears_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Resu
     screen.ran(Report(resolved=2, waiting=1, manual=1, lost=1, rejected=1))
 
 
-def test_who_watched_reads_how_the_writes_stand() -> None:
-    """And not how often each was asked about, which is said by itself; the reasons are those of now."""
-    out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), watch=True, console=Console(file=out, width=200, highlight=False))
-    screen.opened("M1", [], others={})
+def test_summary_of_watching() -> None:
+    """The summary counts writes by their latest result, and queries separately. It shows the latest reasons."""
+    screen = Shown(watch=True)
     for reason in ("HTTP 500", "HTTP 502", "HTTP 503"):
         for number in (1, 2):
-            screen.noted(Result(intent=kept(id=number), end="waiting", state="unknown", reason=f"{reason} {number}"))
+            screen.note(number, "waiting", "unknown", f"{reason} {number}")
         screen.ran(Report(waiting=2))
-    screen.noted(Result(intent=kept(id=2), end="manual", state="manual", reason="nothing names it"))
+    screen.note(2, "manual", "manual", "nothing names it")
     screen.ran(Report(manual=1))
     screen.ran(Report())
-    screen.closed(Remaining())
-    lines = [" ".join(line.split()) for line in out.getvalue().partition("to stop.")[2].splitlines() if line.strip()]
+    screen.closed(NOTHING)
 
     assert [
         "Queried 2 writes with 7 queries in 4 runs. The latest results:",
         "waiting 1 HTTP 503 1",
         "manual 1 nothing names it",
-    ] == lines[1:]
+    ] == screen.lines[-3:]
 
 
-def test_who_watches_hears_when_the_next_question_is() -> None:
-    """Where nothing is due at the beginning; who does not watch reads it at the end."""
-    out = StringIO()
-    terminal = Console(file=out, width=200, highlight=False)
-    for watch in (True, False):
-        screen = ReconcileScreen(Address("pay.db"), watch=watch, console=terminal)
-        screen.opened("M1", [], others={}, remaining=Remaining(due=now() + timedelta(hours=5)))
-    watched, once = [" ".join(line.split()) for line in out.getvalue().splitlines() if "Due" in line]
+def test_watching_begins_with_what_is_to_come() -> None:
+    """If nothing is due, `--watch` says when the next query is, and what may have been interrupted."""
+    later = now() + timedelta(hours=5)
+    watched = Shown(watch=True, remaining=Remaining(due=later)).lines
+    interrupted = Shown(watch=True, remaining=Remaining(due=later, sending=[later])).lines
 
-    assert ("Due nothing now; the next query is in 5 h", "Due nothing") == (watched, once)
+    assert "Due nothing now; the next query is in 5 h" in watched
+    assert "Due nothing" in interrupted
+    assert "1 write is being sent, or was interrupted: queried in 5 h" in interrupted
+    assert "Due nothing" in Shown(remaining=Remaining(due=later)).lines
 
 
 @pytest.mark.parametrize(("seconds", "next_in"), [(None, None), (-5.0, 0), (3599.9, 3600)])
-def test_json_says_what_is_still_to_come(seconds: float | None, next_in: int | None) -> None:
-    """How many are being sent, and the seconds after which something is due, rounded up: who waits so long finds it."""
-    out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), json=True, console=Console(file=out, width=1000))
-    screen.opened("M1", [], others={})
+def test_json_says_what_is_to_come(seconds: float | None, next_in: int | None) -> None:
+    """`next_in` is rounded up, so that a script that waits so long finds the write due."""
     due = None if seconds is None else now() + timedelta(seconds=seconds)
-    screen.closed(Remaining(due=due, sending=[now() + timedelta(hours=5)] * 2))
-    facts = json.loads(out.getvalue())
+    (facts,) = closed(Remaining(due=due, sending=[now() + timedelta(hours=5)] * 2), json=True).facts
 
     assert (2, next_in) == (facts["sending"], facts["next_in"])
 
 
-def test_most_frequent_reasons_of_waiting() -> None:
-    """Three of them."""
-    twelve: list[End] = ["waiting"] * 12
-    lines = [line.strip() for line in shown(*twelve).splitlines()]
+def test_three_most_frequent_reasons_are_shown() -> None:
+    """Further reasons are left out."""
+    screen = Shown()
+    for number in range(12):
+        screen.note(number, "waiting", "unknown", f"reason {number % 5}")
+    screen.closed(NOTHING)
 
-    assert ["3: reason 0", "3: reason 1", "2: reason 2"] == [line for line in lines if ": reason" in line]
-
-
-def closed(manual: Sequence[Intent] = (), unsent: Sequence[Intent] = (), *, json: bool = False) -> str:
-    """Return what a screen shows at the end of a run that has asked nobody."""
-    out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), json=json, console=Console(file=out, width=200, highlight=False))
-    screen.opened("M1", [], others={})
-    screen.closed(Remaining(manual=manual, unsent=unsent))
-    return out.getvalue()
+    assert ["3: reason 0", "3: reason 1", "2: reason 2"] == [line for line in screen.lines if ": reason" in line]
 
 
-def test_what_was_not_done_is_listed_whole() -> None:
-    """However much it is, and also before an error: no other run lists it."""
-    for cut in (False, True):
-        out = StringIO()
-        screen = ReconcileScreen(Address("pay.db"), console=Console(file=out, width=200, highlight=False))
-        screen.opened("M1", [], others={})
-        for number in range(1, 152):
-            screen.noted(Result(intent=kept(id=number), end="resolved", state="rejected"))
-        screen.cut_short() if cut else screen.closed(Remaining())
+@pytest.mark.parametrize("cut", [False, True])
+def test_all_writes_not_done_are_listed(cut: bool) -> None:  # noqa: FBT001 - a case
+    """All of them are listed, also before an error, because no other run lists them."""
+    screen = Shown()
+    for number in range(1, 152):
+        screen.note(number, "resolved", "rejected")
+    screen.cut_short() if cut else screen.closed(NOTHING)
 
-        assert list(range(1, 152)) == listed(out.getvalue())
-        assert "151 writes not done" in out.getvalue()
+    assert list(range(1, 152)) == listed(screen.text)
+    assert "151 writes not done" in screen.text
 
 
-def test_how_to_list_the_others() -> None:
-    """Of what can be listed again a hundred are shown, and the commands that show the others."""
-    manual = [kept(id=number, state="manual") for number in range(1, 151)]
-    accepted = [kept(id=number, state="accepted") for number in range(31, 40)]
-    queued = [kept(id=number, state="new") for number in range(1, 102)]
-    for shown, more, commands in (
-        (closed(manual[:100]), [], []),
-        (closed(manual), ["50"], ["manual --after 100"]),
-        (closed(manual + accepted), ["59"], ["manual --after 100", "accepted --after 0"]),
-        (closed(manual[:95] + accepted), ["4"], ["accepted --after 35"]),
-        (closed(unsent=queued), ["1"], ["new --after 100"]),
-    ):
-        lines = [line.strip() for line in shown.splitlines()]
-
-        assert more == [line.split()[2] for line in lines if line.endswith("more; to list them:")]
-        assert [f"payasync journal list --journal pay.db --state {each}" for each in commands] == [
-            line for line in lines if line.startswith("payasync journal list")
-        ]
+MANUAL: Final = [kept(id=number, state="manual") for number in range(1, 151)]
+ACCEPTED: Final = [kept(id=number, state="accepted") for number in range(31, 40)]
 
 
-def test_json_that_was_cut_short() -> None:
-    """It has the same names, says so, and `null` for what only the journal could say; where nothing was heard, none."""
-    out = StringIO()
-    screen = ReconcileScreen(Address("pay.db"), json=True, console=Console(file=out, width=1000))
-    screen.opened("M1", [], others={"M2": 1})
+@pytest.mark.parametrize(
+    ("remaining", "more", "commands"),
+    [
+        (Remaining(manual=MANUAL[:100]), [], []),
+        (Remaining(manual=MANUAL), ["50"], ["manual --after 100"]),
+        (Remaining(manual=MANUAL + ACCEPTED), ["59"], ["manual --after 100", "accepted --after 0"]),
+        (Remaining(manual=MANUAL[:95] + ACCEPTED), ["4"], ["accepted --after 35"]),
+        (Remaining(unsent=[kept(id=number, state="new") for number in range(1, 102)]), ["1"], ["new --after 100"]),
+    ],
+)
+def test_how_to_list_the_others(remaining: Remaining, more: list[str], commands: list[str]) -> None:
+    """A hundred intents are listed, with the commands that list the others."""
+    lines = closed(remaining).lines
+
+    assert more == [line.split()[2] for line in lines if line.endswith("more; to list them:")]
+    assert [f"payasync journal list --journal pay.db --state {each}" for each in commands] == [
+        line for line in lines if line.startswith("payasync journal list")
+    ]
+
+
+def test_error_of_an_unsent_write_is_shown() -> None:
+    """If a worker has tried to send a queued write, its last error is listed."""
+    lines = closed(Remaining(unsent=[kept(state="new", reason="connection refused")])).lines
+
+    assert any(line.endswith("is a worker running? The column Why shows the last error.") for line in lines)
+    assert any(line.endswith("connection refused") for line in lines)
+
+
+def test_json_after_an_error() -> None:
+    """It has the same names; what only the journal could say is `null`. If nothing was queried, there is no line."""
+    screen = Shown(json=True, others={"M2": 1})
     screen.cut_short()
-    before = out.getvalue()
-    screen.noted(Result(intent=kept(id=7), end="resolved", state="rejected"))
+    before = screen.text
+    screen.note(7, "resolved", "rejected")
     screen.cut_short()
-    facts, whole = json.loads(out.getvalue()), json.loads(closed(json=True))
+    (facts,), (whole,) = screen.facts, closed(NOTHING, json=True).facts
 
     assert ("", False, True) == (before, whole["cut_short"], facts["cut_short"])
     assert list(whole) == list(facts)
@@ -780,7 +717,12 @@ def test_json_that_was_cut_short() -> None:
     assert {"unsent", "needs_a_person", "sending", "next_in"} == {name for name, each in facts.items() if each is None}
 
 
-def test_silent_service_is_said() -> None:
-    """Who reads it knows why others were not asked about."""
-    assert "The service does not respond" in shown("waiting", silent=True)
-    assert "The service does not respond" not in shown("waiting")
+@pytest.mark.parametrize("silent", [False, True])
+def test_silent_service(silent: bool) -> None:  # noqa: FBT001 - a case
+    """If the service does not respond, the screen says why the other writes were not queried."""
+    screen = Shown()
+    screen.note(1, "waiting", "unknown")
+    screen.ran(Report(waiting=1, silent=silent))
+    screen.closed(NOTHING)
+
+    assert silent is ("The service does not respond" in screen.text)

@@ -38,12 +38,12 @@ from payasync.cli.refund_file import (
     never_arrived,
     read_rows,
     resubmissions,
-    verdict_of_intent,
     verdict_of_result,
 )
 from payasync.journal import Journal, Outcome, SqliteJournal
 from payasync.journal.intents import Intent, State
 from payasync.profile.sandbox_profile import PROFILE
+from payasync.session import Result as CallResult
 from payasync.session import Unknown
 from payasync.wire.call import Reply
 from payasync.wire.validators import invalid_argument
@@ -334,59 +334,68 @@ def test_words_of_others_are_harmless(path: Path, message: str, written: str) ->
     assert [RESULT_HEADER, f"2,T1,R1,200,succeeded,,{written}", ""] == path.read_text().split("\n")
 
 
-REFUND = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
-ROW = Row(line=2, cells={"out_refund_no": "R1"}, request=REFUND)
-
-
-def done(profile: Profile = PROFILE, body: bytes = b'{"code":"SBX_OK","message":"done"}') -> Done[RefundResponse]:
-    """Return what a refund that was taken comes to."""
-    reply = Reply(status=200, headers={}, body=body)
-    return Done(REFUND, RefundResponse(reply, profile.answer, profile.states))
-
-
-@pytest.mark.parametrize(("state", "word"), [("accepted", "accepted"), ("succeeded", "succeeded")])
-def test_journal_says_what_an_answer_means(state: State, word: Word) -> None:
-    """The state is the journal's; the code and the words are the service's."""
-    expected = Verdict(row=ROW, state=word, code="SBX_OK", message="done")
-
-    assert expected == verdict_of_result(ROW, done(), kept(state=state), PROFILE)
-
-
+REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+ROW: Final = Row(line=2, cells={"out_refund_no": "R1"}, request=REFUND)
+FAILED: Final = "the refund's state is failed"
 DECLINED_BODY: Final = b'{"code":"SBX_OK","message":"done","status":"SBX_REFUND_FAILED"}'
+DECLINED: Final = Outcome(status=200, body=DECLINED_BODY)
+FOUND: Final = Outcome(status=200, body=b'{"code":"SBX_OK","message":"done"}', recovered=True)
+
+
+def done(profile: Profile = PROFILE, body: bytes = b'{"code":"SBX_OK","message":"done"}') -> CallResult[RefundResponse]:
+    """Return the result of a refund that the service accepted."""
+    return Done(REFUND, RefundResponse(Reply(status=200, headers={}, body=body), profile.answer, profile.states))
+
+
+def not_made(error: PayasyncError) -> CallResult[RefundResponse]:
+    """Return the result of a refund that was not made."""
+    return Refused(REFUND, error)
+
+
+def used_before() -> CallResult[RefundResponse]:
+    """Return the result of a refund whose number the service knows already."""
+    return Unknown(REFUND, DuplicateError("HTTP 409", code="E9", message="used before"))
+
+
+def doubtful() -> CallResult[RefundResponse]:
+    """Return the result of a refund that may have been made."""
+    return Unknown(REFUND, OutcomeUnknownError("unknown", reason="another process sends it"))
 
 
 @pytest.mark.parametrize(
-    "intent",
+    ("result", "intent", "expected"),
     [
-        kept(state="rejected", outcome=Outcome(status=200), reason="the refund's state is failed"),
-        None,
+        (done(), kept(state="accepted"), ("accepted", "SBX_OK", "done")),
+        (done(), kept(state="succeeded"), ("succeeded", "SBX_OK", "done")),
+        (done(body=DECLINED_BODY), kept(state="rejected", outcome=DECLINED, reason=FAILED), ("refused", "", FAILED)),
+        (done(body=DECLINED_BODY), None, ("refused", "", FAILED)),
+        (not_made(ServiceError("400", code=7, message="none")), kept(state="rejected"), ("refused", "7", "none")),
+        (not_made(ServiceError("HTTP 400, refused")), kept(state="rejected"), ("refused", "", "HTTP 400, refused")),
+        (not_made(ServiceError("HTTP 400")), kept(state="manual"), ("manual", "", "HTTP 400")),
+        (not_made(NotSentError("no connection")), kept(state="rejected"), ("unsent", "", "no connection")),
+        (used_before(), None, ("unknown", "E9", "used before")),
+        (used_before(), kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
+        (used_before(), kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
+        (used_before(), kept(state="accepted"), ("accepted", "", "")),
+        (doubtful(), None, ("unknown", "", "another process sends it")),
+        (doubtful(), kept(state="sending"), ("unknown", "", "another process sends it")),
+        (doubtful(), kept(state="unknown", reason="no response"), ("unknown", "", "no response")),
+        (doubtful(), kept(state="manual", reason="asked 8 times"), ("manual", "", "asked 8 times")),
+        (doubtful(), kept(state="succeeded", outcome=FOUND), ("succeeded", "SBX_OK", "done")),
     ],
 )
-def test_what_was_taken_and_declined_says_its_state(intent: Intent | None) -> None:
-    """It was refused, and the code and the words of the answer that tells it are those of a success: it has none."""
-    expected = Verdict(row=ROW, state="refused", message="the refund's state is failed")
-
-    assert expected == verdict_of_result(ROW, done(body=DECLINED_BODY), intent, PROFILE)
-
-
-def test_answer_without_a_journal_that_can_be_read_was_taken() -> None:
-    """What was answered is not in doubt, and where the profile says nothing of codes there are none."""
-    assert Verdict(row=ROW, state="accepted") == verdict_of_result(ROW, done(Profile()), None, Profile())
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (ServiceError("HTTP 400", code=7, message="no such order"), ("refused", "7", "no such order")),
-        (ServiceError("HTTP 400, refused"), ("refused", "", "HTTP 400, refused")),
-        (NotSentError("no connection"), ("unsent", "", "no connection")),
-    ],
-)
-def test_refused_or_not_sent(error: PayasyncError, expected: tuple[str, str, str]) -> None:
-    """What the service refused is one thing, what never left another."""
-    found = verdict_of_result(ROW, Refused(REFUND, error), kept(state="rejected"), PROFILE)
+def test_result_of_a_row(
+    result: CallResult[RefundResponse], intent: Intent | None, expected: tuple[Word, str, str]
+) -> None:
+    """The journal says the state, and the service the code and the message. What may have been done is not refused."""
+    found = verdict_of_result(ROW, result, intent, PROFILE)
 
     assert expected == (found.state, found.code, found.message)
+
+
+def test_response_without_a_readable_journal() -> None:
+    """A response means that the service accepted the refund. A profile without codes gives no code."""
+    assert Verdict(row=ROW, state="accepted") == verdict_of_result(ROW, done(Profile()), None, Profile())
 
 
 JOURNAL: Final[list[tuple[Intent | None, Word]]] = [
@@ -403,14 +412,14 @@ JOURNAL: Final[list[tuple[Intent | None, Word]]] = [
 
 
 @pytest.mark.parametrize(("intent", "word"), JOURNAL)
-def test_what_this_run_did_not_send_an_earlier_one_may_have(intent: Intent | None, word: Word) -> None:
-    """Only what the journal does not have, or has as not done, is unsent: who pays it otherwise pays it once."""
+def test_row_that_only_an_earlier_run_may_have_sent(intent: Intent | None, word: Word) -> None:
+    """A row is unsent only if the journal does not have it, or has it as not done: else it could be paid twice."""
     for error in (StorageError("the journal is closed"), SessionClosedError("closed", sent=False)):
         assert word == verdict_of_result(ROW, Refused(REFUND, error), intent, PROFILE).state
 
 
-def test_journal_that_cannot_be_read_leaves_doubt() -> None:
-    """Nobody knows then what an earlier run has sent, and nobody says that it was nothing."""
+def test_unreadable_journal_leaves_doubt() -> None:
+    """If the journal cannot be read, an earlier run may have sent the row, so the row is unknown."""
     found = [
         verdict_of_result(ROW, Refused(REFUND, error), None, PROFILE, unread="it is locked")
         for error in (NotSentError("no connection"), SessionClosedError("closed", sent=False))
@@ -422,102 +431,37 @@ def test_journal_that_cannot_be_read_leaves_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("intent", "expected"),
+    ("state", "changes", "word", "message"),
     [
-        (None, ("unknown", "E9", "used before")),
-        (kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
-        (kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
-        (kept(state="accepted"), ("accepted", "", "")),
+        ("succeeded", {"refund_amt": 20}, "refused", "was already refunded (succeeded): refund_amt was 10 and is 20"),
+        ("accepted", {"refund_amt": 20}, "refused", "was already refunded (accepted): refund_amt was 10 and is 20"),
+        ("rejected", {"refund_amt": 20}, "refused", "was used before (rejected): refund_amt was 10 and is 20"),
+        ("sending", {"refund_amt": 20}, "unknown", "may have been refunded already (sending): refund_amt was 10 and"),
+        ("manual", {"refund_amt": 20}, "manual", "may have been refunded already (manual): refund_amt was 10 and is"),
+        (
+            "succeeded",
+            {"out_trade_no": "T2"},
+            "refused",
+            "was already refunded (succeeded): out_trade_no was T1 and",
+        ),
+        ("succeeded", {"total_amt": 500}, "refused", "was already refunded (succeeded): total_amt was 450 and is 500"),
     ],
 )
-def test_number_that_was_used_before_is_in_doubt(intent: Intent | None, expected: tuple[Word, str, str]) -> None:
-    """The service may have had this very refund under it: the row shows its words until the journal knows more."""
-    error = DuplicateError("HTTP 409", code="E9", message="used before")
-    found = verdict_of_result(ROW, Unknown(REFUND, error), intent, PROFILE)
-
-    assert expected == (found.state, found.code, found.message)
-
-
-def test_refusal_of_what_was_in_doubt_is_the_journals() -> None:
-    """What the journal gives to a person in spite of a refusal is a person's here, too."""
-    found = verdict_of_result(ROW, Refused(REFUND, ServiceError("HTTP 400")), kept(state="manual"), PROFILE)
-
-    assert "manual" == found.state
-
-
-@pytest.mark.parametrize(
-    ("state", "word", "already"),
-    [
-        ("succeeded", "refused", "was already refunded"),
-        ("accepted", "refused", "was already refunded"),
-        ("rejected", "refused", "was used before"),
-        ("sending", "unknown", "may have been refunded already"),
-        ("manual", "manual", "may have been refunded already"),
-    ],
-)
-def test_number_of_another_refund(state: State, word: Word, already: str) -> None:
-    """Who reads of a number that stands for another refund is not told to refund a second time."""
-    found = conflicting(state, refund_amt=20)
-    words = "refund_amt was 10 and is 20 in this row. Only if both are owed, give this row a new number."
-
-    assert (word, f"R1 {already} ({state}): {words}") == (found.state, found.message)
-
-
-def conflicting(state: State, **changes: Any) -> Verdict:
-    """Return what becomes of a row whose number stands for a refund of 10 of T1."""
+def test_number_of_another_refund(state: State, changes: dict[str, Any], word: Word, message: str) -> None:
+    """The message names the difference, and does not advise a second refund of what may have been refunded."""
     before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
     row = evolve(ROW, request=evolve(REFUND, **{"refund_amt": 10, **changes}))
-    return verdict_of_result(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
+    found = verdict_of_result(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
+
+    assert word == found.state
+    assert found.message.startswith(f"R1 {message}")
+    assert found.message.endswith(" in this row. Only if both are owed, give this row a new number.")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"out_trade_no": "T2"}, "out_trade_no was T1 and is T2 in this row."),
-        ({"total_amt": 500}, "total_amt was 450 and is 500 in this row."),
-    ],
-)
-def test_what_makes_it_another_refund_is_told(changes: dict[str, Any], words: str) -> None:
-    """Two refunds of the same amount may be of two orders."""
-    assert words in conflicting("succeeded", **changes).message
-
-
-@pytest.mark.parametrize(
-    ("intent", "expected"),
-    [
-        (kept(state="sending"), ("unknown", "another process is at it")),
-        (kept(state="unknown", reason="no answer"), ("unknown", "no answer")),
-        (kept(state="manual", reason="asked 8 times"), ("manual", "asked 8 times")),
-        (None, ("unknown", "another process is at it")),
-    ],
-)
-def test_doubt_is_the_journals(intent: Any, expected: tuple[str, str]) -> None:
-    """What may have been done is unknown, or a person's; it is never called refused."""
-    result = Unknown(REFUND, OutcomeUnknownError("it may be", reason="another process is at it"))
-    found = verdict_of_result(ROW, result, intent, PROFILE)
-
-    assert expected == (found.state, found.message)
-
-
-def test_failed_after_doubt_was_refused() -> None:
-    """A refund that failed in the end is not done."""
-    assert "refused" == verdict_of_intent(ROW, kept(state="rejected", outcome=Outcome(status=200)), PROFILE).state
-
-
-def test_end_of_doubt_has_the_words_of_the_answer() -> None:
-    """A question found out that the refund was made: its answer has code and words."""
-    answer = Outcome(status=200, body=b'{"code":"SBX_OK","message":"done"}', recovered=True)
-    found = verdict_of_intent(ROW, kept(state="succeeded", outcome=answer), PROFILE)
-
-    assert ("succeeded", "SBX_OK", "done") == (found.state, found.code, found.message)
-
-
-def test_only_what_no_answer_refused_never_arrived() -> None:
-    """It is sent again without a person only where the service never had it."""
+def test_refund_that_never_arrived() -> None:
+    """A row is sent again in the same run only if no response rejected it."""
     assert never_arrived(kept(state="rejected"))
-    assert not never_arrived(kept(state="rejected", outcome=Outcome(status=200)))
-    assert not never_arrived(kept(state="unknown"))
-    assert not never_arrived(None)
+    assert not any(map(never_arrived, (kept(state="rejected", outcome=DECLINED), kept(state="unknown"), None)))
 
 
 @pytest.mark.parametrize(
@@ -533,12 +477,10 @@ def test_only_what_no_answer_refused_never_arrived() -> None:
     ],
 )
 def test_exit_code(words: tuple[Word, ...], code: int) -> None:
-    """The worst counts: what may have been done goes before what was not."""
+    """Doubt goes before refusal."""
     assert code == exit_code(Verdict(row=ROW, state=word) for word in words)
 
 
-FAILED: Final = "the refund's state is failed"
-DECLINED: Final = Outcome(status=200, body=DECLINED_BODY)
 REFUNDS: Final = rows("T1,R1,450,200", "T1,R2,450,200")
 
 
@@ -627,41 +569,38 @@ async def not_sent(journal: Journal) -> None:
 
 
 Way = Callable[[Journal], Awaitable[None]]
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        declined_at_once,
-        declined_later,
-        notified,
-        lost,
-        given_up_in_doubt,
-        given_up_after_a_contradiction,
-        given_up_unsent,
-    ],
+KNOWN_TO_OTHERS: Final[tuple[Way, ...]] = (
+    declined_at_once,
+    declined_later,
+    notified,
+    lost,
+    given_up_in_doubt,
+    given_up_after_a_contradiction,
+    given_up_unsent,
 )
-async def test_whoever_heard_of_it_is_warned(journal: SqliteJournal, way: Way) -> None:
-    """However a refund came to be known as not done, its row is told, with why, and no other row is."""
+
+
+@pytest.mark.parametrize("way", KNOWN_TO_OTHERS)
+async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJournal, way: Way) -> None:
+    """Whatever settled an earlier refund as not done, its row is listed with the reason, and no other row is."""
     await way(journal)
     (intent,) = await journal.find("refunds.create", "R1")
+    expected = Verdict(row=REFUNDS[0], state="refused", message=intent.reason)
 
-    assert [Verdict(row=REFUNDS[0], state="refused", message=intent.reason)] == resubmissions(
-        REFUNDS, [intent], MERCHANT
-    )
+    assert [expected] == resubmissions(REFUNDS, [intent], MERCHANT)
 
 
 @pytest.mark.parametrize("way", [refused, refused_twice, not_sent])
-async def test_nobody_is_warned_of_what_its_own_call_has_told(journal: SqliteJournal, way: Way) -> None:
-    """A refusal, and what never left, is tried again without a word: whoever began it was told immediately."""
+async def test_plain_refusal_is_not_listed(journal: SqliteJournal, way: Way) -> None:
+    """Only the sender knows of a refusal, or of a refund that was not sent, so the row is tried again silently."""
     await way(journal)
 
     assert not resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
 
 
 @pytest.mark.parametrize("row", ["T1,R1,450,100", "T2,R1,450,200", "T1,R3,450,200"])
-async def test_what_is_not_sent_is_not_told(journal: SqliteJournal, row: str) -> None:
-    """A number that stands for another refund is refused later; another number was not heard of."""
+async def test_only_the_same_refund_is_listed(journal: SqliteJournal, row: str) -> None:
+    """Another refund, merchant or operation is not the one that was rejected."""
     await declined_later(journal)
     rejected = await journal.list("rejected")
 
@@ -670,8 +609,8 @@ async def test_what_is_not_sent_is_not_told(journal: SqliteJournal, row: str) ->
     assert not resubmissions(REFUNDS, [evolve(each, operation="orders.close") for each in rejected], MERCHANT)
 
 
-async def test_they_are_told_in_the_order_of_the_file(journal: SqliteJournal) -> None:
-    """In whatever order they were sent."""
+async def test_rows_are_listed_in_the_order_of_the_file(journal: SqliteJournal) -> None:
+    """The order in which they were sent does not matter."""
     for number in ("R2", "R1"):
         begun = await journal.begin(draft(refund(number)), LEASE)
         await journal.settle(begun.intent, "rejected", outcome=DECLINED, reason=FAILED)

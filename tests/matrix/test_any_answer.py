@@ -115,7 +115,7 @@ async def ended(call: Awaitable[Response]) -> Response | None:
 @given(one=st.sampled_from(TEN), raw=answers(), bare=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_answer(service: Recorder, one: TenCall, raw: bytes, bare: bool) -> None:  # noqa: FBT001 - drawn
-    """Whatever comes, nothing foreign is raised, and what the profile does not recognise is no success."""
+    """Whatever the service sends, no foreign error is raised, and an unrecognised response is no success."""
 
     async def called() -> Response | None:
         async with brief(service, profile=BARE if bare else PROFILE) as pay:
@@ -139,7 +139,7 @@ def test_any_answer_is_kept(
     raw: bytes,
     whole: bool,
 ) -> None:
-    """Whatever comes, the journal keeps what became of the call, and the same call again is answered from it."""
+    """Whatever the service sends, the journal stores the result and answers a second call from it."""
     journal, number = kept(whole), f"R{next(NUMBERS)}"
     request = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=1, refund_amt=1)
 

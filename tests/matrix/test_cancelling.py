@@ -279,10 +279,7 @@ def numbers(stage: Stage, path: str, name: str) -> list[object]:
 
 @pytest.mark.parametrize("many", [100, pytest.param(1000, marks=pytest.mark.long)])
 async def test_cancelling_at_any_point(many: int) -> None:
-    """Cancelling is never swallowed; it leaves no task and no connection, and tells of each write that had begun.
-
-    Nor does it make anybody pay twice.
-    """
+    """A cancellation always ends the call, leaks nothing, reports each write in doubt, and never pays twice."""
     seed = random.randrange(2**32)  # noqa: S311 - which point it is guards nothing
     print(f"seed {seed}")  # noqa: T201 - pytest shows it where the test fails
     chance = Random(seed)  # noqa: S311 - as above
@@ -319,7 +316,7 @@ async def writing(service: Deaf, times: Timeouts, extra: Mapping[str, str]) -> A
 
 
 async def test_session_that_closes_under_a_request_that_is_being_written() -> None:
-    """The connection is gone before the call is given up: the call ends as one without an answer, by our own error."""
+    """If the session closes during the write, the call ends with our own error."""
     with Deaf() as service:
         async with writing(service, Timeouts(), LARGE) as task:
             pass
@@ -341,7 +338,7 @@ async def test_session_that_closes_under_a_request_that_is_being_written() -> No
     ],
 )
 async def test_attempt_that_is_given_up(ends: str, extra: dict[str, str], answered: bytes, *, secure: bool) -> None:
-    """What has not left this machine by then never does, and no socket waits for a service that does not read."""
+    """After an attempt is given up, no further byte leaves, and no socket stays open."""
     times = Timeouts(read=0.05 if ends == "too late" else 20)
     with Deaf(tls=server_tls() if secure else None) as service:
         before = sockets()

@@ -99,7 +99,7 @@ def cells(*words: str) -> pytest.MarkDecorator:
 
 @cells("repeat", "wait", "query", "unknown", "definite", "used")
 async def test_cell(name: str, end: Answer, column: Column, profile: Profile) -> None:
-    """A service that always fails in one way: what the call ends as, and how often each endpoint was asked."""
+    """If the service always fails in one way, the call ends as the table says, with that many requests."""
     word, expected = ROWS[name].word(column.number), ROWS[name].error(column.number)
     queries = {column.query: OK} if column.query else {}
     with Recorder(otherwise=end, by_path=queries) as service:
@@ -116,7 +116,7 @@ async def test_cell(name: str, end: Answer, column: Column, profile: Profile) ->
 
 @cells("repeat", "wait")
 async def test_cell_that_is_repeated(name: str, end: Answer, column: Column, profile: Profile) -> None:
-    """A service that fails once: the second attempt succeeds, with a nonce and a signature of its own."""
+    """If the service fails once, the second attempt succeeds, with a new nonce and signature."""
     with Recorder([end], otherwise=OK) as service:
         async with session(service, profile, timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
             result = await column.call(pay)
@@ -140,7 +140,7 @@ async def test_cell_that_is_repeated(name: str, end: Answer, column: Column, pro
 async def test_nothing_is_sent(
     column: Column, server: dict[str, Any], times: Timeouts, kind: type[PayasyncError], attempts: int
 ) -> None:
-    """Without a connection by TLS no byte of a request leaves: a call is tried again, unless nobody can be trusted."""
+    """Without a TLS connection no byte of a request leaves. Only a certificate error is not retried."""
     settings: dict[str, Any] = {**server, "tls": server_tls(server["tls"]) if "tls" in server else None}
     with Recorder(**settings) as service:
         async with session(service, scheme="https:", timeouts=times) as pay:
@@ -167,10 +167,7 @@ LARGE: Final = {"padding": "x" * 8_000_000}
     ids=["1", "3", "4", "5", "6"],
 )
 async def test_write_that_failed_midway(number: str, call: Callable[[Session], Awaitable[Response]]) -> None:
-    """A request that breaks off in the middle was begun: a write is never begun again, but asked about or unknown.
-
-    Of a GET it is the head that is too large: its fields stand there. Nobody but us repeats it, not aiohttp either.
-    """
+    """A request that broke off in the middle has begun, so that a write is never sent again."""
     column = BY_NUMBER[number]
     told: list[Event] = []
     with Recorder(otherwise=OK, cuts=[1000]) as service:
@@ -204,7 +201,7 @@ def is_as_told(column: Column, result: Any) -> bool:
 
 @cut_column
 async def test_request_that_is_cut(column: Column) -> None:
-    """After the first byte a write without a number is unknown, and no other begins; others are repeated or asked."""
+    """After the first byte, a write without a number is unknown and not repeated; other calls recover."""
     with Recorder(otherwise=OK) as service:
         async with session(service) as pay:
             await column.call(pay)
@@ -223,7 +220,7 @@ async def test_request_that_is_cut(column: Column) -> None:
 
 @each_column
 async def test_connection_that_is_cut_before_the_first_byte(column: Column) -> None:
-    """Whether a byte left decides: what may have left is never sent again where nothing names it."""
+    """A write without a number is repeated only if no byte left."""
     with Recorder(otherwise=LAST, cuts=[0]) as service:
         async with session(service) as pay:
             result = await ended(column.call(pay))
@@ -236,7 +233,7 @@ async def test_connection_that_is_cut_before_the_first_byte(column: Column) -> N
 @pytest.mark.parametrize("end", [GONE, pytest.param(RESET, marks=LONG)], ids=["close", "reset"])
 @cut_column
 async def test_answer_that_is_cut(column: Column, end: Answer) -> None:
-    """Up to the last byte of it, an answer is none: nothing is taken for a success that is not whole."""
+    """A response that is cut anywhere, even before its last byte, is no response."""
     offsets = range(len(LAST.raw))
     repeated = column.kind in {"read", "close"}
     cut = [Answer(LAST.raw[:offset], then=end.then) for offset in offsets]
@@ -251,7 +248,7 @@ async def test_answer_that_is_cut(column: Column, end: Answer) -> None:
 
 @named
 async def test_absent_with_a_quarantine_is_sent_again(column: Column) -> None:
-    """Once the absent answer is final, the same goes out again: the same number, a new nonce, a new signature."""
+    """After a final "not found" the same write is sent again, with a new nonce and signature."""
     with Recorder([RESET], otherwise=OK, by_path={column.query: ABSENT}) as service:
         async with session(service, SURE) as pay:
             result = await column.call(pay)
@@ -264,7 +261,7 @@ async def test_absent_with_a_quarantine_is_sent_again(column: Column) -> None:
 
 @named
 async def test_absent_without_a_quarantine_is_unknown(column: Column) -> None:
-    """Nobody says when absent is final: one send, one question, unknown."""
+    """Without a quarantine in the profile, "not found" is never final: one send, one query, unknown."""
     with Recorder([RESET], otherwise=OK, by_path={column.query: ABSENT}) as service:
         async with session(service) as pay:
             result = await ended(column.call(pay))
@@ -285,7 +282,7 @@ async def test_absent_without_a_quarantine_is_unknown(column: Column) -> None:
     ],
 )
 async def test_duplicate_after_a_lost_close_is_asked_about(state: str, expected: type[Any]) -> None:
-    """It may have been done, or the order is paid: it is asked about, and its state decides."""
+    """After a lost close, "used before" leads to a query, and the state of the order decides."""
     order = answer(200, b'{"code":"SBX_OK","outTradeNo":"T1","status":"SBX_%s"}' % state.encode())
     with Recorder([RESET, *statuses(409)], by_path={ORDER_QUERY: order}) as service:
         async with session(service) as pay:
@@ -307,10 +304,7 @@ class InTurn(UserDict[str, list[Answer]]):
 @named
 @pytest.mark.parametrize("second", [OK, ABSENT], ids=["found", "absent"])
 async def test_duplicate_after_an_absent_answer_is_asked_about(column: Column, second: Answer) -> None:
-    """The number may be used by the send that the service denied: the query's answer is the write's.
-
-    Who says "used before", and then "not found" once more, is believed in neither: nothing is sent a third time.
-    """
+    """A "used before" after "not found" leads to a query. If that says "not found", nothing is sent again."""
     answers = InTurn({column.path: [RESET, *statuses(409)], column.query: [ABSENT, second]})
     with Recorder(by_path=answers) as service:  # type: ignore[arg-type] # each look takes the next
         async with session(service, SURE) as pay:
@@ -324,7 +318,7 @@ async def test_duplicate_after_an_absent_answer_is_asked_about(column: Column, s
 
 
 async def test_dead_service() -> None:
-    """A service that only fails gets at most a tenth more than was asked of it, though each call may try thrice."""
+    """A service that always fails gets at most a tenth more requests, though each call may try thrice."""
     many, impatient = 1000, RetryPolicy(base_delay=0, max_delay=0)
     with Recorder(otherwise=answer(500, b"{}")) as service:
         async with session(service, retry=impatient, max_connections=10) as pay:
@@ -336,7 +330,7 @@ async def test_dead_service() -> None:
 
 @pytest.mark.parametrize("number", ["1", "3", "4"])
 async def test_slow_drip(number: str) -> None:
-    """An answer that comes byte by byte, each in time, and never ends: the call does, at its deadline."""
+    """A response that comes byte by byte without end is cut off at the deadline."""
     column, loop = BY_NUMBER[number], asyncio.get_running_loop()
     drip = Answer(answer(200, OK_BODY.ljust(5000)).raw, drip=0.01)
     with Recorder(otherwise=drip) as service:

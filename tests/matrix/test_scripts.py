@@ -197,7 +197,7 @@ def is_harmless(end: Reply | PayasyncError, *, sure: bool) -> bool:
 def test_unnamed_write(
     *, operation: Operation, script: list[Fate], attempts: int, share: float, sure: bool, distinct: bool
 ) -> None:
-    """A write that nothing names is never sent a second time after it may have left, unless the service said no."""
+    """A write without a number is never sent again after it may have left, unless the service refused it."""
     service = Service(list(script), Hours(now=START, share=share), distinct=distinct)
     result = called(operation, service, profile(quarantine=0.0, sure=sure), attempts)
 
@@ -219,10 +219,7 @@ def test_named_write(
     sure: bool,
     distinct: bool,
 ) -> None:
-    """A refund is done once at most, also by a service that would do it twice, and that does it late.
-
-    Between two sends of a write in doubt stand the quarantine, and then an absent answer.
-    """
+    """A write with a number is carried out once at most, even by a service that is late or allows duplicates."""
     service = Service(list(script), Hours(now=START, share=share), distinct=distinct)
     result = called(operation, service, profile(quarantine=quarantine, sure=sure), attempts)
     writes = service.writes
@@ -246,7 +243,7 @@ def check_truth(service: Service, result: Reply | PayasyncError) -> None:
 
 
 def test_without_a_quarantine_a_late_service_would_do_it_twice() -> None:
-    """The harness can show what the quarantine prevents: one that is shorter than the service's delay pays twice."""
+    """The negative control: a quarantine shorter than the delay of the service pays twice."""
     late = Fate(NoAnswerError("cut"), executes=True, late=LATEST)
     service = Service([late], Hours(now=START, share=1.0), distinct=False)
     called(CREATE_REFUND, service, profile(quarantine=0.0, sure=False), 3)

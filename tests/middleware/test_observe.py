@@ -15,7 +15,7 @@ from tests.building import Heard, bare_call, reply, way
 
 
 async def test_foreign_errors_pass_untold() -> None:
-    """What is not ours passes through as it is."""
+    """A foreign error passes unchanged, and without an event."""
     heard, foreign = Heard(), ZeroDivisionError()
     with pytest.raises(ZeroDivisionError) as caught:
         await observe(EventSink(heard.tell), way(foreign).send)(bare_call(CREATE_REFUND))
@@ -25,7 +25,7 @@ async def test_foreign_errors_pass_untold() -> None:
 
 
 async def test_log_shows_no_field_of_the_request(caplog: pytest.LogCaptureFixture) -> None:
-    """One line for each attempt says which call it was, and nothing that it carried."""
+    """The log line of an attempt names the call, and shows nothing of its content."""
     call = bare_call(
         CREATE_REFUND,
         fields={"refundDesc": "canary"},
@@ -42,7 +42,7 @@ async def test_log_shows_no_field_of_the_request(caplog: pytest.LogCaptureFixtur
 
 
 async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    """Where nobody listens, nothing is told, and the attempt goes straight on."""
+    """Without a listener there is no event, and no extra coroutine."""
     on_its_way = asyncio.get_running_loop().create_future()
     with caplog.at_level(logging.INFO, "payasync"):
         went = observe(EventSink(), lambda _: on_its_way)(bare_call(CREATE_REFUND))
@@ -52,7 +52,7 @@ async def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_on_event_may_stop_the_program() -> None:
-    """Ctrl-C within `on_event` is still Ctrl-C."""
+    """A `KeyboardInterrupt` within `on_event` is raised."""
 
     def stopping(event: Event) -> None:
         raise KeyboardInterrupt(event)
@@ -61,16 +61,15 @@ def test_on_event_may_stop_the_program() -> None:
         EventSink(stopping)(Attempted(operation="orders.place", reference=None, attempt=1, elapsed=0.0))
 
 
-EVENTS: Final[dict[int, Event]] = {
-    logging.DEBUG: Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.0),
-    logging.INFO: Retrying(operation="orders.place", reference="T1", attempt=2, delay=0.5, reason="refused"),
-    logging.WARNING: Unknown(operation="orders.place", reference="T1", reason="cut"),
-}
+CUT: Final = Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.25, error="ConnectionResetError")
+AGAIN: Final = Retrying(operation="orders.query", reference="T1", attempt=2, delay=0.5, reason="no answer")
+DOUBT: Final = Unknown(operation="orders.place", reference=None, reason="no answer")
+EVENTS: Final[dict[int, Event]] = {logging.DEBUG: CUT, logging.INFO: AGAIN, logging.WARNING: DOUBT}
 
 
 @pytest.mark.parametrize("level", EVENTS, ids=logging.getLevelName)
 def test_level_says_who_must_look(level: int, caplog: pytest.LogCaptureFixture) -> None:
-    """An attempt is for who debugs, a retry for who watches, and an unknown outcome for who is on duty."""
+    """Attempts are logged as debug, retries as info, and unknown outcomes as warnings."""
     with caplog.at_level(logging.DEBUG, "payasync"):
         EventSink()(EVENTS[level])
     (record,) = caplog.records
@@ -79,15 +78,9 @@ def test_level_says_who_must_look(level: int, caplog: pytest.LogCaptureFixture) 
     assert str(EVENTS[level]) == record.getMessage()
 
 
-CUT: Final = Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.25, error="ConnectionResetError")
-AGAIN: Final = Retrying(operation="orders.query", reference="T1", attempt=2, delay=0.5, reason="no answer")
-DOUBT: Final = Unknown(operation="orders.place", reference=None, reason="no answer")
-ALL_EVENTS: Final[list[Event]] = [CUT, AGAIN, DOUBT]
-
-
-@pytest.mark.parametrize("event", ALL_EVENTS, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("event", EVENTS.values(), ids=lambda event: type(event).__name__)
 def test_events_are_frozen_values(event: Event) -> None:
-    """An observer can keep, compare and send on what it was told, and cannot change it."""
+    """Events are frozen, comparable, and pickle."""
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         event.operation = "orders.close"  # type: ignore[misc] # the mistake that is refused
 
@@ -105,5 +98,5 @@ def test_events_are_frozen_values(event: Event) -> None:
     ],
 )
 def test_event_reads_as_a_line_of_a_log(event: Event, line: str) -> None:
-    """Whoever is woken by a line of a log reads what happened, and not how a class is written."""
+    """The text of an event is one readable line."""
     assert line == str(event)

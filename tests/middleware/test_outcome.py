@@ -125,7 +125,7 @@ cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
 
 @cells
 def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
-    """Every cell of the table: what follows, which error is the final one, and whether doubt stays."""
+    """Every cell of the matrix: the next action, the final error, and whether doubt remains."""
     call, row = call_of(number, profile), ROWS[name]
     outcome = classify(call, end)
     doubt = leaves_doubt(call, outcome)
@@ -149,7 +149,7 @@ def second(name: str, number: str) -> Action:
 
 @cells
 def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
-    """After an attempt in doubt, a refusal settles nothing, and "used before" leads to a query."""
+    """After an attempt in doubt, a refusal is not final, and "used before" leads to a query."""
     call = call_of(number, profile)
     outcome = classify(call, end)
 
@@ -161,7 +161,7 @@ def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, numbe
 @pytest.mark.parametrize("number", COLUMNS)
 @pytest.mark.parametrize("doubt", [False, True])
 def test_success_is_the_end(number: str, *, doubt: bool) -> None:
-    """A recognised response ends the call, whatever happened before."""
+    """A recognised success ends the call, whatever happened before."""
     call = call_of(number)
     found = classify(call, reply({"code": "OK"}))
 
@@ -184,7 +184,7 @@ def test_success_is_the_end(number: str, *, doubt: bool) -> None:
 )
 @pytest.mark.parametrize("number", ["2n", "5"])
 def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected: Action) -> None:
-    """What was in doubt was not done: it is sent again; a refusal that came meanwhile is definite."""
+    """After a final "not found" the write is sent again, unless its last attempt was refused."""
     call = call_of(number)
 
     assert expected is decide_after_absence(call, classify(call, end))
@@ -218,7 +218,7 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
 def test_absent_in_the_profiles_words(
     number: str, answer: Reply | PayasyncError, profile: Profile, *, expected: bool
 ) -> None:
-    """Only what the profile calls absent is, and where responses are signed, only what their signature can prove."""
+    """Only what the profile lists means "not found", and signed responses must prove it."""
     assert expected == confirms_absence(call_of(number, profile), answer)
 
 
@@ -305,7 +305,7 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
 @pytest.mark.parametrize(("status", "expected"), BY_STATUS)
 @pytest.mark.parametrize("document", [{}, {"code": "OK"}, {"code": "PARAM"}, {"code": "NONE"}, None])
 def test_outcome_by_status_alone(status: int, expected: Outcome, document: object) -> None:
-    """The status alone decides 3xx, 429 and 5xx, whatever code the body holds."""
+    """The status alone decides 3xx, 429 and 5xx, whatever the body says."""
     assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
 
 
@@ -365,22 +365,13 @@ BY_MESSAGE: Final = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
 )
 @pytest.mark.parametrize("name", ["refunds.create", "payments.create", "orders.query"])
 def test_outcome_by_message_alone(name: str, message: object, expected: Outcome) -> None:
-    """Where no place of a code is known, a 2xx is what its listed message says, and else success."""
+    """Without a path to a code, a listed message decides a 2xx, and any other message means success."""
     for status in (200, 201):
         assert expected is classify(call_for(name, BY_MESSAGE), reply({"msg": message, "code": "PARAM"}, status))
 
 
-def test_outcome_without_the_message() -> None:
-    """An answer without a message has said nothing against its 2xx; what is no object is still none."""
-    call = call_for("refunds.create", BY_MESSAGE)
-
-    assert Outcome.SUCCESS is classify(call, reply({}))
-    assert Outcome.UNRECOGNISED is classify(call, reply(["PARAM"]))
-    assert Outcome.SERVER_ERROR is classify(call, reply({"msg": "PARAM"}, 500))
-
-
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
-    """A listed code that stands at a place which the profile does not name means nothing."""
+    """A listed code counts only at the places that the profile names."""
     profile = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
 
     assert Outcome.NOT_EXECUTED is classify(call_for("refunds.create", profile), code("USED", 400))
@@ -431,16 +422,6 @@ def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, v
     assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 
 
-@pytest.mark.parametrize("name", WRITES)
-def test_the_profiles_own_list_says_which_statuses_mean_not_executed(name: str) -> None:
-    """A status counts as "not executed" where the profile lists it, in place of the assumed list, not beside it."""
-    own = evolve(ENVELOPED, http=HttpCodes(not_executed=(418,)))
-    call = call_for(name, own)
-
-    assert Outcome.NOT_EXECUTED is classify(call, reply({}, 418))
-    assert Outcome.UNLISTED is classify(call, reply({}, 400))
-
-
 def final_error_of(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
     """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
     found = classify(call, outcome)
@@ -476,14 +457,14 @@ def test_an_error_of_ours_is_raised_unchanged(error: PayasyncError, *, earlier: 
     ],
 )
 def test_unknown_outcome_says_why(status: int, words: str) -> None:
-    """The error of a write in doubt tells a response that leaves the doubt from one that came after the doubt."""
+    """The error says whether the last response left the doubt, or an earlier attempt did."""
     error = final_error_of(call_for("payments.create"), reply({}, status), earlier=status == 400)
 
     assert f"HTTP {status}, {words}" in str(error)
 
 
 def test_refusal_tells_what_the_service_said() -> None:
-    """The error has the service's code and words, the answer, and what the call was about."""
+    """The error holds the service's code, message and response, and names the call."""
     answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)
     error: Any = final_error_of(call_for("refunds.create", ENVELOPED), answer)
 
@@ -509,7 +490,7 @@ def test_refusal_tells_what_the_service_said() -> None:
     ],
 )
 def test_refusal_shows_what_is_there(answer: Reply, code_: object, message: str | None, shown: str) -> None:
-    """A code is a text or an integer; what is neither, or missing, is `None` and leaves no trace."""
+    """A code or message that is missing, or of another type, is `None` and not shown."""
     error: Any = final_error_of(call_for("refunds.create", ENVELOPED), answer)
 
     assert (code_, message) == (error.code, error.message)
@@ -596,7 +577,7 @@ def test_retry_after(value: str | None, expected: float | None) -> None:
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d{1,2}:\d{1,2}:\d{1,2} [+-]?\w{0,8}"))
 def test_nothing_that_a_service_sends_raises(value: str) -> None:
-    """Whatever stands there, it is seconds from 0 on, or nothing."""
+    """Any header gives seconds from 0 on, or `None`."""
     seconds = parse_retry_after(value, lambda: NOW)
 
     assert seconds is None or seconds >= 0

@@ -39,13 +39,13 @@ from tests.wire.ten import CREDENTIALS
     ids=["not mapped", "demands more"],
 )
 def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
-    """If the profile does not map the query, there is none, and no other error replaces the write's."""
+    """If the profile does not map the query, there is none, and the write's own error is raised."""
     assert query_about(codec(profile), call_for("refunds.create", profile)) is None
 
 
 @pytest.mark.parametrize("operation", ["payments.create", "subscriptions.cancel"])
 def test_what_nothing_names_is_not_asked_about(operation: str) -> None:
-    """A write without a number of the merchant's has no query that could tell what became of it."""
+    """A write without the merchant's own number has no query."""
     assert query_about(codec(PROFILE), call_for(operation, PROFILE)) is None
 
 
@@ -218,7 +218,7 @@ async def test_reconcile_within_a_time() -> None:
 
 @pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
 async def test_reconcile_takes_an_error_of_ours_alone(given: Any) -> None:
-    """What is no error of ours is refused by name."""
+    """An argument that is not a `PayasyncError` is refused by name."""
     with Recorder() as service:
         async with pay_with(service) as pay:
             with pytest.raises(InvalidArgumentError) as caught:

@@ -146,7 +146,7 @@ async def test_no_retry_starts_too_late(total: float, taken: float, attempts: in
 
 
 async def test_empty_quota_makes_a_failure_final() -> None:
-    """Without tokens nothing is repeated, whichever call used them up."""
+    """Without tokens nothing is repeated, even if another call used them up."""
     quota, heard = Quota(12), Heard()
     layer_ = layer(RetryPolicy(attempts=10), quota=quota, heard=heard)
     first, second = way(unsent()), way(unsent())
@@ -171,7 +171,7 @@ async def test_failures_cost_tokens(end: NotSentError, cost: int) -> None:
 
 
 async def test_success_pays_back() -> None:
-    """A call that succeeded gives back what its retries took; one without retries gives one token."""
+    """A call that succeeds returns the tokens of its retries, or one token if there were none."""
     quota = Quota(500)
     quota.take(100)
     await layer(quota=quota)(refund(), way(unsent(), NotSentTimeoutError("late"), reply({})).send)
@@ -397,7 +397,7 @@ SIGNING: Final = evolve(QUARANTINED, answer=evolve(QUARANTINED.answer, signature
     ],
 )
 async def test_error_of_a_query_says_whether_absence_is_proven(profile: Profile, said: Reply, expected: bool) -> None:  # noqa: FBT001 - the fact
-    """It is, in the words that the profile lists, and where answers are signed by the service's signature alone."""
+    """The error of a query says whether "not found" is proven, by the profile and by the signature."""
     with pytest.raises(ServiceError) as caught:
         await layer()(asking(questioned(profile)), way(said).send)
 
@@ -485,7 +485,7 @@ async def test_questions_heed_retry_after() -> None:
 
 
 async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
-    """`retry_after` is there also where the question was told to wait, and the write was not."""
+    """The `Retry-After` of a query is on the error of the write."""
     end = way(CUT, reply({}, 429, {"Retry-After": "90"}))
     with pytest.raises(OutcomeUnknownError) as caught:
         await layer(ask=asking)(questioned(), end.send)
@@ -555,7 +555,7 @@ def test_bucket_stays_between_empty_and_full(capacity: int, steps: list[tuple[st
 
 
 def test_questions_have_tokens_of_their_own() -> None:
-    """Retries that failed leave a question what successes gave for it, at most a tenth of the capacity."""
+    """Successes fill a reserve for queries, up to a tenth of the quota, which retries cannot use."""
     quota = Quota(100)
     for _ in range(50):
         quota.pay_back(0)
@@ -567,7 +567,7 @@ def test_questions_have_tokens_of_their_own() -> None:
 
 
 def test_question_takes_what_retries_may_take_first() -> None:
-    """What is kept for questions is touched last; a service that never answered gets none beyond the quota."""
+    """A query uses the reserve last; without any success the reserve is empty."""
     quota = Quota(100)
     taken = [quota.take(RETRY_COST, asking=True) for _ in range(21)]
 

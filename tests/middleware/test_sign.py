@@ -119,7 +119,7 @@ async def test_custom_scheme_cannot_change_the_call() -> None:
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_coroutine_scheme(*, blocking: bool) -> None:
-    """`sign` may be a coroutine function, as where a key lives in another machine."""
+    """`sign` may be a coroutine function, such as for a key in another machine."""
 
     async def made() -> str:
         await asyncio.sleep(0)
@@ -133,7 +133,7 @@ async def test_coroutine_scheme(*, blocking: bool) -> None:
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_slow_schemes_leave_the_loop_free(*, blocking: bool) -> None:
-    """A scheme that is `blocking`, as RSA is, signs in another thread; a fast one in the loop's own."""
+    """A `blocking` scheme signs in another thread, a fast one in the thread of the loop."""
     threads: list[int] = []
 
     def made() -> str:
@@ -190,7 +190,7 @@ async def raises_later() -> str:
     ],
 )
 async def test_scheme_that_fails_sends_nothing(made: Callable[[], Any], why: str, *, blocking: bool) -> None:
-    """A broken scheme sends nothing and is not retried; its words, which may hold the key, are not shown."""
+    """A broken scheme sends nothing and is not retried. The error does not show its words."""
     end = way()
     with pytest.raises(NotSentError, match=f"the signature scheme {why}: nothing was sent") as caught:
         await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
@@ -208,7 +208,7 @@ RSA: Final = SortedPairs(algorithm="rsa-sha256", encoding="hex")
 
 @pytest.mark.parametrize(("scheme", "turns"), [(HMAC, []), (RSA, ["turned"])], ids=["hmac", "rsa"])
 async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]) -> None:
-    """A value that cannot be signed is refused as the caller's argument, with RSA, too."""
+    """A value that cannot be signed is refused as an argument, also by RSA."""
     end, seen = way(), list[str]()
     asyncio.get_running_loop().call_soon(seen.append, "turned")
     with pytest.raises(InvalidArgumentError, match="the field 'a' cannot be signed"):
@@ -232,7 +232,7 @@ async def test_scheme_is_that_of_the_call() -> None:
 
 @pytest.mark.parametrize("scheme", [Scheme(), SortedPairs(algorithm="rsa-sha256", encoding="hex")], ids=["own", "RSA"])
 async def test_slow_schemes_do_not_sign_beforehand(scheme: Any) -> None:
-    """A scheme of one's own is not asked before it signs, and RSA only makes its text: the key here is none."""
+    """The check before signing neither asks a merchant's own scheme nor makes an RSA signature."""
     end = way()
     await require_signable(KEY)(signed(scheme, a=1), end.send)
 
@@ -280,14 +280,4 @@ async def test_missing_secret_key() -> None:
         await authorize(None, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
 
     assert "credentials.secret_key" == caught.value.field
-    assert [] == end.calls
-
-
-async def test_key_cannot_break_the_request_apart() -> None:
-    """A key with a line end is refused and not shown."""
-    end = way()
-    with pytest.raises(InvalidArgumentError, match="'Authorization' must be of visible ASCII") as caught:
-        await authorize(Secret("canary\r\nX-B: c"), end.send)(bare_call(CREATE_PAYMENT, bearer=True))
-
-    assert "canary" not in f"{caught.value} {caught.value.value!r}"
     assert [] == end.calls

@@ -83,7 +83,7 @@ async def test_without_service_keys_a_symmetric_scheme_takes_the_merchants() -> 
     ids=["another key", "changed", "unsigned", "no text", "no object", "one name twice", "twice in the envelope"],
 )
 async def test_a_forged_success_is_believed_by_nobody(body: bytes) -> None:
-    """A query whose answer does not verify raises, and is not asked again."""
+    """A query whose response does not verify raises, and is not repeated."""
     with pytest.raises(InvalidSignatureError) as caught:
         await queried(body)
 
@@ -91,7 +91,7 @@ async def test_a_forged_success_is_believed_by_nobody(body: bytes) -> None:
 
 
 async def test_a_forged_answer_to_a_write_leaves_it_unknown() -> None:
-    """A write whose answer does not verify may have been done; the signature's error is the reason."""
+    """If the response to a write does not verify, the outcome is unknown."""
     with Recorder([answer(200, signed("stolen service key", state="PENDING"))]) as service:
         async with Session(service.url, credentials=KEYS, profile=SIGNED) as pay:
             with pytest.raises(OutcomeUnknownError) as caught:
@@ -102,7 +102,7 @@ async def test_a_forged_answer_to_a_write_leaves_it_unknown() -> None:
 
 
 async def test_a_failure_without_a_signature_is_taken_by_its_code() -> None:
-    """A refusal that carries no signed object is a refusal."""
+    """A refusal without a signed object is believed."""
     with pytest.raises(ServiceError) as caught:
         await queried(b'{"code":7}')
 
@@ -116,7 +116,7 @@ async def test_a_failure_that_carries_a_forged_signature_is_none() -> None:
 
 
 async def test_without_any_key_nothing_is_sent() -> None:
-    """A profile with signed answers needs a key to verify them, before anything is sent."""
+    """If responses are signed and no key can verify them, nothing is sent."""
     profile = evolve(SIGNED, signed=())
     with Recorder() as service:
         async with Session(service.url, credentials=Credentials("M1"), profile=profile) as pay:
@@ -152,7 +152,7 @@ VALUES: Final = {
 
 @pytest.mark.parametrize(("options", "text"), VALUES.values(), ids=VALUES)
 async def test_values_that_the_service_signs(options: dict[str, Any], text: str) -> None:
-    """A genuine answer with a null, a bool or a number is verified as the profile says that it is signed."""
+    """A response with a null, a boolean or a number verifies as the profile says."""
     profile = evolve(SIGNED, signature=evolve(SCHEME, **options))
 
     assert "PAID" == await queried(written(text), profile=profile)
@@ -168,7 +168,7 @@ async def test_values_that_the_service_signs(options: dict[str, Any], text: str)
     ],
 )
 async def test_other_values_are_forged(options: dict[str, Any], text: str) -> None:
-    """What is allowed is signed nevertheless, a number digit by digit."""
+    """Allowed values are still signed; a number is signed digit by digit."""
     profile = evolve(SIGNED, signature=evolve(SCHEME, **options))
     with pytest.raises(InvalidSignatureError, match="a response that is not signed by the service"):
         await queried(written(text), profile=profile)
@@ -192,7 +192,7 @@ REFUSED: Final = {
 
 @pytest.mark.parametrize(("payload", "what", "setting"), REFUSED.values(), ids=REFUSED)
 async def test_value_that_the_profile_refuses_is_named(payload: str, what: str, setting: str) -> None:
-    """An answer that the profile cannot verify says which field it is, and what to set, for a read and for a write."""
+    """The error of a response that cannot be verified names the field and the setting to change."""
     body = written(f"{payload} as nobody knows how")
     with pytest.raises(InvalidSignatureError) as read:
         await queried(body)
@@ -209,13 +209,13 @@ async def test_value_that_the_profile_refuses_is_named(payload: str, what: str, 
 
 
 async def test_long_integer_is_named() -> None:
-    """For an integer that no scheme signs there is nothing to set."""
+    """For an integer that no scheme can sign, the error names no setting."""
     with pytest.raises(InvalidSignatureError, match=r"data\.no holds what no profile's signature can verify"):
         await queried(written(f'"no":{2**70},"state":"PAID" as no={2**70}&state=PAID'))
 
 
 async def test_number_in_an_object_is_named() -> None:
-    """Where objects are signed it is the number in one that is refused."""
+    """If objects are signed, the error is about the number inside the object."""
     profile = evolve(SIGNED, signature=evolve(SCHEME, nested="json"))
     with pytest.raises(InvalidSignatureError, match=r'data.fee holds .* set signature.numbers = "text"'):
         await queried(written('"fee":{"rate":1.5},"state":"PAID" as nobody knows how'), profile=profile)
@@ -231,15 +231,11 @@ async def test_without_a_scheme_answers_cannot_be_verified() -> None:
 
 KEY: Final = "service key number 1"
 ADDRESS: Final = "https://gate.example/pay?no=7&back=https%3A%2F%2Fshop.example&a=b=c"
-SHAPES: Final = {
-    "at the top": AnswerShape(signature="sign", redirect_url="payUrl"),
-    "in the payload": AnswerShape(data="data", signature="data.sign", redirect_url="payUrl"),
-    "deeper": AnswerShape(signature="data.sign", redirect_url="data.payUrl"),
-}
+PAYLOAD: Final = AnswerShape(data="data", signature="data.sign", redirect_url="payUrl")
 
 
-def profile(answer: AnswerShape = SHAPES["in the payload"], scheme: Any = SCHEME) -> Profile:
-    """Return a profile of a service that signs its answers."""
+def profile(answer: AnswerShape = PAYLOAD, scheme: Any = SCHEME) -> Profile:
+    """Return a profile of a service that signs its responses."""
     return Profile(answer=answer, signature=scheme)
 
 
@@ -265,77 +261,56 @@ def verified_with(
     return verify_reply(call, reply_of(document), scheme, [Secret(key) for key in keys]).verified
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("address", [ADDRESS, "https://gate.example/?a&b", "https://gate.example/?a=b", "&", "="])
-def test_redirect_address_may_hold_delimiters(address: str, shape: AnswerShape) -> None:
-    """Addresses hold them: that of an order verifies in any scheme, wherever it stands."""
-    fields = {"payUrl": address, "state": 0, "tradeNo": "T1"}
-
-    assert "payUrl" not in SCHEME.allow_delimiters
-    assert verified_with(fields, profile(shape)) is True
-
-
-def test_changed_address_does_not_verify() -> None:
-    """A changed address does not verify."""
-    object_ = signed_object({"payUrl": ADDRESS, "state": 0})
-    forged = {**object_, "payUrl": ADDRESS.replace("gate", "evil")}
-    call = bare_call(PLACE_ORDER, profile=profile())
-
-    assert verify_reply(call, reply_of({"data": forged}), SCHEME, [Secret(KEY)]).verified is False
-
-
-def test_pair_that_moved_out_of_another_field_does_not_verify() -> None:
-    """A payload does not verify with a pair moved into another field, though its signed text is equal."""
-    whole = signed_object({"note": "a", "state": 1})
-    joined = {"note": "a&state=1", "sign": whole["sign"]}
-    call = bare_call(PLACE_ORDER, profile=profile())
-
-    assert verify_reply(call, reply_of({"data": whole}), SCHEME, [Secret(KEY)]).verified is True
-    assert verify_reply(call, reply_of({"data": joined}), SCHEME, [Secret(KEY)]).verified is False
+DELIMITERS: Final = (ADDRESS, "https://gate.example/?a&b", "https://gate.example/?a=b", "&", "=")
+SHAPES: Final = {
+    "at the top": AnswerShape(signature="sign", redirect_url="payUrl"),
+    "in the payload": PAYLOAD,
+    "deeper": AnswerShape(signature="data.sign", redirect_url="data.payUrl"),
+    "elsewhere": evolve(PAYLOAD, redirect_url="goTo"),
+    "nowhere": evolve(PAYLOAD, redirect_url=""),
+    **{name: evolve(PAYLOAD, redirect_url=name) for name in sorted(IDENTIFIERS)},
+}
+"""By where the profile says that the redirect address stands."""
+FIELDS: Final[list[tuple[str, dict[str, Any], bool]]] = [
+    *((shape, {"payUrl": text, "state": 0}, True) for shape in [*SHAPES][:3] for text in DELIMITERS),
+    *((shape, {"payUrl": ADDRESS}, False) for shape in ("elsewhere", "nowhere")),
+    *(("in the payload", {"payUrl": ADDRESS, name: "a&b=c"}, True) for name in FREE_TEXT),
+    *(
+        ("in the payload", {"payUrl": ADDRESS, name: text}, text == "ab")
+        for name in ("note", "state", "redirectUrl", "data.payUrl", "goTo", *sorted(IDENTIFIERS))
+        for text in ("a&b", "a=b", "ab")
+    ),
+    *((name, {name: text}, text == "T1") for name in sorted(IDENTIFIERS) for text in ("T1&a=b", "T1")),
+    ("elsewhere", {"goTo": ADDRESS}, True),
+    ("nowhere", {"": "a&b"}, False),
+]
 
 
-@pytest.mark.parametrize("name", ["note", "state", "redirectUrl", "data.payUrl", *sorted(IDENTIFIERS)])
-@pytest.mark.parametrize("value", ["a&b", "a=b"])
-def test_other_fields_hold_no_delimiter(name: str, value: str) -> None:
-    """A delimiter in any other field is refused, because it could end the field."""
-    assert verified_with({"payUrl": ADDRESS, name: value}) is False
-    assert verified_with({"payUrl": ADDRESS, name: "ab"}) is True
+@pytest.mark.parametrize(("shape", "fields", "expected"), FIELDS)
+def test_fields_that_may_hold_delimiters(shape: str, fields: dict[str, object], *, expected: bool) -> None:
+    """Only texts that the scheme allows and the redirect address may hold delimiters, but never an identifier."""
+    assert expected is verified_with(fields, profile(SHAPES[shape]))
 
 
-@pytest.mark.parametrize("name", FREE_TEXT)
-def test_fields_of_the_scheme_hold_theirs(name: str) -> None:
-    """What the scheme itself allows stays allowed beside the address."""
-    assert verified_with({"payUrl": ADDRESS, name: "a&b=c"}) is True
+@pytest.mark.parametrize(
+    ("fields", "forged"),
+    [
+        ({"payUrl": ADDRESS, "state": 0}, {"payUrl": ADDRESS.replace("gate", "evil"), "state": 0}),
+        ({"note": "a", "state": 1}, {"note": "a&state=1"}),
+    ],
+    ids=["changed address", "pair moved into another field"],
+)
+def test_changed_payload_does_not_verify(fields: dict[str, object], forged: dict[str, object]) -> None:
+    """A changed payload does not verify, even if its signed text is equal."""
+    call, signature = bare_call(PLACE_ORDER, profile=profile()), signed_object(fields)["sign"]
+    replies = [reply_of({"data": {**payload, "sign": signature}}) for payload in (fields, forged)]
 
-
-@pytest.mark.parametrize("name", sorted(IDENTIFIERS))
-def test_identifiers_never_hold_delimiters(name: str) -> None:
-    """Not even where a profile takes one for the address: what it identifies must not be shifted."""
-    about = profile(AnswerShape(data="data", signature="data.sign", redirect_url=name))
-
-    assert verified_with({name: "T1&a=b"}, about) is False
-    assert verified_with({name: "T1"}, about) is True
-
-
-def test_without_an_address_nothing_is_allowed() -> None:
-    """Without a redirect address in the profile, no field may hold delimiters."""
-    about = profile(AnswerShape(data="data", signature="data.sign"))
-
-    assert verified_with({"payUrl": ADDRESS}, about) is False
-    assert verified_with({"": "a&b"}, about) is False
-
-
-def test_two_services_are_kept_apart() -> None:
-    """The address of one profile is not that of another."""
-    other = profile(AnswerShape(data="data", signature="data.sign", redirect_url="goTo"))
-
-    assert [True, False] == [verified_with({"payUrl": ADDRESS}), verified_with({"payUrl": ADDRESS}, other)]
-    assert [False, True] == [verified_with({"goTo": ADDRESS}), verified_with({"goTo": ADDRESS}, other)]
+    assert [True, False] == [verify_reply(call, reply, SCHEME, [Secret(KEY)]).verified for reply in replies]
 
 
 @pytest.mark.parametrize("options", [{"separator": "|"}, {"exclude": ("sign", "payUrl")}], ids=str)
 def test_any_scheme_of_pairs(options: dict[str, Any]) -> None:
-    """The address stands in a text of any form, or is left out of it."""
+    """The redirect address may be signed with any separator, or be excluded."""
     scheme = evolve(SCHEME, **options)
     fields = {"payUrl": "https://gate.example/?a|b=c", "state": 0}
     object_ = {**fields, "sign": ""}
@@ -371,7 +346,7 @@ class Own:
 
 
 def test_scheme_of_ones_own() -> None:
-    """It gets the fields as they came, without the signature, and decides alone; it need not be hashable."""
+    """A merchant's own scheme receives the fields without the signature, and need not be hashable."""
     own = Own()
     fields = {"payUrl": ADDRESS, "note": "a&b"}
 

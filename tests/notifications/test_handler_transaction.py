@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from payasync import ConfigurationError, Credentials
 from payasync.notifications import Notification, handler_transaction
-from payasync.notifications.handler_transaction import TABLE, Begin, HandlerTransaction, build_insert, hash_mark, prove
+from payasync.notifications.handler_transaction import TABLE, Begin, HandlerTransaction, build_insert, hash_mark
 from tests.notifications.databases import (
     IN_POSTGRES,
     Database,
@@ -350,7 +350,7 @@ async def test_what_is_no_transaction_is_told_apart(
     with connected(path) as connection:
         connection.execute(statement)
     with pytest.raises(ConfigurationError, match=says) as caught:
-        await prove(wrong(path))
+        await HandlerTransaction(wrong(path)).check()
 
     assert ("transaction", 0) == (caught.value.field, marked(path))
 
@@ -358,7 +358,7 @@ async def test_what_is_no_transaction_is_told_apart(
 async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
     """What is done on it seems to be there, and is seen by nobody else: an error undoes nothing of it."""
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, pytest.raises(ConfigurationError, match=LEFT):
-        await prove(lambda: nullcontext(connection))
+        await HandlerTransaction(lambda: nullcontext(connection)).check()
 
     assert 0 == marked(tmp_path / "shop.db")
 
@@ -380,7 +380,7 @@ def autocommit_of_asyncpg(dsn: str) -> Begin:
 async def test_server_is_asked_no_less(postgres_dsn: str) -> None:
     """The same of a PostgreSQL database."""
     with pytest.raises(ConfigurationError, match=LEFT):
-        await prove(autocommit_of_asyncpg(postgres_dsn))
+        await HandlerTransaction(autocommit_of_asyncpg(postgres_dsn)).check()
     with psycopg.connect(postgres_dsn) as connection:
         assert (0,) == connection.execute("SELECT count(*) FROM payasync_handled").fetchone()
 
@@ -388,7 +388,7 @@ async def test_server_is_asked_no_less(postgres_dsn: str) -> None:
 async def test_proof_leaves_nothing_behind(database: Database) -> None:
     """A table for marks is there afterwards, as somebody may have made it before, and no mark is in it."""
     for _ in range(2):
-        await prove(database.begin)
+        await HandlerTransaction(database.begin).check()
 
     assert 0 == database.marks()
 
@@ -405,7 +405,7 @@ async def test_error_may_be_told_in_other_words(tmp_path: Path) -> None:
         except Exception:  # noqa: BLE001 - the rule
             raise RuntimeError("the books are as they were") from None
 
-    await prove(begin)
+    await HandlerTransaction(begin).check()
 
     assert 0 == marked(path)
 
@@ -414,7 +414,7 @@ async def test_error_may_be_told_in_other_words(tmp_path: Path) -> None:
 async def test_many_processes_prove_at_once(driver: Callable[[str], Database], postgres_dsn: str) -> None:
     """Each has a mark of its own, and all find the table that one of them makes."""
     database = driver(postgres_dsn)
-    await asyncio.gather(*(prove(database.begin) for _ in range(8)))
+    await asyncio.gather(*(HandlerTransaction(database.begin).check() for _ in range(8)))
 
     assert 0 == database.marks()
 
@@ -462,7 +462,7 @@ async def test_role_that_may_not_is_told_what_to_execute(
     granted(postgres_dsn, statement)
     database = driver(make_conninfo(postgres_dsn, user=role))
     with pytest.raises(ConfigurationError) as caught:
-        await prove(database.begin)
+        await HandlerTransaction(database.begin).check()
 
     assert "transaction" == caught.value.field
     assert f"execute: {TABLE}; GRANT SELECT, INSERT, DELETE ON payasync_handled TO" in str(caught.value)
@@ -556,7 +556,7 @@ async def test_database_that_is_away_proves_nothing(
             tried,
             books.database.count(),
         )
-        assert f"a handler's transaction cannot be proven yet: {type(away).__name__}" in caplog.text
+        assert f"a handler's transaction cannot be checked yet: {type(away).__name__}" in caplog.text
 
 
 async def test_database_that_hangs_holds_up_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,11 +594,11 @@ async def test_proof_is_had_once(tmp_path: Path) -> None:
 async def test_proof_that_fails_midway_proves_nothing(tmp_path: Path) -> None:
     """A database that goes away between two of its transactions is not called wrong."""
     books = Books(tmp_path / "shop.db")
-    await prove(books.begin)
+    await HandlerTransaction(books.begin).check()
     for number in range(1, 4):
         ends = iter([None] * (number - 1) + [ConnectionResetError("the server ends")])
         with pytest.raises(ConnectionResetError):
-            await prove(partial(_next_begin, books, ends))
+            await HandlerTransaction(partial(_next_begin, books, ends)).check()
 
 
 def _next_begin(books: Books, ends: Any) -> Any:

@@ -29,7 +29,7 @@ from starlette.routing import Mount
 
 from payasync import ConfigurationError, InvalidArgumentError, Profile, Session, StorageError
 from payasync.notifications import Added, Answer, Notification, Received, Receiver, SqliteInbox, ingest, verify
-from payasync.notifications.ingest import acknowledge, build_received, refuse
+from payasync.notifications.ingest import build_received
 from payasync.sandbox import PROFILE
 from tests.inside import turns, until
 from tests.notifications.merchant import CREDENTIALS, PAID, REFUNDED, SIGNED, UNSIGNED, Clock, Shop, opened
@@ -249,7 +249,7 @@ async def test_same_key_with_another_body_is_quarantined(shop: Shop, caplog: pyt
     assert [YES, YES] == answers
     assert ["done", "quarantined"] == await shop.states()
     assert [450] == [each.data["totalAmt"] for each in got]
-    assert "quarantined" in caplog.text
+    assert "is held" in caplog.text
 
 
 @pytest.mark.parametrize("error", [StorageError("the disk is full"), RuntimeError("anything")])
@@ -287,7 +287,7 @@ async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monke
     """Few long notifications fill the memory as many short ones do; one alone is taken, however long."""
     gate = Gate(tmp_path)
     length = len(Shop(tmp_path).sign().raw)
-    monkeypatch.setattr(ingest, "MOST_WAITING", 2 * length)
+    monkeypatch.setattr(ingest, "MAX_WAITING_BYTES", 2 * length)
     async with opened(tmp_path, inbox=gate) as shop:
         shop.recording()
         taking = [asyncio.create_task(shop.take({**PAID, "outTradeNo": name})) for name in ("T1", "T2")]
@@ -402,21 +402,28 @@ TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 @pytest.mark.parametrize(("body", "headers"), [('{"received":false}', JSON), ("FAIL", TEXT), ("", {})])
-def test_what_is_not_kept_is_refused_in_the_profiles_words(body: str, headers: dict[str, str]) -> None:
-    """A service may look at the body alone: whatever is not an acknowledgement says so there."""
-    shape = evolve(SHAPE, nack_status=204, nack_body=body)
+async def test_refusals_have_the_profiles_body(body: str, headers: dict[str, str], tmp_path: Path) -> None:
+    """A service may look at the body alone, so that each response that is no acknowledgement has it."""
+    profile = evolve(SIGNED, notification=evolve(SHAPE, nack_status=422, nack_body=body))
+    async with opened(tmp_path, profile=profile, max_bytes=1000) as shop:
+        answers = [await shop.receiver.receive(raw, {}) for raw in (b"{}", b" " * 1001)]
+        await shop.receiver.aclose()
+        answers.append(await shop.take())
 
-    assert Answer(413, body, headers) == refuse(shape, 413)
-    assert Answer(503, body, {**headers, "Retry-After": "5"}) == refuse(shape, 503)
+    retry = {**headers, "Retry-After": "5"}
+    assert [Answer(422, body, headers), Answer(413, body, headers), Answer(503, body, retry)] == answers
 
 
+@pytest.mark.parametrize("which", ["ack", "nack"])
 @pytest.mark.parametrize("status", [204, 205, 304])
-def test_bodiless_status_has_no_body(status: int) -> None:
-    """A server would refuse to send it, after the notification was kept."""
-    with pytest.raises(ConfigurationError, match="no body goes with"):
-        acknowledge(evolve(SHAPE, ack_status=status))
-    with pytest.raises(ConfigurationError, match="nack_body"):
-        refuse(evolve(SHAPE, nack_status=status))
+def test_status_without_a_body_has_none(which: str, status: int, tmp_path: Path) -> None:
+    """The profile is refused, because no server could send the response after the notification was stored."""
+    changes: dict[str, Any] = {f"{which}_status": status, f"{which}_body": "OK"}
+    profile = evolve(SIGNED, notification=evolve(SHAPE, **changes))
+    with pytest.raises(ConfigurationError, match="no body goes with") as refused:
+        Shop(tmp_path, profile=profile)
+
+    assert f"notification.{which}_body" == refused.value.field
 
 
 REJECTED: Final = (400, '{"received":false}')
@@ -729,7 +736,7 @@ async def test_no_header_of_a_connection_where_there_is_none(
     routed_shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTTP/2 forbids the header that closes a connection."""
-    monkeypatch.setattr("payasync.notifications.ingest.BODY_SECONDS", 0)
+    monkeypatch.setattr("payasync.notifications.web_adapters.BODY_SECONDS", 0)
     start, _ = await told(routed_shop.receiver, http_version="2")
 
     assert (408, [(b"content-length", b"0")]) == (start["status"], start["headers"])

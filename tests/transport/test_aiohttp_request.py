@@ -52,7 +52,7 @@ async def post(http: aiohttp.ClientSession, url: str, body: OneShotBody | None =
     ("method", "content"), [("GET", b""), ("POST", CONTENT), ("PUT", CONTENT), ("PATCH", CONTENT), ("DELETE", b"")]
 )
 async def test_it_is_what_aiohttp_writes(method: str, content: bytes) -> None:
-    """Head and body are byte by byte those of aiohttp's own way: its further versions must be compared, too."""
+    """Head and body are byte for byte those of aiohttp's own `send`."""
     with Recorder() as service:
         for kind in (Theirs, OwnRequest):
             async with (
@@ -78,7 +78,7 @@ async def test_it_is_what_aiohttp_writes(method: str, content: bytes) -> None:
     ids=["body", "headers", "query"],
 )
 async def test_a_large_request(large: dict[str, Any], theirs: list[str]) -> None:
-    """One for which the socket may have to be waited for is sent as aiohttp does it, whole."""
+    """A large request goes by aiohttp's own `send`, because its write may have to wait."""
     with Recorder() as service:
         async with aiohttp.ClientSession(request_class=OwnRequest) as http:
             await post(http, f"{service.url}/large", **large)
@@ -89,7 +89,7 @@ async def test_a_large_request(large: dict[str, Any], theirs: list[str]) -> None
 
 
 async def test_another_aiohttp(monkeypatch: pytest.MonkeyPatch, theirs: list[str]) -> None:
-    """Of an aiohttp that nobody has compared with this one, its own way is taken."""
+    """An aiohttp version that was not compared uses its own `send`."""
     monkeypatch.setattr(aiohttp_request, "COMPARED", False)
     with Recorder() as service:
         async with aiohttp.ClientSession(request_class=OwnRequest) as http:
@@ -105,7 +105,7 @@ KINDS: Final = {"ours": OwnRequest, "aiohttp's": aiohttp.ClientRequest}
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 async def test_aiohttp_sends_a_begun_body_once(method: str, kind: type[aiohttp.ClientRequest]) -> None:
-    """After a reset on a reused connection nothing is sent again, whatever the method."""
+    """After a reset on a reused connection nothing is sent again, whatever the method is."""
     with Recorder([answer(), RESET]) as service:
         async with aiohttp.ClientSession(request_class=kind) as http:
             async with http.request(method, service.url, data=OneShotBody(b"")) as first:
@@ -117,7 +117,7 @@ async def test_aiohttp_sends_a_begun_body_once(method: str, kind: type[aiohttp.C
 
 
 async def test_aiohttp_sends_any_other_body_again() -> None:
-    """The negative control: with a plain request aiohttp itself repeats a GET, which would repeat a nonce."""
+    """The negative control: aiohttp repeats a plain GET, which would repeat a nonce."""
     with Recorder([answer(), RESET]) as service:
         async with aiohttp.ClientSession() as http:
             for _ in range(2):
@@ -133,7 +133,7 @@ async def test_aiohttp_sends_any_other_body_again() -> None:
 async def test_a_body_that_did_not_begin_left_no_byte(
     scheme: str, turns: range, kind: type[aiohttp.ClientRequest]
 ) -> None:
-    """Cancelled at any step of the event loop, a body that had not begun left no byte of the request."""
+    """A request cancelled at any step left no byte if its body had not begun."""
     server, client = (server_tls(), trusting_tls()) if scheme == "https" else (None, None)
     trials: list[OneShotBody] = []
     with Recorder(tls=server) as service:
@@ -230,7 +230,7 @@ async def say_unasked(service: Recorder, pay: Session, unasked: bytes) -> None:
 async def test_answer_that_nobody_asked_for(
     ask: Callable[[Session, str], Awaitable[Response]], unasked: bytes, *, own: bool
 ) -> None:
-    """What came after the first answer was whole is none to the next call, which reaches the service elsewhere."""
+    """Unsolicited bytes after a response are never the response to the next call, which uses another connection."""
     told: list[Event] = []
     async with stage(own=own, on_event=told.append) as (service, pay):
         first = await ask(pay, "N1")
@@ -252,7 +252,7 @@ async def test_answer_that_nobody_asked_for(
 async def test_what_the_loop_has_not_read_yet(
     ask: Callable[[Session, str], Awaitable[Response]], unasked: bytes, *, secure: bool
 ) -> None:
-    """What came in the very step before the call is none to it either, nor is a request lost to a closed connection."""
+    """Unsolicited bytes, or an end, that the loop has not read yet never reach the next call."""
     told: list[Event] = []
     async with stage(secure=secure, on_event=told.append) as (service, pay):
         await ask(pay, "N1")
@@ -270,7 +270,7 @@ async def test_what_the_loop_has_not_read_yet(
 
 
 async def test_without_a_retry_it_was_not_sent() -> None:
-    """A call that met such an answer left no byte: what may not be tried again says that it was not sent."""
+    """A call that meets unsolicited bytes, and has no retry, was not sent."""
     async with stage(retry=RetryPolicy(attempts=1)) as (service, pay):
         await CALLS["payment"](pay, "N1")
         await say_unasked(service, pay, STALE)
@@ -282,7 +282,7 @@ async def test_without_a_retry_it_was_not_sent() -> None:
 
 
 async def test_body_does_not_begin_where_an_answer_stands() -> None:
-    """Where a loop begins tasks at once, as from Python 3.12 on, the write comes before anybody reads the answer."""
+    """A body does not begin on a connection with unread bytes, even if the loop starts tasks immediately."""
     body = OneShotBody(b"{}")
     started: list[str] = []
     body.on_start = lambda: started.append("started")

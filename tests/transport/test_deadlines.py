@@ -55,7 +55,7 @@ async def bounded(deadlines: Deadlines, deadline: float) -> None:
 
 
 async def test_cancelled_by_others(clock: StandingTime) -> None:
-    """A cancellation by anybody else stays one, also where the time is over in the same turn."""
+    """Another task's cancellation stays a cancellation, even if the time is over in the same turn."""
     deadlines = made(clock)
     task = asyncio.ensure_future(bounded(deadlines, clock.now + 1))
     await turns(1)
@@ -69,7 +69,7 @@ async def test_cancelled_by_others(clock: StandingTime) -> None:
 
 
 async def test_done_as_the_time_was_over(clock: StandingTime) -> None:
-    """What is done by then is no error, and the task is not left as one that is cancelled."""
+    """If the work ends as the time is over, there is no error, and the task is not left cancelled."""
     deadlines = made(clock)
     with Deadline(deadlines, call(clock.now + 1)) as deadline:
         deadline.expire()
@@ -82,10 +82,7 @@ async def test_done_as_the_time_was_over(clock: StandingTime) -> None:
 
 @pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])
 async def test_what_must_not_begin(clock: StandingTime, why: str) -> None:
-    """What is too late, was given up, or is cancelled and has not heard of it yet, does not begin to write.
-
-    Nor does a journalled write, where another process may have it by now.
-    """
+    """A write does not begin if it is too late, given up or cancelled, or if its lease is over."""
     seconds = 0.0 if why == "its lease is over" else 60.0
     attempt = call(clock.now + 1).derived(lease=Lease(clock.now, seconds, lambda: clock.now))
     task = running_task()
@@ -105,7 +102,7 @@ async def test_what_must_not_begin(clock: StandingTime, why: str) -> None:
 
 
 async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -> None:
-    """Who is cancelled and cleans up may call: an earlier cancellation is not of this call."""
+    """A task that was cancelled earlier, and cleans up, may make a call."""
     attempt, task = call(clock.now + 1), running_task()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -118,7 +115,7 @@ async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -
 
 
 async def test_closing(clock: StandingTime) -> None:
-    """Who closes ends what others do within their deadlines, but not what it does itself."""
+    """Closing ends the attempts of other tasks as if their time were over, and stops the timer."""
     deadlines = made(clock)
     other = asyncio.ensure_future(bounded(deadlines, clock.now + 1))
     with Deadline(deadlines, call(clock.now + 1)):
@@ -162,7 +159,7 @@ async def failed(call: Awaitable[None]) -> NotSentError:
 
 @pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
 async def test_waiting_for_the_pool_is_not_connecting(time: Time, *, lent: bool) -> None:
-    """Calls that find all connections in use wait longer than `Timeouts.connect`, and are answered in their turn."""
+    """A call may wait for a connection of the pool for longer than `Timeouts.connect`."""
     go = threading.Event()
     async with AsyncExitStack() as stack:
         service = stack.enter_context(Recorder([answer(after=go)]))
@@ -182,7 +179,7 @@ async def test_waiting_for_the_pool_is_not_connecting(time: Time, *, lent: bool)
 
 
 async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
-    """A call that finds no connection within its total was not sent, and says which setting bounds them."""
+    """A call that gets no connection in time was not sent, and the error names the setting."""
     with Recorder([SILENT]) as service:
         async with session(service.url, max_connections=1) as pay:
             first = asyncio.ensure_future(create(pay))
@@ -204,7 +201,7 @@ async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
 
 @pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
 async def test_a_free_connection_is_not_forgotten(*, lent: bool) -> None:
-    """Where the call that was next is cancelled, in whatever step of the loop, the one behind it is next."""
+    """If the next waiting call is cancelled at any step, the one behind it gets the connection."""
     async with AsyncExitStack() as stack:
         service = stack.enter_context(Recorder())
         http = None
@@ -238,7 +235,7 @@ async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> Not
 
 
 async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking up the name is part of connecting, in a pool of our own."""
+    """`Timeouts.connect` includes DNS."""
     asked: list[object] = []
 
     async def never(*given: object, **_: object) -> None:
@@ -252,7 +249,7 @@ async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
 async def test_a_handshake_that_never_ends(time: Time, *, lent: bool) -> None:
-    """The TLS handshake is part of connecting."""
+    """`Timeouts.connect` includes the TLS handshake."""
     async with AsyncExitStack() as stack:
         service = stack.enter_context(Recorder())
         http = await stack.enter_async_context(aiohttp.ClientSession()) if lent else None
@@ -264,7 +261,7 @@ async def test_a_handshake_that_never_ends(time: Time, *, lent: bool) -> None:
 
 @pytest.mark.parametrize("connected", [False, True])
 async def test_a_proxy_that_is_silent(time: Time, *, connected: bool) -> None:
-    """The way through a proxy is part of connecting, and no step of it begins the time anew, nor the handshake."""
+    """`Timeouts.connect` includes the way through a proxy, and starts only once."""
     with Recorder([Answer(b"HTTP/1.1 200 OK\r\n\r\n") if connected else SILENT]) as proxy:
         async with session("https://pay.example", proxy=proxy.url) as pay:
             await connecting(
@@ -277,7 +274,7 @@ async def test_a_proxy_that_is_silent(time: Time, *, connected: bool) -> None:
 
 
 async def test_an_answer_has_its_whole_time(time: Time) -> None:
-    """What connecting may take is no bound of the answer."""
+    """`Timeouts.connect` does not bound the response."""
     go = threading.Event()
     with Recorder([answer(after=go)]) as service:
         async with session(service.url) as pay:

@@ -40,10 +40,7 @@ def amounts(service: Recorder) -> list[int]:
 
 @pytest.mark.parametrize("scheme", ["http", pytest.param("https", marks=pytest.mark.long)])
 def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> None:
-    """Each call of one session, over loops and a fork, is delivered exactly once; the parent's connection lives on.
-
-    A loop that `asyncio.run` ends closes its connections, and nothing warns, though nobody closed the session.
-    """
+    """A session used in several loops and a fork delivers each call once, and nothing warns."""
     trusted = tmp_path / "authority.pem"
     authority().cert_pem.write_to_path(str(trusted))
     tls = server_tls() if scheme == "https" else None
@@ -65,7 +62,7 @@ def errors(output: str) -> str:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
-    """Of a loop that was closed without courtesy the raw sockets are closed; asyncio alone warns of its transport."""
+    """The sockets of a loop that was closed abruptly are closed; only asyncio warns of its transport."""
     server, client = (server_tls(), trusting_tls()) if scheme == "https" else (None, None)
     with Recorder(tls=server) as service, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -82,7 +79,7 @@ def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
 
 
 def test_two_living_loops_have_a_pool_each() -> None:
-    """A session used by loops in two threads at once shares no connection between them; closing closes both."""
+    """Loops in two threads share no connection, and closing the session closes both pools."""
     with Recorder() as service:
         pay = session(service)
         first_paid, may_end = threading.Event(), threading.Event()
@@ -115,7 +112,7 @@ def test_two_living_loops_have_a_pool_each() -> None:
 
 
 def test_closing_from_another_loop_ends_one_that_stands_still() -> None:
-    """A loop that does not run cannot close its connections itself: they are closed all the same, and for good."""
+    """Closing a session also closes the connections of a loop that does not run."""
     with Recorder() as service, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # asyncio's word of the transport of the loop that stands
         pay = session(service)
@@ -133,7 +130,7 @@ def test_closing_from_another_loop_ends_one_that_stands_still() -> None:
 
 @pytest.mark.parametrize("closed", [False, True], ids=["living", "dead"])
 def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
-    """The sockets of an aiohttp session are its loop's: another loop is refused, even after the first has ended."""
+    """An injected aiohttp session is refused in another loop, even after the first loop has ended."""
     with Recorder() as service, asyncio.Runner() as home:
 
         async def first() -> tuple[aiohttp.ClientSession, Session]:
@@ -158,7 +155,7 @@ def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
 
 
 async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:
-    """Where a loop ends its async generators and runs on, the next call opens a new pool."""
+    """If a loop ends its async generators and goes on, the next call opens a new pool."""
     with Recorder() as service:
         async with session(service) as pay:
             await create(pay, 1)
@@ -172,7 +169,7 @@ async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:
 
 
 async def test_writes_do_not_share_connections_with_reads() -> None:
-    """Writes and reads have pools of their own: a write reuses only what idled shortly."""
+    """Writes and reads use separate pools."""
     with Recorder() as service:
         async with session(service) as pay:
             await create(pay)
@@ -189,7 +186,7 @@ async def test_writes_do_not_share_connections_with_reads() -> None:
 async def test_idle_connection_is_reused_for_a_while(
     *, read: bool, idle: float, reused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write takes no connection that idled for over 2 s, which the server may be closing; a read none of 15 s."""
+    """A write reuses a connection for 2 idle seconds, before the service may close it; a read for 15."""
     now = 1000.0
     monkeypatch.setattr("aiohttp.connector.monotonic", lambda: now)
     with Recorder() as service:

@@ -66,7 +66,7 @@ def call(operation: Operation = CREATE_PAYMENT, **changes: Any) -> Call:
 @pytest.mark.parametrize("operation", [CREATE_PAYMENT, BILL], ids=["write", "read"])
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 async def test_what_is_cancelled_begins_no_more(operation: Operation, secure: bool) -> None:  # noqa: FBT001 - as given
-    """From the moment in which its task is cancelled, a call on a kept connection begins to write nothing."""
+    """A cancelled call on a kept connection does not begin to write."""
     settings = {"tls": trusting_tls(), "connections": 1}
     begun: list[tuple[bool, bool]] = []
     with Recorder(tls=server_tls() if secure else None) as service:
@@ -87,10 +87,7 @@ async def test_what_is_cancelled_begins_no_more(operation: Operation, secure: bo
 
 
 async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is stopped before the write, and wakes when the call is over, does not send it any more.
-
-    By then others may have asked, heard that it never came, and made it again. The turned clock stands for the stop.
-    """
+    """A process that was stopped before the write, and wakes after the deadline, does not send."""
     loop, ahead = asyncio.get_running_loop(), [0.0]
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + sum(ahead))
@@ -111,7 +108,7 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_an_answer_in_many_parts_is_read_whole() -> None:
-    """An answer that does not arrive at once is put together."""
+    """A response in many parts is read completely."""
     large = b"0123456789" * 400_000
     with Recorder([answer(200, large)]) as service:
         async with transport(service.url, max_response_bytes=len(large)) as way:
@@ -121,7 +118,7 @@ async def test_an_answer_in_many_parts_is_read_whole() -> None:
 
 
 async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
-    """`Timeouts.read` bounds the whole answer, not each byte of it."""
+    """`Timeouts.read` bounds the whole response, not each byte."""
     drip = Answer(answer(200, b"x" * 900).raw, drip=0.01)
     with Recorder([drip]) as service:
         async with transport(service.url) as way, asyncio.timeout(15):  # the call itself has twice as long
@@ -132,7 +129,7 @@ async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
 
 
 async def test_a_deadline_that_is_over_sends_nothing() -> None:
-    """Where the deadline passed before a connection was there, nothing was sent."""
+    """If the deadline is over before the connection is there, nothing is sent."""
     with Recorder() as service:
         async with transport(service.url) as way:
             with pytest.raises(NotSentTimeoutError):
@@ -142,7 +139,7 @@ async def test_a_deadline_that_is_over_sends_nothing() -> None:
 
 
 async def test_a_name_that_does_not_resolve_sends_nothing() -> None:
-    """DNS failures are provably not sent."""
+    """A DNS failure is provably not sent."""
     async with transport("https://nowhere.invalid") as way:
         with pytest.raises(NotSentError) as caught:
             await way.send(call())
@@ -151,7 +148,7 @@ async def test_a_name_that_does_not_resolve_sends_nothing() -> None:
 
 
 async def test_a_call_that_waits_to_connect_when_the_session_closes_was_not_sent() -> None:
-    """Closing ends what waits for a connection with the error for a closed session."""
+    """Closing ends a call that waits for a connection with `SessionClosedError`."""
     hold = threading.Event()
     with Recorder([Answer(answer().raw, after=hold)]) as service:
         async with transport(service.url, connections=1) as way:
@@ -167,7 +164,7 @@ async def test_a_call_that_waits_to_connect_when_the_session_closes_was_not_sent
 
 
 async def test_the_profile_adds_its_headers() -> None:
-    """Headers of the profile go with every call; what a layer adds goes before them."""
+    """Each call sends the profile's headers; a layer may replace them."""
     headers = {"X-Version": "2", "X-Mode": "profile"}
     with Recorder() as service:
         async with transport(service.url, headers=headers) as way:
@@ -195,7 +192,7 @@ UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerification
 def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(
     error: Exception, unsent: type[Exception], unanswered: type[Exception]
 ) -> None:
-    """Whether the write had begun decides between "not sent" and "no answer", never the class of the error."""
+    """Only the start of the write decides between "not sent" and "no response", not the error's class."""
     assert unsent is type(attempt_error(error, ADDRESS, begun=False))
     assert unanswered is type(attempt_error(error, ADDRESS, begun=True))
 
@@ -214,7 +211,7 @@ def test_only_a_body_that_had_not_begun_proves_that_nothing_was_sent(
     ],
 )
 def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> None:
-    """The reason names what happened, and repeats no word of a foreign error; a bad certificate is not tried again."""
+    """The reason is a phrase of ours, and a certificate error is permanent."""
     ended = attempt_error(error, ADDRESS, begun=False)
 
     assert words == ended.reason
@@ -270,7 +267,7 @@ async def two_calls(name: str, raw: bytes) -> AsyncGenerator[tuple[Recorder, Ses
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_long_answer_that_came_whole(name: str) -> None:
-    """The connection of an answer that is refused for its length, but has ended, carries the call that waits for it."""
+    """A connection whose response was too long, but complete, serves the next call."""
     async with two_calls(name, LONG) as (_, _, (first, first_may)):
         first_may.set()
         with pytest.raises(NoAnswerError if name == "read" else OutcomeUnknownError) as caught:
@@ -281,7 +278,7 @@ async def test_long_answer_that_came_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_cancelled_as_the_answer_ended(name: str) -> None:
-    """Nor is it cut where the caller gave up in the very moment in which the answer's last byte came."""
+    """A connection serves the next call if its caller was cancelled as the last byte came."""
     half, received = len(OK) - 5, bytearray()
     async with two_calls(name, OK[:half]) as (service, pay, (first, first_may)):
         (held,) = busy(pay)
@@ -306,7 +303,7 @@ async def test_cancelled_as_the_answer_ended(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_answer_that_has_not_ended(name: str) -> None:
-    """The connection of an answer that is refused before its end is cut: the call that waits for one takes another."""
+    """A connection whose response was refused before its end is cut."""
     ask = CALLS[name]
     endless = Answer(answer(200, b"x" * 10_000).raw[:-1])
     with Recorder([endless, Answer(OK)]) as service:

@@ -77,7 +77,7 @@ def any_version(context: ssl.SSLContext) -> None:
 async def test_a_context_that_is_weakened_later(
     weaken: Callable[[ssl.SSLContext], None], rule: str, *, lent: bool
 ) -> None:
-    """A context is checked before each new connection: one that was weakened since opens none, and says why."""
+    """A TLS context that was weakened later opens no new connection."""
     tls = trusting_tls()
     with Recorder([answer(200, b"{}", ("Connection", "close"))], tls=server_tls()) as service:
         async with aiohttp.ClientSession() as http, session(service.url, tls=tls, http=http if lent else None) as pay:
@@ -91,7 +91,7 @@ async def test_a_context_that_is_weakened_later(
 
 @pytest.mark.parametrize("restored", [False, True])
 async def test_a_context_that_is_weakened_on_the_way(*, restored: bool) -> None:
-    """Where it is weakened after the check and before the handshake, the connection is closed and not used."""
+    """If the context is weakened during the handshake, the connection is not used."""
     tls = ssl.create_default_context()
 
     def opened(_: object) -> socket.socket:
@@ -117,7 +117,7 @@ async def test_a_context_that_is_weakened_on_the_way(*, restored: bool) -> None:
 
 
 async def test_anonymous_ciphers() -> None:
-    """A context that demands a certificate gets none by anonymous ciphers: OpenSSL connects, and nothing is sent."""
+    """A connection by anonymous ciphers, without a certificate, is not used."""
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), trusting_tls()
     for each in (server, client):
         each.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -131,7 +131,7 @@ async def test_anonymous_ciphers() -> None:
 
 
 async def test_a_weakened_context_gives_no_password_to_a_proxy() -> None:
-    """A proxy that is spoken to by TLS is verified by the same context, before it gets its password."""
+    """An https proxy is verified before it receives its password."""
     tls = ssl.create_default_context()
     with Recorder(tls=unknown_tls()) as proxy:
         async with session(f"https://{NAME}", tls=tls, proxy=proxy.url.replace("//", "//user:word@")) as pay:
@@ -143,7 +143,7 @@ async def test_a_weakened_context_gives_no_password_to_a_proxy() -> None:
 
 @pytest.mark.parametrize("used", [False, True], ids=["fresh", "used before"])
 async def test_a_lent_connector_that_does_not_verify(*, used: bool) -> None:
-    """Its `ssl=False` holds for its own requests only: ours verify, and take no connection that those have opened."""
+    """Our requests verify on a lent connector with `ssl=False`, and do not reuse its connections."""
     with Recorder(tls=unknown_tls()) as service:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as http:
             if used:
@@ -157,7 +157,7 @@ async def test_a_lent_connector_that_does_not_verify(*, used: bool) -> None:
 
 
 async def test_a_connection_that_was_opened_while_the_context_was_weak() -> None:
-    """Who uses the context for requests of their own, and opens a connection unverified, opens it for them only."""
+    """A connection that the user's own request opened without verification is not used."""
     tls = ssl.create_default_context()
     with Recorder(tls=unknown_tls()) as service:
         async with aiohttp.ClientSession() as http, session(service.url, http=http, tls=tls) as pay:
@@ -181,7 +181,7 @@ class Careless(aiohttp.TCPConnector):
 
 
 async def test_a_lent_connector_that_ignores_the_context() -> None:
-    """A connection that was made by another context is closed and not used."""
+    """A connection that a lent connector opened with another context is not used."""
     tls = trusting_tls()
     with Recorder(tls=server_tls(NAME)) as service:
         async with aiohttp.ClientSession(connector=Careless()) as http, session(service.url, http=http, tls=tls) as pay:
@@ -192,7 +192,7 @@ async def test_a_lent_connector_that_ignores_the_context() -> None:
 
 
 async def test_a_lent_connector_without_tls(tmp_path: Path) -> None:
-    """A connector of Unix sockets speaks no TLS, whatever the address says: nothing goes through it in plain text."""
+    """A lent connector that cannot do TLS gets nothing in plain text."""
     received: list[bytes] = []
     ended = asyncio.Event()
 
@@ -222,7 +222,7 @@ class OneAddress(aiohttp.ThreadedResolver):
 
 
 async def test_a_lent_connector_is_used_with_our_tls() -> None:
-    """`tls` beside `http` says whom we trust, and the connector how to get there; the name is still verified."""
+    """With `tls` and `http`, the connector connects, and our context verifies the name."""
     with Recorder(tls=server_tls(NAME)) as service:
         resolver = OneAddress()
         async with (
@@ -239,7 +239,7 @@ async def test_a_lent_connector_is_used_with_our_tls() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*auth.*:DeprecationWarning")
 async def test_nothing_else_is_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers, cookies, keys, middlewares and a proxy of the user's session are not sent with what moves money."""
+    """Headers, cookies, keys, middlewares and the proxy of the user's session are not used."""
     (tmp_path / "netrc").write_text("machine localhost login user password netrc\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     seen: list[object] = []
@@ -278,7 +278,7 @@ async def test_nothing_else_is_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 async def test_trace_configs_are_lent() -> None:
-    """Who watches requests by trace configs sees ours as aiohttp's own, step by step."""
+    """Trace configs of the injected session see each step of our requests."""
     steps: list[str] = []
 
     async def noted(name: str, *_: object) -> None:
@@ -297,10 +297,7 @@ async def test_trace_configs_are_lent() -> None:
 
 
 async def test_a_closed_session_lends_nothing() -> None:
-    """What cannot even begin was not sent; no error of aiohttp's escapes, and no connector of its own making comes in.
-
-    A session that was made with one that was closed before its first call is refused.
-    """
+    """A closed injected session is refused, or its calls were not sent; no error of aiohttp escapes."""
     with Recorder() as service:
         async with aiohttp.ClientSession() as http:
             unused = session(service.url, http=http)
