@@ -806,7 +806,7 @@ def believed(document: object, profile: Profile = EVENTS, kind: str | None = "pa
 )
 def test_what_is_covered(path: str, *, flat: bool, nested: bool, omitted: bool) -> None:
     """The fields of the object that the signature stands in, without it and what the scheme leaves out."""
-    own = SignedFields("data", "sign", frozenset({"type"}))
+    own = SignedFields("data", "sign", SortedPairs(exclude=("sign", "type"), nested="json"))
     schemes = [EVENTS_SCHEME, evolve(EVENTS_SCHEME, nested="json"), evolve(EVENTS_SCHEME, nested="omit")]
     found = [coverage_of(evolve(EVENTS, signature=scheme)) for scheme in schemes]
 
