@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import ssl
-import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -505,6 +504,7 @@ class Session:
     async def _send(
         self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
     ) -> R:
+        """Send a request of a method that is decorated with `frameless_async`."""
         if shield:
             return await self._in_flight.shield(self._send(request, timeout=timeout, intent=intent))
         usual = timeout is None and intent is None and not self._closed and not self._in_flight.closed
@@ -513,16 +513,10 @@ class Session:
         call = self._codec.call(request, timeouts, loop.time() + timeouts.total, intent)
         self._in_flight.begin(call.progress, loop)
         try:
-            reply = await self._send_call(call)
-        except BaseException as error:  # noqa: BLE001 - it is raised below
-            ended = [error]
-        else:
-            response: R = request.answer.of(call, reply)  # type: ignore[assignment] # its own
+            response: R = request.answer.of(call, await self._send_call(call))  # type: ignore[assignment] # its own
             return response
         finally:
             self._in_flight.end(call.progress)
-        del request, call
-        raise drop_frames(ended.pop(), sys.exception())
 
     async def _reply_to(self, call: Call) -> Reply:
         """Send a call of a method that is decorated with `frameless_async`."""

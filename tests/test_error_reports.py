@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote_plus
 
 import pytest
 from attrs import evolve
@@ -250,7 +250,7 @@ FAILED: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "forged": ({"otherwise": answer(200, SIGNED_ANSWER)}, {"profile": FORGED}),
     "read timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(read=0.02)}),
     "total timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(total=0.3)}),
-    **{layer.__name__: ({}, {"middleware": [layer], "timeouts": Timeouts(total=0.05)}) for layer in LAYERS},
+    **{layer.__name__: ({}, {"middleware": [layer], "timeouts": Timeouts(total=1.0)}) for layer in LAYERS},
 }
 """By what fails, the settings of the service and of the session."""
 
@@ -660,13 +660,37 @@ def test_notifications(look: Callable[[], object]) -> None:
     assert [] == leaks(report(caught.value))
 
 
+TEXT: Final = "a text of a customer's"
+WITH_TEXTS: Final[dict[str, Ask]] = {
+    "payments.create": lambda pay: pay.payments.create(amount=1, currency="CAD", extra={"payer": TEXT}),
+    "orders.place": lambda pay: pay.orders.place(total_amt=1, currency="CAD", extra={"payer": TEXT}),
+    "orders.query": lambda pay: pay.orders.query("T1", extra={"payer": TEXT}),
+    "orders.close": lambda pay: pay.orders.close("T1", extra={"payer": TEXT}),
+    "refunds.create": lambda pay: pay.refunds.create(**REFUND, refund_desc=TEXT),
+    "refunds.status": lambda pay: pay.refunds.status("R1", extra={"payer": TEXT}),
+    "payments.status": lambda pay: pay.payments.status("T1", extra={"payer": TEXT}),
+    "subscriptions.cancel": lambda pay: pay.subscriptions.cancel("S1", extra={"payer": TEXT}),
+}
+
+
+@pytest.mark.parametrize("ask", WITH_TEXTS.values(), ids=WITH_TEXTS)
+async def test_texts_of_customers(ask: Ask) -> None:
+    """No error shows the free texts and the further fields of a request, which frames of payasync held."""
+    with Recorder(otherwise=RESET) as service:
+        pay = session(service.url, profile=evolve(GATE, fields={"subscription_id": "no"}))
+        error = await failure(pay, ask)
+
+    assert TEXT in unquote_plus("".join(request.raw.decode() for request in service.requests))
+    assert TEXT not in report(error)
+
+
 async def test_own_frames_stay() -> None:
     """A report shows the user's own frames, and no frame of a library below them."""
     with Recorder() as service:
         error = await failure(session(service.url, middleware=[fails_before]), ASKS["read"], ValueError)
     names = [frame.f_code.co_name for frame in frames_of(error)]
 
-    assert ["failure", "query", "_send", "fails_before"] == names
+    assert ["failure", "_awaited", "fails_before"] == names
     assert "Expecting property name" in str(error)
 
 

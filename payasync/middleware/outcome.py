@@ -232,7 +232,9 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
     if shape.code and is_one_of(at(document, shape.code), shape.ok):
         return True
     covered = bool(shape.code) and SignedFields.under(shape.signature, call.profile.signature).covers(shape.code)
-    return not covered and match.may_be_relabelled(call.operation, call.profile, data)
+    return not covered and match.may_be_success(
+        call.operation, call.profile, _named_by(call), call.expected.compared, data
+    )
 
 
 def recourse(call: Call) -> Recourse:
@@ -307,7 +309,8 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
     code_is_signed = SignedFields.under(shape.signature, profile.signature).covers(shape.code)
     if code_is_signed and is_one_of(at(result.document, shape.code), profile.codes.absent):
         return True
-    return not match.names_an_amount(profile, payload(shape, result.document))
+    # Nothing that is signed says "not found": the rest must at least be about this number, and no success.
+    return match.names_only_the_number(question, payload(shape, result.document))
 
 
 REPEAT_HINT: Final = "repeating it is harmless"

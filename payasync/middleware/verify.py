@@ -1,7 +1,7 @@
 """The check of signed responses, before anything believes them."""
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 from attrs import evolve
@@ -9,6 +9,7 @@ from attrs import evolve
 from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.profile.profile import not_configured
+from payasync.profile.signed_fields import join_path, names_read
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
 from payasync.strict_json import ExactNumber, at, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
@@ -36,7 +37,36 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
     verified = isinstance(signed[name], str) and is_signed_by_any(
         scheme, signed, name, path=call.operation.path, keys=keys
     )
-    return evolve(reply, verified=verified, doubt="" if verified else refused_field(scheme, signed, place, name))
+    if not verified:
+        return evolve(reply, verified=False, doubt=refused_field(scheme, signed, place, name))
+    compared = call.expected.compared.fields
+    paths = (path for each in compared for path in (each.path, *each.also))
+    doubt = hidden_field(scheme, signed, place, name, partial(names_read, call.profile, paths))
+    return evolve(reply, verified=not doubt, doubt=doubt)
+
+
+def hidden_field(
+    scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str, names: Callable[[], Iterable[str]]
+) -> str:
+    """Return which text of a verified object may hide a field that payasync reads; empty if none does.
+
+    Args:
+        scheme: The profile's signature scheme.
+        signed: The signed object.
+        place: The path of the object in the document.
+        name: The name of the field that holds the signature.
+        names: Returns the fields that payasync reads.
+    """
+    if not isinstance(scheme, SortedPairs):
+        return ""
+    found = scheme.hidden_name({each: value for each, value in signed.items() if each != name}, names)
+    if found is None:
+        return ""
+    field, other = found
+    return (
+        f"{join_path(place, field)} holds {scheme.separator}{other}=: the same text is signed if {other} stands beside "
+        f"it, so anybody could have hidden {other} there"
+    )
 
 
 def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:
@@ -56,8 +86,7 @@ def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str
         field = str(error.field)
     else:
         return ""
-    path = f"{place}.{field}" if place else field
-    return f"{path} holds {_refused(scheme, signed.get(field))}"
+    return f"{join_path(place, field)} holds {_refused(scheme, signed.get(field))}"
 
 
 def _refused(scheme: SortedPairs, value: object) -> str:

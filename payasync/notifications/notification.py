@@ -18,7 +18,7 @@ from payasync.errors import ConfigurationError, InvalidArgumentError, frameless,
 from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, NONCE, Kind, NotificationShape
-from payasync.profile.signed_fields import SignedFields
+from payasync.profile.signed_fields import notification_coverage
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
@@ -262,7 +262,7 @@ def read_document(
     If the signature is in the body, only what it covers is read, because anybody could have written the rest. The event
     is an exception: it chooses the kind, as the address does, which is unsigned, too.
     """
-    shape, coverage = profile.notification, coverage_of(profile)
+    shape, coverage = profile.notification, notification_coverage(profile)
     read = coverage.read(document) if coverage else document
     signed = coverage.normalize(read_as_signed(body, document, profile.signature)) if coverage else document
     found, event = _find_kind(shape, document, kind)
@@ -287,14 +287,6 @@ def read_document(
         payment_id=_checked_number("payment_id", data, profile.answer.payment_id),
         state=_find_state(profile, found, data),
     )
-
-
-def coverage_of(profile: Profile) -> SignedFields | None:
-    """Return what a signature in the body covers; `None` if there is none in the body."""
-    shape = profile.notification
-    if shape.verification != "body" or not shape.signature:
-        return None
-    return SignedFields.under(shape.signature, profile.signature)
 
 
 def _find_kind(shape: NotificationShape, document: Any, routed: str | None) -> tuple[Kind | None, str | None]:

@@ -16,9 +16,10 @@ from payasync.errors import (
 )
 from payasync.middleware.recovery import absence_final_after
 from payasync.notifications.inbox import Claim, Inbox, State
-from payasync.notifications.notification import Notification, build_key, coverage_of, number_at
+from payasync.notifications.notification import Notification, build_key, number_at
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import MERCHANT
+from payasync.profile.signed_fields import notification_coverage
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.strict_json import ABSENT, at
@@ -148,7 +149,7 @@ def compare_merchant(notification: Notification, merchant_id: str, profile: Prof
     If it names none, or null, nothing is compared. Hints and unsigned parts are ignored, because anybody could have an
     event held with them.
     """
-    response, coverage = notification.confirmed, coverage_of(profile)
+    response, coverage = notification.confirmed, notification_coverage(profile)
     document = notification.document if response is None else response.document
     if coverage and response is None:
         document = coverage.read(document)

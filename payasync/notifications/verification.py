@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -17,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
-from payasync.middleware.verify import is_signed_by_any, read_as_signed, refused_field, service_keys
+from payasync.middleware.verify import hidden_field, is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
     MAX_BYTES,
     WEBHOOK_ID,
@@ -25,7 +26,6 @@ from payasync.notifications.notification import (
     Notification,
     Raw,
     copy_body,
-    coverage_of,
     decode_body,
     read_document,
     read_headers,
@@ -33,11 +33,12 @@ from payasync.notifications.notification import (
 from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import NotificationShape
-from payasync.profile.signed_fields import join_path
+from payasync.profile.schema import COMPARED, NotificationShape
+from payasync.profile.signed_fields import join_path, notification_coverage
 from payasync.settings import is_number
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.strict_json import at
+from payasync.wire.match import COMPARED_NAMES
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is another"
 """The possible causes of a wrong signature."""
@@ -211,7 +212,7 @@ def check_covered(profile: Profile) -> None:
     Raises:
         ConfigurationError: The signature does not cover a path of the profile. The error names it.
     """
-    if signed := coverage_of(profile):
+    if signed := notification_coverage(profile):
         signed_fields.check_covered(signed, profile.notification.signature, _list_believed(profile.notification))
 
 
@@ -240,7 +241,7 @@ def is_made_by_service(profile: Profile, service_paths: frozenset[str], document
         return True
     if shape.time in service_paths and parse_time(at(document, shape.time)) is not None:
         return True
-    states = [(thing, path) for thing, path in _list_state_paths(profile) if path in service_paths]
+    states = [(thing, path) for thing, path in signed_fields.state_paths(profile) if path in service_paths]
     return any(profile.states.name(thing, at(document, path)) for thing, path in states)
 
 
@@ -253,12 +254,9 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
     Raises:
         ConfigurationError: There is no such path of an event name, a time or a state.
     """
-    signed, shape = coverage_of(profile), profile.notification
-    if signed is None or not signed_fields.shares_key(profile, credentials):
+    if notification_coverage(profile) is None or not signed_fields.shares_key(profile, credentials):
         return None
-    event = shape.kind if any(shape.kinds.values()) else ""
-    paths = (event, shape.time, *(path for _, path in _list_state_paths(profile)))
-    service_paths = frozenset(signed_fields.only_from_the_service(profile, signed, paths))
+    service_paths = frozenset(signed_fields.notification_proof_paths(profile))
     if not service_paths:
         raise ConfigurationError(
             "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
@@ -269,19 +267,6 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
             field="notification.kind",
         )
     return service_paths
-
-
-def _list_state_paths(profile: Profile) -> list[tuple[str, str]]:
-    """Return the paths of all states that have names in the profile, each with what it is a state of.
-
-    A path may begin in the document, too, because a document without an envelope is the payload.
-    """
-    things = ("order", "payment", "refund", "subscription")
-    paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in things}
-    known = {thing: path for thing, path in paths.items() if path and getattr(profile.states, thing)}
-    return [
-        (thing, join_path(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()
-    ]
 
 
 SENT_BACK: Final = (
@@ -423,13 +408,13 @@ class BodyVerification(Verification):
     @property
     def timed(self) -> bool:
         """Whether the signature covers the profile's path of the time."""
-        coverage, time = coverage_of(self.profile), self.profile.notification.time
+        coverage, time = notification_coverage(self.profile), self.profile.notification.time
         return bool(time and coverage and coverage.covers(time))
 
     @property
     def checks(self) -> str:
         """What is checked, in words."""
-        shape, coverage = self.profile.notification, coverage_of(self.profile)
+        shape, coverage = self.profile.notification, notification_coverage(self.profile)
         window = f"; {shape.time} within {shape.tolerance} seconds" if shape.time else ""
         unsigned = [path for path in (shape.kind, shape.time) if path and coverage and not coverage.covers(path)]
         warning = f"; not signed: {', '.join(unsigned)}" if unsigned else ""
@@ -449,6 +434,9 @@ class BodyVerification(Verification):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
+        names = partial(signed_fields.names_read_in_notifications, self.profile, _compared_paths(self.profile))
+        if doubt := hidden_field(self.scheme, signed, above, name, names):
+            raise _error(field, f"proves nothing: {doubt}")
         if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
             raise _error(field, SENT_BACK)
         if shape.time:
@@ -456,6 +444,11 @@ class BodyVerification(Verification):
             if sent is None:
                 raise _error(shape.time, "is not a time: neither ISO 8601 with an offset, nor a number")
             check_window(shape.time, sent, now, shape.tolerance)
+
+
+def _compared_paths(profile: Profile) -> list[str]:
+    given = (getattr(profile.answer, name) for name in COMPARED)
+    return [*COMPARED_NAMES, *(path for path in given if path)]
 
 
 @frameless
@@ -510,7 +503,9 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
     """
     shape = profile.notification
     if verifier is not None:  # it covers every byte, not only what a signature in the body covers
-        whole = evolve(profile, notification=evolve(shape, verification="")) if coverage_of(profile) else profile
+        whole = (
+            evolve(profile, notification=evolve(shape, verification="")) if notification_coverage(profile) else profile
+        )
         return CustomVerification(whole, verifier)
     if shape.verification == "standard-webhooks":
         return WebhookVerification(profile, credentials.notification_keys)

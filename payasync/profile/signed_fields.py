@@ -68,6 +68,10 @@ class SignedFields:
         signed = not inner or inner[0] not in {self.name, *self.left_out}
         return signed and (self.nested or len(inner) <= 1)
 
+    def names_of(self, paths: Iterable[str]) -> frozenset[str]:
+        """Return the names of the fields of the signed object that paths lead to or through."""
+        return frozenset(self.first_step(path) for path in paths if path and self.covers(path))
+
     def first_step(self, path: str) -> str:
         """Return the name of the field of the signed object that a path leads to or through."""
         inner = _steps(path)[len(_steps(self.place)) :]
@@ -176,10 +180,78 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
     return found
 
 
-def proof_names(profile: "Profile", paths: tuple[str, ...]) -> frozenset[str]:
-    """Return the fields of the signed object that hold the paths of `proof_paths`; no request may have such a field."""
-    signed = SignedFields.under(profile.answer.signature, profile.signature)
-    return frozenset(map(signed.first_step, paths))
+def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str]:
+    """Return the fields by which responses and notifications differ from requests; no signed request may have one.
+
+    Returns:
+        The names; none if the key that signs requests verifies nothing.
+    """
+    if not shares_key(profile, credentials):
+        return frozenset()
+    answers = SignedFields.under(profile.answer.signature, profile.signature)
+    names = answers.names_of(proof_paths(profile, credentials))
+    if signed := notification_coverage(profile):
+        names |= signed.names_of(notification_proof_paths(profile))
+    return names
+
+
+def names_read(profile: "Profile", compared: Iterable[str]) -> frozenset[str]:
+    """Return the fields of a signed response by which payasync recognises it, and what became of the request.
+
+    Args:
+        profile: Locates them.
+        compared: The paths in the payload that are compared with the request.
+    """
+    shape = profile.answer
+    paths = [*compared, *(getattr(shape, name) for name in (*_STATES, *_OWN))]
+    located = [shape.code, *paths, *(join_path(shape.data, path) for path in paths if path)]
+    return SignedFields.under(shape.signature, profile.signature).names_of(located)
+
+
+def names_read_in_notifications(profile: "Profile", compared: Iterable[str]) -> frozenset[str]:
+    """Return the fields of the signed object of a notification that say what it is about, and what happened.
+
+    Args:
+        profile: Locates them.
+        compared: The paths in the payload that are compared with a write.
+    """
+    signed, shape = notification_coverage(profile), profile.notification
+    if signed is None:
+        return frozenset()
+    paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id]
+    paths += [path for several in shape.id.values() for path in several]
+    located = [shape.kind, shape.time, *(path for _, path in state_paths(profile))]
+    return signed.names_of([*located, *paths, *(join_path(shape.data, path) for path in paths if path)])
+
+
+def notification_coverage(profile: "Profile") -> SignedFields | None:
+    """Return what a signature in the body of notifications covers; `None` if there is none in the body."""
+    shape = profile.notification
+    if shape.verification != "body" or not shape.signature:
+        return None
+    return SignedFields.under(shape.signature, profile.signature)
+
+
+def notification_proof_paths(profile: "Profile") -> tuple[str, ...]:
+    """Return the signed paths that notifications have and requests lack: of an event's name, a time or a state."""
+    signed, shape = notification_coverage(profile), profile.notification
+    if signed is None:
+        return ()
+    event = shape.kind if any(shape.kinds.values()) else ""
+    return only_from_the_service(profile, signed, (event, shape.time, *(path for _, path in state_paths(profile))))
+
+
+def state_paths(profile: "Profile") -> list[tuple[str, str]]:
+    """Return the paths in a notification of all states that have names in the profile, each with what it is a state of.
+
+    A path may begin in the document, too, because a document without an envelope is the payload.
+    """
+    things = ("order", "payment", "refund", "subscription")
+    paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in things}
+    known = {thing: path for thing, path in paths.items() if path and getattr(profile.states, thing)}
+    return [
+        (thing, join_path(place, path)) for place in (profile.notification.data, "") for thing, path in known.items()
+    ]
 
 
 def shares_key(profile: "Profile", credentials: "Credentials") -> bool:

@@ -85,6 +85,7 @@ class CloseOrder(Request[OrderResponse]):
 class Orders(Namespace):
     """Orders that the customer authorises at the gateway."""
 
+    @frameless_async
     async def place(
         self,
         *,
@@ -138,6 +139,7 @@ class Orders(Namespace):
         )
         return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
+    @frameless_async
     async def query(
         self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> OrderResponse:
@@ -157,6 +159,7 @@ class Orders(Namespace):
         """
         return await self._send(QueryOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
 
+    @frameless_async
     async def close(
         self,
         out_trade_no: str,

@@ -57,6 +57,7 @@ class QueryPayment(Request[PaymentResponse]):
 class Payments(Namespace):
     """Payments of the general style, and the state of any payment."""
 
+    @frameless_async
     async def create(
         self,
         *,
@@ -88,6 +89,7 @@ class Payments(Namespace):
         request = CreatePayment(amount=amount, currency=currency, description=description, extra=extra)
         return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
+    @frameless_async
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> PaymentResponse:

@@ -63,6 +63,7 @@ class QueryRefund(Request[RefundResponse]):
 class Refunds(Namespace):
     """Refunds of paid orders."""
 
+    @frameless_async
     async def create(
         self,
         *,
@@ -111,6 +112,7 @@ class Refunds(Namespace):
         )
         return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
+    @frameless_async
     async def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> RefundResponse:

@@ -186,6 +186,7 @@ class Subscriptions(Namespace):
         )
         return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
+    @frameless_async
     async def cancel(
         self,
         subscription_id: str,

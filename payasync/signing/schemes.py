@@ -7,7 +7,9 @@ an object with the two methods of `SignatureScheme`.
 import base64
 import binascii
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import pairwise
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import orjson
@@ -27,6 +29,9 @@ Signer: TypeAlias = Callable[[Mapping[str, Any], str], str]
 
 IDENTIFIERS: Final = frozenset({"merchantId", "outTradeNo", "outRefundNo", "nonceStr"})
 """Wire names that `allow_delimiters` cannot hold: a delimiter in an identifier could pass for another field."""
+
+_LAST_NAME: Final = chr(sys.maxunicode)
+"""A name behind all names."""
 
 _INTEGER_BITS: Final = 64
 """Bits of an integer that all JSON writers write alike."""
@@ -170,6 +175,32 @@ class SortedPairs:
             InvalidArgumentError: A value cannot be signed.
         """
         return self._complete(self._join_pairs(fields, path), path, "<signing key>")
+
+    def hidden_name(self, fields: Mapping[str, Any], names: Callable[[], Iterable[str]]) -> tuple[str, str] | None:
+        """Return a field whose text may hide another field, with the name of that field; `None` if there is none.
+
+        The two fields `body=x` and `outTradeNo=T0` have the same signed text as one field `body` that holds both. So
+        whoever repeats a genuine response could hide its number in a text, and the signature would still verify.
+
+        Args:
+            fields: The fields of a response or a notification that the signature verifies.
+            names: Returns the fields that may be hidden, such as those that a response is recognised by. It is called
+                only if a text holds a delimiter.
+        """
+        texts = [fields.get(name) for name in self.allow_delimiters]
+        if not any(
+            self.separator in text if isinstance(text, str) else isinstance(text, dict | list) for text in texts
+        ):
+            return None
+        pairs = [(name, self._text_of(name, fields[name])) for name in sorted(fields) if name not in self.exclude]
+        signed = [(name, text) for name, text in pairs if text or (text is not None and not self.skip_empty)]
+        hidden = sorted(set(names()).difference(name for name, _ in signed))
+        for (name, text), (following, _) in pairwise([*signed, (_LAST_NAME, "")]):
+            # Names are signed in their order, so a field can be hidden only where it would stand.
+            for other in hidden:
+                if name < other < following and f"{self.separator}{other}=" in text:
+                    return name, other
+        return None
 
     def _make_message(self, pairs: str, path: str, key: Secret) -> bytes:
         message = self._complete(pairs, path, key.reveal() if self.key_param else "").encode()

@@ -150,7 +150,7 @@ class Codec:
         self._is_identifier = re.compile(profile.identifier).fullmatch
         self._merchant_id = credentials.merchant_id
         self._proofs = proof_paths(profile, credentials)
-        self._proof_names = proof_names(profile, self._proofs)
+        self._proof_names = proof_names(profile, credentials)
         self._check_proofs = make_proof_check(profile.signature, self._proof_names)
         constants = (value for table in profile.constants.values() for value in table.values())
         self._nested = any(isinstance(value, dict | list) for value in constants)

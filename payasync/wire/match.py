@@ -18,6 +18,7 @@ from payasync.endpoints import (
     CREATE_SUBSCRIPTION,
     OPERATIONS,
     PLACE_ORDER,
+    QUERY_ORDER,
     QUERY_PAYMENT,
     QUERY_REFUND,
     UPDATE_SUBSCRIPTION,
@@ -26,7 +27,7 @@ from payasync.endpoints import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape, Parameter
 from payasync.strict_json import ABSENT, at
-from payasync.wire.call import ComparedField, Comparison, Objection, ValueKind
+from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
 from payasync.wire.response import is_empty_envelope
 
 _LONGEST: Final = 100
@@ -69,6 +70,31 @@ _DONE: Final[Mapping[str, frozenset[str]]] = {
 }
 """By write, the states that only a success of the write can lead to."""
 
+_STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
+"""The keys of `[answer]` that locate states."""
+
+_MADE: Final[Mapping[Operation, tuple[str, ...]]] = {
+    CREATE_PAYMENT: ("payment_id", "redirect_url"),
+    PLACE_ORDER: ("payment_id", "redirect_url"),
+    CREATE_SUBSCRIPTION: ("subscription_id",),
+}
+"""By write, the keys of `[answer]` that locate what the service makes."""
+
+_NUMBER_OF: Final[Mapping[Operation, str]] = {
+    PLACE_ORDER: "outTradeNo",
+    QUERY_ORDER: "outTradeNo",
+    CLOSE_ORDER: "outTradeNo",
+    CREATE_REFUND: "outRefundNo",
+    QUERY_REFUND: "outRefundNo",
+}
+"""By operation, the wire name of the merchant's number of what it is about."""
+
+_AMOUNT_OF: Final[Mapping[Operation, str]] = {
+    PLACE_ORDER: "totalAmt",
+    CREATE_REFUND: "refundAmt",
+}
+"""By write, the wire name of its amount."""
+
 
 def comparison_of(operation: Operation, profile: Profile) -> Comparison:
     """Return what a response to an operation is compared in."""
@@ -103,9 +129,13 @@ def _places(shape: AnswerShape, key: str, name: str, kind: ValueKind) -> Iterabl
     path: str | None = getattr(shape, key)
     if path != "":
         yield ComparedField(name, path or name, kind, required=path is not None)
-    if path and name == _AMOUNT != path:
-        # A service may have one path for the totals of orders, and answer payments in their own words.
-        yield ComparedField(name, name, kind)
+    if name == _AMOUNT:
+        # A service may answer payments with the field of orders, or with the field that the request has.
+        yield from (
+            ComparedField(name, other, kind)
+            for other in (_AMOUNT, "totalAmt")
+            if path != "" and other != (path or name)
+        )
 
 
 def _identifier(
@@ -228,19 +258,36 @@ def contradiction(operation: Operation, profile: Profile, data: object, *, absen
     return Objection(f"it refuses the request, and says that the {thing} is {state}") if contradicted else None
 
 
-def may_be_relabelled(operation: Operation, profile: Profile, data: object) -> bool:
-    """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover."""
+def may_be_success(
+    operation: Operation, profile: Profile, fields: Mapping[str, object], comparison: Comparison, data: object
+) -> bool:
+    """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover.
+
+    Args:
+        operation: The write or the query that is refused.
+        profile: Says where a state or an address stands.
+        fields: What the write, or the query and the write that it asks about, named, by wire names.
+        comparison: Where a payload may name these.
+        data: The payload.
+    """
     thing = _thing_of(operation)
-    if path := getattr(profile.answer, f"{thing}_status", ""):
-        return _is_said(at(data, path)) and profile.states.name(thing, at(data, path)) is None
-    places = (getattr(profile.answer, key) or name for key, name, _ in _wire_names(operation))
-    return any(_is_said(at(data, place)) for place in places)
+    path: str = getattr(profile.answer, f"{thing}_status", "")
+    if path and _is_said(state := at(data, path)):
+        return profile.states.name(thing, state) is None  # `contradiction` judges the states that are known
+    if not path and any(
+        _is_said(at(data, getattr(profile.answer, key) or name)) for key, name, _ in _wire_names(operation)
+    ):
+        return True
+    made = (getattr(profile.answer, key) for key in _MADE.get(operation, ()))
+    return any(place and _is_said(at(data, place)) for place in made) or (
+        operation in _AMOUNT_OF and names_number_and_amounts(operation, fields, comparison, data)
+    )
 
 
 def names_number_and_amounts(
     operation: Operation, fields: Mapping[str, object], comparison: Comparison, data: object
 ) -> bool:
-    """Return whether a payload names the number of a write, and each amount that it named.
+    """Return whether a payload names the number of a write, and the amount that it named.
 
     Args:
         operation: The write.
@@ -248,17 +295,32 @@ def names_number_and_amounts(
         comparison: Where a payload may name these.
         data: The payload.
     """
-    number = {PLACE_ORDER: "outTradeNo", CLOSE_ORDER: "outTradeNo", CREATE_REFUND: "outRefundNo"}.get(operation)
-    amount = {PLACE_ORDER: "totalAmt", CREATE_REFUND: "refundAmt"}.get(operation)
-    wanted = {name for name in (number, amount) if name in fields}
-    said = {each.name for each in comparison.fields if not _is_missing(at(data, each.path, None))}
-    return wanted <= said
+    wanted = {name for name in (_NUMBER_OF.get(operation), _AMOUNT_OF.get(operation)) if name in fields}
+    return wanted <= {each.name for each in comparison.fields if each.name in wanted and _names(each, fields, data)}
 
 
-def names_an_amount(profile: Profile, data: object) -> bool:
-    """Return whether a payload names an amount, which nothing has that is not there."""
-    paths = (getattr(profile.answer, key) or name for key, name in _AMOUNTS)
-    return any(at(data, path, None) is not None for path in paths)
+def names_only_the_number(query: Call, data: object) -> bool:
+    """Return whether the payload of a "not found" names the number that was asked for, and nothing of its state.
+
+    A payload with an amount or a state is that of something that exists. One that names another thing may have been
+    signed for that thing.
+    """
+    shape, comparison = query.profile.answer, query.expected.compared
+    names = {_NUMBER_OF.get(query.operation), query.parameter.name if query.parameter else None}
+    fields = {**query.fields, **(query.expected.asked or {})}
+    if not any(each.name in names and _names(each, fields, data) for each in comparison.fields):
+        return False
+    paths = [getattr(shape, key) or name for key, name in _AMOUNTS]
+    paths += [path for key in _STATES if (path := getattr(shape, key))]
+    if query.operation is QUERY_ORDER:  # a refund of the order names the order, too
+        paths.append(shape.out_refund_no or _WIRE["out_refund_no"][0])
+    return all(at(data, path, None) is None for path in paths)
+
+
+def _names(each: ComparedField, fields: Mapping[str, object], data: object) -> bool:
+    """Return whether a payload names what a request names, with the same value."""
+    theirs = at(data, each.path, None)
+    return each.name in fields and not _is_missing(theirs) and not _differs(each.kind, fields[each.name], theirs)
 
 
 def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:

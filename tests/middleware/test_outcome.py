@@ -209,7 +209,7 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
         (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
         (evolve(reply({"code": "NONE", "data": {"totalAmt": 450}}), verified=True), BESIDE, False),
         (evolve(reply({"code": "NONE", "data": {"amount": 450}}), verified=True), BESIDE, False),
-        (evolve(reply({"code": "NONE", "data": {"text": "none"}}), verified=True), BESIDE, True),
+        (evolve(reply({"code": "NONE", "data": {"text": "none"}}), verified=True), BESIDE, False),
         (reply({"code": "NONE", "totalAmt": 450}), CODED, True),
         (reply({"code": "NONE"}), UNSIGNED_REFUSALS, True),
         (evolve(reply({"code": "NONE"}), verified=False), UNSIGNED_REFUSALS, False),

@@ -30,7 +30,6 @@ from payasync.errors import (
     NotConfiguredError,
 )
 from payasync.notifications import Notification, Receiver, SqliteInbox
-from payasync.notifications.notification import coverage_of
 from payasync.notifications.verification import (
     MISMATCH,
     check_covered,
@@ -42,7 +41,7 @@ from payasync.notifications.verification import (
     verify,
 )
 from payasync.profile.schema import AnswerShape, NotificationShape, Parameter, States
-from payasync.profile.signed_fields import SignedFields
+from payasync.profile.signed_fields import SignedFields, notification_coverage
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.testing import sign_notification
 from tests.foreign.recorder import Recorder, answer
@@ -808,7 +807,7 @@ def test_what_is_covered(path: str, *, flat: bool, nested: bool, omitted: bool) 
     """The fields of the object that the signature stands in, without it and what the scheme leaves out."""
     own = SignedFields("data", "sign", SortedPairs(exclude=("sign", "type"), nested="json"))
     schemes = [EVENTS_SCHEME, evolve(EVENTS_SCHEME, nested="json"), evolve(EVENTS_SCHEME, nested="omit")]
-    found = [coverage_of(evolve(EVENTS, signature=scheme)) for scheme in schemes]
+    found = [notification_coverage(evolve(EVENTS, signature=scheme)) for scheme in schemes]
 
     assert [flat, nested, omitted] == [each.covers(path) for each in found if each]
     assert nested is own.covers(path)
@@ -1038,6 +1037,40 @@ async def test_what_shows_that_the_service_made_it(
     statuses, got = await posted(profile, tmp_path, *bodies)
 
     assert ([200, 400, 400], ["R1"]) == (statuses, [each.out_refund_no for each in got])
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments"),
+    [
+        ({}, {"refund_desc": "late&refundStatus=SUCCESS"}),
+        ({}, {"extra": {"refundStatus": "SUCCESS"}}),
+        ({"time": "time", "tolerance": 10**9}, {"refund_desc": "late&time=1800000000"}),
+    ],
+)
+async def test_request_that_could_be_posted_as_a_notification_is_not_sent(
+    changes: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    """One key signs both, so no signed request may say, even inside a text, what shows that the service made it."""
+    profile = evolve(SHARED, notification=evolve(SHARED_SHAPE, **changes))
+    with Recorder() as service:
+        async with Session(service.url, credentials=SHARED_KEYS, profile=profile) as pay:
+            with pytest.raises(InvalidArgumentError, match=r"sent back|no request may say"):
+                await pay.refunds.create(
+                    out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200, **arguments
+                )
+
+    assert [] == service.requests
+
+
+async def test_number_that_is_hidden_in_a_text_of_a_notification(tmp_path: Path) -> None:
+    """A refund's number that is moved into a text would make the refund's notification one of the order."""
+    text = "https://a.example/n"
+    genuine = {"notifyUrl": text, "outRefundNo": "R1", "outTradeNo": "T1", "refundStatus": "SUCCESS"}
+    hidden = {**share_signed(genuine), "notifyUrl": f"{text}&outRefundNo=R1"}
+    del hidden["outRefundNo"]
+    statuses, got = await posted(SHARED, tmp_path, share_signed(genuine), hidden)
+
+    assert ([200, 400], ["R1"]) == (statuses, [each.out_refund_no for each in got])
 
 
 async def test_state_that_the_profile_does_not_know_shows_nothing(tmp_path: Path) -> None:

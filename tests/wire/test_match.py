@@ -12,6 +12,7 @@ from payasync import (
     AnswerShape,
     ConfigurationError,
     Credentials,
+    InvalidSignatureError,
     NoAnswerError,
     OutcomeUnknownError,
     Parameter,
@@ -45,9 +46,8 @@ from payasync.wire.match import (
     comparison_of,
     contradiction,
     is_sent_back,
-    may_be_relabelled,
+    may_be_success,
     mismatch,
-    names_an_amount,
     names_number_and_amounts,
 )
 from tests.foreign import signatures
@@ -317,6 +317,7 @@ STATED: Final = Profile(
         subscription={"active": ("ON",), "cancelled": ("OFF",)},
     ),
 )
+LOCATED: Final = evolve(STATED, answer=evolve(STATED.answer, redirect_url="payUrl"))
 
 
 REFUSES: Final = "it refuses the request, and says that"
@@ -358,25 +359,6 @@ def test_refusal_that_contradicts_itself(operation: Operation, state: str, words
 
     assert words == (objection.words if objection else "")
     assert contradiction(operation, BARE, {"state": state}, absent=absent) is None
-
-
-@pytest.mark.parametrize(
-    ("profile", "told", "expected"),
-    [
-        (BARE, {"refundAmt": 200}, True),
-        (BARE, {"totalAmt": "450"}, True),
-        (BARE, {"totalAmt": None}, False),
-        (BARE, None, False),
-        (STATED, {"money": {"back": 200}}, True),
-        (STATED, {"refundAmt": 200}, False),
-        (BARE, {"amount": 1}, True),
-        (Profile(answer=AnswerShape(total_amt="total")), {"amount": 1}, False),
-        (Profile(answer=AnswerShape(refund_amt="", total_amt="")), {"refundAmt": 200}, True),
-    ],
-)
-def test_what_is_not_there_has_no_amount(profile: Profile, told: object, *, expected: bool) -> None:
-    """An amount is looked for where it is compared, and under its wire name also where that is switched off."""
-    assert expected is names_an_amount(profile, told)
 
 
 @pytest.mark.parametrize(
@@ -475,6 +457,10 @@ def test_what_tells_a_write_from_another_under_its_number(
         (QUERY_REFUND, STATED, {"state": "ODD"}, True),
         (CREATE_REFUND, STATED, {"state": "NO"}, False),
         (CREATE_REFUND, STATED, {"outRefundNo": "R1"}, False),
+        (CREATE_REFUND, STATED, {"outRefundNo": "R1", "money": {"back": 200}}, True),
+        (CREATE_REFUND, STATED, {"outRefundNo": "R1", "money": {"back": 199}}, False),
+        (PLACE_ORDER, STATED, {"outTradeNo": "T1"}, False),
+        (PLACE_ORDER, LOCATED, {"payUrl": "https://pay.example/1"}, True),
         (CREATE_REFUND, BARE, {"outRefundNo": "R1"}, True),
         (CREATE_REFUND, BARE, {"message": "no"}, False),
         (CREATE_PAYMENT, BARE, {"amount": 1}, True),
@@ -484,8 +470,11 @@ def test_what_tells_a_write_from_another_under_its_number(
 def test_what_may_be_a_success_with_another_code(
     operation: Operation, profile: Profile, told: dict[str, Any], *, expected: bool
 ) -> None:
-    """An unknown state may; where states are not located, whatever says what it is about may."""
-    assert expected is may_be_relabelled(operation, profile, told)
+    """An unknown state may be, an address, or the write's own number and amount.
+
+    If no state is located, whatever names what it is about may be one.
+    """
+    assert expected is may_be_success(operation, profile, SENT, comparison_of(operation, profile), told)
 
 
 WRITES: Final = ("payments.create", "orders.place", "orders.close", "refunds.create")
@@ -656,13 +645,16 @@ UNMAPPED: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refund_status=""),
     [
         (UNMAPPED, {"outRefundNo": "R1", "refundAmt": 200}, {"code": 9}),
         (SIGNED, {"outRefundNo": "R1", "refundStatus": "ODD"}, {"status": 400}),
+        (SIGNED, {"outTradeNo": "T1", "outRefundNo": "R1", "refundAmt": 200, "refundId": "G7"}, {"code": 9}),
+        (SIGNED, {"payUrl": "https://pay.example/1"}, {"code": 9}),
     ],
 )
 async def test_refusal_beside_what_may_be_a_signed_success(
     profile: Profile, data: dict[str, Any], refusal: dict[str, Any]
 ) -> None:
     """A code or status that no signature covers refuses nothing beside a signed payload that may be a success."""
-    found = await ended(CALLS["refunds.create"], Recorder(otherwise=response(data, **refusal)), profile)
+    name = "orders.place" if "payUrl" in data else "refunds.create"
+    found = await ended(CALLS[name], Recorder(otherwise=response(data, **refusal)), profile)
 
     assert OutcomeUnknownError is type(found)
 
@@ -678,6 +670,64 @@ async def test_absent_beside_a_signed_state(*, refusals_signed: bool | None) -> 
 
     assert OutcomeUnknownError is type(found)
     assert 1 == [request.path for request in service.requests].count("/payment/refund")
+
+
+@pytest.mark.parametrize(
+    ("data", "sent"),
+    [
+        ({"outRefundNo": "R1"}, 3),
+        ({}, 1),
+        ({"outTradeNo": "T1"}, 1),
+        ({"outRefundNo": "R1", "tradeStatus": "CLOSED"}, 1),
+        ({"outRefundNo": "R1", "refundAmt": 200}, 1),
+    ],
+)
+async def test_absent_beside_what_the_service_signed_for_something_else(data: dict[str, Any], sent: int) -> None:
+    """If the signature does not cover the code, "not found" counts only beside the number alone.
+
+    Anything else that the service signed, such as that an order is closed, could stand beside a forged code.
+    """
+    answers = evolve(SIGNED.answer, refusals_signed=True)
+    profile = evolve(SIGNED, answer=answers, recovery=Recovery(quarantine=0.0))
+    by_path = {"/payment/refund": RESET, "/payment/refund/status": response(data, code=4)}
+    service = Recorder(by_path=by_path)
+    found = await ended(CALLS["refunds.create"], service, profile)
+
+    assert OutcomeUnknownError is type(found)
+    assert sent == [request.path for request in service.requests].count("/payment/refund")
+
+
+HIDDEN: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("orders.query", {"body": "Coffee&outTradeNo=T0&totalAmt=9900", "tradeStatus": "PAID"}),
+    ("orders.query", {"body": "Coffee&outTradeNo=T0", "outTradeNo": "", "tradeStatus": "PAID"}),
+    ("refunds.status", {"notifyUrl": "https://shop.example/n&outRefundNo=R0", "refundStatus": "DONE"}),
+    ("orders.place", {"body": "Coffee&outTradeNo=T0", "payUrl": "https://pay.example/0"}),
+)
+
+
+@pytest.mark.parametrize(("name", "data"), HIDDEN)
+async def test_number_that_is_hidden_in_a_text(name: str, data: dict[str, Any]) -> None:
+    """A genuine response about another thing stays that if its number is moved into a text: one text is signed."""
+    found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
+
+    assert type(found) in {InvalidSignatureError, OutcomeUnknownError}
+    assert "could have hidden out" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("orders.place", {"outTradeNo": "T1", "payUrl": "https://pay.example/?a=1&outTradeNo=T1"}),
+        ("orders.place", {"payUrl": "https://pay.example/?a=1&outTradeNo=T1"}),
+        ("orders.query", {"body": "Coffee&Tea=2", "tradeStatus": "PAID"}),
+        ("orders.query", {"body": "Coffee&outTradeNo=T0", "outTradeNo": "T1", "tradeStatus": "PAID"}),
+    ],
+)
+async def test_delimiters_in_a_text_that_hides_nothing(name: str, data: dict[str, Any]) -> None:
+    """A text may hold what could not be signed as a field of its own: it stands there already, or out of order."""
+    found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
+
+    assert data.items() <= found.data.items()
 
 
 def sent_back(request: Request) -> Answer:
