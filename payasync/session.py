@@ -140,7 +140,7 @@ Result: TypeAlias = Done[R] | Refused | Unknown
 ProgressListener: TypeAlias = Callable[[int, int], object]
 
 
-def _as_layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
+def _to_layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
     layers = tuple(given) if isinstance(given, Iterable) else (given,)
     for layer in layers:
         if not callable(layer):
@@ -161,7 +161,7 @@ class Options:
     profile: Profile
     timeouts: Timeouts
     retry: RetryPolicy
-    middleware: tuple[Layer, ...] = field(converter=_as_layers)
+    middleware: tuple[Layer, ...] = field(converter=_to_layers)
     on_event: Callable[[Event], None] | None = field(repr=False)
     journal: "Journal | None" = None
 
@@ -240,7 +240,7 @@ class InFlight:
         """
         task = asyncio.ensure_future(call)
         self._shielded.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._discard_shielded)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -248,7 +248,7 @@ class InFlight:
                 raise
         raise SessionClosedError("the session was closed, and waited no longer for this call", sent=None)
 
-    def _forget(self, task: "asyncio.Task[Any]") -> None:
+    def _discard_shielded(self, task: "asyncio.Task[Any]") -> None:
         self._shielded.discard(task)
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it if nobody waits any more
@@ -348,20 +348,20 @@ class Session:
             on_event=on_event,
             journal=journal,
         )
-        _warn_of_short_keys(options)
-        url = _service_url(base_url, profile)
+        _warn_about_short_keys(options)
+        url = _parse_service_url(base_url, profile)
         for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
             if type(value) is not int or value < 1:
                 raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)
-        via = _checked_proxy(url, proxy)
+        proxy_url = _resolve_proxy(url, proxy)
         pools = PoolSettings(
             tls=None if tls is None else check_tls(tls),
             max_connections=max_connections,
-            secure=url.scheme == "https" or (via is not None and URL(via.reveal()).scheme == "https"),
+            secure=url.scheme == "https" or (proxy_url is not None and URL(proxy_url.reveal()).scheme == "https"),
             http=http,
             headers=profile.headers,
         )
-        self._transport = Transport(url, pools=pools, proxy=via, max_response_bytes=max_response_bytes)
+        self._transport = Transport(url, pools=pools, proxy=proxy_url, max_response_bytes=max_response_bytes)
         self._in_flight = InFlight()
         self._owner = True
         self._set_up(options, Codec(profile, credentials), Quota(retry.quota))
@@ -470,7 +470,7 @@ class Session:
     def _copy(self, **changes: Any) -> Self:
         options, codec, quota = evolve(self._options, **changes), self._codec, self._quota
         if "credentials" in changes:
-            _warn_of_short_keys(options)
+            _warn_about_short_keys(options)
             codec = codec.for_merchant(options.credentials)
         if options.retry.quota != self._options.retry.quota:
             quota = Quota(options.retry.quota)
@@ -812,12 +812,12 @@ class Session:
         return f"<Session {self._transport.base!r} for {self.merchant_id!r}, {state}>"
 
 
-def _warn_of_short_keys(options: Options) -> None:
+def _warn_about_short_keys(options: Options) -> None:
     for warning in short_keys(options.profile, options.credentials):
         logger.warning("%s", warning)
 
 
-def _service_url(address: str, profile: Profile) -> URL:
+def _parse_service_url(address: str, profile: Profile) -> URL:
     url = parse_base_url(address)
     if _is_sandbox(profile) and not is_loopback(url):
         raise ConfigurationError(
@@ -832,7 +832,7 @@ def _is_sandbox(profile: Profile) -> bool:
     return profile.name == SANDBOX.name or evolve(profile, name=SANDBOX.name) == SANDBOX
 
 
-def _checked_proxy(url: URL, given: str | None) -> Secret | None:
+def _resolve_proxy(url: URL, given: str | None) -> Secret | None:
     address = environment_proxy(url) if given == "environment" else given
     if address is None:
         return None

@@ -31,7 +31,7 @@ def sign(key: Secret | None, send: Send) -> Send:
             return send(call)
         scheme = call.profile.signature
         if scheme is None or key is None:
-            raise _missing(call)
+            raise _missing_error(call)
         prepared_for, signer = prepared
         if prepared_for is not scheme:
             # Only a fast scheme of ours can prepare its key once for many calls.
@@ -39,7 +39,7 @@ def sign(key: Secret | None, send: Send) -> Send:
             prepared = scheme, signer
         fields = {**call.fields, NONCE: os.urandom(16).hex()}
         if signer is None:
-            return _sign_in_time(scheme, key, call.derived(fields=fields), send)
+            return _sign_and_send(scheme, key, call.derived(fields=fields), send)
         fields[SIGN] = signer(fields, call.operation.path)
         return send(call.derived(fields=fields))
 
@@ -71,7 +71,7 @@ def check_signable(call: Call, key: Secret | None) -> None:
     scheme = call.profile.signature
     try:
         if scheme is None or key is None:
-            raise _missing(call)
+            raise _missing_error(call)
         if isinstance(scheme, SortedPairs):
             scheme.text(call.fields, path=call.operation.path)
             if not scheme.blocking:
@@ -81,7 +81,7 @@ def check_signable(call: Call, key: Secret | None) -> None:
         raise
 
 
-def _missing(call: Call) -> ConfigurationError:
+def _missing_error(call: Call) -> ConfigurationError:
     if call.profile.signature is None:
         return not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
     return ConfigurationError(
@@ -91,12 +91,12 @@ def _missing(call: Call) -> ConfigurationError:
     )
 
 
-async def _sign_in_time(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
-    signature = await await_in_time(call, _signature(scheme, key, call), "the signature scheme")
+async def _sign_and_send(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
+    signature = await await_in_time(call, _make_signature(scheme, key, call), "the signature scheme")
     return await send(call.with_fields(**{SIGN: signature}))
 
 
-async def _signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
+async def _make_signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
     make = partial(scheme.sign, dict(call.fields), path=call.operation.path, key=key)
     try:
         if getattr(scheme, "blocking", False):

@@ -32,7 +32,7 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
     if not isinstance(signed, dict):
         return evolve(reply, verified=False)
     if isinstance(scheme, SortedPairs):
-        scheme = _for_responses(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
+        scheme = _allow_redirect_address(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
     verified = isinstance(signed[name], str) and is_signed_by_any(
         scheme, signed, name, path=call.operation.path, keys=keys
     )
@@ -57,10 +57,10 @@ def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str
     else:
         return ""
     path = f"{place}.{field}" if place else field
-    return f"{path} holds {_refused(scheme, signed.get(field))}"
+    return f"{path} holds {_describe_refused(scheme, signed.get(field))}"
 
 
-def _refused(scheme: SortedPairs, value: object) -> str:
+def _describe_refused(scheme: SortedPairs, value: object) -> str:
     """Describe a refused value without showing it, and the setting that would allow it."""
     if isinstance(value, bool):
         kind, setting = "true or false", 'signature.booleans = "json"'
@@ -133,7 +133,7 @@ def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: s
 
 
 @lru_cache(maxsize=64)
-def _for_responses(scheme: SortedPairs, address: str) -> SortedPairs:
+def _allow_redirect_address(scheme: SortedPairs, address: str) -> SortedPairs:
     """Return a scheme that also allows delimiters in the redirect address, a field that no request has."""
     if not address or address in IDENTIFIERS:
         return scheme

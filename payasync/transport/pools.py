@@ -77,9 +77,13 @@ class Pool:
         self.deadlines = Deadlines(asyncio.get_running_loop())
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         # Reading the machine's authorities takes 20 ms, and plain http does not need them.
-        tls = (settings.tls or _default_tls()) if settings.secure else None
+        tls = (settings.tls or _make_default_tls()) if settings.secure else None
         lent = settings.http
-        connectors = [_lent(lent)] if lent else [self._connector(settings, idle) for idle in (WRITE_IDLE, READ_IDLE)]
+        connectors = (
+            [_lent_connector(lent)]
+            if lent
+            else [self._make_connector(settings, idle) for idle in (WRITE_IDLE, READ_IDLE)]
+        )
         self._own = [
             aiohttp.ClientSession(
                 connector=connector,
@@ -94,18 +98,18 @@ class Pool:
         ]
         self.write, self.read = self._own[0].request, self._own[-1].request
         self.closed = False
-        self._guard = self._closing()
-        run_to_end(anext(self._guard))
+        self._closer = self._close_with_loop()
+        run_to_end(anext(self._closer))
 
-    def _connector(self, settings: PoolSettings, idle: float) -> aiohttp.TCPConnector:
+    def _make_connector(self, settings: PoolSettings, idle: float) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
             limit=settings.max_connections,
             keepalive_timeout=idle,
-            socket_factory=self._socket,
+            socket_factory=self._make_socket,
             resolver=aiohttp.ThreadedResolver(),
         )
 
-    def _socket(self, address: Any) -> socket.socket:
+    def _make_socket(self, address: Any) -> socket.socket:
         family, kind, protocol, *_ = address
         made = socket.socket(family, kind, protocol)
         self._sockets.add(made)
@@ -117,7 +121,7 @@ class Pool:
             # aiohttp has no public name for it. Without it the next call waits until another one ends.
             getattr(http.connector, "_release_waiter", bool)()
 
-    async def _closing(self) -> AsyncGenerator[None, None]:
+    async def _close_with_loop(self) -> AsyncGenerator[None, None]:
         """Close with the loop: `asyncio.run` ends the async generators that were begun in its loop."""
         try:
             yield
@@ -134,7 +138,7 @@ class Pool:
 
     async def aclose(self) -> None:
         """Close the pool, in its own loop."""
-        await self._guard.aclose()
+        await self._closer.aclose()
 
     def close_soon(self) -> None:
         """Close the pool in a task of its own loop."""
@@ -154,14 +158,14 @@ class Pool:
                 os.dup2(nowhere, each.fileno(), inheritable=False)
 
 
-def _lent(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
+def _lent_connector(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
     connector = http.connector
     if http.closed or connector is None:
         raise ConfigurationError("http is closed: give an aiohttp.ClientSession that is open", field="http")
     return connector
 
 
-def _default_tls() -> ssl.SSLContext:
+def _make_default_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
