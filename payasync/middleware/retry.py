@@ -132,7 +132,7 @@ class Attempts:
         next(self._bounds)  # backoff's generators begin with an empty step
         self._begun = 1
         self._spent = 0
-        self._in_doubt_since: float | None = None
+        self._in_doubt_since = inf
         self._sent_before = call.sent_before
         self._write_begun = False
         self._not_before = -inf
@@ -167,7 +167,7 @@ class Attempts:
         while True:
             outcome = classify(call, result)
             self._note_doubt(outcome)
-            action = decide(call, outcome, doubt=self._in_doubt_since is not None)
+            action = decide(call, outcome, doubt=self._is_in_doubt())
             if action is Action.DONE:
                 return result
             if action is Action.QUERY:
@@ -177,14 +177,17 @@ class Attempts:
                 recovered = await self._query_outcome(result)
                 if recovered is not None:
                     return recovered
-                in_doubt = self._in_doubt_since is not None
-                action = Action.END if in_doubt else decide_after_absence(call, outcome)
+                action = Action.END if self._is_in_doubt() else decide_after_absence(call, outcome)
             lease_over = call.lease is not None and call.lease.over
             may_send = action is Action.REPEAT and sends < policy.attempts and not lease_over
             if not may_send or not await self._wait(result):
                 return self._final_error(outcome, result)
             sends += 1
             result = await self._attempt(call)
+
+    def _is_in_doubt(self) -> bool:
+        """Return whether an attempt may have carried out the write, and no query has shown otherwise."""
+        return self._in_doubt_since < inf
 
     def _note_doubt(self, outcome: Outcome) -> None:
         """Note whether this attempt may have carried out the write."""
@@ -205,7 +208,7 @@ class Attempts:
             result = await self._attempt(query)
             if confirms_absence(query, result):
                 if asked_at >= self._absence_final_at():
-                    self._in_doubt_since = None
+                    self._in_doubt_since = inf
                     return None
                 left += earliest == -inf
                 earliest = self._absence_final_at()
@@ -232,11 +235,8 @@ class Attempts:
 
     def _absence_final_at(self) -> float:
         """Return when "not found" becomes final."""
-        if self._in_doubt_since is None:
-            return inf
-        call = self._call
-        quarantine = call.profile.recovery.quarantine
-        return self._in_doubt_since + absence_final_after(quarantine, used_before=call.progress.used_before)
+        quarantine = self._call.profile.recovery.quarantine
+        return self._in_doubt_since + absence_final_after(quarantine, used_before=self._call.progress.used_before)
 
     async def _attempt(self, call: Call) -> AttemptResult:
         self._begun += 1
@@ -275,7 +275,7 @@ class Attempts:
 
     def _may_be_done(self) -> bool:
         """Return whether the write may have been carried out, so that no foreign error may hide it."""
-        return self._in_doubt_since is not None or self._write_begun
+        return self._is_in_doubt() or self._write_begun
 
     async def _wait(self, result: AttemptResult, reason: str = "", earliest: float = -inf) -> bool:
         """Wait before the next attempt. Return `False` if the deadline or the quota does not allow one."""
@@ -300,7 +300,7 @@ class Attempts:
 
     def _final_error(self, outcome: Outcome, result: AttemptResult) -> PayasyncError:
         call = self._call
-        error = final_error(call, outcome, result, doubt=self._in_doubt_since is not None)
+        error = final_error(call, outcome, result, doubt=self._is_in_doubt())
         error.add(operation=call.operation.name, reference=call.reference, attempts=self._begun)
         if isinstance(error, ServiceError):
             error.add(absent=confirms_absence(call, result))

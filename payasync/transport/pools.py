@@ -79,11 +79,8 @@ class Pool:
         # Reading the machine's authorities takes 20 ms, and plain http does not need them.
         tls = (settings.tls or _make_default_tls()) if settings.secure else None
         lent = settings.http
-        connectors = (
-            [_lent_connector(lent)]
-            if lent
-            else [self._make_connector(settings, idle) for idle in (WRITE_IDLE, READ_IDLE)]
-        )
+        idles = (WRITE_IDLE, READ_IDLE)
+        connectors = [_lent_connector(lent)] if lent else [self._make_connector(settings, idle) for idle in idles]
         self._own = [
             aiohttp.ClientSession(
                 connector=connector,
@@ -98,8 +95,8 @@ class Pool:
         ]
         self.write, self.read = self._own[0].request, self._own[-1].request
         self.closed = False
-        self._closer = self._close_with_loop()
-        run_to_end(anext(self._closer))
+        self._guard = self._close_with_loop()
+        run_to_end(anext(self._guard))
 
     def _make_connector(self, settings: PoolSettings, idle: float) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
@@ -138,7 +135,7 @@ class Pool:
 
     async def aclose(self) -> None:
         """Close the pool, in its own loop."""
-        await self._closer.aclose()
+        await self._guard.aclose()
 
     def close_soon(self) -> None:
         """Close the pool in a task of its own loop."""
