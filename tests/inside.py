@@ -82,6 +82,11 @@ def store_of(sandbox: Any) -> Any:
     return sandbox.ledger._store
 
 
+def connection_of(store: Any) -> Any:
+    """Return the connection by which a store reads and writes."""
+    return store._db
+
+
 def set_writable(database: Any, *, writable: bool) -> None:
     """Have a database refuse to be written, as on a full disk, or take it again."""
     database._db.execute(f"PRAGMA query_only = {int(not writable)}")

@@ -33,19 +33,7 @@ from payasync.journal.intents import (
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import conflict_error
-from payasync.journal.transactions import (
-    FIND,
-    INTENT,
-    LIST,
-    LIST_OF_STATE,
-    NOTE,
-    PRUNE,
-    ServiceBinding,
-    StateReport,
-    Transaction,
-    change_intents,
-    find_intents,
-)
+from payasync.journal.transactions import Transaction
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import canonical_url, check_function, parse_base_url
@@ -357,23 +345,23 @@ class Journal(ABC):
             Whether anything has changed; `False` if that reason is stored already, or the state is another by now.
         """
         values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
-        return bool(await self._run(lambda _: change_intents(NOTE, values)))
+        return bool(await self._run(lambda _: transactions.change_intents(transactions.NOTE, values)))
 
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intent by its number; `None` if there is none."""
-        found = await self._find(INTENT, id=check_number("intent_id", intent_id))
+        found = await self._find(transactions.INTENT, id=check_number("intent_id", intent_id))
         return found[0] if found else None
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
         """Return the intents of one operation about one order, refund or subscription, oldest first."""
-        return await self._find(FIND, operation=operation, reference=reference, merchant=merchant)
+        return await self._find(transactions.FIND, operation=operation, reference=reference, merchant=merchant)
 
     async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
         """List intents, those of one state or all, in the order of their numbers, `after` one of them."""
         values = {"limit": check_number("limit", limit), "after": check_number("after", after)}
         if state is None:
-            return await self._find(LIST, **values)
-        return await self._find(LIST_OF_STATE, state=_check_state(state), **values)
+            return await self._find(transactions.LIST, **values)
+        return await self._find(transactions.LIST_OF_STATE, state=_check_state(state), **values)
 
     async def resolve(
         self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None
@@ -445,10 +433,10 @@ class Journal(ABC):
         things = [evolve(each, required=False) for each in comparison_of(write, given).fields]
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
         things += [ComparedField(name, path, ValueKind.NUMBER) for name, path in places.items() if path]
-        notice = StateReport(
+        report = transactions.StateReport(
             write, reference, merchant, end, f"the service reported: {state}", data, Comparison(tuple(things))
         )
-        changed, others = await self._run(lambda now: transactions.apply_state_report(notice, now))
+        changed, others = await self._run(lambda now: transactions.apply_state_report(report, now))
         for stored, why in others:
             words = " ".join(why.split())
             logger.warning("intent %d is %s; the report is about another: %s", stored.id, stored.state, words)
@@ -461,15 +449,15 @@ class Journal(ABC):
         """
         values = {"before": check_moment("before", before), "limit": PRUNED_TOGETHER}
         pruned = 0
-        while deleted := len(await self._run(lambda _: change_intents(PRUNE, values))):
+        while deleted := len(await self._run(lambda _: transactions.change_intents(transactions.PRUNE, values))):
             pruned += deleted
         return pruned
 
     async def _find(self, statement: str, **values: Any) -> Intents:
-        return await self._run(lambda _: find_intents(statement, values))
+        return await self._run(lambda _: transactions.find_intents(statement, values))
 
-    def _binding(self, service: str | None) -> ServiceBinding | None:
-        return None if service is None else ServiceBinding(service, self._place)
+    def _binding(self, service: str | None) -> transactions.ServiceBinding | None:
+        return None if service is None else transactions.ServiceBinding(service, self._place)
 
     def _tick(self) -> str | None:
         return monotonic_tick() if self._has_system_clock else None

@@ -288,10 +288,8 @@ def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscr
     return _cancelled(subscription)
 
 
-def order_event(before: Order, after: Order) -> Event | None:
+def order_event(after: Order) -> Event:
     """Return the event of an order that is no longer pending (docs/service.md#notifications)."""
-    if after.state in {before.state, "pending"}:
-        return None
     return Event(kind="payment", name=after.state, subject=after, url=after.notify_url)
 
 

@@ -1,22 +1,19 @@
-"""A dead service gets little more than what was asked of it: from sessions with a journal, bulks, and reconcilers."""
+"""A dead service gets little more than what was asked of it, from sessions with a journal and from bulks."""
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from payasync import OutcomeUnknownError, RetryPolicy, Session, Unknown
-from payasync.journal import Reconciler, Report, SqliteJournal
+from payasync.journal import SqliteJournal
 from payasync.resources.refunds import CreateRefund
-from payasync.settings import Pace, Timeouts
-from tests.foreign import signatures
+from payasync.settings import Timeouts
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
-from tests.journal.building import LEASE, Clock, draft, refund
+from tests.journal.building import Clock, refund
 from tests.matrix.cells import REFUND_QUERY, SURE, session
 
 long = pytest.mark.long
@@ -24,18 +21,9 @@ long = pytest.mark.long
 MANY: Final = 1000
 IMPATIENT: Final = RetryPolicy(base_delay=0, max_delay=0)
 FAILING: Final = answer(500, b"{}")
-OPEN: Final = 60
 AT_ONCE: Final = 10
-IN_VAIN: Final = 20
-"""Questions without an answer, one after the other, that end a run; those under way are asked all the same."""
 LONG: Final = Timeouts(total=600)
 """A busy machine takes its time for a thousand calls at once; none is to end for want of it."""
-PEACE: Final = timedelta(seconds=10)
-"""Between two runs, where the first ended as nobody answered."""
-MINUTE: Final = timedelta(minutes=1)
-HOUR: Final = timedelta(hours=1)
-QUESTIONS: Final = 11
-"""At once, and after pauses of 2, 4, 8 seconds and so on, until an hour is over."""
 
 Way = Callable[[Session, list[CreateRefund]], Awaitable[int]]
 
@@ -73,55 +61,3 @@ async def test_writes(journal: SqliteJournal, way: Way, dead: Answer) -> None:
     assert (MANY, {"unknown": MANY}) == (unknown, states)
     assert MANY < len(service.requests) <= 1.1 * MANY
     assert MANY == sum(request.path != REFUND_QUERY for request in service.requests)
-
-
-async def unknown(journal: SqliteJournal, many: int) -> None:
-    """Have so many refunds that nobody knows the end of."""
-
-    async def lost(number: int) -> None:
-        begun = await journal.begin(draft(refund(f"R{number}")), LEASE)
-        await journal.settle(begun.intent, "unknown")
-
-    await asyncio.gather(*(lost(number) for number in range(many)))
-
-
-async def watching(journal: SqliteJournal, clock: Clock, service: Recorder, span: timedelta) -> list[Report]:
-    """Have a reconciler watch for so long, by the clock; return what its runs came to."""
-
-    async def sleep(seconds: float) -> None:
-        clock.advance(seconds)
-
-    end, reports = clock.now + span, list[Report]()
-    pace = Pace(clock=clock, sleep=sleep, jitter=lambda bound: bound)
-    async with session(service, SURE, journal=journal) as pay:
-        reconciler = Reconciler(pay, journal, concurrency=AT_ONCE, pace=pace)
-        async with aclosing(reconciler.watch()) as watched:
-            async for report in watched:
-                reports.append(report)
-                if clock.now >= end:
-                    break
-    return reports
-
-
-@long
-async def test_reconciler(journal: SqliteJournal, clock: Clock) -> None:
-    """No run asks more than a few times in vain, and about each write it asks after growing pauses."""
-    await unknown(journal, OPEN)
-    with Recorder(otherwise=FAILING) as service:
-        reports = await watching(journal, clock, service, HOUR)
-    asked = Counter(signatures.fields(request)["outRefundNo"] for request in service.requests)
-
-    assert {QUESTIONS: OPEN} == Counter(asked.values())
-    assert IN_VAIN + AT_ONCE > max(report.asked for report in reports)
-    assert {"unknown": OPEN} == Counter(each.state for each in await journal.list(limit=OPEN))
-
-
-@long
-async def test_reconciler_with_much_to_ask(journal: SqliteJournal, clock: Clock) -> None:
-    """However many are due, a dead service gets a few questions in ten seconds: fewer than there are writes."""
-    await unknown(journal, MANY)
-    with Recorder(otherwise=FAILING) as service:
-        reports = await watching(journal, clock, service, MINUTE)
-
-    assert 1 + MINUTE / PEACE == len(reports)
-    assert len(service.requests) < len(reports) * (IN_VAIN + AT_ONCE) < MANY

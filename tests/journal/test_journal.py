@@ -249,9 +249,9 @@ async def test_same_key_at_once_is_sent_once(journal: Journal) -> None:
 
 @pytest.mark.parametrize("state", ["new", "unknown", "rejected", "succeeded"])
 async def test_other_request_under_a_key_is_a_conflict(journal: Journal, state: State) -> None:
-    """A number stands for one request, whatever became of that."""
+    """A number stands for one request, whatever became of that; the refused call does not name it either."""
     before = await got(journal, (await in_state(journal, state)).id)
-    begun = await journal.begin(draft(refund(refund_amt=201)), LEASE)
+    begun = await journal.begin(draft(refund(refund_amt=201), intent="a"), LEASE)
 
     assert BeginResult(Step.CONFLICT, before) == begun
     assert [before] == await journal.list()
@@ -311,15 +311,6 @@ async def test_number_and_intent_of_two_are_a_conflict(journal: Journal) -> None
 
     assert BeginResult(Step.CONFLICT, before[1]) == begun
     assert before == await journal.list()
-
-
-async def test_rolled_back_conflict_adopts_nothing(journal: Journal) -> None:
-    """A call that is refused gives no name to what it was mistaken for."""
-    await sending(journal)
-    await journal.begin(draft(refund(refund_amt=1), intent="a"), LEASE)
-    (intent,) = await journal.list()
-
-    assert intent.intent is None
 
 
 DESIGN: Final[dict[str, str]] = {

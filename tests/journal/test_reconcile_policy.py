@@ -1,6 +1,6 @@
 """What a question tells of a write that nobody knows the end of."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import product
 from typing import Any, Final
 
@@ -289,102 +289,137 @@ def decided(
 
 
 def said(state: State) -> QueryResult:
-    """Return that the service told a state."""
+    """Return that the service reported a state."""
     return QueryResult(finding=Finding.KNOWN, state=state, reason="the refund is so")
 
 
-@pytest.mark.parametrize("state", ["accepted", "succeeded", "rejected"])
-def test_what_is_told_is_kept(state: State) -> None:
-    """An accepted one is asked about again; an end is one."""
-    pause = 2.0 if state == "accepted" else None
-
-    assert Decision(state=state, reason="the refund is so", pause=pause) == decided(unknown(), said(state))
-
-
-@pytest.mark.parametrize("evidence", [said("accepted"), SILENT, UNCLEAR, NOT_DONE, UNASKABLE])
-def test_accepted_waits_whatever_is_said(evidence: QueryResult) -> None:
-    """What the service took is neither sent again nor given up: it waits for its end, for as long as that takes."""
-    decision = decided(unknown(state="accepted", asked=50, queued=True), evidence, after=10**6)
-
-    assert ("accepted", 100.0) == (decision.state, decision.pause)
-    assert decision.reason.endswith(evidence.reason)
-
-
-@pytest.mark.parametrize(
-    ("evidence", "expected"),
-    [(NOT_DONE, 4), (SILENT, 3), (UNMATCHED, 3), (UNCLEAR, 4), (said("accepted"), 0), (UNASKABLE, 4)],
-)
-def test_what_is_of_no_use_of_what_was_accepted_is_counted(evidence: QueryResult, expected: int) -> None:
-    """As long as nothing is told of it: silence neither adds to that nor ends it."""
-    assert expected == decided(unknown(state="accepted", denied=3), evidence).denied
-
-
 DAY: Final = timedelta(seconds=PATIENCE.give_up)
+ALMOST_A_DAY_AGO: Final = START - DAY + timedelta(seconds=0.001)
+LATER: Final = START + timedelta(seconds=30)
+LONG: Final = 10.0**6
+"""Seconds."""
+ACCEPTED: Final[dict[str, Any]] = {"state": "accepted", "denied": 3, "silent_since": START - DAY / 2}
+QUEUED: Final[dict[str, Any]] = {"queued": True}
+TWICE: Final[dict[str, Any]] = {"attempts": 2}
+SINCE: Final = "no usable response since 2026-12-31: "
+YET: Final = "the service does not know it yet, and it may still arrive"
+USED: Final = "the service does not know it; and it said before that the number was used"
+EARLIER: Final = "the refund is so, perhaps of an earlier attempt, and it may still arrive"
+NEVER: Final = "never arrived: the service does not know it"
 
-
-@pytest.mark.parametrize("since", [None, START - timedelta(seconds=7)])
-@pytest.mark.parametrize("evidence", [SILENT, UNMATCHED, said("accepted"), UNCLEAR, NOT_DONE, UNASKABLE])
-def test_silence_about_what_was_accepted_counts_from_its_first_question(
-    evidence: QueryResult, since: datetime | None
-) -> None:
-    """Any answer about it ends that, of use or not: those are counted. One about something else does not."""
-    expected = (since or START) if evidence in {SILENT, UNMATCHED} else None
-
-    assert expected == decided(unknown(state="accepted", silent_since=since), evidence).silent_since
-    assert decided(unknown(silent_since=since), evidence).silent_since is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "reason"), [(0.001, SILENT.reason), (0.0, f"no usable response since 2026-12-31: {SILENT.reason}")]
-)
-def test_silence_of_a_day_is_told(seconds: float, reason: str) -> None:
-    """A person reads since when nobody has answered, and what came in place of an answer."""
-    since = START - DAY + timedelta(seconds=seconds)
-
-    assert reason == decided(unknown(state="accepted", silent_since=since), SILENT).reason
-
-
-@pytest.mark.parametrize("evidence", [UNMATCHED, UNMATCHED_FOR_GOOD])
-@pytest.mark.parametrize(
-    ("seconds", "expected", "reason"),
-    [
-        (0.001, "accepted", UNMATCHED.reason),
-        (0.0, "manual", f"no usable response since 2026-12-31: {UNMATCHED.reason}"),
+UNKNOWN_ONES: Final[dict[str, list[tuple[dict[str, Any], QueryResult, float, dict[str, Any]]]]] = {
+    "What the service reports is recorded; an accepted write is asked about again.": [
+        ({}, said("succeeded"), 0, {"state": "succeeded", "reason": "the refund is so", "pause": None}),
+        ({}, said("rejected"), 0, {"state": "rejected", "pause": None}),
+        ({}, said("accepted"), 0, {"state": "accepted", "pause": 2.0}),
     ],
-)
-def test_responses_about_something_else_for_a_day(
-    evidence: QueryResult, seconds: float, expected: State, reason: str
-) -> None:
-    """What was accepted is asked about for so long, also where the number seems to stand for another amount."""
-    decision = decided(unknown(state="accepted", silent_since=START - DAY + timedelta(seconds=seconds)), evidence)
-
-    assert (expected, reason) == (decision.state, decision.reason)
-
-
-@pytest.mark.parametrize(
-    ("evidence", "asked", "expected"),
-    [
-        (UNMATCHED, 3, "unknown"),
-        (UNMATCHED, 4, "manual"),
-        (UNMATCHED_FOR_GOOD, 1, "manual"),
+    '"Not found" is final after the quarantine, counted from the last moment of doubt; the last query comes then.': [
+        (QUEUED, NOT_DONE, 0, {"state": "unknown", "pause": 2.0, "reason": YET}),
+        (QUEUED, NOT_DONE, 59, {"state": "unknown", "pause": 1.0}),
+        ({"sent_at": LATER}, NOT_DONE, 89, {"state": "unknown"}),
+        ({"sent_at": LATER}, NOT_DONE, 90, {"state": "rejected"}),
+        ({"sent_at": None, "updated": LATER}, NOT_DONE, 60, {"state": "unknown"}),
     ],
-)
-@pytest.mark.parametrize("facts", [{}, {"queued": True}, {"attempts": 2}, {"answered": True}])
-def test_unknown_that_is_answered_about_something_else(
-    facts: dict[str, Any], evidence: QueryResult, asked: int, expected: State
+    "The caller repeats a direct call that never arrived. A queued write is sent again, but not for ever.": [
+        ({}, NOT_DONE, 60, {"state": "rejected", "reason": NEVER}),
+        ({"attempts": 3}, NOT_DONE, 60, {"state": "rejected"}),
+        (QUEUED, NOT_DONE, 60, {"state": "sending", "reason": NEVER}),
+        (QUEUED | TWICE, NOT_DONE, 60, {"state": "sending"}),
+        (QUEUED | {"attempts": 3}, NOT_DONE, 60, {"state": "manual", "reason": f"sent 3 times, and {NEVER}"}),
+    ],
+    'After "used before", "not found" neither sends nor rejects a write.': [
+        *(
+            ({"answered": True, "asked": asked, **facts}, NOT_DONE, LONG, {"state": state, "reason": reason})
+            for facts in ({}, QUEUED, TWICE)
+            for asked, state, reason in ((3, "unknown", USED), (4, "manual", f"asked 4 times: {USED}"))
+        )
+    ],
+    "If a write was sent more than once, a refusal may be about an earlier attempt until the quarantine is over.": [
+        (TWICE, said("rejected"), 59, {"state": "unknown", "reason": EARLIER}),
+        (TWICE, said("rejected"), 60, {"state": "rejected"}),
+        (TWICE | QUEUED, said("rejected"), 60, {"state": "rejected"}),
+        (TWICE | {"state": "accepted"}, said("rejected"), 0, {"state": "rejected"}),
+        (TWICE | {"operation": "orders.close"}, said("rejected"), 0, {"state": "rejected"}),
+        (TWICE | {"answered": True}, said("rejected"), 0, {"state": "rejected"}),
+    ],
+    "After some responses about something else, a person must find out; a response for good is believed at once.": [
+        *(
+            ({"asked": asked, **facts}, result, LONG, {"state": state})
+            for facts in ({}, QUEUED, TWICE, {"answered": True})
+            for result, asked, state in (
+                (UNMATCHED, 3, "unknown"),
+                (UNMATCHED, 4, "manual"),
+                (UNMATCHED_FOR_GOOD, 1, "manual"),
+            )
+        )
+    ],
+    "Refusals of a query count by their number. Silence counts by its time as well.": [
+        ({}, UNASKABLE, 0, {"state": "manual", "reason": "nothing names it"}),
+        ({"asked": 3}, UNCLEAR, LONG, {"state": "unknown"}),
+        ({"asked": 4}, UNCLEAR, 0, {"state": "manual", "reason": "asked 4 times: HTTP 302"}),
+        ({"asked": 3}, SILENT, LONG, {"state": "unknown"}),
+        ({"asked": 4}, SILENT, 999, {"state": "unknown", "reason": SILENT.reason, "silent_since": None}),
+        ({"asked": 4}, SILENT, 1000, {"state": "manual"}),
+    ],
+    "Pauses double up to the longest, and are not shorter than the service asks for, within a day.": [
+        *(
+            ({"asked": asked}, SILENT, 0, {"pause": pause})
+            for asked, pause in ((1, 2.0), (2, 4.0), (3, 8.0), (6, 64.0), (7, 100.0), (500, 100.0))
+        ),
+        *(
+            ({}, evolve(SILENT, retry_after=after), 0, {"pause": pause})
+            for after, pause in ((1.0, 2.0), (500.0, 500.0), (1e300, LONGEST_RETRY_AFTER))
+        ),
+    ],
+}
+ACCEPTED_ONES: Final[list[tuple[dict[str, Any], QueryResult, dict[str, Any]]]] = [
+    (ACCEPTED, said("accepted"), {"denied": 0, "silent_since": None, "reason": "the refund is so"}),
+    (ACCEPTED, NOT_DONE, {"denied": 4, "silent_since": None, "reason": f"accepted before, and now {NOT_DONE.reason}"}),
+    (ACCEPTED, UNCLEAR, {"denied": 4, "silent_since": None, "reason": UNCLEAR.reason}),
+    (ACCEPTED, UNASKABLE, {"denied": 4, "silent_since": None, "reason": UNASKABLE.reason}),
+    (ACCEPTED, SILENT, {"denied": 3, "silent_since": START - DAY / 2, "reason": SILENT.reason}),
+    (ACCEPTED, UNMATCHED, {"denied": 3, "silent_since": START - DAY / 2, "reason": UNMATCHED.reason}),
+    ({}, SILENT, {"silent_since": START}),
+    ({}, UNMATCHED, {"silent_since": START}),
+    ({"silent_since": ALMOST_A_DAY_AGO}, SILENT, {"reason": SILENT.reason}),
+    ({"silent_since": START - DAY}, SILENT, {"reason": SINCE + SILENT.reason}),
+    *(
+        ({"silent_since": since}, result, {"state": state, "reason": reason + UNMATCHED.reason})
+        for result in (UNMATCHED, UNMATCHED_FOR_GOOD)
+        for since, state, reason in ((ALMOST_A_DAY_AGO, "accepted", ""), (START - DAY, "manual", SINCE))
+    ),
+]
+
+
+def check_decision(decision: Decision, expected: dict[str, Any]) -> None:
+    """Check those attributes of a decision that are expected."""
+    assert expected == {name: getattr(decision, name) for name in expected}
+
+
+@pytest.mark.parametrize("rule", UNKNOWN_ONES)
+def test_what_follows_for_an_unknown_write(rule: str) -> None:
+    """The table has the rules."""
+    for facts, result, after, expected in UNKNOWN_ONES[rule]:
+        check_decision(decided(unknown(**facts), result, after), expected)
+
+
+@pytest.mark.parametrize(("facts", "result", "expected"), ACCEPTED_ONES)
+def test_what_follows_for_an_accepted_write(
+    facts: dict[str, Any], result: QueryResult, expected: dict[str, Any]
 ) -> None:
-    """It is asked about some times more, however long the quarantine is over, and is then for a person."""
-    assert expected == decided(unknown(asked=asked, **facts), evidence, after=10**6).state
+    """It is neither sent again nor given up: a person must find out only if all responses of a day were of no use."""
+    accepted = unknown(**{"state": "accepted", "asked": 50, "queued": True, **facts})
+
+    check_decision(decided(accepted, result), {"state": "accepted", **expected})
 
 
-@pytest.mark.parametrize("facts", [{}, {"queued": True}, {"attempts": 2}])
-def test_absent_is_not_believed_after_used_before(facts: dict[str, Any]) -> None:
-    """It is neither sent nor rejected by that, however long the quarantine is over."""
-    waiting = decided(unknown(answered=True, asked=3, **facts), NOT_DONE, after=10**6)
-    given_up = decided(unknown(answered=True, asked=4, **facts), NOT_DONE, after=10**6)
+def test_without_a_quarantine_not_found_is_never_final() -> None:
+    """After some queries, however long ago the write was sent, a person must find out; so it is with a refusal."""
+    states = [decided(unknown(asked=asked), NOT_DONE, LONG, None).state for asked in (3, 4)]
+    refused = [decided(unknown(asked=asked, **TWICE), said("rejected"), LONG, None) for asked in (3, 4)]
 
-    assert ["unknown", "manual"] == [waiting.state, given_up.state]
-    assert "the service does not know it; and it said before that the number was used" == waiting.reason
+    assert ["unknown", "manual"] == states == [each.state for each in refused]
+    assert refused[1].reason.startswith("asked 4 times: the refund is so; the profile has no recovery.quarantine")
 
 
 @pytest.mark.parametrize(
@@ -404,103 +439,6 @@ def test_accepted_that_a_person_is_shown(facts: dict[str, Any], *, expected: boo
     assert expected is is_shown(unknown(state="accepted", **facts), START, PATIENCE)
 
 
-@pytest.mark.parametrize(
-    ("after", "pause"),
-    [(0.0, 2.0), (57.9, 2.0), (58.5, 1.5), (59.999, 0.001)],
-)
-def test_absent_is_asked_again_until_it_is_final(after: float, pause: float) -> None:
-    """The last question comes exactly when the quarantine is over."""
-    decision = decided(unknown(queued=True), NOT_DONE, after)
-
-    assert "unknown" == decision.state
-    assert pause == pytest.approx(decision.pause)
-
-
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        ({}, "rejected"),
-        ({"queued": True}, "sending"),
-        ({"queued": True, "attempts": 2}, "sending"),
-        ({"queued": True, "attempts": 3}, "manual"),
-        ({"attempts": 3}, "rejected"),
-    ],
-)
-def test_absent_for_good(facts: dict[str, Any], expected: State) -> None:
-    """A direct call never arrived, and its caller may repeat it; a queued one is sent again, a few times."""
-    assert expected == decided(unknown(**facts), NOT_DONE, QUARANTINE).state
-
-
-def test_quarantine_counts_from_the_last_moment_of_doubt() -> None:
-    """And not from when it was first sent, or kept."""
-    later = START + timedelta(seconds=30)
-
-    assert "unknown" == decided(unknown(sent_at=later), NOT_DONE, QUARANTINE + 29).state
-    assert "rejected" == decided(unknown(sent_at=later), NOT_DONE, QUARANTINE + 30).state
-    assert "unknown" == decided(unknown(sent_at=None, updated=later), NOT_DONE, QUARANTINE).state
-
-
-def test_without_a_quarantine_absent_is_never_final() -> None:
-    """It is asked about some times, however long ago it was, and then a person says."""
-    assert "unknown" == decided(unknown(asked=3), NOT_DONE, 10**6, None).state
-    assert "manual" == decided(unknown(asked=4), NOT_DONE, 0.0, None).state
-
-
-@pytest.mark.parametrize(
-    ("facts", "after", "quarantine", "expected"),
-    [
-        ({}, 59.0, QUARANTINE, "unknown"),
-        ({}, 60.0, QUARANTINE, "rejected"),
-        ({"queued": True}, 60.0, QUARANTINE, "rejected"),
-        ({"asked": 3}, 10**6, None, "unknown"),
-        ({"asked": 4}, 0.0, None, "manual"),
-        ({"state": "accepted"}, 0.0, QUARANTINE, "rejected"),
-        ({"operation": "orders.close"}, 0.0, QUARANTINE, "rejected"),
-        ({"attempts": 1}, 0.0, QUARANTINE, "rejected"),
-        ({"answered": True}, 0.0, None, "rejected"),
-    ],
-)
-def test_refusal_may_be_of_an_earlier_attempt(
-    facts: dict[str, Any], after: float, quarantine: float | None, expected: State
-) -> None:
-    """What failed and was sent again may still arrive: its state is that of the first until the quarantine is over."""
-    assert expected == decided(unknown(**{"attempts": 2, **facts}), said("rejected"), after, quarantine).state
-
-
-def test_refusal_of_perhaps_an_earlier_attempt_says_so() -> None:
-    """Who looks at it meanwhile is not told that it failed."""
-    early = decided(unknown(attempts=2), said("rejected"))
-    in_vain = decided(unknown(attempts=2, asked=4), said("rejected"), quarantine=None)
-
-    assert "the refund is so, perhaps of an earlier attempt, and it may still arrive" == early.reason
-    assert in_vain.reason.startswith("asked 4 times: the refund is so; the profile has no recovery.quarantine")
-
-
-@pytest.mark.parametrize(
-    ("evidence", "asked", "after", "expected"),
-    [
-        (UNASKABLE, 1, 0.0, "manual"),
-        (UNCLEAR, 3, 10**6, "unknown"),
-        (UNCLEAR, 4, 0.0, "manual"),
-        (SILENT, 3, 10**6, "unknown"),
-        (SILENT, 4, 999.0, "unknown"),
-        (SILENT, 4, 1000.0, "manual"),
-    ],
-)
-def test_who_is_asked_in_vain_gives_up(evidence: QueryResult, asked: int, after: float, expected: State) -> None:
-    """Refusals count by their number; silence by its time as well, as it tells nothing of the write."""
-    decision = decided(unknown(asked=asked), evidence, after)
-
-    assert expected == decision.state
-    assert evidence.reason in decision.reason
-
-
-@pytest.mark.parametrize(("asked", "pause"), [(1, 2.0), (2, 4.0), (3, 8.0), (6, 64.0), (7, 100.0), (500, 100.0)])
-def test_pauses_double(asked: int, pause: float) -> None:
-    """Up to the longest."""
-    assert pause == decided(unknown(state="accepted", asked=asked), SILENT).pause
-
-
 def test_half_of_a_pause_is_chance() -> None:
     """So that what was lost together is not asked about together again and again."""
     bounds: list[float] = []
@@ -512,12 +450,6 @@ def test_half_of_a_pause_is_chance() -> None:
     decision = decide(unknown(asked=3), SILENT, asked_at=START, quarantine=None, patience=PATIENCE, jitter=none)
 
     assert ([4.0], 4.0) == (bounds, decision.pause)
-
-
-@pytest.mark.parametrize(("asked_for", "pause"), [(1.0, 2.0), (500.0, 500.0), (1e300, LONGEST_RETRY_AFTER)])
-def test_retry_after_is_a_floor(asked_for: float, pause: float) -> None:
-    """The service is not asked earlier than it wants; who wants it never again is asked after a day."""
-    assert pause == decided(unknown(), evolve(SILENT, retry_after=asked_for)).pause
 
 
 EVIDENCE: Final = [*map(said, END_STATES), said("accepted"), SILENT, UNCLEAR, NOT_DONE, UNMATCHED, UNMATCHED_FOR_GOOD]
@@ -554,9 +486,6 @@ def test_wrong_patience_is_named(name: str, value: object) -> None:
         Patience(**{name: value})  # type: ignore[arg-type] # that is the test
 
     assert f"Patience.{name}" == caught.value.field
-
-
-LATER = START + timedelta(seconds=1)
 
 
 def test_report_counts() -> None:

@@ -8,17 +8,16 @@ from typing import Any, Final
 import aiosqlite
 import pytest
 
-from payasync.errors import ConfigurationError, IntentConflictError, StorageError
+from payasync.errors import ConfigurationError, StorageError
 from payasync.journal.journal import PRUNED_TOGETHER
 from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
-from payasync.journal.transactions import ADD, DUE, FIND, MATCHING, PRUNE, add
+from payasync.journal.transactions import DUE, FIND, MATCHING, PRUNE
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from tests.foreign.recorder import Recorder, answer
 from tests.journal.building import (
     LEASE,
     MERCHANT,
-    START,
     Clock,
     content,
     draft,
@@ -33,15 +32,6 @@ async def references(path: Path) -> list[str | None]:
     """Return what the intents of a journal's file are about."""
     async with SqliteJournal(path) as journal:
         return [each.reference for each in await journal.list()]
-
-
-async def test_nothing_is_opened_at_construction(path: Path) -> None:
-    """Who only makes a journal, such as a program that then asks for help, leaves no file behind."""
-    journal = SqliteJournal(path)
-    await journal.aclose()
-
-    assert content(path) is None
-    assert f"SqliteJournal('{path}')" == repr(journal)
 
 
 async def test_emptied_journal_sends_nothing(path: Path) -> None:
@@ -121,15 +111,6 @@ async def test_connection_that_was_first_and_whose_file_has_vanished(path: Path,
         move_away(path)
         with pytest.raises(StorageError, match="No such file"):
             await journal.add(refund(), merchant=MERCHANT, connection=db)
-
-
-async def test_two_journals_on_one_file_are_one(path: Path, journal: SqliteJournal, clock: Clock) -> None:
-    """Whoever opened the file, one of those who come with a key sends."""
-    async with SqliteJournal(path, clock=clock) as other:
-        begun = await asyncio.gather(*(each.begin(draft(), LEASE) for each in (journal, other) * 10))
-
-    assert 1 == len({each.intent.id for each in begun})
-    assert 1 == sum(each.step.name == "SEND" for each in begun)
 
 
 async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) -> None:
@@ -218,27 +199,6 @@ async def test_transaction_that_the_caller_begins_is_one(
         db.execute(end)
 
     assert ([intent_id] if end == "COMMIT" else []) == [each.id for each in await journal.list()]
-
-
-async def test_added_twice_by_connections_is_once(path: Path, journal: SqliteJournal) -> None:
-    """A key is one intent's, whichever transaction kept it; another request under it is a conflict."""
-    await journal.list()
-    with closing(sqlite3.connect(path)) as db:
-        first = await journal.add(refund(), merchant=MERCHANT, connection=db)
-        again = await journal.add(refund(), merchant=MERCHANT, intent="a", connection=db)
-        with pytest.raises(IntentConflictError):
-            await journal.add(refund(refund_amt=1), merchant=MERCHANT, connection=db)
-        db.commit()
-    (intent,) = await journal.list()
-
-    assert (first, first, "a") == (again, intent.id, intent.intent)
-
-
-async def test_add_writes_before_it_reads() -> None:
-    """Between looking for a key and keeping it nobody else may write: a transaction that has written is alone."""
-    asked = next(add(draft(), START))
-
-    assert ADD == asked.statement
 
 
 async def test_connection_must_be_to_the_journal(path: Path, journal: SqliteJournal, tmp_path: Path) -> None:

@@ -424,19 +424,6 @@ async def test_queued_send(store: Journal, clock: Clock) -> None:
     assert ("unknown", True, "succeeded", 2) == (before.state, before.answered, found.state, sends)
 
 
-async def test_queued_send_that_is_absent(store: Journal, clock: Clock) -> None:
-    """It is not sent a third time, however often the service denies it afterwards."""
-    async with serving(store, clock, LOST) as service:
-        await service.called(queued=True)
-        service.say(USED)
-        await service.reconciled(QUARANTINE)
-        found = await asked_in_vain(service)
-        sends = service.sends
-
-    check_never_believed(found)
-    assert 2 == sends
-
-
 async def test_send_after_one_that_was_refused(store: Journal, clock: Clock) -> None:
     """What was certainly not done cannot have used the number: its caller is told that somebody has."""
     async with serving(store, clock, INVALID) as service:

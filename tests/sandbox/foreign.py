@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import aiohttp
 from aiohttp import web
-from attrs import frozen
+from attrs import field, frozen
 
 from payasync import Credentials
 
@@ -110,6 +110,14 @@ class Delivered:
         return json.loads(self.body)
 
 
+@frozen
+class Held:
+    """A response that a receiver holds back: whether it was asked for, and whether it may be sent."""
+
+    asked: asyncio.Event = field(factory=asyncio.Event)
+    released: asyncio.Event = field(factory=asyncio.Event)
+
+
 class Receiver:
     """A merchant's server for notifications."""
 
@@ -133,6 +141,18 @@ class Receiver:
         """Stop listening."""
         if self._runner:
             await self._runner.cleanup()
+
+    def hold(self) -> Held:
+        """Hold all acknowledgements back until they are released."""
+        held = Held()
+
+        async def wait() -> web.Response:
+            held.asked.set()
+            await held.released.wait()
+            return acknowledged()
+
+        self.answer = wait
+        return held
 
     async def _take(self, request: web.Request) -> web.Response:
         self.received.append(Delivered(dict(request.headers), await request.text()))

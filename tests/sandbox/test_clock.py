@@ -16,7 +16,7 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.clock import FASTEST, LATEST, Clock, ClockRate, Report, read_clock_rate
 from payasync.sandbox.store import Store
 from tests.inside import set_writable, store_of, turns
-from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged, as_coroutine
+from tests.sandbox.foreign import CLOSE, Foreign, Receiver, acknowledged
 
 NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
@@ -123,21 +123,6 @@ async def test_thirteen_renewals_in_one_advance(receiver: Receiver) -> None:
     assert sorted(report.happened, key=lambda one: one.at) == list(report)
 
 
-async def test_what_a_timer_causes_within_the_span_happens_too(receiver: Receiver) -> None:
-    """A notification that is not acknowledged is redelivered on its schedule within the same advance."""
-    receiver.answer = as_coroutine(lambda: web.Response(status=500))
-    async with Sandbox(clock=NOON, webhook_url=receiver.url) as frozen:
-        await frozen.given.pending_order(out_trade_no="T1")
-        report = await frozen.clock.advance(minutes=36)
-
-    assert [
-        ("order expired", "12:30:00"),
-        ("payment.expired not acknowledged", "12:30:00"),
-        ("payment.expired not acknowledged", "12:30:05"),
-        ("payment.expired not acknowledged", "12:35:05"),
-    ] == [(one.what, one.at.strftime("%H:%M:%S")) for one in report]
-
-
 async def test_receiver_sees_the_moment_and_may_call_back(http: Any, receiver: Receiver) -> None:
     """While the clock is advanced, a receiver that calls the sandbox sees the time of the event."""
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
@@ -189,15 +174,6 @@ async def test_many_timers_leave_room_for_requests(http: Any) -> None:
 
         assert (200, True) == (answer.status, early)
         assert 1000 == [one.what for one in await advancing if one.number != "X1"].count("order expired")
-
-
-async def test_settle_does_not_wait_for_what_is_due_later(sandbox: Sandbox, receiver: Receiver) -> None:
-    """A redelivery in five seconds is not due: `settle` returns, and one attempt was made."""
-    receiver.answer = as_coroutine(lambda: web.Response(status=500))
-    await sandbox.given.paid_order()
-    await sandbox.settle()
-
-    assert 1 == len(sandbox.ledger.deliveries())
 
 
 @pytest.mark.parametrize(
@@ -309,19 +285,12 @@ def test_time_ends(store: Store) -> None:
 
 async def test_closed_while_somebody_waits(receiver: Receiver) -> None:
     """Whoever waits in `settle` when the sandbox is closed gets an error, and is not cancelled."""
-    asked, answered = asyncio.Event(), asyncio.Event()
-
-    async def wait() -> web.Response:
-        asked.set()
-        await answered.wait()
-        return acknowledged()
-
-    receiver.answer = wait
+    held = receiver.hold()
     async with Sandbox(webhook_url=receiver.url) as sandbox:
         await sandbox.given.paid_order()
         waiting = asyncio.create_task(sandbox.settle())
-        await asked.wait()
-    answered.set()
+        await held.asked.wait()
+    held.released.set()
 
     with pytest.raises(ConfigurationError, match="was closed before"):
         await waiting

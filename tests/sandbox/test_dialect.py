@@ -20,12 +20,11 @@ from payasync import (
     RetryPolicy,
     ServiceError,
     Session,
-    SortedPairs,
 )
 from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.dialect import Dialect, WireNames, locate_point
+from payasync.sandbox.dialect import Dialect, WireNames
 from payasync.sandbox.model import RefusedError
 
 
@@ -56,35 +55,18 @@ def test_answered_points_stay_where_they_are(answer: AnswerShape, untold: set[st
     assert untold == {point for point in points if not getattr(shape, point)}
 
 
-def test_place_is_the_whole_path() -> None:
-    """Points of a thing are paths in `data`, points of the response are not, and a header has no path."""
-    shape = AnswerShape(data="a.b", payment_id="c", message="d", request_id="header:e")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (NotificationShape(ack_body="OK", kind="event"), ("OK", "event", "data", "standard-webhooks")),
+        (NotificationShape(verification="none"), ("", "", "", "none")),
+    ],
+)
+def test_open_points_of_notifications(given: NotificationShape, expected: tuple[str, ...]) -> None:
+    """Open points have the sandbox's own values, unless the profile says how notifications are verified."""
+    shape = words(notification=given).notification
 
-    assert ["a.b.c", "d", "", ""] == [
-        locate_point(shape, point) for point in ("payment_id", "message", "request_id", "code")
-    ]
-
-
-def test_notifications_whose_kind_is_open_keep_what_is_answered() -> None:
-    """Points that the profile leaves open have the sandbox's own values."""
-    shape = words(notification=NotificationShape(ack_body="OK", kind="event")).notification
-
-    assert ("OK", "event", "data", "standard-webhooks") == (shape.ack_body, shape.kind, shape.data, shape.verification)
-
-
-def test_notifications_whose_kind_is_answered_are_as_they_are() -> None:
-    """With a kind of its own, an empty path means that there is no such thing."""
-    shape = words(notification=NotificationShape(verification="none")).notification
-
-    assert ("", "", "", "none") == (shape.kind, shape.data, shape.time, shape.verification)
-
-
-def test_signature_has_an_algorithm() -> None:
-    """The algorithm and the encoding are the sandbox's own where they are open; other options stay."""
-    scheme = words(signature=SortedPairs(separator="|")).signature
-    assert isinstance(scheme, SortedPairs)
-
-    assert ("hmac-sha256", "hex", "|") == (scheme.algorithm, scheme.encoding, scheme.separator)
+    assert expected == (shape.ack_body, shape.kind, shape.data, shape.verification)
 
 
 def test_codes_that_stand_in_messages() -> None:
@@ -159,24 +141,31 @@ def refused(profile: Profile, operation: Operation, fields: dict[str, Any], **he
     return None
 
 
+NESTED: Final = {"a": 1, "b": [2]}
+
+
 @pytest.mark.parametrize(
-    ("value", "field"), [(1, None), (2, "v"), ("1", "v"), (True, "v"), (1.0, "v"), (None, "v"), ([1], "v")]
+    ("constants", "fields", "field"),
+    [
+        ({"*": {"v": 1}}, {"v": 1}, None),
+        # To Python, 1 is true and 1.0; to a service it is not.
+        *(({"*": {"v": 1}}, {"v": value}, "v") for value in (2, "1", True, 1.0, None, [1])),
+        ({"orders.place": {"v": NESTED}}, {"v": {"b": [2], "a": 1}}, None),
+        ({"orders.place": {"v": NESTED}}, {"v": {"a": 1, "b": [3]}}, "v"),
+        ({"orders.place": {"v": NESTED}}, {}, "v"),
+        # The table of one operation goes before the one for all.
+        ({"*": {"v": 1}, "orders.place": {"v": 2}}, {"v": 2}, None),
+        ({"*": {"v": 1}, "orders.place": {"v": 2}}, {"v": 1}, "v"),
+        # A caller may give an argument in place of a constant of its name.
+        ({"*": {"sceneType": "JSAPI"}}, {"sceneType": "H5"}, None),
+        ({"*": {"sceneType": "JSAPI"}}, {}, None),
+    ],
 )
-def test_constant_has_its_type_and_its_value(value: object, field: str | None) -> None:
-    """To Python 1 is true and 1.0; to a service it is not."""
-    profile = Profile(**BARE, constants={"*": {"v": 1}})
-
-    assert field == refused(profile, PLACE_ORDER, {**ORDER, "v": value})
-
-
-def test_constant_that_is_nested() -> None:
-    """The order of its members does not count; what is in them does."""
-    profile = Profile(**BARE, constants={"orders.place": {"v": {"a": 1, "b": [2]}}})
-
-    assert [None, "v", "v"] == [
-        refused(profile, PLACE_ORDER, {**ORDER, **given})
-        for given in ({"v": {"b": [2], "a": 1}}, {"v": {"a": 1, "b": [3]}}, {})
-    ]
+def test_constant_has_its_type_and_its_value(
+    constants: dict[str, Any], fields: dict[str, Any], field: str | None
+) -> None:
+    """A request must carry the constants of its operation, equal as JSON."""
+    assert field == refused(Profile(**BARE, constants=constants), PLACE_ORDER, {**ORDER, **fields})
 
 
 @pytest.mark.parametrize(("value", "field"), [("1", None), ("2", "v"), ("", "v")])
@@ -185,20 +174,6 @@ def test_constant_in_a_query_is_its_digits(value: str, field: str | None) -> Non
     profile = Profile(**BARE, constants={"*": {"v": 1}})
 
     assert field == refused(profile, QUERY_PAYMENT, {"outTradeNo": "T1", "v": value})
-
-
-def test_constant_of_one_operation_is_no_others() -> None:
-    """A table by an operation's name is that operation's alone, and goes before the one for all."""
-    profile = Profile(**BARE, constants={"*": {"v": 1}, "orders.place": {"v": 2}})
-
-    assert [None, "v"] == [refused(profile, PLACE_ORDER, {**ORDER, "v": value}) for value in (2, 1)]
-
-
-def test_argument_goes_before_a_constant_of_its_name() -> None:
-    """What a caller may give in place of a constant need not equal it, but must be there."""
-    profile = Profile(**BARE, constants={"*": {"sceneType": "JSAPI"}})
-
-    assert [None, None] == [refused(profile, PLACE_ORDER, {**ORDER, **given}) for given in ({"sceneType": "H5"}, {})]
 
 
 def test_extra_field_that_is_required() -> None:
@@ -227,10 +202,10 @@ def test_how_refusals_are_told(failures: Any, listed: bool, status: int) -> None
     http = HttpCodes() if listed else HttpCodes(not_executed=())
     dialect = Dialect(Profile(answer=AnswerShape(code="code", ok=["OK"]), http=http), failures)
     refusals = [
-        dialect.refusal(RefusedError("wrong_state", "no"), PLACE_ORDER, "r"),
-        dialect.refusal(RefusedError("invalid", "no", status=413), PLACE_ORDER, "r"),
-        dialect.refusal(RefusedError("absent", "no"), None, "r"),
-        dialect.refusal(RefusedError("busy", "no"), PLACE_ORDER, "r"),
+        dialect.build_refusal(RefusedError("wrong_state", "no"), PLACE_ORDER, "r"),
+        dialect.build_refusal(RefusedError("invalid", "no", status=413), PLACE_ORDER, "r"),
+        dialect.build_refusal(RefusedError("absent", "no"), None, "r"),
+        dialect.build_refusal(RefusedError("busy", "no"), PLACE_ORDER, "r"),
     ]
 
     assert [status, 413, 404, 503] == [each.status for each in refusals]

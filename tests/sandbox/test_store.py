@@ -1,109 +1,89 @@
 """The store: transactions, conditional changes, indexes, and whose file it is."""
 
-import ast
-import inspect
 import sqlite3
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import pytest
-from attrs import evolve, fields
+from attrs import evolve
 
 from payasync.errors import ConfigurationError
-from payasync.sandbox import model
-from payasync.sandbox import store as module
+from payasync.sandbox import Sandbox
 from payasync.sandbox.model import Answered, Notification, Order, Refund, RefusedError, Subscription
-from payasync.sandbox.store import APPLICATION, VERSION, Store, select
-from tests.inside import set_writable
+from payasync.sandbox.store import APPLICATION, VERSION, Store
+from tests.inside import connection_of, set_writable, store_of
+from tests.sandbox.admin import Operator
+from tests.sandbox.foreign import Receiver
 
 ORDER: Final = Order(out_trade_no="T1", payment_id="P1", token="t", origin="order", total_amt=450, currency="CAD")
 SUBSCRIPTION: Final = Subscription(
     subscription_id="S1", frequency="monthly", amount=9, start_date="2027-01-31", customer="{}"
 )
-LOOKUPS: Final = [
-    select(getattr(model, kind.id), [name.arg or "" for name in node.keywords], "seq" * (method == "find_all"))
-    for file in Path(module.__file__).parent.rglob("*.py")
-    for node in ast.walk(ast.parse(file.read_text()))
-    if isinstance(node, ast.Call)
-    and isinstance(node.func, ast.Attribute)
-    and (method := node.func.attr) in {"find", "find_all", "count"}
-    and node.keywords
-    and isinstance(kind := node.args[0], ast.Name)
-    and len(node.args) == 1
-]
-"""The statements of all places that look for rows by the values of columns."""
-MOVES: Final = [
-    f"UPDATE {table} SET state = 1 WHERE {' AND '.join(f'{each.name} IS :{each.name}' for each in fields(kind))}"  # noqa: S608 - our own names
-    for table, kind in {
-        "orders": Order,
-        "refunds": Refund,
-        "subscriptions": Subscription,
-        "notifications": Notification,
-    }.items()
-]
-"""How `Store.move` finds the row that it changes."""
-STATEMENTS: Final = sorted(
-    node.value.strip()
-    for node in ast.walk(ast.parse(inspect.getsource(module)))
-    if isinstance(node, ast.Constant)
-    and isinstance(node.value, str)
-    and node.value.lstrip().startswith(("SELECT ", "INSERT INTO ", "UPDATE ", "DELETE ", "WITH "))
-    and (" WHERE " in node.value or "\n" in node.value)
-)
-"""Every statement that looks for rows."""
-(DUE_NOTIFICATION,) = (each for each in STATEMENTS if each.startswith("WITH"))
+NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
-def plan(statement: str, tmp_path: Path) -> list[str]:
-    """Return how SQLite finds the rows of a statement."""
-    path = str(tmp_path / "plans.db")
-    Store(path).close()
-    with closing(sqlite3.connect(path)) as database:
-        database.create_function("sandbox_now", 0, str)
-        values: dict[str, None] = defaultdict(lambda: None)
-        return [step[3] for step in database.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.ClientSession) -> None:
+    """All statements of all endpoints, timers, deliveries and pages find their rows by an index, without sorting.
 
+    Only the list of the addresses that deliveries are due to is scanned and sorted. Timers are read by an index, too.
+    """
+    statements = list[str]()
+    async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox, sandbox.session() as pay:
+        connection = connection_of(store_of(sandbox))
+        connection.set_trace_callback(statements.append)
+        for number in ("T1", "T2", "T3"):
+            await pay.orders.place(total_amt=450, currency="CAD", out_trade_no=number)
+        await sandbox.customer.authorize("T1")
+        await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=1)
+        await pay.refunds.status("R1")
+        await pay.payments.create(amount=450, currency="CAD")
+        await pay.payments.status("T1")
+        await pay.orders.close("T2")
+        number = await sandbox.given.subscription()
+        await pay.subscriptions.update(number, amount=1000)
+        await sandbox.clock.advance(days=31)
+        await pay.subscriptions.cancel(number)
+        for notification in sandbox.ledger.notifications():
+            await sandbox.resend(notification.notification_id)
+        await sandbox.settle()
+        sandbox.ledger.refunded("T1"), sandbox.ledger.orders(), sandbox.ledger.charges(number)
+        sandbox.ledger.calls("orders.place"), sandbox.ledger.refund_state("R1")
+        for path in ("/", "/timeline?about=T1"):
+            await Operator(sandbox, http).get(path)
+        connection.set_trace_callback(None)
+        looking = {each for each in statements if " WHERE " in each or each.endswith("LIMIT 1")}
+        plans = {each: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")] for each in looking}
 
-@pytest.mark.parametrize("statement", sorted({*LOOKUPS, *MOVES, *STATEMENTS} - {DUE_NOTIFICATION}))
-def test_no_lookup_scans_a_table(statement: str, tmp_path: Path) -> None:
-    """Every statement that looks for rows finds them by an index, and sorts none of them."""
-    assert [] == [step for step in plan(statement, tmp_path) if step.startswith(("SCAN", "USE TEMP B-TREE"))]
-
-
-def test_what_is_due_is_found_address_by_address(tmp_path: Path) -> None:
-    """Only the list of addresses is scanned and sorted; notifications are found by an index of what is due."""
-    steps = plan(DUE_NOTIFICATION, tmp_path)
-    found = {step.partition(" (")[0] for step in steps if "notifications" in step}
-    scanned = {step for step in steps if step.startswith("SCAN")}
-
+    scans = {step for steps in plans.values() for step in steps if step.startswith(("SCAN", "USE TEMP B-TREE"))}
     assert {
-        "SEARCH notifications USING COVERING INDEX notifications_by_url",
-        "SEARCH notifications USING INTEGER PRIMARY KEY",
-    } == found
-    assert {"SCAN addresses", "SCAN json_each VIRTUAL TABLE INDEX 1:"} == scanned
+        "SCAN addresses",
+        "SCAN json_each VIRTUAL TABLE INDEX 1:",
+        "SCAN timers USING INDEX timers_by_due",
+        "USE TEMP B-TREE FOR ORDER BY",
+    } == scans
+    assert 30 < len(plans)
 
 
-def test_what_waits_behind_a_delivery_costs_nothing(tmp_path: Path) -> None:
+def test_what_waits_behind_a_delivery_costs_nothing(store: Store) -> None:
     """To look for what is due takes as many steps with two notifications at a slow address as with hundreds."""
-    path, steps = str(tmp_path / "sandbox.db"), list[int]()
+    steps = list[int]()
     for count in (2, 500):
-        store = Store(path)
         for number in range(count):
             store.add(Notification(notification_id=f"{count}/{number}", url="http://slow", body="{}"))
-        store.close()
-        with closing(sqlite3.connect(path)) as database:
-            taken = list[None]()
-            database.set_progress_handler(partial(taken.append, None), 1)
-            found = database.execute(DUE_NOTIFICATION, {"now": 0, "busy": '["http://slow"]'}).fetchall()
-            steps.append(len(taken))
+        taken = list[None]()
+        connection_of(store).set_progress_handler(partial(taken.append, None), 1)
+        found = store.due_notification(NOON, ["http://slow"])
+        connection_of(store).set_progress_handler(None, 1)
+        steps.append(len(taken))
 
-        assert [] == found
+        assert found is None
     assert steps[0] == steps[1] > 0
 
 

@@ -219,14 +219,9 @@ class Notified:
         return at(self.delivered.document, self.profile.notification.data)
 
     @property
-    def event(self) -> object:
-        """The event's name; `None` where the service gives none."""
-        return at(self.delivered.document, self.profile.notification.kind) if self.profile.notification.kind else None
-
-    def number(self, name: str) -> object:
-        """Return the number of what it is about: `out_trade_no`, `out_refund_no` or `subscription_id`."""
-        return at(self.data, getattr(self.profile.notification, name))
-
-    def state(self, thing: str) -> str | None:
-        """Return our name for the state of an order, a payment, a refund or a subscription."""
-        return self.profile.states.name(thing, at(self.data, getattr(self.profile.answer, f"{thing}_status")))
+    def about(self) -> tuple[object, str | None]:
+        """The number of what it is about, and our name for its state."""
+        answer, shape = self.profile.answer, self.profile.notification
+        numbers = {"refund": shape.out_refund_no, "subscription": shape.subscription_id, "order": shape.out_trade_no}
+        thing, number = next((thing, found) for thing, path in numbers.items() if (found := at(self.data, path, None)))
+        return number, self.profile.states.name(thing, at(self.data, getattr(answer, f"{thing}_status")))

@@ -33,7 +33,7 @@ def refund(out_refund_no: str, out_trade_no: str) -> CreateRefund:
 
 def delivered_orders(world: World) -> list[object]:
     """Return the numbers of the orders in notifications, in the order of delivery."""
-    return [each.number("out_trade_no") for each in world.notified()]
+    return [each.about[0] for each in world.notified()]
 
 
 async def test_drop(world: World) -> None:
