@@ -54,6 +54,7 @@ from payasync.settings import (
     check_function,
     check_tls,
     environment_proxy,
+    invalid_setting,
     is_loopback,
     is_number,
     parse_base_url,
@@ -144,7 +145,7 @@ def _to_layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
     layers = tuple(given) if isinstance(given, Iterable) else (given,)
     for layer in layers:
         if not callable(layer):
-            raise ConfigurationError(f"middleware must be a list of layers, not {layer!r}", field="middleware")
+            raise invalid_setting("middleware", f"must be a list of layers, not {layer!r}")
     return layers
 
 
@@ -172,17 +173,15 @@ class Options:
             if not isinstance(value, kind):
                 # Wrong credentials, such as a dict, may hold keys.
                 shown = type(value).__name__ if name == "credentials" else repr(value)
-                raise ConfigurationError(f"{name} must be a {kind.__name__}, not {shown}", field=name)
+                raise invalid_setting(name, f"must be a {kind.__name__}, not {shown}")
         check_answers_covered(self.profile)
         check_keys(self.profile, self.credentials)
         if self.on_event is not None:
             check_function("on_event", self.on_event)
         if self.journal is not None and not hasattr(getattr(self.journal, "recorder", None), "layer"):
-            raise ConfigurationError(
-                f'journal must be a journal, such as SqliteJournal("pay.db"), not {self.journal!r}', field="journal"
-            )
+            raise invalid_setting("journal", f'must be a journal such as SqliteJournal("pay.db"), not {self.journal!r}')
         if self.is_too_long(self.timeouts.total):
-            raise ConfigurationError(f"Timeouts.total must be {TOTAL_RULE}", field="Timeouts.total")
+            raise invalid_setting("Timeouts.total", f"must be {TOTAL_RULE}")
 
     def is_too_long(self, total: float) -> bool:
         """Return whether a call may last longer than the journal allows."""
@@ -352,7 +351,7 @@ class Session:
         url = _parse_service_url(base_url, profile)
         for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
             if type(value) is not int or value < 1:
-                raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)
+                raise invalid_setting(name, f"must be an integer of 1 or more, not {value!r}")
         proxy_url = _resolve_proxy(url, proxy)
         pools = PoolSettings(
             tls=None if tls is None else check_tls(tls),
@@ -657,9 +656,7 @@ class Session:
         self._check_open()
         journal, credentials = self._options.journal, self._options.credentials
         if journal is None:
-            raise ConfigurationError(
-                'journal is not set: give the session one, such as SqliteJournal("pay.db")', field="journal"
-            )
+            raise invalid_setting("journal", 'is not set: give the session one, such as SqliteJournal("pay.db")')
         request = await journal.recorder.queued(intent_id, credentials.merchant_id)
         timeouts = self._timeouts_of(request, timeout, None)
         deadline = asyncio.get_running_loop().time() + timeouts.total
@@ -820,10 +817,10 @@ def _warn_about_short_keys(options: Options) -> None:
 def _parse_service_url(address: str, profile: Profile) -> URL:
     url = parse_base_url(address)
     if _is_sandbox(profile) and not is_loopback(url):
-        raise ConfigurationError(
-            f"profile is the sandbox's own, and {address!r} is not on this machine: its responses are not the "
-            "service's; write a profile of the service",
-            field="profile",
+        raise invalid_setting(
+            "profile",
+            f"is the sandbox's own, and {address!r} is not on this machine: its responses are not the service's; "
+            "write a profile of the service",
         )
     return url
 
@@ -838,17 +835,17 @@ def _resolve_proxy(url: URL, given: str | None) -> Secret | None:
         return None
     proxy = parse_proxy_url(address)
     if url.scheme == "http" and not is_loopback(URL(proxy)):
-        raise ConfigurationError(
-            "proxy is not on this machine, and base_url is plain http: keys would leave it in plain text. Use https, "
+        raise invalid_setting(
+            "proxy",
+            "is not on this machine, and base_url is plain http: keys would leave it in plain text. Use https, "
             'or no proxy (with proxy="environment", name the host in NO_PROXY)',
-            field="proxy",
         )
     return Secret(proxy)
 
 
 def _profile_from(environment: Environment) -> Profile:
     if f"{PROFILE_PATH}_FILE" in environment.variables:
-        raise ConfigurationError(f"{PROFILE_PATH} is itself a path: use it without _FILE", field=PROFILE_PATH)
+        raise invalid_setting(PROFILE_PATH, "is itself a path: use it without _FILE")
     given = environment.optional(PROFILE_PATH)
     if given is None:
         return Profile()

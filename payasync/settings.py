@@ -113,7 +113,7 @@ def check_function(name: str, given: object) -> None:
         ConfigurationError: It cannot be called, or is an `async` function.
     """
     if not callable(given) or iscoroutinefunction(given):
-        raise ConfigurationError(f"{name} must be a plain function, not {given!r}", field=name)
+        raise invalid_setting(name, f"must be a plain function, not {given!r}")
 
 
 def to_tuple(given: Iterable[Any]) -> tuple[Any, ...]:
@@ -332,9 +332,7 @@ def parse_proxy_url(given: object) -> str:
     """
     url = _parse_http_url(given)
     if url is None:
-        raise ConfigurationError(
-            'proxy must be an absolute URL, such as http://proxy.example:3128, or "environment"', field="proxy"
-        )
+        raise invalid_setting("proxy", 'must be an absolute URL, such as http://proxy.example:3128, or "environment"')
     return str(url)
 
 
@@ -345,15 +343,11 @@ def check_tls(context: object) -> ssl.SSLContext:
         ConfigurationError: The context does not check certificates or host names, or allows TLS below 1.2.
     """
     if not isinstance(context, ssl.SSLContext):
-        raise ConfigurationError(
-            f"tls must be an ssl.SSLContext, such as ssl.create_default_context(), not {context!r}", field="tls"
-        )
+        raise invalid_setting("tls", f"must be an ssl.SSLContext such as ssl.create_default_context(), not {context!r}")
     if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
-        raise ConfigurationError(
-            "tls must verify: to trust a certificate of your own, load it with load_verify_locations()", field="tls"
-        )
+        raise invalid_setting("tls", "must verify: to trust your own certificate, load it with load_verify_locations()")
     if context.minimum_version < ssl.TLSVersion.TLSv1_2:
-        raise ConfigurationError("tls must demand TLS 1.2: set minimum_version to TLSv1_2 or later", field="tls")
+        raise invalid_setting("tls", "must demand TLS 1.2: set minimum_version to TLSv1_2 or later")
     return context
 
 

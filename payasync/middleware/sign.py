@@ -13,6 +13,7 @@ from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
 from payasync.profile.profile import not_configured
 from payasync.profile.schema import NONCE, SIGN
+from payasync.settings import invalid_setting
 from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
 from payasync.wire.call import Call, Layer, Reply, Send
 
@@ -84,11 +85,8 @@ def check_signable(call: Call, key: Secret | None) -> None:
 def _missing_error(call: Call) -> ConfigurationError:
     if call.profile.signature is None:
         return not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
-    return ConfigurationError(
-        f"credentials.signing_key is not set (PAYASYNC_SIGNING_KEY in the environment): {call.operation.name} "
-        "is signed with it",
-        field="credentials.signing_key",
-    )
+    why = f"is not set (PAYASYNC_SIGNING_KEY in the environment): {call.operation.name} is signed with it"
+    return invalid_setting("credentials.signing_key", why)
 
 
 async def _sign_and_send(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
@@ -132,10 +130,10 @@ def authorize(key: Secret | None, send: Send) -> Send:
         if not call.bearer:
             return send(call)
         if header is None:
-            raise ConfigurationError(
-                f"credentials.secret_key is not set: {call.operation.name} carries it as Authorization: Bearer "
+            raise invalid_setting(
+                "credentials.secret_key",
+                f"is not set: {call.operation.name} carries it as Authorization: Bearer "
                 "(PAYASYNC_SECRET_KEY in the environment)",
-                field="credentials.secret_key",
             )
         return send(call.with_headers({"Authorization": header}))
 

@@ -7,8 +7,9 @@ from typing import Any
 from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
-from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import not_configured
+from payasync.settings import invalid_setting
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
 from payasync.strict_json import ExactNumber, at, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
@@ -125,10 +126,10 @@ def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: s
         return credentials.service_keys
     if credentials.signing_key is not None and getattr(scheme, "symmetric", False):
         return (credentials.signing_key,)
-    raise ConfigurationError(
-        f"credentials.service_keys is empty (PAYASYNC_SERVICE_KEYS in the environment): the profile says that {signed} "
-        f"are signed ({point}), and they are verified with it",
-        field="credentials.service_keys",
+    raise invalid_setting(
+        "credentials.service_keys",
+        f"is empty (PAYASYNC_SERVICE_KEYS in the environment): the profile says that {signed} are signed ({point}), "
+        "and they are verified with it",
     )
 
 

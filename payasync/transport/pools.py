@@ -19,7 +19,7 @@ import aiohttp
 from attrs import Factory, field, frozen
 from yarl import URL
 
-from payasync.errors import ConfigurationError
+from payasync.settings import invalid_setting
 from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, run_to_end
 from payasync.transport.deadlines import Deadlines
 
@@ -56,7 +56,7 @@ class PoolSettings:
 
     def __attrs_post_init__(self) -> None:
         if self.http is not None and not isinstance(self.http, aiohttp.ClientSession):
-            raise ConfigurationError(f"http must be an aiohttp.ClientSession, not {self.http!r}", field="http")
+            raise invalid_setting("http", f"must be an aiohttp.ClientSession, not {self.http!r}")
 
 
 class Pool:
@@ -158,7 +158,7 @@ class Pool:
 def _lent_connector(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
     connector = http.connector
     if http.closed or connector is None:
-        raise ConfigurationError("http is closed: give an aiohttp.ClientSession that is open", field="http")
+        raise invalid_setting("http", "is closed: give an aiohttp.ClientSession that is open")
     return connector
 
 
@@ -185,7 +185,7 @@ class Pools:
             self._drop_closed_loops()
             # A lent connector belongs to the first loop.
             if self._settings.http is not None and self._home not in {None, loop}:
-                raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
+                raise invalid_setting("http", "belongs to one event loop, and this is another")
             self._home = loop
             pool = self._pools[loop] = Pool(self._settings)
         return pool
