@@ -3,12 +3,9 @@
 import asyncio
 import json
 import os
-import shutil
 import stat
 import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -32,7 +29,6 @@ from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
 from tests.journal.building import kept as keeping
 from tests.journal.building import refund
-from tests.postgres import NOBODY
 from tests.test_readme import ENVIRONMENT
 
 T = TypeVar("T")
@@ -113,21 +109,12 @@ def test_list_shows_each(path: Path) -> None:
     ] == lines[4].split()
 
 
-def test_list_of_one_state(path: Path) -> None:
-    """Only what needs a person, for example."""
-    result = run("list", "--journal", str(path), "--state", "manual")
-
-    assert 2 == len(result.output.splitlines())
-    assert "invoice-42" in result.output
-
-
-def test_list_goes_on(path: Path) -> None:
-    """Where there are more, it says how to see them."""
+def test_list_says_how_to_go_on(path: Path) -> None:
+    """If there are more intents, the last line says how to list them."""
     first = run("list", "--journal", str(path), "--limit", "2")
     second = run("list", "--journal", str(path), "--limit", "2", "--after", "2")
 
     assert "There are more: --after 2" in first.output
-    assert "R3" in second.output
     assert "There are more" not in second.output
 
 
@@ -375,22 +362,19 @@ async def filled_long_ago(journal: SqliteJournal) -> None:
     await journal.settle(await sending(journal, refund("R6")), "unknown")
 
 
-@pytest.mark.parametrize("age", ["90", "d", "-1d", "1y", "1.5d", ""])
-def test_prune_needs_an_age(path: Path, age: str) -> None:
-    """A number with a unit, or it is refused, and says so."""
+@pytest.mark.parametrize(
+    ("age", "words"),
+    [
+        *((age, "such as 90d") for age in ("90", "d", "-1d", "1y", "1.5d", "")),
+        *((age, "it must be one day or more") for age in ("0d", "0w", "23h")),
+    ],
+)
+def test_prune_needs_an_age(path: Path, age: str, words: str) -> None:
+    """An age is a number with a unit, and one day at least, because pruned numbers are sent again."""
     result = run("prune", "--journal", str(path), f"--older-than={age}")
 
     assert 2 == result.exit_code
-    assert "such as 90d" in result.output
-
-
-@pytest.mark.parametrize("age", ["0d", "0w", "23h"])
-def test_prune_spares_what_ended_today(path: Path, age: str) -> None:
-    """A number that the journal has forgotten is sent again: nothing of the last day is deleted by a slip."""
-    result = run("prune", "--journal", str(path), "--older-than", age)
-
-    assert 2 == result.exit_code
-    assert "it must be one day or more" in result.output
+    assert words in result.output
     assert 4 == len(run("list", "--journal", str(path)).output.splitlines()[1:])
 
 
@@ -405,10 +389,20 @@ def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
     assert result.output.startswith("Deleted 0 intents")
 
 
-@pytest.mark.parametrize(("arguments", "expected"), [((), [1]), (("--state", "new"), []), (("--after", "1"), [])])
-def test_list_of_a_number(path: Path, arguments: tuple[str, ...], expected: list[int]) -> None:
-    """Who asks about a refund knows its number, and not that of its intent."""
-    result = run("list", "--journal", str(path), "--number", "R1", "--json", *arguments)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--state", "manual"], [4]),
+        (["--limit", "2"], [1, 2]),
+        (["--after", "2"], [3, 4]),
+        (["--number", "R1"], [1]),
+        (["--number", "R1", "--state", "new"], []),
+        (["--number", "R1", "--after", "1"], []),
+    ],
+)
+def test_options_of_list(path: Path, options: list[str], expected: list[int]) -> None:
+    """Each option leaves out what does not match."""
+    result = run("list", "--journal", str(path), "--json", *options)
 
     assert 0 == result.exit_code
     assert expected == [json.loads(line)["id"] for line in result.output.splitlines()]
@@ -597,42 +591,6 @@ def test_path_of_what_can_be_no_journal(
     (tmp_path / "kept").mkdir()
 
     assert words in refused(monkeypatch, tmp_path, command, journal)
-
-
-@contextmanager
-def bound_by_permissions() -> Generator[None]:
-    """Be nobody in particular, where this is root, who may read all."""
-    root = os.geteuid() == 0
-    if root:
-        os.setresuid(NOBODY, NOBODY, 0)
-    try:
-        yield
-    finally:
-        if root:
-            os.setresuid(0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("closed", "words"),
-    [
-        ("kept/pay.db", "'kept/pay.db' is not readable"),
-        ("kept", "'kept/pay.db' cannot be used: Permission denied. Name another file"),
-    ],
-    ids=["the file", "its folder"],
-)
-def test_file_that_may_not_be_read(path: Path, monkeypatch: pytest.MonkeyPatch, closed: str, words: str) -> None:
-    """Who may not read a journal hears so, with its path, and what to do about it."""
-    with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder) / "kept"
-        kept.mkdir()
-        shutil.copy(path, kept)
-        Path(folder).chmod(0o755)
-        Path(folder, closed).chmod(0)
-        with bound_by_permissions():
-            why = refused(monkeypatch, Path(folder), LIST, "kept/pay.db")
-        monkeypatch.undo()
-
-    assert words in why
 
 
 KEYWORDS: Final = "host=/nowhere dbname=pay user=shop password=canary connect_timeout=2"

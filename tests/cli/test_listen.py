@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from attrs import asdict, evolve
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -366,94 +366,59 @@ def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.
     return IngestResult(YES, build_received(told, timed=True), added)
 
 
-def shown(came: IngestResult) -> Inspection:
-    """Return what is told of it."""
-    return inspect(came, PROFILE, AT)
-
-
-def test_payment() -> None:
-    """The kind, the event, the order's number, the amount with its currency, and the key."""
-    expected = Inspection(
-        at=AT,
-        verdict="verified",
-        status=200,
-        kind="payment",
-        event="payment.paid",
-        reference="T1",
-        amount="450 CAD",
-        key='payment:["T1","SBX_PAID"]',
-    )
-
-    assert expected == shown(arrival(PAID))
+MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id", reason="is missing")
 
 
 @pytest.mark.parametrize(
-    ("data", "event", "reference", "amount"),
+    ("came", "expected"),
     [
-        (REFUNDED, "refund.succeeded", "R1", "100"),
-        (RENEWED, "subscription.renewed", "S1", "900"),
-        ({"outTradeNo": "T1"}, "payment.paid", "T1", ""),
-        ({"outTradeNo": "T1", "amount": {"value": 1}}, "payment.paid", "T1", ""),
-        ({}, "payment.paid", "", ""),
-        ([], "payment.paid", "", ""),
+        (
+            arrival(PAID),
+            {
+                "at": AT,
+                "verdict": "verified",
+                "status": 200,
+                "kind": "payment",
+                "event": "payment.paid",
+                "reference": "T1",
+                "amount": "450 CAD",
+                "key": 'payment:["T1","SBX_PAID"]',
+                "again": False,
+                "why": "",
+            },
+        ),
+        (arrival(REFUNDED, "refund.succeeded"), {"reference": "R1", "amount": "100"}),
+        (arrival(RENEWED, "subscription.renewed"), {"reference": "S1", "amount": "900"}),
+        (arrival({"outTradeNo": "T1"}), {"reference": "T1", "amount": ""}),
+        (arrival({"outTradeNo": "T1", "amount": {"value": 1}}), {"reference": "T1", "amount": ""}),
+        (arrival({}), {"reference": "", "amount": ""}),
+        (arrival([]), {"reference": "", "amount": ""}),
+        (arrival(PAID, verified=False), {"verdict": "hint", "kind": "payment"}),
+        (arrival(PAID, added=Added.AGAIN), {"again": True, "why": ""}),
+        (arrival(PAID, added=Added.CONFLICT), {"again": False, "why": OTHER_BODY}),
+        (arrival(PAID, "something.else"), {"why": NO_KIND}),
+        (IngestResult(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
+        (IngestResult(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),
+        (IngestResult(Answer(400)), {"verdict": "refused", "why": TOO_MUCH}),
+        (
+            evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("disk full")),
+            {"verdict": "not kept", "status": 503, "why": "disk full"},
+        ),
     ],
 )
-def test_number_and_amount_of_each_kind(data: Any, event: str, reference: str, amount: str) -> None:
-    """The number is the narrowest, and so is the amount; what is not told is left empty."""
-    told = shown(arrival(data, event))
+def test_what_is_shown_of_a_notification(came: IngestResult, expected: dict[str, Any]) -> None:
+    """The narrowest number and amount are shown; what is unknown stays empty."""
+    found = asdict(inspect(came, PROFILE, AT))
 
-    assert (reference, amount) == (told.reference, told.amount)
+    assert expected == {name: found[name] for name in expected}
 
 
-def test_amount_stands_where_the_profile_says() -> None:
-    """A service may name a subscription's amount as it likes."""
+def test_amount_of_the_profile() -> None:
+    """The profile may name the field of a subscription's amount."""
     profile = evolve(PROFILE, fields={**PROFILE.fields, "subscription_amount": "price"})
     came = arrival({"subscriptionId": "S1", "price": 900, "currency": "CAD"}, "subscription.renewed")
 
     assert "900 CAD" == inspect(came, profile, AT).amount
-
-
-def test_hint_is_called_one() -> None:
-    """What nobody signed is known by its words alone, as in the inbox."""
-    told = shown(arrival(PAID, verified=False))
-
-    assert "hint" == told.verdict
-    assert told.key.startswith("hint:payment:")
-
-
-def test_again_and_another_body() -> None:
-    """What came before, and what contradicts it, are told apart."""
-    again, conflict = (shown(arrival(PAID, added=added)) for added in (Added.AGAIN, Added.CONFLICT))
-
-    assert (True, "") == (again.again, again.why)
-    assert (False, OTHER_BODY) == (conflict.again, conflict.why)
-
-
-def test_without_a_kind_it_says_what_to_do() -> None:
-    """Where neither the payload nor the address says the kind, no handler would get it."""
-    assert NO_KIND == shown(arrival(PAID, "something.else")).why
-
-
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        (InvalidSignatureError("it is not verified", field="webhook-id", reason="is missing"), "webhook-id is missing"),
-        (InvalidArgumentError("raw must be JSON, not this"), "raw must be JSON, not this"),
-        (None, TOO_MUCH),
-    ],
-)
-def test_refused(error: Exception | None, why: str) -> None:
-    """What was not believed has no facts but what its address says, and the reason."""
-    expected = Inspection(at=AT, verdict="refused", status=400, kind="refund", why=why)
-
-    assert expected == inspect(IngestResult(Answer(400), error=error), PROFILE, AT, "refund")
-
-
-def test_not_kept() -> None:
-    """What could not be kept is to come again, and says why."""
-    told = inspect(evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("disk full")), PROFILE, AT)
-
-    assert ("not kept", 503, "disk full") == (told.verdict, told.status, told.why)
 
 
 HEARD: Final = Inspection(

@@ -270,21 +270,6 @@ def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])
-def test_symlink_costs_nobody_a_file(path: Path, name: str) -> None:
-    """Whoever can make a link beside the result must not choose the file that is emptied."""
-    target = path.with_name("target")
-    target.write_text(f"{RESULT_HEADER}\n2,T1,R1,200,succeeded,,\n")
-    path.with_name(name).symlink_to(target)
-    before = target.read_text()
-
-    with pytest.raises(ConfigurationError, match=f"'{name}' is a symbolic link, and links are not followed"):
-        ResultFile(path)
-
-    assert before == target.read_text()
-    assert {path.with_name(name), target} == set(path.parent.iterdir())
-
-
-@pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])
 def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
     """Others could write into it that a refund was made."""
     path.with_name(name).write_text(f"{RESULT_HEADER}\n")

@@ -226,33 +226,20 @@ def test_number_that_was_used_for_another_amount(sandbox: ThreadedSandbox, tmp_p
     assert (3, 3) == (again.exit_code, sent(sandbox))
 
 
-def test_declined_at_once_says_so(tmp_path: Path) -> None:
-    """The service takes it and declines it in one answer: it was refused, and nothing says that it was done."""
-    file = written(tmp_path, *GOOD)
-    with ThreadedSandbox(refunds="fail") as sandbox:
-        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
-        ended = imported(sandbox, file)
-
-    assert 1 == ended.exit_code
-    assert {("refused", "")} == set(told(file).values())
-    assert 2 == file.with_name("out.csv").read_text().count(",refused,,the refund's state is failed\n")
-    assert "2  the refund's state is failed" in ended.output
-    assert "SBX_OK" not in ended.output
-
-
-def test_what_somebody_may_have_heard_of_is_told_before_it_is_sent_again(tmp_path: Path) -> None:
-    """The next run lists what was declined, with what to do, and sends it all the same."""
+def test_declined_refund_is_listed_before_it_is_sent_again(tmp_path: Path) -> None:
+    """A refund that the service accepted and declined is refused. The next run lists it, and sends it again."""
     file = written(tmp_path, *GOOD)
     with ThreadedSandbox(refunds="fail") as sandbox:
         sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         first = imported(sandbox, file)
+        result = file.with_name("out.csv").read_text()
         again = imported(sandbox, file)
 
-        assert 4 == sent(sandbox)
-    words = "rows are sent again: they were reported as not done, so somebody may have refunded by other means."
-
-    assert words not in first.output
-    assert f"2 {words}" in again.output
+        assert (1, 1, 4) == (first.exit_code, again.exit_code, sent(sandbox))
+    assert 2 == result.count(",refused,,the refund's state is failed\n")
+    assert "2  the refund's state is failed" in first.output
+    assert "are sent again" not in first.output
+    assert "2 rows are sent again: they were reported as not done" in again.output
     assert "Remove the rows that were refunded by other means" in again.output
     assert ["2", "R1", "100", "the", "refund's", "state", "is", "failed"] in map(str.split, again.output.splitlines())
 
@@ -381,17 +368,6 @@ def test_profile_that_says_nothing_of_signing(sandbox: ThreadedSandbox, tmp_path
     assert 0 == sent(sandbox)
 
 
-def test_journal_that_is_none_is_left_alone(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """Without its journal nothing is sent, and what stands in its place stays as it is."""
-    kept = tmp_path / "pay.db"
-    kept.write_text("notes")
-    ended = imported(sandbox, written(tmp_path, *GOOD))
-
-    assert 2 == ended.exit_code
-    assert "payasync refund import: " in ended.stderr
-    assert ("notes", 0) == (kept.read_text(), sent(sandbox))
-
-
 @pytest.mark.parametrize("name", ["pay.db", "out.csv", "out.csv.partial"])
 def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
     """What another has linked there keeps what stands in it; the error is told, and no refund was sent."""
@@ -501,11 +477,26 @@ async def test_what_nobody_can_tell_is_listed(
     assert 2 == sandbox.ledger.refunds() == sent(sandbox)
 
 
-class Watched(RefundImportScreen):
-    """A screen that remembers what is waited for."""
+class Shown(RefundImportScreen):
+    """A screen that remembers what it shows."""
+
+    def __init__(self, *, journal: str = "pay.db", result: str | None = "out.csv", terminal: bool = False) -> None:
+        self.out = io.StringIO()
+        console = Console(file=self.out, width=120, force_terminal=terminal, highlight=False)
+        path = Path(result) if result else None
+        super().__init__(Path("r.csv"), Address(journal), service="", result=path, console=console)
+
+    @property
+    def text(self) -> str:
+        """All that was shown."""
+        return self.out.getvalue()
+
+
+class Watched(Shown):
+    """A screen that also remembers the waits."""
 
     def __init__(self) -> None:
-        super().__init__(Path("r.csv"), Address("pay.db"), service="", console=Console(file=io.StringIO()))
+        super().__init__()
         self.waits: list[tuple[int, float, bool]] = []
 
     def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
@@ -633,145 +624,108 @@ async def test_journal_that_cannot_be_looked_into_leaves_doubt(
 
 def rows(count: int) -> tuple[Row, ...]:
     """Return good rows of 10 each."""
-    lines = [f"T1,R{number},450,10" for number in range(count)]
-    return read_rows("\n".join(["out_trade_no,out_refund_no,total_amt,refund_amt", *lines]), lambda _: None)
+    return read_rows("\n".join([HEADER, *(f"T1,R{number},450,10" for number in range(count))]), lambda _: None)
+
+
+def verdicts(state: Word, count: int, message: str = "") -> list[Verdict]:
+    """Return the same result of many rows."""
+    return [Verdict(row=row, state=state, message=message) for row in rows(count)]
 
 
 def closed(*verdicts: Verdict, why: str = "", unwritten: str = "") -> str:
     """Return what is shown at the end."""
-    terminal = Console(file=io.StringIO(), width=100, record=True)
-    address = Address("postgresql://me:secret@db/pay")
-    screen = RefundImportScreen(Path("r.csv"), address, service="", result=Path("out.csv"), console=terminal)
+    screen = Shown(journal="postgresql://me:secret@db/pay")
     screen.closed(verdicts, why=why, unwritten=unwritten)
-    return terminal.export_text()
+    return screen.text
 
 
-def verdicts(state: Word, count: int, message: str = "") -> list[Verdict]:
-    """Return the same end of many rows."""
-    return [Verdict(row=row, state=state, message=message) for row in rows(count)]
+def test_summary_has_counts_and_amounts() -> None:
+    """Each state has its count, its amount and its three most frequent reasons."""
+    reasons = [verdicts("refused", 1, f"reason {number}")[0] for number in range(5)]
+    shown = closed(*verdicts("succeeded", 1200), *reasons, *verdicts("refused", 2, "\x1b[31mno such order\x07"))
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
 
-
-def test_amounts_are_summed_by_state() -> None:
-    """Each state has its count and how much that is."""
-    shown = closed(*verdicts("succeeded", 1200), *verdicts("refused", 3, "no such order"))
-
-    assert ["succeeded", "1,200", "12,000"] == shown.splitlines()[0].split()
-    assert ["refused", "3", "30", "not", "done"] == shown.splitlines()[1].split()
-    assert ["3", "no", "such", "order"] == shown.splitlines()[2].split()
+    assert ["succeeded 1,200 12,000", "refused 7 70 not done", "2 ?[31mno such order?"] == lines[:3]
+    assert 2 == shown.count("1  reason")
+    assert "and 3 other reasons" in lines
     assert "out.csv" in shown
-
-
-def test_only_the_most_frequent_reasons_are_shown() -> None:
-    """A thousand different words do not hide what matters."""
-    shown = closed(*[verdicts("refused", 1, f"reason {number}")[0] for number in range(5)])
-
-    assert 3 == shown.count("1  reason")
-    assert "and 2 other reasons" in shown
 
 
 @pytest.mark.parametrize(
     ("count", "words"),
     [
+        (0, ""),
         (1, "1 row is sent again: it was reported as not done, so somebody may have refunded by other means."),
         (23, "23 rows are sent again: they were reported as not done, so somebody may have refunded by other means."),
     ],
 )
-def test_what_is_sent_again_is_counted_and_listed(count: int, words: str) -> None:
-    """As far as it fits; where there is nothing of that kind, nothing is said."""
-    terminal = Console(file=io.StringIO(), width=100, record=True)
-    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", console=terminal)
-    screen.resubmitted([])
-    nothing = terminal.export_text()
-    screen.resubmitted([Verdict(row=row, state="refused", message="declined\x07") for row in rows(count)])
-    shown = terminal.export_text()
+def test_rows_that_are_sent_again_are_listed(count: int, words: str) -> None:
+    """Twenty rows are listed, and the others are counted. Without such rows, nothing is shown."""
+    screen = Shown()
+    screen.resubmitted(verdicts("refused", count, "declined\x07"))
 
-    assert not nothing
-    assert words in shown
-    assert min(count, 20) == shown.count("declined?")
-    assert (count > 20) == ("and 3 more" in shown)
+    assert words in screen.text
+    assert min(count, 20) == screen.text.count("declined?")
+    assert (count > 20) is ("and 3 more" in screen.text)
+    assert (count > 0) is bool(screen.text)
 
 
-def waiting(*waits: tuple[int, float], silent: Sequence[tuple[int, float]] = ()) -> str:
-    """Return what a file is told of such waits."""
-    terminal = Console(file=io.StringIO(), width=100, record=True)
-    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", console=terminal)
+@pytest.mark.parametrize(
+    ("waits", "words"),
+    [
+        ([(1, 0, False), (1, 57.0, False), (1, 30.0, False)], ["1 row in doubt; the next query is in 57 s."]),
+        ([(2, 0.2, False), (2, 8.0, False)], ["2 rows in doubt; the next query is in 8 s."]),
+        ([(1, 0, False), (1, 1.0, False)], []),
+        (
+            [(3, 57.0, False), (2, 10.0, True), (1, 10.0, True)],
+            [
+                "3 rows in doubt; the next query is in 57 s.",
+                "The service does not respond: 2 rows in doubt; the next query is in 10 s.",
+            ],
+        ),
+    ],
+)
+def test_long_wait_is_announced_once(waits: list[tuple[int, float, bool]], words: list[str]) -> None:
+    """A wait of some seconds is announced once for each cause, also in a file."""
+    screen = Shown()
     with screen.progress(3):
-        for count, seconds in waits:
-            screen.asking(count, seconds)
-        for count, seconds in silent:
-            screen.asking(count, seconds, silent=True)
-    return terminal.export_text().strip()
+        for count, seconds, silent in waits:
+            screen.asking(count, seconds, silent=silent)
+
+    assert words == [line.strip() for line in screen.text.splitlines() if line]
 
 
-def test_long_wait_is_told_once() -> None:
-    """A file that stays as it is for a minute looks like a command that hangs."""
-    assert "1 row in doubt; the next query is in 57 s." == waiting((1, 0), (1, 57.0), (1, 30.0))
-    assert "2 rows in doubt; the next query is in 8 s." == waiting((2, 0.2), (2, 8.0))
-    assert not waiting((1, 0), (1, 1.0))
+@pytest.mark.parametrize("terminal", [False, True])
+def test_stopping(terminal: bool) -> None:  # noqa: FBT001 - a case
+    """The screen says what a second Ctrl-C does, and shows the cursor again: that signal ends the process."""
+    screen = Shown(terminal=terminal)
+    with screen.progress(3):
+        screen.stopping()
+        text = screen.text
 
-
-def test_service_that_does_not_answer_is_told_once() -> None:
-    """Whoever reads the file knows what the command waits for, also where it waited for something else before."""
-    words = "The service does not respond: {} in doubt; the next query is in 10 s."
-
-    assert words.format("300 rows") == waiting(silent=[(300, 10.0), (280, 10.0)])
-    assert words.format("1 row") == waiting((3, 57.0), silent=[(1, 10.0)]).splitlines()[-1].strip()
-
-
-def test_stopping_is_told_and_leaves_the_terminal_as_it_was() -> None:
-    """Whoever presses Ctrl-C is told what a second one does, and has a cursor after it."""
-    seen, told = io.StringIO(), io.StringIO()
-    terminals = Console(file=seen, width=100, force_terminal=True), Console(file=told, width=100)
-    for terminal in terminals:
-        screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", console=terminal)
-        with screen.progress(3):
-            screen.stopping()
-            cursor = seen.getvalue().rindex("\x1b[?25h") - seen.getvalue().rindex("\x1b[?25l")
-
-            assert cursor > 0
-    for each in (seen, told):
-        assert "Waiting for the calls in flight; Ctrl-C again interrupts them." in each.getvalue()
-
-
-def test_who_stops_by_itself_speaks_of_no_first_signal() -> None:
-    """It says why, and what then cuts off the calls in flight."""
-    told = io.StringIO()
-    screen = RefundImportScreen(Path("r.csv"), Address("p"), service="", console=Console(file=told, width=80))
-    screen.stopping("the service rejects these keys")
-
-    assert "Stopping: the service rejects these keys.\n  Waiting for the calls in flight; Ctrl-C twice" in (
-        told.getvalue()
-    )
+    assert "Waiting for the calls in flight; Ctrl-C again interrupts them." in text
+    assert text.rfind("\x1b[?25h") >= text.rfind("\x1b[?25l")
 
 
 @pytest.mark.parametrize(
     ("count", "result", "words"),
     [
-        (
-            5,
-            Path("out.csv"),
-            "up to 5 rows may have been done. The results so far are in out.csv.partial. Run",
-        ),
-        (
-            1,
-            None,
-            "up to 1 row may have been done. The results so far are in the journal. Run the same command",
-        ),
-        (0, None, "nothing is in doubt."),
+        (5, "out.csv", "up to 5 rows may have been done. The results so far are in out.csv.partial. Run"),
+        (1, None, "up to 1 row may have been done. The results so far are in the journal. Run the same command"),
+        (0, "out.csv", "nothing is in doubt."),
     ],
 )
-def test_last_line_says_what_is_in_doubt_and_where_all_stands(count: int, result: Path | None, words: str) -> None:
-    """Whoever has cut it off knows how many may have been done, and that nothing is lost."""
-    terminal = Console(file=io.StringIO(), width=120, record=True)
-    screen = RefundImportScreen(Path("r.csv"), Address("pay.db"), service="", result=result, console=terminal)
+def test_interrupted_calls(count: int, result: str | None, words: str) -> None:
+    """The last line says how many rows are in doubt, and where the results are."""
+    screen = Shown(result=result)
     with screen.progress(3):
         screen.cut_off(count)
 
-    assert f"  Interrupted: {words}" in terminal.export_text()
+    assert f"  Interrupted: {words}" in screen.text
 
 
-def test_doubtful_ones_are_listed_with_what_to_do() -> None:
-    """What may have been done is listed, as far as it fits, and no password is shown."""
+def test_rows_in_doubt_are_listed_with_what_to_do() -> None:
+    """Twenty rows are listed, with the commands for the others; no password is shown."""
     shown = closed(*verdicts("unknown", 24), *verdicts("manual", 1))
 
     assert "and 5 more" in shown
@@ -780,17 +734,12 @@ def test_doubtful_ones_are_listed_with_what_to_do() -> None:
     assert "secret" not in shown
 
 
-def test_result_that_could_not_be_written_is_told() -> None:
-    """Nobody looks into a file that is not there."""
+def test_unwritten_result_is_reported() -> None:
+    """If the result file could not be written, the screen says so, and names no file."""
     shown = closed(*verdicts("succeeded", 1), unwritten="No space left on device")
 
     assert "The result file could not be written: No space left on device" in shown
     assert "out.csv" not in shown
-
-
-def test_words_of_others_do_not_rule_the_terminal() -> None:
-    """What the service said is shown without what a terminal would obey."""
-    assert "\x1b" not in closed(*verdicts("refused", 1, "\x1b[31mred\x07"))
 
 
 REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
@@ -798,57 +747,55 @@ MOST: Final = 3
 
 
 def done(attempts: int = 1) -> CallResult[RefundResponse]:
-    """Return what the service has done, or the journal has answered."""
+    """Return a refund that was made; without attempts, the response is the journal's."""
     reply = Reply(status=200, headers={}, body=b"{}", attempts=attempts)
     return Done(REFUND, RefundResponse(reply, PROFILE.answer, PROFILE.states))
 
 
-def refused(error: PayasyncError, attempts: int = 1) -> CallResult[RefundResponse]:
-    """Return what was not done."""
-    error.add(attempts=attempts)
+def refused(error: PayasyncError) -> CallResult[RefundResponse]:
+    """Return a refund that was not made."""
+    error.add(attempts=1)
     return Refused(REFUND, error)
 
 
 def unanswered(attempts: int = 1) -> CallResult[RefundResponse]:
-    """Return what has no answer, or what the journal does not send, as it is in doubt."""
-    return Unknown(REFUND, OutcomeUnknownError("no answer", attempts=attempts))
+    """Return a refund without a response; without attempts, the journal has not let it through."""
+    return Unknown(REFUND, OutcomeUnknownError("no response", attempts=attempts))
 
 
 def denied(status: int = 403) -> CallResult[RefundResponse]:
-    """Return what these keys may not do."""
+    """Return a refund for which the service rejects the keys."""
     return refused(AuthenticationError(f"HTTP {status}", http_status=status))
 
 
-def heard(*results: CallResult[RefundResponse]) -> str:
-    """Return what is said to the last of several results."""
+BAD_REQUEST: Final = refused(ServiceError("HTTP 400"))
+NOT_SENT: Final = refused(NotSentError("no connection"))
+
+
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [
+        ([unanswered()] * (MOST - 1), ""),
+        ([unanswered()] * MOST, NO_RESPONSE),
+        ([NOT_SENT] * MOST, NO_RESPONSE),
+        ([unanswered(), unanswered(), done(), unanswered()], ""),
+        ([unanswered(), unanswered(), BAD_REQUEST, unanswered()], ""),
+        ([unanswered(attempts=0)] * MOST, ""),
+        ([unanswered(), unanswered(), done(attempts=0), unanswered()], NO_RESPONSE),
+        ([denied(401)], WRONG_KEYS),
+        ([done(), denied(401)], WRONG_KEYS),
+        ([denied()] * (DENIED - 1), ""),
+        ([denied()] * DENIED, WRONG_KEYS),
+        ([done(), *[denied()] * DENIED], ""),
+        ([BAD_REQUEST, *[denied()] * DENIED], ""),
+    ],
+)
+def test_when_the_import_stops(results: list[CallResult[RefundResponse]], reason: str) -> None:
+    """It stops after several rows in succession without a response, or if the service rejects the keys.
+
+    HTTP 401 is about the keys. HTTP 403 may be about one order, unless the service says nothing else. What only the
+    journal says does not count.
+    """
     stops = StopConditions(MOST)
-    return [stops.reason(each) for each in results][-1]
 
-
-@pytest.mark.parametrize("result", [unanswered(), refused(NotSentError("no connection"))])
-def test_silent_service_is_left_in_peace(result: CallResult[RefundResponse]) -> None:
-    """So many rows without an answer, one after the other, and nothing more is sent."""
-    assert ["", NO_RESPONSE] == [heard(*[result] * count) for count in (MOST - 1, MOST)]
-    assert not heard(result, result, done(), result)
-    assert not heard(result, result, refused(ServiceError("HTTP 400")), result)
-
-
-def test_what_the_journal_answers_says_nothing_of_the_service() -> None:
-    """After a killed run many rows are in doubt at once, and the service was not even asked."""
-    assert not heard(*[unanswered(attempts=0)] * MOST)
-    assert NO_RESPONSE == heard(unanswered(), unanswered(), done(attempts=0), unanswered())
-
-
-def test_keys_that_are_not_known_stop_at_once() -> None:
-    """HTTP 401 is said of the keys, whatever was done before."""
-    assert WRONG_KEYS == heard(denied(401))
-    assert WRONG_KEYS == heard(done(), denied(401))
-
-
-def test_order_that_may_not_be_refunded_stops_nothing() -> None:
-    """HTTP 403 may be said of one order; of the keys it is only where nothing else is ever said."""
-    assert not heard(denied())
-    assert not heard(*[denied()] * (DENIED - 1))
-    assert WRONG_KEYS == heard(*[denied()] * DENIED)
-    assert not heard(done(), *[denied()] * DENIED)
-    assert not heard(refused(ServiceError("HTTP 400")), *[denied()] * DENIED)
+    assert reason == [stops.reason(each) for each in results][-1]
