@@ -5,17 +5,17 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
 from payasync.credentials import Credentials
-from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Operation
+from payasync.endpoints import CREATE_REFUND, OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.profile.schema import MERCHANT, NONCE, SIGN
 from payasync.sandbox import openapi
-from payasync.sandbox.dialect import Incoming, Outgoing
+from payasync.sandbox.dialect import Outgoing, fingerprint
 from payasync.sandbox.faults.injection import FaultInjector
-from payasync.sandbox.model import Answered, Refund, RefusedError, Subscription
+from payasync.sandbox.model import Answered, Order, Refund, RefusedError
 from payasync.sandbox.server import Handler, read_body, read_object, read_query
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
@@ -23,10 +23,9 @@ from payasync.sandbox.timeline import Recorder, add_facts, find_reference
 from payasync.sandbox.web.pages import gateway_path
 from payasync.strict_json import encodable
 
+T = TypeVar("T")
 MASK: Final = "<customer details>"
-
-
-Action = Callable[[Incoming], Mapping[str, Any]]
+Action = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Received = dict[str, Any] | RefusedError
 """A request's fields, or why there are none."""
 
@@ -107,10 +106,10 @@ class Api:
                 fields = read_object(await read_body(request, "application/json"))
             else:
                 rest = request.match_info.get(_REST, "")
-                fields = self._dialect.located(operation, read_query(request), request.headers, rest)
+                fields = self._dialect.collect_fields(operation, read_query(request), request.headers, rest)
         except RefusedError as refused:
             return refused, frozenset()
-        named = self._dialect.numbers(operation, fields)
+        named = self._dialect.find_numbers(operation, fields)
         # Noted here, so that a request that a fault ends has its number, too.
         add_facts(request, reference=find_reference(named))
         numbers = set(named.values())
@@ -129,7 +128,7 @@ class Api:
                 outgoing = self._execute(operation, request, received, request_id)
             except RefusedError as refused:
                 add_facts(request, reason=refused.message, expected=refused.expected)
-                outgoing = self._dialect.refusal(refused, operation, request_id)
+                outgoing = self._dialect.build_refusal(refused, operation, request_id)
             add_facts(request, outcome=str(outgoing.code))
             self._store.add(Answered(operation=operation.name, status=outgoing.status, code=outgoing.code))
             self._recorder.record_in_transaction(request, outgoing.status)
@@ -138,17 +137,19 @@ class Api:
     def _execute(self, operation: Operation, request: web.Request, received: Received, request_id: str) -> Outgoing:
         if isinstance(received, RefusedError):
             raise received
-        incoming = self._dialect.read(operation, received, request.headers)
-        self._check_sender(incoming, request.headers.get("Authorization", ""))
+        arguments = self._dialect.read(operation, received, request.headers)
+        self._check_sender(operation, received, request.headers.get("Authorization", ""))
+        if operation is CREATE_REFUND:
+            arguments["fingerprint"] = fingerprint(received)
         # What is refused by state keeps its nonce burned: sent again later, it must not be done.
         with self._store.savepoint():
-            payload = self._actions[operation.name](incoming)
-        add_facts(request, reference=find_reference(incoming.arguments) or self._dialect.number(payload))
-        return self._dialect.answer(payload, incoming.fields, request_id)
+            payload = self._actions[operation.name](arguments)
+        add_facts(request, reference=find_reference(arguments) or self._dialect.find_number(payload))
+        return self._dialect.build_success(payload, received, request_id)
 
-    def _check_sender(self, incoming: Incoming, authorization: str) -> None:
+    def _check_sender(self, operation: Operation, fields: Mapping[str, Any], authorization: str) -> None:
         """Check that the merchant sent a request, by all that the profile has it carry, and use up its nonce."""
-        name, fields, profile, merchant = incoming.operation.name, incoming.fields, self._profile, self._credentials
+        name, profile, merchant = operation.name, self._profile, self._credentials
         if name in profile.bearer:
             scheme, _, token = authorization.partition(" ")
             key, given = merchant.secret_key, token.strip().encode(errors="surrogateescape")
@@ -157,7 +158,7 @@ class Api:
         if name in profile.merchant and fields[MERCHANT] != merchant.merchant_id:
             raise RefusedError("unauthenticated", "no such merchant", field=MERCHANT, status=403)
         if name in profile.signed:
-            self._check_signature(fields, incoming.operation.path)
+            self._check_signature(fields, operation.path)
             if not self._store.use_nonce(merchant.merchant_id, fields[NONCE]):
                 raise RefusedError("nonce_used", "the nonce was used before", field=NONCE)
 
@@ -196,7 +197,7 @@ class Api:
     async def _refuse(
         self, refused: RefusedError, request: web.Request, headers: Mapping[str, str] | None = None
     ) -> web.Response:
-        outgoing = self._dialect.refusal(refused, None, secrets.token_hex(12))
+        outgoing = self._dialect.build_refusal(refused, None, secrets.token_hex(12))
         path = request.path if encodable(request.path) else ""
         return _build_response(await self._signer.sign_answer(outgoing, path), headers)
 
@@ -215,29 +216,24 @@ def _build_actions(service: Service, url: str) -> dict[str, Action]:
     """Return what each endpoint does, by the operation's name."""
     dialect = service.dialect
 
-    def create_payment(incoming: Incoming) -> Mapping[str, Any]:
-        order = service.create_payment(**incoming.arguments)
-        return dialect.order(order, url + gateway_path(order), "payment")
+    def describe_new(order: Order) -> Mapping[str, Any]:
+        return dialect.describe_order(order, url + gateway_path(order), order.origin)
 
-    def place_order(incoming: Incoming) -> Mapping[str, Any]:
-        order = service.place_order(**incoming.arguments)
-        return dialect.order(order, url + gateway_path(order))
+    def describe_payment(order: Order) -> Mapping[str, Any]:
+        return dialect.describe_order(order, thing="payment")
 
-    def create_refund(incoming: Incoming) -> Mapping[str, Any]:
-        return dialect.refund(service.create_refund(fingerprint=incoming.fingerprint, **incoming.arguments))
-
-    def subscription(change: Callable[..., Subscription]) -> Action:
-        return lambda incoming: dialect.subscription(change(**incoming.arguments))
+    def run(act: Callable[..., T], describe: Callable[[T], Mapping[str, Any]]) -> Action:
+        return lambda arguments: describe(act(**arguments))
 
     return {
-        "payments.create": create_payment,
-        "orders.place": place_order,
-        "orders.query": lambda incoming: dialect.order(service.order(**incoming.arguments)),
-        "orders.close": lambda incoming: dialect.order(service.close_order(**incoming.arguments)),
-        "refunds.create": create_refund,
-        "payments.status": lambda incoming: dialect.order(service.payment(**incoming.arguments), thing="payment"),
-        "refunds.status": lambda incoming: dialect.refund(service.refund(incoming.arguments["identifier"])),
-        "subscriptions.create": subscription(service.create_subscription),
-        "subscriptions.update": subscription(service.update_subscription),
-        "subscriptions.cancel": subscription(service.cancel_subscription),
+        "payments.create": run(service.create_payment, describe_new),
+        "orders.place": run(service.place_order, describe_new),
+        "orders.query": run(service.order, dialect.describe_order),
+        "orders.close": run(service.close_order, dialect.describe_order),
+        "refunds.create": run(service.create_refund, dialect.describe_refund),
+        "payments.status": run(service.payment, describe_payment),
+        "refunds.status": lambda arguments: dialect.describe_refund(service.refund(arguments["identifier"])),
+        "subscriptions.create": run(service.create_subscription, dialect.describe_subscription),
+        "subscriptions.update": run(service.update_subscription, dialect.describe_subscription),
+        "subscriptions.cancel": run(service.cancel_subscription, dialect.describe_subscription),
     }

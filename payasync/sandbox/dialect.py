@@ -257,25 +257,10 @@ INSIDE: Final = frozenset({401, 403, 404, 409, 422})
 """What a service that answers 200 to all that it has understood says by its result code alone."""
 
 
-@frozen(kw_only=True)
-class Incoming:
-    """A request that has been read.
-
-    Attributes:
-        operation: The endpoint.
-        fields: All that it carries, by wire names: what is signed.
-        arguments: What counts, by our names, checked.
-    """
-
-    operation: Operation
-    fields: Mapping[str, Any]
-    arguments: Mapping[str, Any]
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for requests that differ in nonce and signature only."""
-        fields = {name: value for name, value in self.fields.items() if name not in {NONCE, SIGN}}
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+def fingerprint(fields: Mapping[str, Any]) -> str:
+    """Return a text that is equal for requests that differ in nonce and signature only."""
+    counted = {name: value for name, value in fields.items() if name not in {NONCE, SIGN}}
+    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
 
 
 @frozen(kw_only=True)
@@ -337,7 +322,7 @@ class Dialect:
         inside |= {name: getattr(answer, name) for name in ("subscription_id", "redirect_url")}
         return {name: join_path(answer.data, path) for name, path in inside.items() if path}
 
-    def order(
+    def describe_order(
         self, order: Order, redirect_url: str = "", thing: Literal["order", "payment"] = "order"
     ) -> dict[str, Any]:
         """Return an order or a payment as endpoints 1 to 4 and 6 show it, with the customer's page if it is new."""
@@ -348,13 +333,13 @@ class Dialect:
             set_at(payload, answer.redirect_url, redirect_url)
         return self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"))
 
-    def refund(self, refund: Refund) -> dict[str, Any]:
+    def describe_refund(self, refund: Refund) -> dict[str, Any]:
         """Return a refund as endpoints 5 and 7 show it."""
         payload: dict[str, Any] = {}
         set_at(payload, self.names.answer.refund_status, self.names.state("refund", refund.state))
         return self._add_names(payload, "refund", refund, ("out_refund_no", "out_trade_no", "total_amt", "refund_amt"))
 
-    def subscription(self, subscription: Subscription) -> dict[str, Any]:
+    def describe_subscription(self, subscription: Subscription) -> dict[str, Any]:
         """Return a subscription as endpoints 8 to 10 show it."""
         names = self.names
         payload: dict[str, Any] = {
@@ -380,31 +365,31 @@ class Dialect:
                 set_at(payload, path, value)
         return payload
 
-    def sample(self, thing: str, redirect_url: str = "") -> dict[str, Any]:
+    def describe_sample(self, thing: str, redirect_url: str = "") -> dict[str, Any]:
         """Return what responses about an order, payment, refund or subscription have as payload."""
         if thing == "refund":
-            return self.refund(_REFUND)
+            return self.describe_refund(_REFUND)
         if thing == "subscription":
-            return self.subscription(_SUBSCRIPTION)
-        return self.order(_ORDER, redirect_url, "payment" if thing == "payment" else "order")
+            return self.describe_subscription(_SUBSCRIPTION)
+        return self.describe_order(_ORDER, redirect_url, "payment" if thing == "payment" else "order")
 
-    def number(self, payload: Mapping[str, Any]) -> str:
+    def find_number(self, payload: Mapping[str, Any]) -> str:
         """Return the number of the order, payment or subscription of a payload."""
         paths = filter(None, (self.names.path("out_trade_no"), self.names.answer.subscription_id))
         return next((str(number) for path in paths if (number := at(payload, path, None))), "")
 
-    def notification(self, event: Event, now: datetime) -> str | None:
+    def build_notification(self, event: Event, now: datetime) -> str | None:
         """Return the body of a notification; `None` if the service does not send this event.
 
         See docs/service.md#notifications.
         """
         shape, subject, document = self.names.notification, event.subject, dict[str, Any]()
         if isinstance(subject, Order):
-            path, payload = shape.out_trade_no, self.order(subject, thing=subject.origin)
+            path, payload = shape.out_trade_no, self.describe_order(subject, thing=subject.origin)
         elif isinstance(subject, Refund):
-            path, payload = shape.out_refund_no, self.refund(subject)
+            path, payload = shape.out_refund_no, self.describe_refund(subject)
         else:
-            path, payload = shape.subscription_id, {**self.subscription(subject), "period": subject.period}
+            path, payload = shape.subscription_id, {**self.describe_subscription(subject), "period": subject.period}
         if path:
             set_at(payload, path, subject.number)
         set_at(document, shape.data, payload)
@@ -417,7 +402,7 @@ class Dialect:
             set_at(document, shape.time, format_instant(now))
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
-    def located(
+    def collect_fields(
         self, operation: Operation, query: Mapping[str, str], headers: Mapping[str, str], rest: str
     ) -> dict[str, Any]:
         """Return the fields of a request without a body (docs/service.md#queries).
@@ -434,8 +419,8 @@ class Dialect:
         found = rest if parameter.place == "path" else headers.get(parameter.name, "")
         return {**query, parameter.name: found} if found else dict(query)
 
-    def read(self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str]) -> Incoming:
-        """Return a request whose fields are checked; unknown ones count for the signature only.
+    def read(self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+        """Return a request's arguments by our names, checked; unknown fields count for the signature only.
 
         Args:
             operation: The endpoint.
@@ -464,9 +449,9 @@ class Dialect:
             demanded.discard(argument.name)
         for name in sorted(demanded - fields.keys()):
             raise RefusedError("invalid", f"{name} is missing", field=name)
-        return Incoming(operation=operation, fields=fields, arguments=arguments)
+        return arguments
 
-    def numbers(self, operation: Operation, fields: Mapping[str, Any]) -> dict[str, str]:
+    def find_numbers(self, operation: Operation, fields: Mapping[str, Any]) -> dict[str, str]:
         """Return the valid numbers by which a request names orders, refunds and subscriptions, by our names."""
         found: dict[str, str] = {}
         for name, argument in self.names.arguments[operation.name].items():
@@ -484,7 +469,7 @@ class Dialect:
             message = f"{name} must be {error}"
         raise RefusedError("invalid", message, field=name)
 
-    def answer(self, payload: Mapping[str, Any], fields: Mapping[str, Any], request_id: str) -> Outgoing:
+    def build_success(self, payload: Mapping[str, Any], fields: Mapping[str, Any], request_id: str) -> Outgoing:
         """Return the response to a request that was done.
 
         Args:
@@ -500,7 +485,7 @@ class Dialect:
         set_at(document, names.answer.data, data)
         return self._complete(document, 200, names.answer.ok[0], "done", request_id)
 
-    def refusal(self, refused: RefusedError, operation: Operation | None, request_id: str) -> Outgoing:
+    def build_refusal(self, refused: RefusedError, operation: Operation | None, request_id: str) -> Outgoing:
         """Return the response to a request that was refused."""
         document: dict[str, Any] = {}
         arguments = self.names.arguments[operation.name] if operation else {}

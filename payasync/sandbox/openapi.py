@@ -94,10 +94,10 @@ def _describe_date(written: str) -> Schema:
 
 def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
     words, thing = dialect.names, operation.name.partition("s.")[0]
-    payload = dialect.sample(thing, "-" if operation in {CREATE_PAYMENT, PLACE_ORDER} else "")
+    payload = dialect.describe_sample(thing, "-" if operation in {CREATE_PAYMENT, PLACE_ORDER} else "")
     sent: dict[str, Any] = dict.fromkeys([MERCHANT, *describe_request(words, operation)[1]], "")
     sent |= dict.fromkeys((name for name in sent if name.endswith("Amt")), 0)
-    schema = _describe(dialect.answer(payload, sent, "-").document, words, signed=True)
+    schema = _describe(dialect.build_success(payload, sent, "-").document, words, signed=True)
     states = [words.state(thing, state) for state in _STATES[thing]]
     _set_enum(schema, locate_point(words.answer, f"{thing}_status"), states)
     _set_enum(schema, words.answer.code, words.answer.ok[:1])
@@ -106,7 +106,7 @@ def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
 
 def _describe_refusal(dialect: Dialect) -> Schema:
     words = dialect.names
-    sample = dialect.refusal(RefusedError("invalid", "", field="-"), None, "-").document
+    sample = dialect.build_refusal(RefusedError("invalid", "", field="-"), None, "-").document
     schema = _describe(sample, words, signed=words.answer.refusals_signed is not False)
     _set_enum(schema, words.answer.code, map(words.code, STATUSES))
     *above, name = sibling_path(words.answer.message, "field").split(".")

@@ -305,7 +305,7 @@ class Service:
     def _notify(self, event: Event | None) -> None:
         """Put an event into the outbox, if there is one, an address for it, and the service sends it."""
         url, now = event and (event.url or self.webhook_url), self.store.now()
-        if event and url and (body := self.dialect.notification(event, now)) is not None:
+        if event and url and (body := self.dialect.build_notification(event, now)) is not None:
             self.store.add(
                 Notification(
                     notification_id=f"msg_{secrets.token_hex(12)}",

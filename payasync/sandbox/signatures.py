@@ -250,11 +250,13 @@ class ServiceSigner:
         self._notification: Final = dialect.names.notification
         self._keys: Final = keys
         carried = {camel_case(name): "" for name in COMPARED}
-        payloads = (dialect.sample(thing, "-") for thing in ("order", "payment", "refund", "subscription"))
+        payloads = (dialect.describe_sample(thing, "-") for thing in ("order", "payment", "refund", "subscription"))
         for payload in payloads if self._answer.signature else ():
-            self._check("answer.signature", self._answer.signature, dialect.answer(payload, carried, "-").document)
+            self._check(
+                "answer.signature", self._answer.signature, dialect.build_success(payload, carried, "-").document
+            )
         if self._notification.verification == "body":
-            for body in filter(None, (dialect.notification(event, now()) for event in SAMPLES)):
+            for body in filter(None, (dialect.build_notification(event, now()) for event in SAMPLES)):
                 self._check("notification.signature", self._notification.signature, json.loads(body))
 
     def _check(self, point: str, path: str, document: Mapping[str, Any]) -> None:

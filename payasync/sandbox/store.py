@@ -37,6 +37,7 @@ from payasync.sandbox.model import (
     to_micros,
 )
 from payasync.settings import DATABASE, check_private, new_private
+from payasync.storage import sqlite
 
 T = TypeVar("T")
 MEMORY: Final = ":memory:"
@@ -71,7 +72,7 @@ _INSERTIONS: Final = {
 }
 
 
-def select(kind: type, columns: Iterable[str], by: str = "") -> str:
+def _select(kind: type, columns: Iterable[str], by: str = "") -> str:
     """Return the statement that finds rows by the values of columns, in the order of one."""
     where = " AND ".join(f"{name} = :{name}" for name in columns)
     return f"SELECT * FROM {_TABLES[kind]}{where and f' WHERE {where}'}{by and f' ORDER BY {by}'}"  # noqa: S608 - our own names
@@ -112,17 +113,11 @@ class Store:
             ConfigurationError: The file cannot be written.
         """
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-            self.before_commit()
-            self._db.execute("COMMIT")
-        except BaseException as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                why = f"db: the sandbox's database cannot be written: {error}"
-                raise ConfigurationError(why, field="db") from error
-            raise
+            with sqlite.transaction(self._db):
+                yield
+                self.before_commit()
+        except sqlite3.OperationalError as error:
+            raise ConfigurationError(f"db: the sandbox's database cannot be written: {error}", field="db") from error
         self.after_commit()
 
     @contextmanager
@@ -141,19 +136,19 @@ class Store:
 
     def find(self, kind: type[T], /, **values: Any) -> T | None:
         """Return what has these values, or `None`."""
-        return self._first(kind, select(kind, values), **values)
+        return self._first(kind, _select(kind, values), **values)
 
     def find_all(self, kind: type[T], by: str = "seq", /, **values: Any) -> list[T]:
         """Return all that have these values, in the order of a column."""
-        return self._read(kind, select(kind, values, by), **values)
+        return self._read(kind, _select(kind, values, by), **values)
 
     def count(self, kind: type, /, **values: Any) -> int:
         """Count those that have these values."""
-        return int(self._fetch(select(kind, values).replace("*", "count(*)"), **values)[0][0])
+        return int(self._fetch(_select(kind, values).replace("*", "count(*)"), **values)[0][0])
 
     def newest(self, kind: type[T], limit: int, /, **values: Any) -> list[T]:
         """Return the newest that have these values, newest first."""
-        return self._read(kind, f"{select(kind, values, 'rowid')} DESC LIMIT {limit}", **values)
+        return self._read(kind, f"{_select(kind, values, 'rowid')} DESC LIMIT {limit}", **values)
 
     def move(self, before: AttrsInstance, after: AttrsInstance) -> bool:
         """Store a changed value; `False` if the row has changed since it was read."""
@@ -262,7 +257,7 @@ class Store:
         """
         numbers, order = {reference}, self.order_named(reference)
         if order:
-            refunds = self._read(Refund, select(Refund, ("out_trade_no",)), out_trade_no=order.out_trade_no)
+            refunds = self._read(Refund, _select(Refund, ("out_trade_no",)), out_trade_no=order.out_trade_no)
             numbers |= {order.out_trade_no, order.payment_id, *(refund.out_refund_no for refund in refunds)}
         found = (self.find_all(Entry, reference=number) for number in numbers)
         return sorted(chain.from_iterable(found), key=attrgetter("seq"))
@@ -370,9 +365,4 @@ def _create_tables(database: sqlite3.Connection) -> None:
     """Create all tables or none, before there is a log: the header must say whose file it is."""
     schema = resources.files("payasync.sandbox").joinpath("schema.sql").read_text(encoding="utf-8")
     marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
-    try:
-        database.executescript(f"BEGIN EXCLUSIVE; {marks} {schema} COMMIT;")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
+    database.executescript(f"BEGIN EXCLUSIVE; {marks} {schema} COMMIT;")

@@ -202,10 +202,10 @@ def test_how_refusals_are_told(failures: Any, listed: bool, status: int) -> None
     http = HttpCodes() if listed else HttpCodes(not_executed=())
     dialect = Dialect(Profile(answer=AnswerShape(code="code", ok=["OK"]), http=http), failures)
     refusals = [
-        dialect.refusal(RefusedError("wrong_state", "no"), PLACE_ORDER, "r"),
-        dialect.refusal(RefusedError("invalid", "no", status=413), PLACE_ORDER, "r"),
-        dialect.refusal(RefusedError("absent", "no"), None, "r"),
-        dialect.refusal(RefusedError("busy", "no"), PLACE_ORDER, "r"),
+        dialect.build_refusal(RefusedError("wrong_state", "no"), PLACE_ORDER, "r"),
+        dialect.build_refusal(RefusedError("invalid", "no", status=413), PLACE_ORDER, "r"),
+        dialect.build_refusal(RefusedError("absent", "no"), None, "r"),
+        dialect.build_refusal(RefusedError("busy", "no"), PLACE_ORDER, "r"),
     ]
 
     assert [status, 413, 404, 503] == [each.status for each in refusals]
