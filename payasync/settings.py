@@ -192,7 +192,7 @@ def _check_type(instance: object, attribute: "Attribute[Any]", value: object) ->
     hidden = of_values is str or get_origin(of_values) is Mapping
     show: Callable[[object], str] = (lambda held: describe_type(type(held))) if hidden else describe_value
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{key} must be {describe_type(kind)}, not {show(value)}", field=key)
+        raise invalid_setting(key, f"must be {describe_type(kind)}, not {show(value)}")
     for name, held in value.items():
         if not (fits_type(name, of_names) and fits_type(held, of_values)):
             entry = f"{key}.{name}" if isinstance(name, str) else key
@@ -200,12 +200,17 @@ def _check_type(instance: object, attribute: "Attribute[Any]", value: object) ->
             raise ConfigurationError(f"{key} must be {describe_type(kind)}, not {wrong}", field=entry)
 
 
+def invalid_setting(key: str, why: str) -> ConfigurationError:
+    """Return the error for a setting: its key, and what it must be or must not be."""
+    return ConfigurationError(f"{key} {why}", field=key)
+
+
 def _key(instance: object, attribute: "Attribute[Any]") -> str:
     return str(attribute.metadata.get(_KEY, f"{type(instance).__name__}.{attribute.name}"))
 
 
 def _invalid(key: str, wanted: str, value: object) -> ConfigurationError:
-    return ConfigurationError(f"{key} must be {wanted}, not {describe_value(value)}", field=key)
+    return invalid_setting(key, f"must be {wanted}, not {describe_value(value)}")
 
 
 @frozen

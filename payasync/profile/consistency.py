@@ -17,8 +17,17 @@ from attrs import asdict
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import ARGUMENTS, TEXTS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import KINDS, REFUSED, RESERVED, HttpCodes, NotificationShape, Parameter, is_one_of
-from payasync.settings import describe_value, is_header, is_reserved_header
+from payasync.profile.schema import (
+    KINDS,
+    OPEN_FIELDS,
+    REFUSED,
+    RESERVED,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    is_one_of,
+)
+from payasync.settings import describe_value, invalid_setting, is_header, is_reserved_header
 from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.strict_json import find_flaw
@@ -29,7 +38,6 @@ if TYPE_CHECKING:
 LONG_ENOUGH: Final = 16
 """Characters of a shared secret; a shorter one is used, with a warning."""
 
-_FIELDS: Final = frozenset(each.point for arguments in ARGUMENTS.values() for each in arguments if each.point)
 _STATUS: Final = {"payments.status": "payment_status", "refunds.status": "refund_status"}
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
 """Two days that differ in each part of a date."""
@@ -45,11 +53,10 @@ def check_profile(profile: "Profile") -> None:
     """
     _check_names(profile)
     if not _is_pattern(profile.identifier):
-        raise _invalid("identifier", f"identifier must be a regular expression, not {profile.identifier!r}")
+        raise invalid_setting("identifier", f"must be a regular expression, not {profile.identifier!r}")
     _check_formats(profile.formats)
     _check_scheme(profile.signature)
-    _check_reserved(profile)
-    _check_constants(profile.constants)
+    _check_given_names(profile)
     for operation in ARGUMENTS:
         _check_wire_names(profile, operation)
     _check_headers(profile.headers)
@@ -61,10 +68,6 @@ def check_profile(profile: "Profile") -> None:
     _check_codes(profile)
     _check_statuses(profile.http)
     _check_refusal(profile.notification)
-
-
-def _invalid(field: str, message: str) -> ConfigurationError:
-    return ConfigurationError(message, field=field)
 
 
 def _is_pattern(pattern: str) -> bool:
@@ -81,7 +84,7 @@ def _check_names(profile: "Profile") -> None:
         ("bearer", profile.bearer, ARGUMENTS),
         ("signed", profile.signed, ARGUMENTS),
         ("merchant", profile.merchant, ARGUMENTS),
-        ("fields", profile.fields, _FIELDS),
+        ("fields", profile.fields, OPEN_FIELDS),
         ("formats", profile.formats, ["start_date"]),
         ("constants", profile.constants, [*ARGUMENTS, "*"]),
         ("accept.required", profile.accept.required, ARGUMENTS),
@@ -92,8 +95,8 @@ def _check_names(profile: "Profile") -> None:
     for key, given, allowed in named:
         for name in given:
             if name not in allowed:
-                field = f"{key}.{name}" if isinstance(given, Mapping) else key
-                raise _invalid(field, f"{key} must not hold {name!r}; allowed are {', '.join(sorted(allowed))}")
+                message = f"{key} must not hold {name!r}; allowed are {', '.join(sorted(allowed))}"
+                raise ConfigurationError(message, field=f"{key}.{name}" if isinstance(given, Mapping) else key)
 
 
 def _check_formats(formats: Mapping[str, str]) -> None:
@@ -103,37 +106,31 @@ def _check_formats(formats: Mapping[str, str]) -> None:
         except ValueError:  # a lone surrogate
             one = other = ""
         if form and one == other:
-            key = f"formats.{name}"
-            raise _invalid(
-                key, f"{key} must write any two dates differently, as %Y-%m-%d does, not {describe_value(form)}"
-            )
+            rule = f"must write any two dates differently, as %Y-%m-%d does, not {describe_value(form)}"
+            raise invalid_setting(f"formats.{name}", rule)
 
 
 def _check_scheme(scheme: SignatureScheme | None) -> None:
     if scheme is not None and any(map(iscoroutinefunction, (scheme.verify, type(scheme.verify).__call__))):
-        raise _invalid(
-            "signature",
+        raise ConfigurationError(
             "signature.verify must be a plain function, not a coroutine function, because nothing awaits it. "
             "Only signature.sign may be one",
+            field="signature",
         )
 
 
-def _check_reserved(profile: "Profile") -> None:
-    """Refuse a field under a wire name that only payasync itself may set."""
-    given = {f"constants.{operation}.{name}": name for operation, table in profile.constants.items() for name in table}
-    given |= {f"fields.{point}": name for point, name in profile.fields.items()}
+def _check_given_names(profile: "Profile") -> None:
+    """Refuse a field under a wire name that only payasync itself may set, and a constant that is no JSON."""
+    given = {f"fields.{point}": name for point, name in profile.fields.items()}
     given |= {f"{key}.name": parameter.name for key in _STATUS.values() if (parameter := getattr(profile, key))}
-    for key, name in given.items():
-        if name in RESERVED:
-            raise _invalid(key, f"{key} must not set {name}, because payasync sets it")
-
-
-def _check_constants(constants: Mapping[str, Mapping[str, object]]) -> None:
-    for operation, table in constants.items():
+    for operation, table in profile.constants.items():
+        given |= {f"constants.{operation}.{name}": name for name in table}
         for name, value in table.items():
             if found := find_flaw({name: value}):
-                key = f"constants.{operation}.{name}"
-                raise _invalid(key, f"{key} must be JSON, without {found}")
+                raise invalid_setting(f"constants.{operation}.{name}", f"must be JSON, without {found}")
+    for key, name in given.items():
+        if name in RESERVED:
+            raise invalid_setting(key, f"must not set {name}, because payasync sets it")
 
 
 def _list_wire_names(profile: "Profile", operation: str) -> dict[str, str]:
@@ -152,38 +149,37 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
         name = names.get(each.name)
         others = [other for other, its in names.items() if its == name and other != each.name]
         if each.point and others:
-            key = f"fields.{each.point}"
-            raise _invalid(
-                key, f"{key} is {name!r}, which is also the wire name of {others[0]}: one would replace the other"
-            )
+            why = f"is {name!r}, which is also the wire name of {others[0]}: one would replace the other"
+            raise invalid_setting(f"fields.{each.point}", why)
         if each.required and name in profile.constants.get(operation, {}):
-            key = f"constants.{operation}.{name}"
-            raise _invalid(
-                key, f"{key} is the argument {each.name}, which every call gives: the constant would never be sent"
-            )
+            why = f"is the argument {each.name}, which every call gives: the constant would never be sent"
+            raise invalid_setting(f"constants.{operation}.{name}", why)
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
     seen: dict[str, str] = {}
     for name, value in headers.items():
-        key = f"headers.{name}"
+        other = seen.setdefault(name.lower(), name)
         if not is_header(name, value):
-            raise _invalid(key, f"headers: {name!r} must be of visible ASCII characters")
-        if is_reserved_header(name):
-            raise _invalid(key, f"headers must not set {name}, because payasync sets it")
-        if other := seen.get(name.lower()):
-            raise _invalid(key, f"headers: {other} and {name} are the same header: keep one")
-        seen[name.lower()] = name
+            why = f": {name!r} must be of visible ASCII characters"
+        elif is_reserved_header(name):
+            why = f" must not set {name}, because payasync sets it"
+        elif other != name:
+            why = f": {other} and {name} are the same header: keep one"
+        else:
+            continue
+        raise ConfigurationError(f"headers{why}", field=f"headers.{name}")
 
 
 def _check_parameter(key: str, parameter: Parameter | None, headers: Mapping[str, str]) -> None:
     if parameter is None or parameter.place != "header":
         return
-    key, name = f"{key}.name", parameter.name
+    name, field = parameter.name, f"{key}.name"
     if not is_header(name, "-") or is_reserved_header(name):
-        raise _invalid(key, f"{key}: {name!r} must not carry an identifier: use a header of its own")
+        message = f"{field}: {name!r} must not carry an identifier: use a header of its own"
+        raise ConfigurationError(message, field=field)
     if name.lower() in map(str.lower, headers):
-        raise _invalid(key, f"{key}: {name!r} is also in headers: one would replace the other")
+        raise ConfigurationError(f"{field}: {name!r} is also in headers: one would replace the other", field=field)
 
 
 def _check_required(profile: "Profile", operation: str, name: str) -> None:
@@ -193,16 +189,13 @@ def _check_required(profile: "Profile", operation: str, name: str) -> None:
         return
     key = f"accept.required.{operation}"
     if name in RESERVED or any(name in profile.constants.get(where, {}) for where in ("*", operation)):
-        raise _invalid(key, f"{key} must not hold {name!r}: payasync sets it, or a constant does")
+        raise invalid_setting(key, f"must not hold {name!r}: payasync sets it, or a constant does")
     # `extra` may not hold the wire name of an argument.
     known = {_normalize_name(argument): argument for argument in arguments}
     known |= {_normalize_name(wire): argument for argument, wire in _list_wire_names(profile, operation).items()}
     if close := get_close_matches(_normalize_name(name), known, n=1, cutoff=_SLIP):
-        raise _invalid(
-            key,
-            f"{key} must not hold {name!r}: did you mean {known[close[0]]}? Arguments are {', '.join(arguments)}; "
-            "any other name is that of a field in extra",
-        )
+        meant = f"did you mean {known[close[0]]}? Arguments are {', '.join(arguments)}"
+        raise invalid_setting(key, f"must not hold {name!r}: {meant}; any other name is that of a field in extra")
 
 
 def _normalize_name(name: str) -> str:
@@ -214,20 +207,20 @@ def _check_codes(profile: "Profile") -> None:
     lists = {"answer.ok": profile.answer.ok}
     lists |= {f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}
     for (one, codes), (other, others) in combinations(lists.items(), 2):
-        for code in codes:
-            if is_one_of(code, others):
-                raise _invalid(other, f"{one} and {other} both hold {code!r}: keep it in the one that it means")
+        if both := [code for code in codes if is_one_of(code, others)]:
+            message = f"{one} and {other} both hold {both[0]!r}: keep it in the one that it means"
+            raise ConfigurationError(message, field=other)
 
 
 def _check_statuses(http: HttpCodes) -> None:
     """Refuse a status that means both "used before" and "nothing was done": the number may have been used."""
     both = [status for status in http.duplicate if status in http.not_executed]
     if both and http.duplicate != HttpCodes().duplicate:
-        raise _invalid(
-            "http.duplicate",
-            f"http.duplicate and http.not_executed both hold {both[0]}, which has one meaning. Give "
-            "http.not_executed without it, or take it out of http.duplicate",
+        why = (
+            f"and http.not_executed both hold {both[0]}, which has one meaning. Give http.not_executed without it, or "
+            "take it out of http.duplicate"
         )
+        raise invalid_setting("http.duplicate", why)
 
 
 def _check_refusal(shape: NotificationShape) -> None:
@@ -235,11 +228,11 @@ def _check_refusal(shape: NotificationShape) -> None:
     yes, no = shape.ack_status, REFUSED if shape.nack_status is None else shape.nack_status
     alike = yes == no or (yes is not None and yes // 100 == no // 100 == 2)  # noqa: PLR2004 - as HTTP has it
     if alike and shape.ack_body == shape.nack_body:
-        raise _invalid(
-            "notification.nack_status",
-            f"notification.nack_status is {no}, and nack_body equals ack_body: the service could not tell a "
-            f"refusal from ack_status {yes}. Change one of the two, or nack_body",
+        why = (
+            f"is {no}, and nack_body equals ack_body: the service could not tell a refusal from ack_status {yes}. "
+            "Change one of the two, or nack_body"
         )
+        raise invalid_setting("notification.nack_status", why)
 
 
 def check_keys(profile: "Profile", credentials: Credentials) -> None:
@@ -261,15 +254,15 @@ def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[Confi
     scheme = profile.signature
     if type(scheme) is not SortedPairs or not scheme.algorithm:
         return
-    for field, number, key in _list_used_keys(profile, scheme, credentials):
+    for name, key in _list_used_keys(profile, scheme, credentials):
+        field = name.partition(":")[0]
         try:
             ALGORITHMS[scheme.algorithm].check(key, signs=field == SIGNING_KEY)
         except ConfigurationError as error:
+            error.args = (str(error).replace(field, name, 1),)
             refused = error
         else:
             continue
-        if number:
-            refused.args = (str(refused).replace(field, f"{field}: key {number}", 1),)
         yield refused
 
 
@@ -278,20 +271,17 @@ def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
     scheme = profile.signature
     if type(scheme) is not SortedPairs or not scheme.algorithm or not scheme.symmetric:
         return
-    for field, number, key in _list_used_keys(profile, scheme, credentials):
+    for name, key in _list_used_keys(profile, scheme, credentials):
         if len(key.reveal()) < LONG_ENOUGH:
-            name = f"{field}: key {number}" if number else field
             yield f"{name} has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
 
 
-def _list_used_keys(
-    profile: "Profile", scheme: SortedPairs, credentials: Credentials
-) -> Iterator[tuple[str, int, Secret]]:
-    """Yield each key that the scheme uses, with its field, and its number among several, else 0."""
+def _list_used_keys(profile: "Profile", scheme: SortedPairs, credentials: Credentials) -> Iterator[tuple[str, Secret]]:
+    """Yield each key that the scheme uses, with its field, and its number among several."""
     verifies = bool(profile.answer.signature) or profile.notification.verification == "body"
     if credentials.signing_key is not None and (profile.signed or (verifies and scheme.symmetric)):
-        yield SIGNING_KEY, 0, credentials.signing_key
+        yield SIGNING_KEY, credentials.signing_key
     if verifies:
         several = len(credentials.service_keys) > 1
         for number, key in enumerate(credentials.service_keys, start=1):
-            yield SERVICE_KEYS, number if several else 0, key
+            yield f"{SERVICE_KEYS}: key {number}" if several else SERVICE_KEYS, key

@@ -12,7 +12,16 @@ from attrs import field, frozen
 
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.settings import check_types, each_must_be, is_header, must_be, to_dict, to_dict_of_tuples, to_tuple
+from payasync.settings import (
+    check_types,
+    each_must_be,
+    invalid_setting,
+    is_header,
+    must_be,
+    to_dict,
+    to_dict_of_tuples,
+    to_tuple,
+)
 
 NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
@@ -168,9 +177,7 @@ class Parameter:
 
     def __attrs_post_init__(self) -> None:
         if not self.name:
-            raise ConfigurationError(
-                "status.name is empty: a parameter needs the name that the service gives it", field="status.name"
-            )
+            raise invalid_setting("status.name", "is empty: a parameter needs the name that the service gives it")
 
 
 @frozen(kw_only=True, field_transformer=check_types("answer"))
@@ -235,9 +242,7 @@ class AnswerShape:
 
     def __attrs_post_init__(self) -> None:
         if self.code and not self.ok:
-            raise ConfigurationError(
-                "answer.ok must list the codes that mean success where answer.code is given", field="answer.ok"
-            )
+            raise invalid_setting("answer.ok", "must list the codes that mean success where answer.code is given")
 
 
 COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")

@@ -13,6 +13,7 @@ from attrs import frozen
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import COMPARED, RESERVED
+from payasync.settings import invalid_setting
 from payasync.signing.schemes import SortedPairs
 from payasync.strict_json import ExactNumber, at
 
@@ -35,36 +36,28 @@ class SignedFields:
     Attributes:
         place: The path of that object.
         name: The name of the signature in the object.
-        left_out: Other names in the object that are not signed.
-        nested: Whether objects and lists in the object are signed too.
-        as_texts: Whether numbers, booleans and null are signed as texts, so that `1` and `"1"` have one signature.
-        skip_empty: Whether empty texts are left out of the signed text.
-        skip_null: Whether null is left out of the signed text.
+        scheme: How it signs; of a scheme of your own nothing is known.
     """
 
     place: str
     name: str
-    left_out: frozenset[str] = frozenset()
-    nested: bool = True
-    as_texts: bool = False
-    skip_empty: bool = False
-    skip_null: bool = False
+    scheme: SortedPairs | None = None
 
     @classmethod
     def under(cls, path: str, scheme: "SignatureScheme | None") -> "SignedFields":
         """Return the fields that the signature at a path covers, by a scheme."""
         place, _, name = path.rpartition(".")
-        if not isinstance(scheme, SortedPairs):
-            return cls(place, name)
-        return cls(
-            place,
-            name,
-            left_out=frozenset(scheme.exclude) - {name},
-            nested=scheme.nested != "omit",
-            as_texts=True,
-            skip_empty=scheme.skip_empty,
-            skip_null=scheme.skip_null,
-        )
+        return cls(place, name, scheme if isinstance(scheme, SortedPairs) else None)
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Other names in the object that are not signed."""
+        return frozenset(self.scheme.exclude if self.scheme else ()) - {self.name}
+
+    @property
+    def nested(self) -> bool:
+        """Whether objects and lists in the object are signed too."""
+        return self.scheme is None or self.scheme.nested != "omit"
 
     def covers(self, path: str) -> bool:
         """Return whether the signature covers the value at a path of the document."""
@@ -82,18 +75,21 @@ class SignedFields:
 
     def read(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the covered part of a document in its place, with the signature."""
+        left_out, nested = self.left_out, self.nested
         signed = {
             name: value
             for name, value in self._object(document).items()
-            if name not in self.left_out and (self.nested or not isinstance(value, dict | list))
+            if name not in left_out and (nested or not isinstance(value, dict | list))
         }
         return self._in_place(signed)
 
     def normalize(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the covered part in a form that is equal for all documents with the same signature."""
-        signed = self._object(self.read(document))
-        texts = {name: self._text(value) for name, value in signed.items() if value is not None or not self.skip_null}
-        return self._in_place({name: text for name, text in texts.items() if text != "" or not self.skip_empty})
+        signed, scheme = self._object(self.read(document)), self.scheme
+        if scheme is None:
+            return self._in_place(signed)
+        texts = {name: _text(value) for name, value in signed.items() if value is not None or not scheme.skip_null}
+        return self._in_place({name: text for name, text in texts.items() if text != "" or not scheme.skip_empty})
 
     def _object(self, document: Mapping[str, Any]) -> dict[str, Any]:
         found = at(document, self.place)
@@ -104,10 +100,12 @@ class SignedFields:
             signed = {step: signed}
         return signed
 
-    def _text(self, value: Any) -> Any:
-        if self.as_texts and (value is None or type(value) in {bool, int}):
-            return json.dumps(value)
-        return value.text if self.as_texts and type(value) is ExactNumber else value
+
+def _text(value: Any) -> Any:
+    """Return a number, a boolean or null as the text that is signed: `1` and `"1"` have one signature."""
+    if value is None or type(value) in {bool, int}:
+        return json.dumps(value)
+    return value.text if type(value) is ExactNumber else value
 
 
 def check_answers_covered(profile: "Profile") -> None:
@@ -140,11 +138,11 @@ def check_covered(signed: SignedFields, signature: str, believed: Iterable[tuple
     """
     for point, path, place in believed:
         if not signed.covers(place):
-            raise ConfigurationError(
-                f"{point} is {path!r}, which the signature at {signature!r} does not cover: it covers the "
-                "object that it stands in, and anybody could change the rest. Correct one of the two paths, or "
-                f"signature.nested and signature.exclude, or leave {point} out",
-                field=point,
+            raise invalid_setting(
+                point,
+                f"is {path!r}, which the signature at {signature!r} does not cover: it covers the object that it "
+                "stands in, and anybody could change the rest. Correct one of the two paths, or signature.nested and "
+                f"signature.exclude, or leave {point} out",
             )
 
 

@@ -11,7 +11,7 @@ from attrs import NOTHING, Factory, fields, has
 
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import Parameter
-from payasync.settings import describe_value
+from payasync.settings import describe_value, invalid_setting
 from payasync.signing.schemes import SortedPairs
 from payasync.strict_json import encodable
 
@@ -79,16 +79,12 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
     arguments: dict[str, Any] = {}
     for key, given in tables.items():
         _check_key(key, key, keys)
-        if key != "status":
+        if key == "status":
+            for thing, inner in _check_table(key, given).items():
+                _check_key(f"{key}.{thing}", thing, tuple(_STATUS.values()))
+                arguments[f"{thing}_status"] = _make_part(f"{key}.{thing}", Parameter, inner)
+        else:
             arguments[key] = _make_part(key, parts[key], given) if key in parts else given
-            continue
-        for name in _check_table(key, given):
-            _check_key(f"{key}.{name}", name, tuple(_STATUS.values()))
-        arguments |= {
-            argument: _make_part(f"{key}.{name}", Parameter, given[name])
-            for argument, name in _STATUS.items()
-            if name in given
-        }
     try:
         return kind(**arguments)
     except ConfigurationError as error:
@@ -104,7 +100,7 @@ def _make_part(path: str, kind: Any, given: object) -> Any:
         _check_key(f"{path}.{key}", key, tuple(each.name for each in fields(kind)))
     for each in fields(kind):
         if each.default is NOTHING and each.name not in table:
-            raise ConfigurationError(f"{path}.{each.name} is missing", field=f"{path}.{each.name}")
+            raise invalid_setting(f"{path}.{each.name}", "is missing")
     try:
         return kind(**table)
     except ConfigurationError as error:
@@ -114,7 +110,7 @@ def _make_part(path: str, kind: Any, given: object) -> Any:
 
 def _check_table(path: str, given: object) -> dict[str, Any]:
     if not isinstance(given, dict):
-        raise ConfigurationError(f"{path} must be a table, not {describe_value(given)}", field=path)
+        raise invalid_setting(path, f"must be a table, not {describe_value(given)}")
     return given
 
 
@@ -122,7 +118,7 @@ def _check_key(path: str, key: str, allowed: tuple[str, ...]) -> None:
     if key not in allowed:
         close = [f"[status.{_STATUS[key]}]"] if path in _STATUS else get_close_matches(key, allowed, n=1)
         meant = f"did you mean {close[0]}? " if close else ""
-        raise ConfigurationError(f"{path} is unknown: {meant}allowed are {', '.join(allowed)}", field=path)
+        raise invalid_setting(path, f"is unknown: {meant}allowed are {', '.join(allowed)}")
 
 
 def _rename_key(error: ConfigurationError, name: str, path: str) -> None:
@@ -174,9 +170,7 @@ def write_toml(profile: "Profile") -> str:
             a text with a lone surrogate, or an integer of more than 64 bits.
     """
     if profile.signature is not None and type(profile.signature) is not SortedPairs:
-        raise ConfigurationError(
-            "signature is a scheme of your own, which TOML cannot hold: give it in Python", field="signature"
-        )
+        raise invalid_setting("signature", "is a scheme of your own, which TOML cannot hold: give it in Python")
     table = _list_changes(profile)
     if status := {name: table.pop(argument) for argument, name in _STATUS.items() if table.get(argument)}:
         table["status"] = status
@@ -233,5 +227,4 @@ def _write_value(path: tuple[str, ...], value: Any) -> str:
 
 
 def _not_writable(path: tuple[str, ...], what: str) -> ConfigurationError:
-    where = ".".join(path)
-    return ConfigurationError(f"{where} {what}, which TOML cannot hold: give the profile in Python", field=where)
+    return invalid_setting(".".join(path), f"{what}, which TOML cannot hold: give the profile in Python")

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError
+from payasync.settings import invalid_setting
 
 AlgorithmName = Literal["md5", "hmac-md5", "hmac-sha256", "hmac-sha512", "rsa-sha256", "rsa-sha512", "ed25519"]
 
@@ -32,16 +33,16 @@ class _SharedSecret:
     def check(self, key: Secret, *, signs: bool) -> None:
         field = SIGNING_KEY if signs else SERVICE_KEYS
         if "-----BEGIN" in key.reveal():
-            raise ConfigurationError(
-                f"{field} must be a shared secret, not a PEM text: anybody who has a public key could sign with it. "
+            raise invalid_setting(
+                field,
+                "must be a shared secret, not a PEM text: anybody who has a public key could sign with it. "
                 "Give the secret that the service shows, or the service's own signature.algorithm",
-                field=field,
             )
         if len(key.reveal()) < SHORTEST:
-            raise ConfigurationError(
-                f"{field} must be a shared secret of {SHORTEST} characters or more: a shorter one is guessed. "
+            raise invalid_setting(
+                field,
+                f"must be a shared secret of {SHORTEST} characters or more: a shorter one is guessed. "
                 "Give the whole secret that the service shows",
-                field=field,
             )
 
     def signer(self, key: Secret) -> Callable[[bytes], bytes]:

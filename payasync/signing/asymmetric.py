@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
 from payasync.credentials import Secret
-from payasync.errors import ConfigurationError
+from payasync.settings import invalid_setting
 from payasync.signing.algorithms import SERVICE_KEYS, SIGNING_KEY
 
 PrivateKey = RSAPrivateKey | Ed25519PrivateKey
@@ -62,7 +62,9 @@ def private_key(name: str, key: Secret) -> PrivateKey:
     """
     loaded = _load(key, serialization.load_pem_private_key, serialization.load_der_private_key, password=None)
     if not isinstance(loaded, PrivateKey) or isinstance(loaded, Ed25519PrivateKey) is not (name == "ed25519"):
-        raise _invalid(SIGNING_KEY, f"is not a private key for {name}: {_explain(name, key, loaded, private=True)}")
+        raise invalid_setting(
+            SIGNING_KEY, f"is not a private key for {name}: {_explain(name, key, loaded, private=True)}"
+        )
     _check_bits(SIGNING_KEY, loaded)
     return loaded
 
@@ -76,7 +78,9 @@ def public_key(name: str, key: Secret) -> PublicKey:
     """
     loaded = _load(key, serialization.load_pem_public_key, serialization.load_der_public_key)
     if not isinstance(loaded, PublicKey) or isinstance(loaded, Ed25519PublicKey) is not (name == "ed25519"):
-        raise _invalid(SERVICE_KEYS, f"is not a public key for {name}: {_explain(name, key, loaded, private=False)}")
+        raise invalid_setting(
+            SERVICE_KEYS, f"is not a public key for {name}: {_explain(name, key, loaded, private=False)}"
+        )
     _check_bits(SERVICE_KEYS, loaded)
     return loaded
 
@@ -109,8 +113,6 @@ def _explain(name: str, key: Secret, loaded: object, *, private: bool) -> str:
 
 def _check_bits(field: str, key: PrivateKey | PublicKey) -> None:
     if isinstance(key, RSAPrivateKey | RSAPublicKey) and key.key_size < MIN_RSA_BITS:
-        raise _invalid(field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more. Use a longer one")
-
-
-def _invalid(field: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{field} {why}", field=field)
+        raise invalid_setting(
+            field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more. Use a longer one"
+        )

@@ -14,8 +14,8 @@ import orjson
 from attrs import field, frozen
 
 from payasync.credentials import Secret
-from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
-from payasync.settings import check_types, to_tuple
+from payasync.errors import InvalidArgumentError, NotConfiguredError
+from payasync.settings import check_types, invalid_setting, to_tuple
 from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
 from payasync.strict_json import ExactNumber, encodable
 
@@ -273,7 +273,7 @@ def _unsignable(name: str, value: object, rule: str, otherwise: str = _CHANGE) -
 
 
 def _refuse(option: str, why: str) -> None:
-    raise ConfigurationError(f"signature.{option} {why}", field=f"signature.{option}")
+    raise invalid_setting(f"signature.{option}", why)
 
 
 def _open(option: str, allowed: tuple[str, ...]) -> NotConfiguredError:

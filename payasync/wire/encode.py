@@ -193,12 +193,20 @@ class Codec:
             if request.extra is not NOTHING:
                 _check_unused("extra", request.extra, template.refused)
                 fields |= request.extra
-            return self._fill(
-                blank, fields, reference=request.reference, timeouts=timeouts, deadline=deadline, intent=intent
+            call = blank.derived(
+                fields=self._complete(blank, fields),
+                reference=request.reference,
+                timeouts=timeouts,
+                deadline=deadline,
+                intent=intent,
+                progress=Progress(),
             )
+            if not blank.operation.has_body:
+                encode(call)  # refuses what can be placed neither in the query nor in a header
         except PayasyncError as error:
             error.add(operation=request.operation.name, reference=request.reference)
             raise
+        return call
 
     def custom(self, operation: Operation, given: Mapping[str, Any], *, bearer: bool, signed: bool) -> Call:
         """Return a call to an endpoint that the document does not show, with wire names as they are given.
@@ -209,18 +217,19 @@ class Codec:
         check_object("fields", given, operation)
         if signed:
             _check_unused("fields", given, ((frozenset(SIGNING), _SET), (self._proof_names, _PROOF)))
-        return self._fill(self._blank(operation, bearer=bearer, signed=signed), strict_json.copy_plain(given))
+        blank = self._blank(operation, bearer=bearer, signed=signed)
+        call = blank.derived(fields=self._complete(blank, strict_json.copy_plain(given)), progress=Progress())
+        if not operation.has_body:
+            encode(call)
+        return call
 
-    def _fill(self, blank: Call, given: Mapping[str, Any], **attributes: Any) -> Call:
-        """Return a call with what its caller gives, if it can be sent."""
+    def _complete(self, blank: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a caller gives, with the fields that every such call carries."""
         always = strict_json.copy_plain(blank.fields) if self._nested else blank.fields
         fields = {**always, **given}
         if self._check_proofs and blank.signed:
             self._check_proofs(fields)
-        call = blank.derived(fields=fields, progress=Progress(), **attributes)
-        if not blank.operation.has_body:
-            encode(call)  # refuses what can be placed neither in the query nor in a header
-        return call
+        return fields
 
     def _blank(self, operation: Operation, *, bearer: bool, signed: bool, parameter: Parameter | None = None) -> Call:
         """Return a call with those fields only that every call to an endpoint carries."""

@@ -134,7 +134,7 @@ def journal_of(life: Life, trace: Trace) -> KillableJournal | None:
         journal = KillablePostgres(life.journal, clock=clock)
     else:
         journal = KillableSqlite(life.journal, clock=clock or time.time)
-    journal.trace = trace
+    journal.mark = trace.mark
     if life.clock:
         journal.ticks()
     return journal

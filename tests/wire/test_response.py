@@ -305,6 +305,8 @@ def test_data_becomes_a_class(kind: Any, value: object, expected: object) -> Non
         (int, True, "expected int, got bool @ data"),
         (float, "1.5", "expected a number, got str @ data"),
         (date, 20270131, "@ data"),
+        (bytes, "text", "@ data"),
+        (set[str], "abc", "@ data"),
         (str | int, True, "@ data"),
         (Colour, "green", "@ data"),
         (list[str], "abc", "expected a list, got str @ data"),
