@@ -7,7 +7,7 @@ from aiohttp import web
 from yarl import URL
 
 from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Order, RefusedError, format_amount
-from payasync.sandbox.rules import MOST_DECLINES
+from payasync.sandbox.rules import MAX_DECLINES
 from payasync.sandbox.server import read_choice, read_form
 from payasync.sandbox.service import Service
 from payasync.sandbox.timeline import add_facts
@@ -72,7 +72,7 @@ class Gateway:
             amount=amount,
             currency=currency,
             pending=pending,
-            declines_left=MOST_DECLINES - order.declines,
+            declines_left=MAX_DECLINES - order.declines,
         )
 
 
