@@ -483,7 +483,7 @@ class RefundImportScreen:
             return
         write = self._lines.write
         are, they = ("is", "it was") if len(found) == 1 else ("are", "they were")
-        write(
+        self._lines.paragraph(
             (f"  {_rows(len(found))} {are} sent again", "bold yellow"),
             f": {they} reported as not done, so somebody may have refunded by other means.",
             hang=2,
