@@ -481,7 +481,6 @@ class RefundImportScreen:
         """List the rows that are sent again, and may have been refunded by other means since they were rejected."""
         if not found:
             return
-        write = self._lines.write
         are, they = ("is", "it was") if len(found) == 1 else ("are", "they were")
         self._lines.paragraph(
             (f"  {_rows(len(found))} {are} sent again", "bold yellow"),
