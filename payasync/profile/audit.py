@@ -102,7 +102,7 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
     place, _, name = ".".join(filter(None, (answer.data, answer.redirect_url))).rpartition(".")
     if answer.signature and answer.redirect_url and place == signed and name not in scheme.exclude:
         covered = scheme.allow_delimiters if name in scheme.allow_delimiters else ()
-        means = f"must hold {name!r}: the address stands in a signed answer, which must not hold '&' or '=' otherwise"
+        means = f"must hold {name!r}: the address stands in a signed response, which must not hold '&' or '=' otherwise"
         yield _point("signature.allow_delimiters", covered, (), Question(means, ("orders.place",)))
 
 
