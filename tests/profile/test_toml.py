@@ -205,14 +205,9 @@ def test_unreadable_file(path: Any, why: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("\nname == 1", ", line 2: not TOML: Invalid value"),
         ("name = ", ": not TOML: Invalid value"),
-        ("# ours\nname = 1", ", line 2: name must be a text, not 1"),
         ("[answer]\nkode = ''", ", line 2: answer.kode is unknown: did you mean code?"),
-        (
-            'name = "x"\n\n# signs\n[signature]\nalgorithm = "ed25519"\n\nencoding = "upper"',
-            ", line 7: signature.encoding must be one of 'hex', 'HEX', 'base64', not 'upper'",
-        ),
+        ("# signs\n[signature]\n\nencoding = 'upper'", ", line 4: signature.encoding must be one of 'hex', 'HEX'"),
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
