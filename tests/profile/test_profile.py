@@ -160,6 +160,7 @@ def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str
 
     assert f"fields.{argument}" == caught.value.field
     assert OPEN_FIELDS[argument] in str(caught.value)
+    assert "theirs" == Profile(fields={argument: "theirs"}).wire_name(argument)
 
 
 @pytest.mark.parametrize(
