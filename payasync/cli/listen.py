@@ -69,7 +69,7 @@ _HANG: Final = 20
 """The indent of continuation lines: the column of the event."""
 
 _http_logger: Final = logging.getLogger("payasync.cli.listen.http")
-"""Takes aiohttp's records of clients that speak no HTTP, which are told so themselves."""
+"""Drops aiohttp's records of requests that are not HTTP; the clients get an error response."""
 _http_logger.addHandler(logging.NullHandler())
 _http_logger.propagate = False
 

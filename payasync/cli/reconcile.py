@@ -171,7 +171,7 @@ class Tally:
     doubt again, counts again.
 
     Args:
-        last: The greatest number of writes not done that are kept, the last ones; `None`: all.
+        last: How many of the latest writes not done it stores; `None`: all.
     """
 
     def __init__(self, *, last: int | None = None) -> None:
@@ -324,7 +324,7 @@ class ReconcileScreen:
         self._lines.write()
 
     def progress(self, total: int) -> Progress:
-        """Return the progress bar of so many queries; enter it to show it."""
+        """Return the progress bar; enter it to show it."""
         self._bar.update(TaskID(0), total=total)
         return self._bar
 

@@ -1,4 +1,4 @@
-"""The loop that claims what is due and has it handled, and what becomes of an event afterwards."""
+"""The dispatcher: the loop that claims due events, and has each one handled under a lease."""
 
 import asyncio
 import logging
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger("payasync.notifications")
 
-LOOK_SECONDS: Final = 5.0
-"""After these the inbox is looked at anyway: another process may have left something in it."""
-LEAST_PAUSE: Final = 0.01
+POLL_SECONDS: Final = 5.0
+"""The inbox is read at least so often, because another process may have stored something."""
+MIN_PAUSE: Final = 0.01
 FAILURE_PAUSE: Final = 1.0
-"""Seconds until an inbox that failed is asked again."""
+"""Seconds until an inbox that failed is read again."""
 FORGET_SECONDS: Final = 3600.0
-"""Between two times that what was done long ago is deleted."""
+"""Seconds between two deletions of old events."""
 
 _handled_in: ContextVar["asyncio.Task[Any] | None"] = ContextVar("_handled_in", default=None)
-"""The task that handles the event in whose handler we are, if we are in one."""
+"""The task that handles an event, as seen by its handlers."""
 
 
 class Dispatcher:
-    """Dispatches in the running loop, from its making on.
+    """Dispatches events in the running loop, as soon as it is made.
 
     Args:
-        inbox: Keeps the events.
-        handle: Brings a claimed one to its end.
-        limits: How many at once, for how long.
-        pace: Time and chance; its clock counts seconds since 1970.
+        inbox: Stores the events.
+        handle: Handles a claimed event, and ends its lease.
+        limits: The concurrency, the lease and the retention.
+        pace: Clock and sleep. The clock returns seconds since 1970.
     """
 
     def __init__(self, inbox: Inbox, handle: Callable[[Claim], Awaitable[None]], limits: "Limits", pace: Pace) -> None:
@@ -57,19 +57,19 @@ class Dispatcher:
 
     @property
     def runs_in_this_loop(self) -> bool:
-        """Whether it dispatches in the running loop of this process."""
+        """Whether it dispatches in this process and in the running loop."""
         return self._made_in == (os.getpid(), asyncio.get_running_loop()) and not self._loop.done()
 
     def wake(self) -> None:
-        """Look at the inbox now."""
+        """Read the inbox now."""
         self._woken.set()
 
     async def settle(self) -> None:
-        """Return when nothing is due any more, and nothing is being handled.
+        """Wait until no event is due or being handled.
 
         Raises:
-            StorageError: The inbox cannot be read now.
-            SessionClosedError: It was closed before.
+            StorageError: The inbox cannot be read.
+            SessionClosedError: The dispatcher was closed meanwhile.
         """
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settling.append(settled)
@@ -77,18 +77,18 @@ class Dispatcher:
         await settled
 
     async def aclose(self, grace: float) -> None:
-        """Claim no more; wait `grace` seconds for handlers, then cancel them: their events are due immediately."""
+        """Stop claiming, and wait `grace` seconds for handlers. Then cancel them, and make their events due again."""
         self._closing = True
         self.wake()
         await asyncio.wait([self._loop])
-        mine = [task for task in self._running if task is not _handled_in.get()]  # a handler may close its receiver
-        if mine and grace > 0:
-            await asyncio.wait(mine, timeout=grace)
-        await asyncio.sleep(0)  # a task that has not begun could give nothing back
-        for task in mine:
+        running = [task for task in self._running if task is not _handled_in.get()]  # a handler may close its receiver
+        if running and grace > 0:
+            await asyncio.wait(running, timeout=grace)
+        await asyncio.sleep(0)  # a task that has not begun could not give its event back
+        for task in running:
             task.cancel()
-        if mine:
-            await asyncio.wait(mine, timeout=CANCELLATION_SECONDS)
+        if running:
+            await asyncio.wait(running, timeout=CANCELLATION_SECONDS)
         self._extender.cancel()
 
     async def _dispatch(self) -> None:
@@ -96,7 +96,7 @@ class Dispatcher:
             self._woken.clear()
             try:
                 pause = await self._claim()
-            except Exception as error:  # noqa: BLE001 - the inbox may be anybody's, and must not end this
+            except Exception as error:  # noqa: BLE001 - an inbox of the user's may raise anything
                 logger.warning("the inbox cannot be read: %s", type(error).__name__)
                 self._end_settling(self._settling, error)
                 pause = FAILURE_PAUSE
@@ -105,7 +105,7 @@ class Dispatcher:
         self._end_settling(self._settling, SessionClosedError("the receiver is closed. Make a new one"))
 
     async def _claim(self) -> float | None:
-        """Begin what is due; return the seconds until something is, `None` if as much is handled as may be at once."""
+        """Start handling due events; return the seconds until the next is due, or `None` if no more may be handled."""
         room = self._limits.concurrency - len(self._running)
         if room < 1:
             return None
@@ -127,21 +127,21 @@ class Dispatcher:
             await self._inbox.forget(datetime.fromtimestamp(now, UTC) - self._limits.retention)
             self._forget_at = now + FORGET_SECONDS
         wait = await self._inbox.next_due()
-        return LOOK_SECONDS if wait is None else min(max(wait, LEAST_PAUSE), LOOK_SECONDS)
+        return POLL_SECONDS if wait is None else min(max(wait, MIN_PAUSE), POLL_SECONDS)
 
     async def _handle_safely(self, claim: Claim) -> None:
         _handled_in.set(running_task())
         try:
             await self._handle(claim)
-        except Exception as error:  # noqa: BLE001 - the lease ends, and it is claimed again
-            logger.warning("event %s was not brought to an end: %s", claim.event.id, type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the lease expires, and the event is claimed again
+            logger.warning("the end of event %s cannot be stored: %s", claim.event.id, type(error).__name__)
 
     def _remove(self, task: "asyncio.Task[None]") -> None:
         del self._running[task]
         self.wake()
 
     async def _pause(self, seconds: float | None) -> None:
-        """Wait to be woken, or for so many seconds."""
+        """Wait until woken, or for some seconds."""
         ends: list[asyncio.Future[Any]] = [asyncio.create_task(self._woken.wait())]
         if seconds is not None:
             ends.append(asyncio.ensure_future(self._pace.sleep(seconds)))
@@ -152,13 +152,13 @@ class Dispatcher:
                 end.cancel()
 
     async def _extend_leases(self) -> None:
-        """Extend the leases of what is being handled, for as long as it takes."""
+        """Extend the leases of all events that are being handled."""
         lease = self._limits.lease
         while True:
             await self._pace.sleep(lease / 3)
             try:
                 await asyncio.gather(*(self._inbox.extend(claim, lease) for claim in self._running.values()))
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # noqa: BLE001 - see above
                 logger.warning("leases cannot be extended: %s", type(error).__name__)
 
     def _end_settling(self, waiting: "Sequence[asyncio.Future[None]]", error: Exception | None = None) -> None:

@@ -21,14 +21,14 @@ ENDS: Final[frozenset[State]] = frozenset({"done", "dead", "parked", "quarantine
 REPLAYABLE: Final = ENDS - {"done"}
 """The states from which an event can be replayed."""
 
-KEPT_HEADERS: Final = frozenset(
+STORED_HEADERS: Final = frozenset(
     {"content-type", "date", "user-agent", "webhook-id", "webhook-timestamp", "x-request-id"}
 )
 """The headers that are stored. Any other header may hold a secret, such as a token."""
 
 
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() in KEPT_HEADERS}
+def _select_stored(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() in STORED_HEADERS}
 
 
 @frozen(kw_only=True)
@@ -44,7 +44,7 @@ class Received:
         verified: The service signed it.
         lasting: It is verified, but has no signed time, so it can come again at any time. Its key is never deleted.
         raw: The body, as it was received.
-        headers: Those of `KEPT_HEADERS`, as they were received.
+        headers: Those of `STORED_HEADERS`, as they were received.
         received_at: The time of arrival, an aware datetime.
     """
 
@@ -56,7 +56,7 @@ class Received:
     verified: bool = False
     lasting: bool = False
     raw: bytes = field(repr=False)
-    headers: Mapping[str, str] = field(factory=dict, converter=_kept, repr=False)
+    headers: Mapping[str, str] = field(factory=dict, converter=_select_stored, repr=False)
     received_at: datetime
 
 
@@ -68,7 +68,7 @@ class Added(Enum):
     AGAIN = auto()
     """It is a duplicate: nothing was added."""
     CONFLICT = auto()
-    """Its key is known with another body: it was added, and is quarantined."""
+    """Its key is known with another body: it was added, and is held."""
 
 
 @frozen(kw_only=True)
@@ -197,9 +197,9 @@ class Inbox(Protocol):
         ...
 
 
-FORGOTTEN_AT_ONCE: Final = 500
+FORGET_BATCH: Final = 500
 """Events that one transaction deletes, so that other transactions do not wait long."""
-AHEAD: Final = 60.0
+MAX_AHEAD: Final = 60.0
 """Seconds by which a stored time may be ahead of now; if it is more, the clock was set back."""
 
 # SQLite and PostgreSQL share these: SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
@@ -332,7 +332,7 @@ class StoredInbox(ABC):
 
     async def forget(self, before: datetime) -> int:
         """Delete events that have been done since before a moment; return how many were deleted."""
-        values = {"before": check_moment("before", before), "limit": FORGOTTEN_AT_ONCE, "nothing": b""}
+        values = {"before": check_moment("before", before), "limit": FORGET_BATCH, "nothing": b""}
         total = 0
         while any(numbers := await self._run(lambda _: _forget(values))):
             total += numbers[0]
@@ -352,7 +352,7 @@ def _add(values: Mapping[str, Any], now: datetime) -> Transaction[Added]:
 
 
 def _claim(limit: int, lease: timedelta, now: datetime) -> Transaction[list[Claim]]:
-    yield BEGIN_ANEW, {"ahead": now + timedelta(seconds=AHEAD)}
+    yield BEGIN_ANEW, {"ahead": now + timedelta(seconds=MAX_AHEAD)}
     ids = [row["id"] for row in (yield DUE, {"limit": limit})]
     if not ids:
         return []
@@ -386,7 +386,7 @@ def _rename_and_replay(values: Mapping[str, Any]) -> Transaction[bool]:
 
 
 def _forget(values: Mapping[str, Any]) -> Transaction[tuple[int, int]]:
-    """Return how many events were deleted, and of how many others the key alone is kept."""
+    """Return how many events were deleted, and of how many others only the key is left."""
     deleted = yield FORGET, values
     emptied = yield EMPTY, values
     return len(deleted), len(emptied)
@@ -396,8 +396,8 @@ _COLUMNS: Final = tuple(each.name for each in fields(InboxEvent))
 
 
 def _event(row: Mapping[str, Any]) -> InboxEvent:
-    facts: dict[str, Any] = {**{name: row[name] for name in _COLUMNS}, "handled": frozenset(row["handled"])}
-    return InboxEvent(**facts)
+    facts: dict[str, Any] = {name: row[name] for name in _COLUMNS}
+    return InboxEvent(**{**facts, "handled": frozenset(row["handled"])})
 
 
 def _values(received: Received) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A notification: what the service sends to the merchant's server, and how it is read without I/O.
+"""A notification: what the service sends to the merchant's server, parsed without I/O.
 
 See docs/service.md#notifications.
 """
@@ -34,9 +34,9 @@ Text: TypeAlias = str | bytes
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[Text, Text]]
 
 MAX_BYTES: Final = 64 << 10
-"""Of a notification's body; a stranger's has to be read, too, before it can be refused."""
-MOST_CONTAINERS: Final = 1000
-"""Objects and lists of a body, and one more for every 32 bytes: a body with more is costly, and says no more."""
+"""The greatest length of a body. A forged one has to be read, too, before it can be refused."""
+MAX_CONTAINERS: Final = 1000
+"""Objects and lists of a body, and one more for every 32 bytes. A body with more is costly to decode."""
 PLURALS: Final[Mapping[str, str]] = {"payment": "payments", "refund": "refunds", "subscription": "subscriptions"}
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Notification:
         raw: The body, as it was received.
         headers: By names in any case.
         dedup_key: Names the event: a redelivery has the same key.
-        weak: The key is only a hash of the body: two events that say the same count as one.
+        weak: The key is only a hash of the body: two events with equal bodies count as one.
         digest: SHA-256 of the body without what a redelivery may change, in hexadecimal.
         verified: The signature was checked: `data`, and all that is read from it, comes from the service.
         received_at: The time of arrival, in UTC.
@@ -105,7 +105,7 @@ class Notification:
         return self.data if self.verified else None
 
     def get(self, path: str, default: Any = None) -> Any:
-        """Return what stands at a dotted path in `data`, or the default."""
+        """Return the value at a dotted path in `data`, or the default."""
         return at(self.data, path, default)
 
     def to(self, kind: type[T]) -> T:
@@ -131,14 +131,14 @@ class Notification:
             InvalidArgumentError: It names nothing that can be queried, or the number is invalid.
             PayasyncError: As for any query: `ServiceError` if the service knows no such number.
         """
-        asking = session or self._session
-        if asking is None:
+        session = session or self._session
+        if session is None:
             raise ConfigurationError(
-                "session is missing: a notification is confirmed by asking the service. "
+                "session is missing: a notification is confirmed by a query. "
                 "Give Receiver(session=...), or confirm(session=...)",
                 field="session",
             )
-        return await asking.send(self.inquiry())
+        return await session.send(self.inquiry())
 
     def inquiry(self) -> Request[Response]:
         """Return the query that confirms this notification.
@@ -153,14 +153,14 @@ class Notification:
         if self.kind == "refund" and self.out_refund_no:
             return QueryRefund(identifier=self.out_refund_no)
         if self.kind not in {"payment", "refund"}:
-            why = f"the service answers no query about {self.kind or 'an unknown event'}: nothing can confirm it"
+            why = f"there is no query about {self.kind or 'an unknown event'}: nothing can confirm it"
         else:
             point = "out_trade_no" if self.kind == "payment" else "out_refund_no"
-            why = f"the notification holds no number to ask about: notification.{point} says where it stands"
+            why = f"the notification has no number to query: notification.{point} is its path"
         raise InvalidArgumentError(why, field="notification", rule="names a payment or a refund")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles are plain: without a session."""
+        """Leave out the session of copies and pickles."""
         return {each.name: None if each.name == "_session" else getattr(self, each.name) for each in fields(type(self))}
 
 
@@ -193,58 +193,58 @@ def parse(
 
 
 def copy_body(raw: Raw, max_bytes: int = sys.maxsize) -> bytes:
-    """Return a body as bytes of its own.
+    """Return a copy of a body as bytes.
 
     Raises:
-        InvalidArgumentError: It is a text, or anything else but bytes, or too long.
+        InvalidArgumentError: It is a text, or another type, or too long.
     """
     if not isinstance(raw, bytes | bytearray | memoryview):
-        rule = "the body's bytes, as they were received: a signature is made over these, and no text has them all"
-        raise _refuse("raw", rule, type(raw).__name__)
+        rule = "the body's bytes, as they were received: the signature is of these, and a decoded text may differ"
+        raise _error("raw", rule, type(raw).__name__)
     try:
         body = bytes(raw)
     except ValueError:
         body = None
     if body is None:
-        raise _refuse("raw", "bytes that can still be read", "a memoryview that was released")
+        raise _error("raw", "bytes that can still be read", "a memoryview that was released")
     if len(body) > max_bytes:
-        raise _refuse("raw", f"{max_bytes} bytes long at most", f"of {len(body)}")
+        raise _error("raw", f"{max_bytes} bytes long at most", f"of {len(body)}")
     return body
 
 
 def read_headers(headers: Headers) -> CIMultiDict[str]:
-    """Return headers by names in any case, as texts; bytes are read as latin-1.
+    """Return headers as texts, by names in any case. Bytes are decoded as latin-1.
 
     Raises:
-        InvalidArgumentError: They are neither a mapping of texts or bytes, nor pairs of them.
+        InvalidArgumentError: They are neither a mapping of texts or bytes, nor pairs.
     """
     given: Any = headers.items() if isinstance(headers, Mapping) else headers
     pairs = list(given) if isinstance(given, Iterable) else [given]
     for pair in pairs:
         if not isinstance(pair, tuple | list) or [isinstance(each, Text) for each in pair] != [True, True]:
-            raise _refuse("headers", "a mapping of names to texts, or pairs of the two", type(headers).__name__)
+            raise _error("headers", "a mapping of names to texts, or pairs of the two", type(headers).__name__)
     return CIMultiDict([(_to_text(name), _to_text(value)) for name, value in pairs])
 
 
 def _to_text(given: Text) -> str:
-    """Return a text that can be written anywhere: a server may hand over bytes that are no text as lone surrogates."""
+    """Return a text that can be encoded: servers pass undecodable bytes as lone surrogates."""
     return given.decode("latin-1") if isinstance(given, bytes) else given.encode(errors="replace").decode()
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
-    """Return the JSON object that a body is.
+    """Return the JSON object of a body.
 
     Raises:
-        InvalidArgumentError: It is none.
+        InvalidArgumentError: The body is not a strict JSON object.
     """
-    crowded = body.count(b"{") + body.count(b"[") > MOST_CONTAINERS + len(body) // 32
+    crowded = body.count(b"{") + body.count(b"[") > MAX_CONTAINERS + len(body) // 32
     document = ABSENT if crowded else loads_exact(body)
     if not isinstance(document, dict):
         rule = (
             f"a JSON object in UTF-8, no name twice in an object, every number finite, {MAX_DEPTH} deep at most, and "
             "not of thousands of objects"
         )
-        raise _refuse("raw", rule, "what arrived")
+        raise _error("raw", rule, "what arrived")
     return document
 
 
@@ -257,10 +257,10 @@ def read_document(
     kind: str | None = None,
     received_at: datetime | None = None,
 ) -> Notification:
-    """Return what a decoded body and its headers say, as `parse`.
+    """Return the notification of a decoded body, as `parse` does.
 
-    Where a signature stands in the body, what it does not cover is not read, since nobody could tell who wrote it; but
-    for the kind, which the address says otherwise, and nobody signs that.
+    If the signature is in the body, only what it covers is read, because anybody could have written the rest. The event
+    is an exception: it chooses the kind, as the address does, which is unsigned, too.
     """
     shape, coverage = profile.notification, coverage_of(profile)
     read = coverage.read(document) if coverage else document
@@ -269,7 +269,7 @@ def read_document(
     data = at(read, shape.data, read)
     key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers)
     if received_at is not None and (not isinstance(received_at, datetime) or received_at.utcoffset() is None):
-        raise _refuse("received_at", "an aware datetime, such as datetime.now(UTC)", repr(received_at))
+        raise _error("received_at", "an aware datetime, such as datetime.now(UTC)", repr(received_at))
     return Notification(
         kind=found,
         event=event if coverage is None or coverage.covers(shape.kind) else None,
@@ -290,7 +290,7 @@ def read_document(
 
 
 def coverage_of(profile: Profile) -> SignedFields | None:
-    """Return what the signatures of notifications cover; `None` where none stands in the body."""
+    """Return what a signature in the body covers; `None` if there is none in the body."""
     shape = profile.notification
     if shape.verification != "body" or not shape.signature:
         return None
@@ -300,17 +300,17 @@ def coverage_of(profile: Profile) -> SignedFields | None:
 def _find_kind(shape: NotificationShape, document: Any, routed: str | None) -> tuple[Kind | None, str | None]:
     """Return the kind, and the service's name of the event.
 
-    The payload says the kind where the profile knows the name; else the address does.
+    The event decides the kind if the profile knows its name; otherwise the address does.
     """
     by_address: Kind | None = next((each for each in KINDS if each == routed), None)
     if routed is not None and by_address is None:
-        raise _refuse("kind", f"one of {', '.join(KINDS)}, or left out", "another")
+        raise _error("kind", f"one of {', '.join(KINDS)}, or left out", "another")
     name = at(document, shape.kind, None) if shape.kind else None
     event = name if isinstance(name, str) else None
     by_event: Kind | None = next((each for each in KINDS if event in shape.kinds.get(each, ())), None)
     if by_event and by_address and by_event != by_address:
         raise InvalidArgumentError(
-            f"kind: the notification tells of a {by_event}, but arrived at the address for {PLURALS[by_address]}",
+            f"kind: the notification is about a {by_event}, but arrived at the address for {PLURALS[by_address]}",
             field="kind",
             rule="the kind that its address is for",
         )
@@ -322,11 +322,11 @@ _STATEFUL: Final[Mapping[str | None, tuple[str, ...]]] = {
     "refund": ("refund",),
     "subscription": ("subscription",),
 }
-"""Things whose state a kind can tell; a payment is read as an order where it is one."""
+"""Whose state a notification of a kind may have. A payment is usually that of an order."""
 
 
 def _find_state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
-    """Return our name of a state, which stands where it stands in responses."""
+    """Return our name of the state, which is at the same path as in responses."""
     for thing in _STATEFUL.get(kind, ()):
         path = getattr(profile.answer, f"{thing}_status")
         if path and (state := profile.states.name(thing, at(data, path))):
@@ -335,67 +335,67 @@ def _find_state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
 
 
 def _checked_number(name: str, data: Any, path: str, identifier: str = "") -> str | None:
-    """Return the number at a path, if there is one.
+    """Return the number at a path; `None` if there is none.
 
-    The merchant's own numbers match the profile's `identifier`. Those of the service may have another form. But no
-    number may hold a control character: it would end up in handlers, databases and logs.
+    The merchant's own numbers must match the profile's `identifier`; the service's own need not. No number may have a
+    control character, because it would end up in handlers, databases and logs.
 
     Raises:
         InvalidArgumentError: It is another text.
     """
     number = number_at(data, path)
     if number is not None and identifier and not re.fullmatch(identifier, number):
-        raise _refuse(name, f"a number that matches {identifier} (the profile's `identifier`)", "another text")
+        raise _error(name, f"a number that matches {identifier} (the profile's `identifier`)", "another text")
     if number is not None and not number.isprintable():
-        raise _refuse(name, "a number without control characters", "another text")
+        raise _error(name, "a number without control characters", "another text")
     return number
 
 
 def number_at(data: Any, path: str) -> str | None:
-    """Return a number that names something, as a text; `None` where there is none."""
+    """Return the number at a path as a text; `None` if there is none."""
     found = at(data, path) if path else None
-    return str(found) if is_name(found) else None
+    return str(found) if is_identifier(found) else None
 
 
-def is_name(value: object) -> bool:
-    """Return whether a value can name something: an integer, or a text that is not blank."""
+def is_identifier(value: object) -> bool:
+    """Return whether a value can identify something: an integer, or a text that is not blank."""
     return bool(value.strip()) if isinstance(value, str) else type(value) is int
 
 
-def _refuse(field: str, rule: str, what: str) -> InvalidArgumentError:
-    """Return the error for what cannot be a notification; it never holds what was received."""
+def _error(field: str, rule: str, what: str) -> InvalidArgumentError:
+    """Return the error for an invalid notification. It never quotes what was received."""
     return InvalidArgumentError(f"{field} must be {rule}, not {what}", field=field, rule=rule)
 
 
 MAX_KEY: Final = 200
-"""Characters of a key; of a longer one there is a hash."""
+"""Characters of a key. A longer one is replaced by its hash."""
 WEBHOOK_ID: Final = "webhook-id"
 _EVENT_TIMED: Final = frozenset({"standard-webhooks", "none"})
-"""Verifications by which a time in the payload is that of the event, and stays; else a redelivery has a new one."""
+"""Verifications in which a time in the body is that of the event. In others, each delivery has a new one."""
 
 
 def identify(
     shape: NotificationShape, kind: str | None, document: Any, data: Any, headers: Mapping[str, str]
 ) -> tuple[str, bool, str]:
-    """Return which event a notification tells of.
+    """Return what identifies the event of a notification.
 
-    The paths of the profile for its kind name it, else the header of Standard Webhooks, else what the body says.
+    These are the values at the profile's paths for its kind, else the header of Standard Webhooks, else the body.
 
     Returns:
         The key, the same in each redelivery; whether it is only a hash of the body; and the body's digest.
     """
     digest = digest_document(shape, document, sent="" if shape.verification in _EVENT_TIMED else shape.time)
     names = [at(data, path) for path in shape.id.get(kind or "", ())]
-    if names and all(map(is_name, names)):
+    if names and all(map(is_identifier, names)):
         return build_key(f"{kind}:", names), False, digest
-    if shape.verification == "standard-webhooks" and is_name(headers.get(WEBHOOK_ID)):
+    if shape.verification == "standard-webhooks" and is_identifier(headers.get(WEBHOOK_ID)):
         return _shorten_key("webhook:", headers[WEBHOOK_ID]), False, digest
-    # With its time: a renewal that says the same a month later is another event, and must not be lost.
+    # The hash includes the time, because an equal renewal a month later is another event.
     return ":".join(filter(None, ("weak", kind, digest_document(shape, document)))), True, digest
 
 
 def build_key(prefix: str, values: list[str | int]) -> str:
-    """Return the key that values make, which together name something."""
+    """Return the key of values that together identify an event."""
     return _shorten_key(prefix, _canonical_json(values))
 
 
@@ -407,13 +407,13 @@ def _shorten_key(prefix: str, name: str) -> str:
 def digest_document(shape: NotificationShape, document: Any, *, sent: str = "") -> str:
     """Return the SHA-256, in hexadecimal, of a document without what a redelivery may change.
 
-    That is its signature, its nonce, and the profile's `volatile` fields: a name stands for every field of it, a
-    dotted path for one. The order of names makes no difference.
+    That is its signature, its nonce, and the profile's `volatile` fields: a name for every field of that name, a dotted
+    path for one. The order of names makes no difference.
 
     Args:
-        shape: The profile's.
-        document: A body, decoded.
-        sent: The path of a time that is new in each delivery, too.
+        shape: The profile's `[notification]`.
+        document: A decoded body.
+        sent: The path of a time that is new in each delivery; empty if there is none.
     """
     fresh = {NONCE, *(each for each in shape.volatile if "." not in each)}
     dotted = [each for each in shape.volatile if "." in each]
@@ -427,7 +427,7 @@ def _without(value: Any, names: frozenset[str], paths: Collection[tuple[str, ...
         return {name: _without(value[name], names, _below(paths, name)) for name in kept}
     if not isinstance(value, list):
         return value
-    steps = {path[0] for path in paths}  # a stranger's list may be very long, and few of its places are meant
+    steps = {path[0] for path in paths}  # a forged list may be very long, and few of its items have a path
     return [
         _without(each, names, _below(paths, step) if step in steps else ())
         for step, each in ((str(index), each) for index, each in enumerate(value))

@@ -41,10 +41,10 @@ _TYPES: Final = {
 def _choose_service(
     session: Session | None, profile: Profile | None, credentials: Credentials | None
 ) -> tuple[Profile, Credentials]:
-    """Return profile and credentials: as given, else as the session has them.
+    """Return profile and credentials, by default those of the session.
 
     Raises:
-        ConfigurationError: One is missing, or of another type.
+        ConfigurationError: One is missing, or has another type.
     """
     if session is not None:
         _check_type("session", session, right=isinstance(session, Session))
@@ -53,7 +53,7 @@ def _choose_service(
     if profile is None or credentials is None:
         name = "credentials" if profile else "profile"
         raise ConfigurationError(
-            f"{name} is missing: give Receiver(session=...), whose profile and credentials are taken, or both of them",
+            f"{name} is missing: give Receiver(session=...), which has both, or give both of them",
             field=name,
         )
     _check_type("profile", profile, right=isinstance(profile, Profile))
@@ -97,9 +97,9 @@ class Limits:
 
 F = TypeVar("F", bound=Function)
 
-WALL: Final = Pace(clock=time.time, jitter=draw_upper_half)
-"""Seconds since 1970, as in the inbox."""
-REPLAYED_TOGETHER: Final = 100
+DEFAULT_PACE: Final = Pace(clock=time.time, jitter=draw_upper_half)
+"""Its clock returns seconds since 1970, as the inbox's does."""
+REPLAY_PAGE: Final = 100
 """Events that are read at a time; each may be as long as a body."""
 
 
@@ -116,11 +116,11 @@ class Receiver:
         inbox: Stores notifications, such as `SqliteInbox("inbox.db")`. The receiver closes it.
         session: Queries the service; required if notifications are not signed. The receiver does not close it.
         profile: Says how notifications are verified and acknowledged. Default: the session's.
-        credentials: Hold the keys that verify. Events that name another merchant are quarantined. Default: the
+        credentials: Hold the keys that verify. Events that name another merchant are held. Default: the
             session's.
         expect: Returns the values that a notification must have, plain or `async def`. They are a mapping of dotted
             paths into `notification.trusted`, such as `{"totalAmt": 450, "currency": "CAD"}`. `None` means that the
-            event is unexpected. An event that differs is quarantined.
+            event is unexpected. An event that differs is held.
         verifier: Verifies in place of the profile. It gets body and headers, and must return `True`.
         attempts: How often an event may fail, with growing waits, before it is dead. Default: 100, about three days.
         concurrency: The most events that are handled concurrently.
@@ -158,7 +158,7 @@ class Receiver:
         max_bytes: int = MAX_BYTES,
         max_waiting: int = MAX_WAITING,
         retention: timedelta = timedelta(days=30),
-        pace: Pace = WALL,
+        pace: Pace = DEFAULT_PACE,
     ) -> None:
         self._limits: Final = Limits(
             max_bytes=max_bytes,
@@ -175,7 +175,7 @@ class Receiver:
         if session is None and not verification.proves:
             raise ConfigurationError(
                 "session is missing: the profile says that notifications are not signed, so each must be confirmed "
-                "with the service. Give Receiver(session=...)",
+                "by a query. Give Receiver(session=...)",
                 field="session",
             )
         check_expect(expect)
@@ -313,11 +313,11 @@ class Receiver:
         return replayed
 
     async def _replay_as(self, event_id: int, kind: Kind) -> bool:
-        """Replay an event with a kind from a person; its key becomes that of a redelivery."""
+        """Replay an event with another kind. Its key becomes the one that a redelivery would have."""
         if kind not in KINDS:
             raise invalid_argument("kind", f"one of {', '.join(KINDS)}", kind)
         found = await self._inbox.events(limit=1, after=max(event_id - 1, 0))
-        if not found or found[0].id != event_id or not found[0].raw:  # of a forgotten event, only the key is there
+        if not found or found[0].id != event_id or not found[0].raw:  # of an old event, only the key may be left
             return False
         event = found[0]
         if event.kind == kind:
@@ -326,8 +326,8 @@ class Receiver:
             kind == "refund" and hold_refund(self._read(event, event.kind), self._profile)
         ):
             raise invalid_argument("kind", f"{event.kind}, which the event is of", kind)
-        told = evolve(self._read(event, kind), verified=event.verified, received_at=event.received_at)
-        return await self._inbox.replay(event_id, build_received(told, timed=False))
+        read = evolve(self._read(event, kind), verified=event.verified, received_at=event.received_at)
+        return await self._inbox.replay(event_id, build_received(read, timed=False))
 
     def _read(self, event: InboxEvent, kind: str) -> Notification:
         return parse(event.raw, event.headers, profile=self._profile, kind=kind, max_bytes=len(event.raw))
@@ -344,7 +344,7 @@ class Receiver:
         if state not in REPLAYABLE:
             raise invalid_argument("state", f"one of {', '.join(sorted(REPLAYABLE))}", state)
         replayed, last = 0, 0
-        while found := await self._inbox.events(state, limit=REPLAYED_TOGETHER, after=last):
+        while found := await self._inbox.events(state, limit=REPLAY_PAGE, after=last):
             last = found[-1].id
             replayed += sum(await asyncio.gather(*(self._inbox.replay(each.id) for each in found)))
         self._wake_current()
@@ -391,7 +391,7 @@ class Receiver:
         if self._ingest.closed:
             raise SessionClosedError("the receiver is closed. Make a new one")
         try:
-            await self._inbox.next_due()  # a file that is none of ours says so now
+            await self._inbox.next_due()  # a file that is not an inbox is refused here
             await check_all(each.transaction for each in self._handlers if each.transaction)
         except BaseException:
             await self.aclose()

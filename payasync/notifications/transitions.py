@@ -1,4 +1,4 @@
-"""What becomes of an event: retries, contradictions, and what the service says when it is asked."""
+"""The next state of an event: retries, contradictions, and the confirmation of unsigned events by a query."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -26,22 +26,22 @@ from payasync.wire.request import Request
 from payasync.wire.response import Response
 
 ATTEMPTS: Final = 100
-"""With the waits between them, three days: the service does not repeat what was acknowledged."""
-LONGEST_WAIT: Final = 3600.0
-"""Seconds; the waits before it are 1, 4, 16, 64, … at most."""
-MOST_INTERRUPTIONS: Final = 32
-"""A crash or a shutdown is no failure, but a handler that ends its process each time must not run for ever."""
-LONGEST_REASON: Final = 300
+"""They take about three days. They have to, because the service does not repeat what was acknowledged."""
+MAX_WAIT: Final = 3600.0
+"""Seconds. The waits before it are at most 1, 4, 16, 64, …"""
+MAX_INTERRUPTIONS: Final = 32
+"""A crash is not a failure, but a handler that ends its process each time must not run for ever."""
+MAX_REASON: Final = 300
 
 
 @frozen
 class Transition:
-    """What becomes of an event.
+    """The next state of an event.
 
     Attributes:
-        state: `pending`: it is tried again.
+        state: The state. If it is `pending`, the event is tried again.
         reason: Why, in one line.
-        wait: Seconds until a pending event that could not be tried yet is tried. It counts as no failure.
+        wait: Seconds until an event is tried that had to wait for a query. `None`: a pending event has failed.
     """
 
     state: State
@@ -50,31 +50,31 @@ class Transition:
 
 
 def limit_failures(transition: Transition, failures: int, attempts: int) -> Transition:
-    """Return a transition; a failure is the end of an event that has failed so many times as there are attempts."""
+    """Return a transition, changed to `dead` if it is the last failure that `attempts` allows."""
     is_last = transition.state == "pending" and transition.wait is None and failures >= attempts
     return Transition("dead", transition.reason) if is_last else transition
 
 
 def limit_interruptions(attempts: int, failures: int) -> Transition | None:
-    """Return the end of an event that was interrupted too often.
+    """Return a transition to `dead` if an event was interrupted too often.
 
     Args:
-        attempts: How often it was begun, this time included.
-        failures: How many attempts failed before.
+        attempts: How often it was claimed, this time included.
+        failures: How many of the earlier attempts failed.
     """
     interruptions = attempts - 1 - failures
-    if interruptions < MOST_INTERRUPTIONS:
+    if interruptions < MAX_INTERRUPTIONS:
         return None
-    return Transition("dead", f"cut off {interruptions} times: its handler may end the process")
+    return Transition("dead", f"interrupted {interruptions} times: its handler may end the process")
 
 
 def longest_wait(failures: int) -> float:
-    """Return how long the wait after a failure can be, in seconds: four times as long after each, up to an hour."""
-    return min(4.0 ** min(failures - 1, 6), LONGEST_WAIT)
+    """Return the longest wait after a failure, in seconds: four times as long after each one, up to an hour."""
+    return min(4.0 ** min(failures - 1, 6), MAX_WAIT)
 
 
 def draw_upper_half(bound: float) -> float:
-    """Return a random wait, at least half as long as it can be: so many of them last for days."""
+    """Return a random wait of at least half of its bound, so that all attempts together last for days."""
     return bound / 2 + backoff.full_jitter(bound / 2)
 
 
@@ -82,14 +82,14 @@ def describe_error(error: BaseException) -> str:
     """Return an error's class and text in one short line."""
     try:
         text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - anybody's code
+    except Exception:  # noqa: BLE001 - the user's code
         text = ""
     return shorten(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def shorten(reason: str) -> str:
-    """Return a reason that can be read in a list."""
-    return reason if len(reason) <= LONGEST_REASON else f"{reason[: LONGEST_REASON - 1]}…"
+    """Return a reason, cut to its greatest length."""
+    return reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 1]}…"
 
 
 _REFUND_NUMBER: Final = "outRefundNo"
@@ -98,7 +98,7 @@ _REFUND_AMOUNT: Final = "refundAmt"
 
 
 def hold_refund(notification: Notification, profile: Profile) -> Transition | None:
-    """Hold an event that came as a payment and names a refund: a handler would take it for money received."""
+    """Hold a payment event that names a refund, because a handler would take it for money received."""
     if notification.kind != "payment" or not (named := _find_refund(notification.data, profile)):
         return None
     advice = 'If it is a refund, receiver.replay(id, kind="refund") gives it to the handlers of refunds'
@@ -106,7 +106,7 @@ def hold_refund(notification: Notification, profile: Profile) -> Transition | No
 
 
 def _find_refund(data: Any, profile: Profile) -> str:
-    """Return where a payload names a refund; nothing if it does not. Null, an empty text and 0 name none."""
+    """Return where a payload names a refund; an empty text if it does not. Null, an empty text and 0 name none."""
     shape, answer = profile.notification, profile.answer
     for path in (shape.out_refund_no, _REFUND_NUMBER):
         if path not in {shape.out_trade_no, answer.payment_id} and (number := number_at(data, path)):
@@ -121,14 +121,14 @@ def _find_refund(data: Any, profile: Profile) -> str:
 
 
 def compare_expected(notification: Notification, expected: object) -> Transition | None:
-    """Return how an event contradicts what was expected; `None` if it does not.
+    """Hold an event that contradicts what `expect` returned for it.
 
     Args:
-        notification: Verified, confirmed, or of a kind that can be neither.
-        expected: The values by their dotted paths; `None` if nobody expects the event.
+        notification: The event: verified, confirmed, or of a kind that nothing can confirm.
+        expected: The values by their dotted paths; `None` if the event is unexpected.
     """
     if expected is None:
-        return Transition("quarantined", "nobody expects it")
+        return Transition("quarantined", "it is unexpected")
     if not isinstance(expected, Mapping):
         rule = "it must return a mapping of paths to values, or None"
         return Transition("pending", f"expect returned {type(expected).__name__}: {rule}")
@@ -145,22 +145,22 @@ def compare_expected(notification: Notification, expected: object) -> Transition
 def compare_merchant(notification: Notification, merchant_id: str, profile: Profile) -> Transition | None:
     """Hold an event of another merchant; the service may write a merchant's number as an integer.
 
-    Where it names none, or null, nothing is compared. Hints and unsigned parts are ignored: anybody could have an
-    event held by what they say.
+    If it names none, or null, nothing is compared. Hints and unsigned parts are ignored, because anybody could have an
+    event held with them.
     """
-    answer, coverage = notification.confirmed, coverage_of(profile)
-    document = notification.document if answer is None else answer.document
-    if coverage and answer is None:
+    response, coverage = notification.confirmed, coverage_of(profile)
+    document = notification.document if response is None else response.document
+    if coverage and response is None:
         document = coverage.read(document)
-    for said in (_compared_data(notification), document):
-        named = at(said, MERCHANT, None)
+    for trusted in (_compared_data(notification), document):
+        named = at(trusted, MERCHANT, None)
         if named is not None and not (type(named) in {int, str} and str(named) == merchant_id):
             return Transition("quarantined", shorten(f"{MERCHANT} is {named!r}, expected {merchant_id!r}"))
     return None
 
 
 def _compared_data(notification: Notification) -> Any:
-    """Return the trusted data; if nobody can confirm anything, the payload."""
+    """Return the response's data if the event was confirmed, else the payload."""
     return notification.data if notification.confirmed is None else notification.confirmed.data
 
 
@@ -175,26 +175,26 @@ def is_same(found: object, expected: object) -> bool:
 
 
 CONFIRMABLE: Final = frozenset({"payment", "refund"})
-"""The kinds that the service answers queries about (docs/service.md#queries)."""
-LATE: Final = 60.0
-"""Seconds after which the service's denial is believed, where the profile has no `recovery.quarantine`."""
-UNSAID: Final = 3600.0
-"""Seconds after which a hint that the service does not confirm is dead: else anybody could cause queries for days."""
+"""The kinds that a query can confirm (docs/service.md#queries)."""
+DEFAULT_QUARANTINE: Final = 60.0
+"""Seconds after which "not found" is believed if the profile has no `recovery.quarantine`."""
+MAX_UNCONFIRMED: Final = 3600.0
+"""Seconds after which an unconfirmed hint is dead. Otherwise anybody could cause queries for days."""
 
 _REDIRECTS: Final = range(300, 400)
 _WAITING: Final = {"order": "pending", "payment": "pending", "refund": "processing"}
-"""Our names of the states in which nothing has come of it yet."""
+"""Our names of the states that are not final."""
 _NAMES: Final[Mapping[type[Any], str]] = {QueryOrder: "outTradeNo", QueryRefund: "outRefundNo"}
-"""The service's own names of what is asked about (docs/service.md#responses)."""
+"""The service's own names of the numbers in queries (docs/service.md#responses)."""
 
 
 @frozen
 class Confirmed:
-    """The service confirms a hint.
+    """The final state with which the service confirms a hint.
 
     Attributes:
-        key: Names what the service says, whatever the hint said.
-        response: What it says.
+        key: The event's key from now on. It names the number and the state, whatever the hint said.
+        response: The service's response.
     """
 
     key: str
@@ -202,21 +202,21 @@ class Confirmed:
 
 
 def hint_key(notification: Notification) -> str:
-    """Return the key of a hint that waits to be confirmed."""
+    """Return the key of a hint that is not confirmed yet."""
     return f"hint:{notification.kind or ''}:{notification.digest}"
 
 
 def release_key(key: str, event_id: int) -> str:
-    """Return the key of an event that was not confirmed: the same hint may be true when it comes again."""
+    """Return another key for a hint that was not confirmed, because the same hint may be true when it comes again."""
     own = f":{event_id}"
     return key if key.endswith(own) or not key.startswith("hint:") else key + own
 
 
 def choose_query(notification: Notification, profile: Profile) -> Request[Response] | Transition:
-    """Return the request that confirms a hint, or why there is none.
+    """Return the query that confirms a hint, or a transition that says why there is none.
 
-    A service that tells order numbers is asked by these alone: were it asked by its own number as well, one payment
-    would be confirmed under two names, and its effect could be had twice.
+    If notifications have order numbers, payments are queried by these only. With the service's own number as well, one
+    payment would be confirmed under two keys, and could have its effect twice.
     """
     point = profile.notification.out_trade_no
     if notification.kind == "payment" and point and notification.out_trade_no is None:
@@ -230,12 +230,12 @@ def choose_query(notification: Notification, profile: Profile) -> Request[Respon
 def judge_response(
     query: Request[Response], kind: str, response: Response, profile: Profile, age: float
 ) -> Confirmed | Transition:
-    """Return what the service's response makes of a hint of a kind that was received `age` seconds ago."""
+    """Return whether a response confirms a hint that was received `age` seconds ago, or the hint's next state."""
     number = str(query.reference)
     path = _NAMES.get(type(query), profile.answer.payment_id)
     found = number_at(response.data, path)
-    if found not in {None, number}:  # `t1` may find `T1`, whose effect would be had under two names
-        reason = f"the service was asked about {number!r}, and its answer is about {path} {found!r}"
+    if found not in {None, number}:  # a query for `t1` may find `T1`, whose effect would then come under two keys
+        reason = f"the query was about {number!r}, and its response is about {path} {found!r}"
         return Transition("quarantined", shorten(reason))
     thing = response.thing
     path, states = getattr(profile.answer, f"{thing}_status"), getattr(profile.states, thing)
@@ -244,63 +244,63 @@ def judge_response(
         return Transition("parked", describe_error(missing))
     status, waiting = response.get(path), _WAITING[thing]
     if not (isinstance(status, str) or type(status) is int):
-        return Transition("pending", f"the service's answer has no {path!r}, which tells the state")
+        return Transition("pending", f"the response has no {path!r}, which holds the state")
     if response.state is None and waiting not in states:
         missing = not_configured(f"states.{thing}.{waiting}", "the service's values of a state that is not final")
         return Transition("parked", describe_error(missing))
     if response.state == waiting:
-        reason = f"the service does not say so yet: it says {status!r}"
-        return Transition("pending" if age < UNSAID else "dead", reason)
+        reason = f"the service does not confirm it yet: the state is {status!r}"
+        return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
     return Confirmed(build_key(f"confirmed:{kind}:", [number, status]), response)
 
 
 def judge_error(error: Exception, profile: Profile, age: float) -> Transition:
-    """Return what becomes of a hint of so many seconds if the query failed, or the service denies it."""
+    """Return the next state of a hint that is `age` seconds old, if its query failed or the service denies it."""
     if isinstance(error, ConfigurationError | InvalidArgumentError):
         return Transition("parked", describe_error(error))
     undecided = isinstance(error, AuthenticationError | RateLimitedError)
     denied = isinstance(error, ServiceError) and not undecided and error.http_status not in _REDIRECTS
-    quarantine = LATE if profile.recovery.quarantine is None else profile.recovery.quarantine
+    quarantine = DEFAULT_QUARANTINE if profile.recovery.quarantine is None else profile.recovery.quarantine
     is_final = denied and age >= absence_final_after(quarantine)
     return Transition("dead" if is_final else "pending", describe_error(error))
 
 
-QUIET: Final = 60.0
-"""Seconds after an end state in which nobody asks about the same number again."""
-MOST_WAITING: Final = 10_000
-"""Events that one query can speak for; further ones wait for the query after it."""
+QUERY_PAUSE: Final = 60.0
+"""Seconds after a final state in which the same number is not queried again."""
+MAX_WAITING_EVENTS: Final = 10_000
+"""Events that one query can answer for; further ones wait for the query after it."""
 
-Question: TypeAlias = tuple[str, str]
+QueryKey: TypeAlias = tuple[str, str]
 """The name of the operation, and the number."""
 
 
 @define
-class _Asked:
-    """What this process knows of one question.
+class _LastQuery:
+    """The last query about one number.
 
     Attributes:
-        waiting: The numbers of events that wait: the next query speaks for them, since they came before it.
-        spoken_for: The numbers of events that the last query spoke for.
-        confirmed: The end state that it brought.
-        until: Seconds since 1970, when the question may be asked again.
-        loop: The loop in which a query is in flight. A loop that has ended, or a parent's, is another one.
+        waiting: The ids of events that wait for the next query, which answers for them, because they came before it.
+        answers_for: The ids of events that this query answers for.
+        confirmed: The final state that it returned.
+        until: The time, in seconds since 1970, before which the number is not queried again.
+        loop: The loop in which the query is in flight. It may be a loop that has ended, or that of a parent process.
     """
 
     waiting: set[int] = Factory(set)
-    spoken_for: frozenset[int] = frozenset()
+    answers_for: frozenset[int] = frozenset()
     confirmed: Confirmed | None = None
     until: float = 0.0
     loop: asyncio.AbstractEventLoop | None = None
 
     def wait(self, event: int, seconds: float, why: str) -> Transition:
-        """Return that an event waits."""
-        if len(self.waiting) < MOST_WAITING:
+        """Have an event wait for the next query."""
+        if len(self.waiting) < MAX_WAITING_EVENTS:
             self.waiting.add(event)
         return Transition("pending", why, seconds)
 
 
 class QueryLimiter:
-    """Bounds the queries of one receiver; each process has a bound of its own.
+    """Limits the queries of one receiver in one process.
 
     Args:
         clock: Returns seconds since 1970.
@@ -308,61 +308,63 @@ class QueryLimiter:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock: Final = clock
-        self._asked: Final = dict[Question, _Asked]()
+        self._queries: Final = dict[QueryKey, _LastQuery]()
 
-    def recall(self, question: Question, event: int, failures: int) -> Confirmed | Transition | None:
-        """Return what the last query says of an event, or that the event waits; `None`: ask now.
+    def recall(self, query_key: QueryKey, event: int, failures: int) -> Confirmed | Transition | None:
+        """Return what the last query says of an event, or that the event must wait; `None` if it may query now.
 
         Args:
-            question: What would be asked.
-            event: The inbox's number of the event.
-            failures: How often it has failed or waited, with this time.
+            query_key: What the event would query.
+            event: The event's id.
+            failures: How often it has failed, this time included.
         """
-        asked, now = self._asked.get(question), self._clock()
-        if asked is None:
+        last, now = self._queries.get(query_key), self._clock()
+        if last is None:
             return None
-        if asked.loop is asyncio.get_running_loop():
-            return asked.wait(event, min(longest_wait(failures), QUIET), "a query about the same number is in flight")
-        if asked.confirmed is None or not now < asked.until <= now + QUIET:  # later still: the clock was set back
+        if last.loop is asyncio.get_running_loop():
+            pause = min(longest_wait(failures), QUERY_PAUSE)
+            return last.wait(event, pause, "a query about the same number is in flight")
+        # If `until` is later, the clock was set back.
+        if last.confirmed is None or not now < last.until <= now + QUERY_PAUSE:
             return None
-        if event in asked.spoken_for:
-            return asked.confirmed
-        return asked.wait(event, asked.until - now, "the service was asked about the same number just now")
+        if event in last.answers_for:
+            return last.confirmed
+        return last.wait(event, last.until - now, "the same number was queried just now")
 
-    def begin(self, question: Question, event: int) -> None:
-        """Note that a query begins: it speaks for an event, and for all that waited for it."""
+    def begin(self, query_key: QueryKey, event: int) -> None:
+        """Note that a query begins, which answers for an event, and for all that waited for it."""
         self._forget()
-        before = self._asked.pop(question, _Asked())
-        speaks_for = frozenset({event, *before.waiting})
-        self._asked[question] = _Asked(spoken_for=speaks_for, loop=asyncio.get_running_loop())
+        before = self._queries.pop(query_key, _LastQuery())
+        answers_for = frozenset({event, *before.waiting})
+        self._queries[query_key] = _LastQuery(answers_for=answers_for, loop=asyncio.get_running_loop())
 
-    def end(self, question: Question, confirmed: Confirmed | None) -> None:
-        """Note that a query has ended, and which end state it brought, if it did."""
-        asked = self._asked.get(question)
-        if asked is None or asked.loop is not asyncio.get_running_loop():  # another loop has begun anew
+    def end(self, query_key: QueryKey, confirmed: Confirmed | None) -> None:
+        """Note that a query has ended, and the final state that it returned, if any."""
+        last = self._queries.get(query_key)
+        if last is None or last.loop is not asyncio.get_running_loop():  # another loop has begun anew
             return
-        asked.loop, asked.confirmed, asked.until = None, confirmed, self._clock() + QUIET
-        if confirmed is None and not asked.waiting:
-            del self._asked[question]
+        last.loop, last.confirmed, last.until = None, confirmed, self._clock() + QUERY_PAUSE
+        if confirmed is None and not last.waiting:
+            del self._queries[query_key]
 
     def _forget(self) -> None:
-        """Forget the oldest questions, long after they may be asked again: what waited for them has asked by then."""
+        """Forget the oldest queries, a while after their numbers may be queried again."""
         now = self._clock()
-        while self._asked:
-            question, asked = next(iter(self._asked.items()))
-            if asked.loop is asyncio.get_running_loop() or now - QUIET < asked.until <= now + QUIET:
+        while self._queries:
+            query_key, last = next(iter(self._queries.items()))
+            if last.loop is asyncio.get_running_loop() or now - QUERY_PAUSE < last.until <= now + QUERY_PAUSE:
                 return
-            del self._asked[question]
+            del self._queries[query_key]
 
 
 @frozen
 class Confirmer:
-    """Asks the service whether hints are true.
+    """Confirms hints by queries.
 
     Attributes:
-        inbox: Tells whether the same has been confirmed before, whatever the hint said.
+        inbox: Knows the keys that were confirmed before.
         profile: What the service does.
-        limiter: When the service may be asked.
+        limiter: Limits the queries.
     """
 
     inbox: Inbox
@@ -370,47 +372,47 @@ class Confirmer:
     limiter: QueryLimiter
 
     async def confirm(self, hint: Notification, claim: Claim, age: float) -> Notification | Transition:
-        """Return what a claimed hint tells, with the service's response; or what becomes of it.
+        """Return a hint with the service's response, or the next state of its event.
 
         Args:
-            hint: Not signed.
-            claim: The inbox's, on it.
+            hint: The unsigned notification.
+            claim: The lease on its event.
             age: Seconds since it was received.
         """
         event = claim.event
-        found = await self._ask(hint, claim, age)
+        found = await self._query(hint, claim, age)
         if isinstance(found, Transition):
             transition = found
         elif await self.inbox.own(claim, found.key):
-            return self._adopt(hint, found)
+            return self._with_response(hint, found)
         else:
             transition = Transition("done", "another event was confirmed as the same")
-        if transition.state != "parked":  # the same words may come again, and be true then
+        if transition.state != "parked":  # the same hint may come again, and be true then
             await self.inbox.own(claim, release_key(event.key, event.id))
         return transition
 
-    async def _ask(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
+    async def _query(self, hint: Notification, claim: Claim, age: float) -> Confirmed | Transition:
         query = choose_query(hint, self.profile)
         if isinstance(query, Transition):
             return query
-        event, question = claim.event, (query.operation.name, str(query.reference))
-        if known := self.limiter.recall(question, event.id, event.failures + 1):
+        event, query_key = claim.event, (query.operation.name, str(query.reference))
+        if known := self.limiter.recall(query_key, event.id, event.failures + 1):
             return known
-        self.limiter.begin(question, event.id)
+        self.limiter.begin(query_key, event.id)
         end_state: Confirmed | None = None
         try:
             response = await hint.confirm()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it confirms nothing
+        except Exception as error:  # noqa: BLE001 - no error confirms a hint
             found: Confirmed | Transition = judge_error(error, self.profile, age)
         else:
             found = judge_response(query, hint.kind or "", response, self.profile, age)
             end_state = found if isinstance(found, Confirmed) else None
         finally:
-            self.limiter.end(question, end_state)
+            self.limiter.end(query_key, end_state)
         return found
 
-    def _adopt(self, hint: Notification, confirmed: Confirmed) -> Notification:
-        """Return a hint with the facts of the response: its own words stay in `raw` and `document` alone."""
+    def _with_response(self, hint: Notification, confirmed: Confirmed) -> Notification:
+        """Return a hint whose facts are those of the response. Its own stand only in `raw` and `document`."""
         shape, response = self.profile.notification, confirmed.response
         paths = {
             "out_trade_no": shape.out_trade_no,
@@ -418,7 +420,8 @@ class Confirmer:
             "subscription_id": shape.subscription_id,
             "payment_id": self.profile.answer.payment_id,
         }
-        asked = "out_refund_no" if hint.kind == "refund" else "out_trade_no" if hint.out_trade_no else "payment_id"
-        facts: dict[str, Any] = {name: number_at(response.data, path) for name, path in paths.items() if name != asked}
+        queried = "out_refund_no" if hint.kind == "refund" else "out_trade_no" if hint.out_trade_no else "payment_id"
+        del paths[queried]
+        facts: dict[str, Any] = {name: number_at(response.data, path) for name, path in paths.items()}
         facts |= {"data": response.data, "event": None, "dedup_key": confirmed.key, "weak": False}
         return evolve(hint, confirmed=response, **facts)

@@ -1,4 +1,4 @@
-"""The ways in which a notification is shown to come from the service (docs/service.md#notifications)."""
+"""Whether a notification comes from the service, verified as the profile says (docs/service.md#notifications)."""
 
 import base64
 import binascii
@@ -40,17 +40,17 @@ from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.strict_json import at
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is another"
-"""The cause of a wrong signature."""
+"""The possible causes of a wrong signature."""
 MILLISECONDS_FROM: Final = 10**11
-"""So many seconds after 1970 are the year 5138: a number from here on counts milliseconds."""
+"""In seconds since 1970, this is the year 5138. A number from here on is in milliseconds."""
 _NUMBER: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?", re.ASCII)
 
 
 def parse_time(value: object) -> float | None:
-    """Return a time as seconds since 1970; `None` for what is no time.
+    """Return a time in seconds since 1970; `None` if the value is not a time.
 
     Args:
-        value: ISO 8601 with an offset, or seconds since 1970, or milliseconds; a text of digits is a number.
+        value: ISO 8601 with an offset, or seconds or milliseconds since 1970, as a number or as its digits.
     """
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         try:
@@ -70,25 +70,25 @@ def parse_time(value: object) -> float | None:
 
 
 def check_window(field: str, sent: float, now: float, tolerance: float) -> None:
-    """Refuse what was sent too long ago, or would have been sent in the future.
+    """Check that a notification was sent about now.
 
     Args:
-        field: Where it says when it was sent.
-        sent: Seconds since 1970, as all of these.
-        now: By this machine's clock.
-        tolerance: How far the two may be apart, both ways.
+        field: The header or path of the time.
+        sent: The time, in seconds since 1970.
+        now: The time of this machine's clock, in seconds since 1970.
+        tolerance: The greatest difference in either direction, in seconds.
 
     Raises:
-        InvalidSignatureError: They are further apart.
+        InvalidSignatureError: The times differ by more.
     """
     age = now - sent
     if not abs(age) <= tolerance:
         side = "ago" if age > 0 else "ahead of this machine's clock"
-        raise _refuse(field, f"is {abs(age):.0f} seconds {side}: more than notification.tolerance, {tolerance:g}")
+        raise _error(field, f"is {abs(age):.0f} seconds {side}: more than notification.tolerance, {tolerance:g}")
 
 
-def _refuse(field: str, reason: str) -> InvalidSignatureError:
-    """Return the error for an unverified notification; the reason holds neither a key nor the right signature."""
+def _error(field: str, reason: str) -> InvalidSignatureError:
+    """Return the error for an unverified notification. Its reason has neither a key nor the right signature."""
     return InvalidSignatureError(f"the notification is not verified: {field} {reason}", field=field, reason=reason)
 
 
@@ -98,8 +98,8 @@ SIGNATURE: Final = "webhook-signature"
 
 _VERSION: Final = "v1"
 _PREFIX: Final = "whsec_"
-_LEAST: Final = 24
-"""Bytes of a key: the scheme has no shorter ones, so that one of which a part is missing is found."""
+_MIN_KEY_BYTES: Final = 24
+"""The scheme has no shorter keys. A shorter one was cut off when it was copied."""
 _KEYS: Final = "credentials.notification_keys"
 _WORD: Final = re.compile(r"[\x21-\x7e]{1,256}")
 _SECONDS: Final = re.compile(r"[0-9]{1,11}")
@@ -108,17 +108,17 @@ _SECONDS: Final = re.compile(r"[0-9]{1,11}")
 def check_webhook(
     body: bytes, headers: MultiMapping[str], *, keys: Iterable[Secret], tolerance: float, now: float
 ) -> None:
-    """Refuse what the service has not signed, or has signed too long ago.
+    """Check a signature of Standard Webhooks.
 
     Args:
-        body: As it was received.
-        headers: Names in any case.
-        keys: Several while they rotate; `check_secrets` has passed them.
-        tolerance: Seconds that the two clocks may be apart.
+        body: The body, as it was received.
+        headers: The headers.
+        keys: The keys, several while they rotate, as `check_secrets` accepts them.
+        tolerance: The greatest difference of the clocks, in seconds.
         now: Seconds since 1970.
 
     Raises:
-        InvalidSignatureError: The header, and what is wrong with it.
+        InvalidSignatureError: It names the header, and what is wrong with it.
     """
     number = _get_header(headers, WEBHOOK_ID, _WORD, A_WORD)
     sent = _get_header(headers, TIMESTAMP, _SECONDS, "a number of seconds since 1970")
@@ -126,19 +126,19 @@ def check_webhook(
     pairs = [each.partition(",") for each in _get_header(headers, SIGNATURE).split(" ")]
     signatures = [_decode_base64(text) for version, _, text in pairs if version == _VERSION]  # other versions may come
     if not any(signatures):
-        raise _refuse(SIGNATURE, f"holds no signature of version {_VERSION}")
+        raise _error(SIGNATURE, f"holds no signature of version {_VERSION}")
     if not any(_is_among(signatures, _sign_content(body, number, sent, key)) for key in keys):
-        raise _refuse(SIGNATURE, f"is not that of the body, by any of the keys: {MISMATCH}")
+        raise _error(SIGNATURE, f"is not that of the body, by any of the keys: {MISMATCH}")
 
 
 def sign_webhook(body: bytes, *, number: str, sent: int, key: Secret) -> str:
-    """Return the signature of a body, as its header holds it.
+    """Return the value of the header `webhook-signature` for a body.
 
     Args:
-        body: As it is sent.
+        body: The body, as it is sent.
         number: The header `webhook-id`.
         sent: The header `webhook-timestamp`: seconds since 1970.
-        key: `check_secrets` has passed it.
+        key: A key that `check_secrets` accepts.
     """
     return f"{_VERSION},{base64.b64encode(_sign_content(body, number, str(sent), key)).decode()}"
 
@@ -149,17 +149,17 @@ def is_word(number: object) -> bool:
 
 
 def check_secrets(keys: Iterable[Secret]) -> None:
-    """Refuse keys that can verify nothing.
+    """Check keys of Standard Webhooks.
 
     Raises:
-        ConfigurationError: There is none, or one is no base64, or too short.
+        ConfigurationError: There is no key, or one is not base64, or too short.
     """
     number = 0
     for number, key in enumerate(keys, start=1):
-        if len(_decode_key(key)) < _LEAST:
+        if len(_decode_key(key)) < _MIN_KEY_BYTES:
             raise ConfigurationError(
-                f"{_KEYS}: key {number} must be {_PREFIX} and base64 of {_LEAST} bytes or more, whole as the service "
-                "shows it",
+                f"{_KEYS}: key {number} must be {_PREFIX} and base64 of {_MIN_KEY_BYTES} bytes or more, whole as the "
+                "service shows it",
                 field=_KEYS,
             )
     if not number:
@@ -171,12 +171,12 @@ def check_secrets(keys: Iterable[Secret]) -> None:
 
 
 def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str] | None = None, wanted: str = "") -> str:
-    """Return a header that must stand there once: of two, nobody could say which one was signed."""
+    """Return a header that must be there once. Of two, nobody could say which one was signed."""
     values = headers.getall(name, [])
     if len(values) != 1:
-        raise _refuse(name, "stands there twice" if values else "is missing")
+        raise _error(name, "is there twice" if values else "is missing")
     if form and not form.fullmatch(values[0]):
-        raise _refuse(name, f"is not {wanted}")
+        raise _error(name, f"is not {wanted}")
     return values[0]
 
 
@@ -189,13 +189,13 @@ def _sign_content(body: bytes, number: str, sent: str, key: Secret) -> bytes:
 
 
 def _decode_key(key: Secret) -> bytes:
-    """Return the key's bytes, which no caller keeps: a traceback may show what is local."""
+    """Return the key's bytes. No caller assigns them to a variable, which a traceback could show."""
     text = key.reveal().strip().removeprefix(_PREFIX)
     return _decode_base64(text + "=" * (-len(text) % 4))
 
 
 def _decode_base64(text: str) -> bytes:
-    """Return what a text of base64 holds; nothing, where it is none."""
+    """Return the decoded text; no bytes if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -203,20 +203,20 @@ def _decode_base64(text: str) -> bytes:
 
 
 def check_covered(profile: Profile) -> None:
-    """Refuse a profile that would have something believed that no signature covers.
+    """Check that the signature covers all that is believed of a notification.
 
-    Where the name of an event stands is no matter: like the address, one that nobody signed says the kind, and no more.
-    Nor where its time stands: one that nobody signed is better than none, which may be left out.
+    The event's name and the time may be unsigned. An unsigned name only chooses the kind, as the address does. An
+    unsigned time is better than none.
 
     Raises:
-        ConfigurationError: It names the point.
+        ConfigurationError: The signature does not cover a path of the profile. The error names it.
     """
     if signed := coverage_of(profile):
         signed_fields.check_covered(signed, profile.notification.signature, _list_believed(profile.notification))
 
 
 def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
-    """Yield the points that name what is acted upon, with their paths, and where in the document that stands."""
+    """Yield the profile's keys of what is believed, each with its path and its place in the document."""
     yield "notification.data", shape.data, join_path(shape.data, "any field of it")
     for name in ("out_trade_no", "out_refund_no", "subscription_id"):
         if path := getattr(shape, name):
@@ -226,40 +226,40 @@ def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
             yield f"notification.id.{kind}", path, join_path(shape.data, path)
 
 
-def is_made_by_service(profile: Profile, telling: frozenset[str], document: Mapping[str, Any]) -> bool:
-    """Return whether a document holds something that no request says: a known event, a time, or a known state.
+def is_made_by_service(profile: Profile, service_paths: frozenset[str], document: Mapping[str, Any]) -> bool:
+    """Return whether a document has a value that no request has: a known event, a time, or a known state.
 
     Args:
-        profile: Says which events and states there are.
-        telling: The paths that count, as `check_sent_back` returns them.
-        document: A notification whose signature is right.
+        profile: Lists the events and the states.
+        service_paths: The paths that count, as `check_sent_back` returns them.
+        document: A notification with a valid signature.
     """
     shape = profile.notification
     events = [name for names in shape.kinds.values() for name in names]
-    if shape.kind in telling and at(document, shape.kind) in events:
+    if shape.kind in service_paths and at(document, shape.kind) in events:
         return True
-    if shape.time in telling and parse_time(at(document, shape.time)) is not None:
+    if shape.time in service_paths and parse_time(at(document, shape.time)) is not None:
         return True
-    states = [(thing, path) for thing, path in _list_state_paths(profile) if path in telling]
+    states = [(thing, path) for thing, path in _list_state_paths(profile) if path in service_paths]
     return any(profile.states.name(thing, at(document, path)) for thing, path in states)
 
 
 def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str] | None:
-    """Refuse a profile by which a request that is sent back could not be told from a notification.
+    """Check that notifications can be distinguished from your own requests, if one key signs both.
 
     Returns:
-        The signed paths that requests do not have; `None` if no key that signs requests verifies notifications.
+        The signed paths that only notifications have; `None` if no key that signs requests verifies notifications.
 
     Raises:
-        ConfigurationError: No event name, time or state stands inside the signature.
+        ConfigurationError: There is no such path of an event name, a time or a state.
     """
     signed, shape = coverage_of(profile), profile.notification
     if signed is None or not signed_fields.shares_key(profile, credentials):
         return None
     event = shape.kind if any(shape.kinds.values()) else ""
     paths = (event, shape.time, *(path for _, path in _list_state_paths(profile)))
-    telling = frozenset(signed_fields.only_from_the_service(profile, signed, paths))
-    if not telling:
+    service_paths = frozenset(signed_fields.only_from_the_service(profile, signed, paths))
+    if not service_paths:
         raise ConfigurationError(
             "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
             "requests do not have. The same key signs requests and verifies notifications, so a request of yours that "
@@ -268,13 +268,13 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
             "states.order). If the service signs with a key of its own, give credentials.service_keys instead",
             field="notification.kind",
         )
-    return telling
+    return service_paths
 
 
 def _list_state_paths(profile: Profile) -> list[tuple[str, str]]:
-    """Return the things and the paths of their states, if the profile knows values of these.
+    """Return the paths of all states that have names in the profile, each with what it is a state of.
 
-    A document without the payload's path is a payload itself.
+    A path may begin in the document, too, because a document without an envelope is the payload.
     """
     things = ("order", "payment", "refund", "subscription")
     paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in things}
@@ -289,12 +289,12 @@ SENT_BACK: Final = (
 )
 
 Verifier: TypeAlias = Callable[[bytes, Mapping[str, str]], bool]
-"""A check of one's own: the body and the headers in, whether the service sent them out; a plain function."""
+"""A plain function of the user's. It gets body and headers, and returns whether the service sent them."""
 
 
 @frozen
 class Verification:
-    """How notifications are verified; this base class verifies nothing, for a profile that says they are not signed.
+    """How notifications are verified. This base class is for services that do not sign them.
 
     Attributes:
         profile: What the service does.
@@ -306,44 +306,44 @@ class Verification:
 
     @property
     def timed(self) -> bool:
-        """Whether what passes is signed with the time when it was sent, so that it does not pass later."""
+        """Whether the signature covers the time when a notification was sent, so that it cannot come again later."""
         return False
 
     @property
     def checks(self) -> str:
-        """What is looked at, in words."""
+        """What is checked, in words."""
         return "nothing"
 
     def verify(
         self, raw: Raw, headers: Headers, *, now: float, kind: str | None = None, max_bytes: int = MAX_BYTES
     ) -> Notification:
-        """Return a notification that passed, as the function `verify`.
+        """Return a notification that passes, as the function `verify` does.
 
         Args:
             raw: The body's bytes.
             headers: A mapping, or pairs.
             now: Seconds since 1970.
-            kind: Where its address says so.
+            kind: The kind that its address says.
             max_bytes: The greatest length of the body.
         """
         body, received = copy_body(raw, max_bytes), read_headers(headers)
-        self.check_bytes(body, received, now)  # first: who cannot sign has nothing read
+        self.check_bytes(body, received, now)  # first, so that nothing is decoded for a forger
         document = decode_body(body)
-        self.check_document(body, document, now)  # before more is made of it, for the same reason
+        self.check_document(body, document, now)  # before anything else is read, for the same reason
         arrived = datetime.fromtimestamp(now, UTC)
         notification = read_document(body, document, received, profile=self.profile, kind=kind, received_at=arrived)
         return evolve(notification, verified=self.proves)
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
-        """Refuse a body and headers that are not the service's."""
+        """Check a signature over body and headers."""
 
     def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:
-        """Refuse a document that is not the service's."""
+        """Check a signature inside the document."""
 
 
 @frozen
 class CustomVerification(Verification):
-    """By a function of the merchant's own."""
+    """Verification by a function of the user's."""
 
     verifier: Verifier
     proves = True
@@ -359,23 +359,23 @@ class CustomVerification(Verification):
 
     @property
     def checks(self) -> str:
-        """What is looked at, in words."""
-        return "whatever the verifier looks at"
+        """What is checked, in words."""
+        return "whatever the verifier checks"
 
-    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:  # noqa: ARG002 - it has its own
-        """Refuse what the function does not call true."""
+    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:  # noqa: ARG002 - it has no use for the time
+        """Call the function. Only `True` means genuine."""
         genuine: object
         try:
             genuine = self.verifier(body, CIMultiDictProxy(headers))
-        except Exception:  # noqa: BLE001 - anybody's code; what raises has verified nothing
+        except Exception:  # noqa: BLE001 - the user's code; an error verifies nothing
             genuine = False
         if genuine is not True:
-            raise _refuse("verifier", "does not say that it is from the service")
+            raise _error("verifier", "does not say that it is from the service")
 
 
 @frozen
 class WebhookVerification(Verification):
-    """By Standard Webhooks."""
+    """Verification by Standard Webhooks."""
 
     keys: tuple[Secret, ...]
     proves = True
@@ -385,34 +385,34 @@ class WebhookVerification(Verification):
 
     @property
     def timed(self) -> bool:
-        """Whether what passes is signed with the time when it was sent: it always is."""
+        """Always true: the scheme signs the time."""
         return True
 
     @property
     def checks(self) -> str:
-        """What is looked at, in words."""
+        """What is checked, in words."""
         window = f"{TIMESTAMP} within {self.profile.notification.tolerance} seconds"
         return f"{SIGNATURE} over the body, by {len(self.keys)} of your keys; {window}"
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
-        """Refuse what the service has not signed, or too long ago."""
+        """Check the headers of Standard Webhooks."""
         tolerance = self.profile.notification.tolerance
         check_webhook(body, headers, keys=self.keys, tolerance=tolerance, now=now)
 
 
 @frozen
 class BodyVerification(Verification):
-    """By the profile's scheme, over the object that holds the signature.
+    """Verification by the profile's scheme, over the object that holds the signature.
 
     Attributes:
-        scheme: The profile's.
-        keys: Several while they rotate.
-        telling: If one of the keys signs requests, the paths of which one must show that the service made it.
+        scheme: The profile's scheme.
+        keys: The keys, several while they rotate.
+        service_paths: If a key signs requests, too, the paths of values that only the service sends.
     """
 
     scheme: SignatureScheme
     keys: tuple[Secret, ...]
-    telling: frozenset[str] | None = None
+    service_paths: frozenset[str] | None = None
     proves = True
 
     def __attrs_post_init__(self) -> None:
@@ -422,13 +422,13 @@ class BodyVerification(Verification):
 
     @property
     def timed(self) -> bool:
-        """Whether what passes is signed with the time when it was sent: the profile says where it stands."""
+        """Whether the signature covers the profile's path of the time."""
         coverage, time = coverage_of(self.profile), self.profile.notification.time
         return bool(time and coverage and coverage.covers(time))
 
     @property
     def checks(self) -> str:
-        """What is looked at, in words."""
+        """What is checked, in words."""
         shape, coverage = self.profile.notification, coverage_of(self.profile)
         window = f"; {shape.time} within {shape.tolerance} seconds" if shape.time else ""
         unsigned = [path for path in (shape.kind, shape.time) if path and coverage and not coverage.covers(path)]
@@ -436,25 +436,25 @@ class BodyVerification(Verification):
         return f"{shape.signature} over the object that holds it, by {len(self.keys)} of your keys{window}{warning}"
 
     def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:
-        """Refuse what the service has not signed; or too long ago, where the profile says where a time stands."""
+        """Check the signature in the document, and the time if the profile has its path."""
         shape = self.profile.notification
         field = shape.signature
         above, _, name = field.rpartition(".")
         signed = at(read_as_signed(body, document, self.scheme), above)
         if not isinstance(signed, dict) or name not in signed:
-            raise _refuse(field, "is missing")
+            raise _error(field, "is missing")
         if not isinstance(signed[name], str):
-            raise _refuse(field, "is no text")
+            raise _error(field, "is not a text")
         if not is_signed_by_any(self.scheme, signed, name, path="", keys=self.keys):
             if why := refused_field(self.scheme, signed, above, name):
-                raise _refuse(field, f"cannot be checked: {why}")
-            raise _refuse(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
-        if self.telling is not None and not is_made_by_service(self.profile, self.telling, document):
-            raise _refuse(field, SENT_BACK)
+                raise _error(field, f"cannot be checked: {why}")
+            raise _error(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
+        if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
+            raise _error(field, SENT_BACK)
         if shape.time:
             sent = parse_time(at(document, shape.time))
             if sent is None:
-                raise _refuse(shape.time, "is no time: neither ISO 8601 with an offset, nor a number")
+                raise _error(shape.time, "is not a time: neither ISO 8601 with an offset, nor a number")
             check_window(shape.time, sent, now, shape.tolerance)
 
 
@@ -506,10 +506,10 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
 
     Raises:
         NotConfiguredError: The profile does not say how they are signed.
-        ConfigurationError: As for `verify`; or the verifier is no plain function.
+        ConfigurationError: As for `verify`; or the verifier is not a plain function.
     """
     shape = profile.notification
-    if verifier is not None:  # it looks at every byte, and not at a signature in the body
+    if verifier is not None:  # it covers every byte, not only what a signature in the body covers
         whole = evolve(profile, notification=evolve(shape, verification="")) if coverage_of(profile) else profile
         return CustomVerification(whole, verifier)
     if shape.verification == "standard-webhooks":
@@ -525,7 +525,7 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
 
 def _body_verification(profile: Profile, credentials: Credentials) -> BodyVerification:
     if not profile.notification.signature:
-        raise not_configured("notification.signature", "the path of the signature, where it stands in the body")
+        raise not_configured("notification.signature", "the path of the signature in the body")
     if profile.signature is None:
         raise not_configured("signature", "the scheme that the service signs notifications with")
     check_covered(profile)

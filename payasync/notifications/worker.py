@@ -1,4 +1,4 @@
-"""Who handles what, and one claimed event: read, confirmed, compared with what is expected, handled."""
+"""Handlers, and the worker that handles one claimed event: read, confirmed, compared with expectations, handled."""
 
 import asyncio
 import logging
@@ -40,29 +40,29 @@ T = TypeVar("T")
 
 CANCELLATION_SECONDS: Final = 1.0
 """The time in which a handler must end after it was cancelled."""
-INTERRUPTED: Final = "cut off by a shutdown"
+INTERRUPTED: Final = "interrupted by a shutdown"
 
 logger: Final = logging.getLogger("payasync.notifications")
 
 _uncancellable: Final[set["asyncio.Task[object]"]] = set()
-"""Tasks that swallow their cancellation; a loop itself keeps no task alive."""
+"""Tasks that swallow their cancellation. A loop holds no reference to a task, so that they are held here."""
 
 
 async def run_within(seconds: float, called: Awaitable[T]) -> T:
-    """Return what the caller's code does, in a task of its own.
+    """Await a call of the user's code in a task of its own, and return its result.
 
     Args:
-        seconds: After these it is cancelled, and has failed, whether it ends or not.
-        called: What it was called to do.
+        seconds: The time limit. After it, the task is cancelled, and has failed even if it ends well.
+        called: The call.
 
     Raises:
-        TimeoutError: It was not done in time.
+        TimeoutError: The call has not ended in time.
     """
     task = asyncio.create_task(_await(called))
     try:
         await asyncio.wait([task], timeout=seconds)
     except asyncio.CancelledError:
-        if not task.cancelling():  # a loop that ends cancels both
+        if not task.cancelling():  # a loop that ends cancels both tasks
             task.cancel()
         await asyncio.wait([task])
         if task.cancelled():
@@ -89,7 +89,7 @@ def _discard(task: "asyncio.Task[object]") -> None:
 
 
 def _get_error(task: "asyncio.Task[object]") -> BaseException | None:
-    """Return what a task ended with; a loop complains of errors that nobody asks for."""
+    """Return the error of a task. Otherwise the loop would log it as never retrieved."""
     try:
         task.result()
     except BaseException as error:  # noqa: BLE001 - it is returned, and not raised
@@ -100,7 +100,7 @@ def _get_error(task: "asyncio.Task[object]") -> BaseException | None:
 Function: TypeAlias = Callable[..., Awaitable[object]]
 Expected: TypeAlias = Mapping[str, Any] | None
 Expect: TypeAlias = Callable[[Notification], Expected | Awaitable[Expected]]
-"""Returns the values that a notification must have, by dotted paths into what is trusted; `None`: it is unexpected."""
+"""Returns the values that a notification must have, by dotted paths into `trusted`; `None` if it is unexpected."""
 
 ANY: Final = "*"
 
@@ -110,12 +110,12 @@ class Handler:
     """A function that handles events of a kind.
 
     Attributes:
-        name: Under which the inbox remembers that it is done with an event.
+        name: Identifies the handler in the inbox.
         kind: `payment`, `refund`, `subscription` or `*`.
-        function: Gets the notification, and the transaction's connection where it has one.
-        transaction: The caller's, around each call of the function.
-        expect: In place of the receiver's.
-        unverified: It takes what nobody can confirm.
+        function: Gets the notification, and the connection if there is a transaction.
+        transaction: Surrounds each call of the function.
+        expect: Replaces the receiver's `expect`.
+        unverified: Whether it also gets unsigned events that nothing can confirm.
     """
 
     name: str
@@ -125,13 +125,13 @@ class Handler:
     expect: Expect | None = None
     unverified: bool = False
 
-    def takes(self, notification: Notification) -> bool:
-        """Return whether a notification is for it."""
+    def accepts(self, notification: Notification) -> bool:
+        """Return whether the handler gets a notification."""
         believable = notification.verified or self.unverified or notification.kind in CONFIRMABLE
         return self.kind in {ANY, notification.kind} and believable
 
     def done_name(self, notification: Notification) -> str:
-        """Return the name under which it is done; what the service says of a hint may change before a retry."""
+        """Return the name to store when the handler is done. A hint may have another confirmed state at its retry."""
         return self.name if notification.confirmed is None else f"{self.name} {notification.dedup_key}"
 
 
@@ -144,11 +144,10 @@ def build_handler(
     expect: Expect | None = None,
     unverified: bool = False,
 ) -> Handler:
-    """Return the handler that a function is.
+    """Return a handler that calls a function.
 
     Raises:
-        ConfigurationError: There is no such kind, it is no coroutine function or takes other arguments, or its name
-            is none.
+        ConfigurationError: As for `Receiver.on`.
     """
     if kind not in (*KINDS, ANY):
         raise ConfigurationError(f"there is no kind {kind!r}: allowed are {', '.join(KINDS)} and *", field="kind")
@@ -156,8 +155,8 @@ def build_handler(
         raise ConfigurationError(f"unverified must be True or False, not {unverified!r}", field="unverified")
     if unverified and kind in CONFIRMABLE:
         raise ConfigurationError(
-            f"unverified: {PLURALS[kind]} are confirmed by asking the service, where they are not signed. "
-            "Leave it out; it is for subscriptions, which no query tells of",
+            f"unverified: {PLURALS[kind]} that are not signed are confirmed by a query. "
+            "Leave it out; it is for subscriptions, which no query confirms",
             field="unverified",
         )
     _check_callable("transaction", transaction, 0, "is called without arguments", "be")
@@ -184,10 +183,10 @@ def build_handler(
 
 
 def check_expect(expect: Expect | None) -> None:
-    """Refuse what cannot say of a notification what is expected.
+    """Check that an `expect` function can be called with a notification.
 
     Raises:
-        ConfigurationError: It cannot be called with one.
+        ConfigurationError: It cannot.
     """
     _check_callable("expect", expect, 1, "takes a notification", "be called with that alone")
 
@@ -202,7 +201,7 @@ def _check_callable(name: str, given: object, arguments: int, rule: str, wanted:
 
 
 def _takes(function: Callable[..., object], arguments: int) -> bool:
-    """Return whether a function can be called with so many arguments; one that does not say which it takes can."""
+    """Return whether a function can be called with so many arguments; `True` if it has no signature to look at."""
     try:
         signature(function).bind(*range(arguments))
     except TypeError:
@@ -213,17 +212,17 @@ def _takes(function: Callable[..., object], arguments: int) -> bool:
 
 
 def _get_name(function: Any) -> str:
-    """Return a function's name, without its module: that is another where it is moved, or run as a program."""
+    """Return a function's name without its module, which changes if the function is moved or run as a program."""
     while isinstance(function, partial):
         function = function.func
     return str((function if hasattr(function, "__qualname__") else type(function)).__qualname__)
 
 
 def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
-    """Refuse a handler that could not be told from another that has handled an event.
+    """Check that a handler has a name of its own among those that may get the same events.
 
     Raises:
-        ConfigurationError: Another of its name may get the same events.
+        ConfigurationError: It has not.
     """
     for other in others:
         overlapping = ANY in {handler.kind, other.kind} or handler.kind == other.kind
@@ -236,29 +235,29 @@ def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
 
 
 def select_handlers(handlers: Sequence[Handler], notification: Notification) -> tuple[Handler, ...] | Transition:
-    """Return the handlers of a notification, or why there is none."""
-    if selected := tuple(handler for handler in handlers if handler.takes(notification)):
+    """Return the handlers of a notification, or a transition that says why there is none."""
+    if selected := tuple(handler for handler in handlers if handler.accepts(notification)):
         return selected
     what = PLURALS.get(notification.kind or "", "events of an unknown kind")
-    if any(evolve(handler, unverified=True).takes(notification) for handler in handlers):
-        reason = f"nothing can confirm {what} that are not signed; unverified=True takes them all the same"
+    if any(evolve(handler, unverified=True).accepts(notification) for handler in handlers):
+        reason = f"nothing can confirm {what} that are not signed; unverified=True accepts them all the same"
         return Transition("parked", reason)
     return Transition("parked", f"no handler for {what}")
 
 
 @frozen(kw_only=True)
 class Worker:
-    """Brings claimed events to their end.
+    """Handles claimed events.
 
     Attributes:
-        inbox: Keeps them.
-        merchant_id: Whom they must be for, if they say it.
-        session: Asks the service.
-        handlers: Those that register later count, too.
-        expect: Says what each must tell, unless its handler does.
+        inbox: Stores them.
+        merchant_id: The merchant that an event must be for, if it names one.
+        session: Sends queries.
+        handlers: The list of the receiver, which may grow.
+        expect: The receiver's `expect`.
         limits: How often an event may fail, and how long a handler may take.
-        pace: Time and chance; its clock counts seconds since 1970.
-        confirmer: Asks the service whether hints are true.
+        pace: Clock and jitter. The clock returns seconds since 1970.
+        confirmer: Confirms unsigned events.
     """
 
     inbox: Inbox
@@ -271,7 +270,7 @@ class Worker:
     confirmer: Confirmer
 
     async def handle(self, claim: Claim) -> None:
-        """Bring a claimed event to its end, or to its next attempt; if the lease is lost, leave it alone."""
+        """Handle a claimed event, and store its next state. If the lease is lost by then, nothing is stored."""
         event = claim.event
         failures = event.failures + 1
         try:
@@ -286,12 +285,12 @@ class Worker:
             wait = self.pace.jitter(longest_wait(failures))
         finished = await self.inbox.finish(claim, transition.state, transition.reason, wait)
         if finished and transition.state not in {"pending", "done"}:
-            # The reason, which may hold what the event says, stands in the inbox alone.
-            text = "event %s (%s) is %s: receiver.events() says why"
-            logger.warning(text, event.id, event.kind, transition.state)
+            # The reason may quote the event, so that it is not logged.
+            state = "held" if transition.state == "quarantined" else transition.state
+            logger.warning("event %s (%s) is %s: receiver.events() says why", event.id, event.kind, state)
 
     async def _dispatch(self, claim: Claim) -> Transition:
-        """Have an event handled, and return what becomes of it."""
+        """Have an event handled, and return its next state."""
         event, profile = claim.event, self.confirmer.profile
         try:
             read = parse(
@@ -302,7 +301,7 @@ class Worker:
                 received_at=event.received_at,
                 max_bytes=len(event.raw),
             )
-        except InvalidArgumentError as error:  # another profile took it
+        except InvalidArgumentError as error:  # the profile has changed since it was stored
             return Transition("dead", describe_error(error))
         notification = evolve(
             read,
@@ -324,15 +323,17 @@ class Worker:
             if isinstance(confirmed, Transition):
                 return confirmed
             notification = confirmed
-        left = [handler for handler in handlers if handler.done_name(notification) not in event.handled]
-        return await self._find_contradiction(left, notification) or await self._call(left, notification, claim)
+        remaining = [handler for handler in handlers if handler.done_name(notification) not in event.handled]
+        return await self._find_contradiction(remaining, notification) or await self._call(
+            remaining, notification, claim
+        )
 
     async def _find_contradiction(self, handlers: Iterable[Handler], notification: Notification) -> Transition | None:
-        """Return how a notification contradicts what is expected; `None` if it does not."""
+        """Return a transition if a notification contradicts an expectation, or names another merchant."""
         if held := compare_merchant(notification, self.merchant_id, self.confirmer.profile):
             return held
-        asked = (self.expect if handler.expect is None else handler.expect for handler in handlers)
-        for expect in {id(each): each for each in asked}.values():  # they need be neither hashable nor true
+        expectations = (self.expect if handler.expect is None else handler.expect for handler in handlers)
+        for expect in {id(each): each for each in expectations}.values():  # by id: they may be unhashable, or empty
             if expect is not None and (unexpected := await self._compare(expect, notification)):
                 return unexpected
         return None
@@ -343,16 +344,16 @@ class Worker:
             if isawaitable(expected):
                 expected = await run_within(self.limits.handler_timeout, expected)
             return compare_expected(notification, expected)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - anybody's code
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
             return Transition("pending", _note_failure("expect", error, notification))
 
     async def _call(self, handlers: Iterable[Handler], notification: Notification, claim: Claim) -> Transition:
-        """Call each handler, those behind one that fails, too."""
+        """Call each handler, also after one that fails."""
         failures = list[str]()
         for handler in handlers:
             try:
                 await self._run(handler, notification)
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - anybody's code
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
                 failures.append(_note_failure(handler.name, error, notification))
                 continue
             if not await self.inbox.handled(claim, handler.done_name(notification)):
@@ -371,10 +372,10 @@ class Worker:
 
 
 def _note_failure(who: str, error: BaseException, notification: Notification) -> str:
-    """Log where the caller's code failed, and return the reason; what the error says may be of the payload.
+    """Log where the user's code failed, and return the reason. The log omits the error's text, which may be private.
 
     Raises:
-        CancelledError: This very task is cancelled, and not merely something that the caller's code waited for.
+        CancelledError: The worker's own task was cancelled, and not only a task of the user's.
     """
     if isinstance(error, asyncio.CancelledError) and running_task().cancelling():
         raise error

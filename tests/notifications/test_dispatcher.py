@@ -10,7 +10,7 @@ from attrs import evolve
 
 from payasync import Credentials, InvalidArgumentError, SessionClosedError, StorageError
 from payasync.notifications import Claim, Notification, SqliteInbox
-from payasync.notifications.dispatcher import LOOK_SECONDS
+from payasync.notifications.dispatcher import POLL_SECONDS
 from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.verification import verification_of
 from tests.inside import turns, until
@@ -64,7 +64,7 @@ async def test_what_another_process_keeps_is_found(shop: Shop) -> None:
     """Nobody tells this process of it: the inbox is looked at every few seconds."""
     got = shop.recording()
     await shop.receiver.settle()
-    await until(lambda: shop.clock.sleeping(LOOK_SECONDS))
+    await until(lambda: shop.clock.sleeping(POLL_SECONDS))
     await fill(shop.path, shop.clock, 1)
     await shop.clock.run(lambda: got)
 

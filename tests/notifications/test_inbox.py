@@ -10,9 +10,9 @@ import pytest
 
 from payasync.errors import InvalidArgumentError, StorageError
 from payasync.notifications.inbox import (
-    AHEAD,
     ENDS,
-    FORGOTTEN_AT_ONCE,
+    FORGET_BATCH,
+    MAX_AHEAD,
     REPLAYABLE,
     STATES,
     Added,
@@ -277,7 +277,7 @@ async def test_clock_that_was_set_back_holds_up_nothing(inbox: Inbox, clock: Clo
     failed, _ = await claimed(inbox, key="failed"), await claimed(inbox, key="leased")
     await inbox.finish(failed, "pending", "later", 30)
     await inbox.add(received("new"))
-    clock.advance(-(AHEAD + 1))
+    clock.advance(-(MAX_AHEAD + 1))
     found = [[claim.event.key for claim in await inbox.claim(10, LEASE)]]
     for seconds in (30 - 0.000_001, 0.000_001, LEASE - 30):
         clock.advance(seconds)
@@ -314,9 +314,9 @@ async def test_clocks_that_differ_a_little_change_nothing(inbox: Inbox, clock: C
     """Two transactions at once may each take the other's moment for one to come: no wait begins anew by that."""
     claim = await claimed(inbox)
     await inbox.finish(claim, "pending", "later", 30)
-    clock.advance(-AHEAD)
+    clock.advance(-MAX_AHEAD)
     await inbox.claim(1, LEASE)
-    clock.advance(AHEAD + 30)
+    clock.advance(MAX_AHEAD + 30)
 
     assert 1 == len(await inbox.claim(1, LEASE))
 
@@ -505,7 +505,7 @@ async def test_numbers_are_never_used_again(inbox: Inbox, clock: Clock) -> None:
 @pytest.mark.long
 async def test_forgetting_much_goes_in_parts(inbox: Inbox, clock: Clock) -> None:
     """A month's events are forgotten, handlers included, however many there are."""
-    many = FORGOTTEN_AT_ONCE + 1
+    many = FORGET_BATCH + 1
     await asyncio.gather(*(inbox.add(received(str(number))) for number in range(many)))
     for claim in await inbox.claim(many, LEASE):
         await asyncio.gather(inbox.handled(claim, "shop:paid"), inbox.finish(claim, "done"))

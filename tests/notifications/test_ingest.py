@@ -357,7 +357,7 @@ async def test_refusal_is_explained_in_the_log(tmp_path: Path, caplog: pytest.Lo
     assert [
         ("WARNING", f"webhook-signature is not that of the body, by any of the keys: {changed}"),
         ("WARNING", "webhook-id is missing"),
-        ("WARNING", "kind: the notification tells of a payment, but arrived at the address for refunds"),
+        ("WARNING", "kind: the notification is about a payment, but arrived at the address for refunds"),
         ("WARNING", "its body is longer than max_bytes, 1000"),
     ] == refusals(caplog)
 

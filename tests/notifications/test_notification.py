@@ -20,8 +20,8 @@ from payasync.endpoints import QUERY_ORDER
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.notifications.notification import (
     MAX_BYTES,
+    MAX_CONTAINERS,
     MAX_KEY,
-    MOST_CONTAINERS,
     Notification,
     copy_body,
     digest_document,
@@ -149,7 +149,9 @@ def test_event_is_the_services_own_name() -> None:
 
 def test_kind_that_is_not_of_its_address() -> None:
     """A payment at the address for refunds was sent there by somebody else, or the profile is wrong."""
-    with pytest.raises(InvalidArgumentError, match="of a payment, but arrived at the address for refunds") as refused:
+    with pytest.raises(
+        InvalidArgumentError, match="about a payment, but arrived at the address for refunds"
+    ) as refused:
         read(body_of(), kind="refund")
 
     assert "kind" == refused.value.field
@@ -217,10 +219,10 @@ def test_hostile_bodies(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("item", "count", "taken"),
     [
-        (b"{}", MOST_CONTAINERS, True),
-        (b"[]", MOST_CONTAINERS + 200, False),
-        (b'{"name":"tea","no":1,"amount":450}', 2 * MOST_CONTAINERS, True),
-        (b"[[]]", MOST_CONTAINERS, False),
+        (b"{}", MAX_CONTAINERS, True),
+        (b"[]", MAX_CONTAINERS + 200, False),
+        (b'{"name":"tea","no":1,"amount":450}', 2 * MAX_CONTAINERS, True),
+        (b"[[]]", MAX_CONTAINERS, False),
     ],
 )
 def test_so_many_objects(item: bytes, count: int, *, taken: bool) -> None:
@@ -605,8 +607,8 @@ async def test_confirming_without_a_session() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"out_trade_no": None}, "no number to ask about: notification.out_trade_no says where"),
-        ({"kind": "refund"}, "no number to ask about: notification.out_refund_no says where"),
+        ({"out_trade_no": None}, "no number to query: notification.out_trade_no is its path"),
+        ({"kind": "refund"}, "no number to query: notification.out_refund_no is its path"),
         ({"kind": "subscription", "subscription_id": "S1"}, "no query about subscription"),
         ({"kind": None}, "no query about an unknown event"),
     ],

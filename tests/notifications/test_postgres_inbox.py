@@ -10,7 +10,7 @@ import pytest
 from payasync.credentials import Secret
 from payasync.notifications import Added, PostgresInbox
 from payasync.notifications import inbox as statements
-from payasync.notifications.inbox import AHEAD
+from payasync.notifications.inbox import MAX_AHEAD
 from payasync.notifications.postgres_inbox import to_psycopg
 from tests.journal.building import LEASE, START, Clock
 from tests.notifications.inbox_building import received
@@ -153,7 +153,7 @@ VALUES: Final[dict[str, Any]] = {
     "weak": False,
     "failed": 1,
     "nothing": b"",
-    "ahead": START + timedelta(seconds=AHEAD),
+    "ahead": START + timedelta(seconds=MAX_AHEAD),
 }
 FINDING: Final = [name for name, value in vars(statements).items() if isinstance(value, str) and "WHERE" in value]
 

@@ -19,7 +19,7 @@ from payasync import (
     StorageError,
 )
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
-from payasync.notifications.receiver import REPLAYED_TOGETHER
+from payasync.notifications.receiver import REPLAY_PAGE
 from payasync.notifications.transitions import draw_upper_half
 from payasync.sandbox import Sandbox
 from payasync.testing import sign_notification
@@ -366,7 +366,7 @@ async def test_all_events_of_a_state_are_replayed(tmp_path: Path) -> None:
 async def test_many_events_are_replayed_once_each(tmp_path: Path) -> None:
     """However many there are, and also where they are dead again at once: it comes to an end."""
     inbox = SqliteInbox(tmp_path / "many.db")
-    many = 2 * REPLAYED_TOGETHER + 1
+    many = 2 * REPLAY_PAGE + 1
     for number in range(many):
         await inbox.add(received(str(number)))
     for claim in await inbox.claim(many, 60):

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from payasync.notifications.inbox import AHEAD, ENDS, REPLAYABLE, Added, Claim, InboxEvent, State
+from payasync.notifications.inbox import ENDS, MAX_AHEAD, REPLAYABLE, Added, Claim, InboxEvent, State
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from tests.journal.building import START, Clock
 from tests.notifications.inbox_building import received
@@ -93,7 +93,7 @@ class InboxMachine(RuleBasedStateMachine):
         """Time passes."""
         self._clock.advance(seconds)
 
-    @rule(seconds=st.sampled_from([1, AHEAD, AHEAD + 1, 86400]))
+    @rule(seconds=st.sampled_from([1, MAX_AHEAD, MAX_AHEAD + 1, 86400]))
     def set_back(self, seconds: int) -> None:
         """Somebody sets the clock."""
         self._clock.advance(-seconds)
@@ -103,7 +103,7 @@ class InboxMachine(RuleBasedStateMachine):
         """A dispatcher wants work."""
         now = self._clock.now
         for event in self._model:
-            if event.due and event.since > now + timedelta(seconds=AHEAD):
+            if event.due and event.since > now + timedelta(seconds=MAX_AHEAD):
                 event.due, event.since = now + (event.due - event.since), now
         due = sorted((event.due, event.id, event) for event in self._model if event.due and event.due <= now)[:limit]
         for *_, event in due:

@@ -36,13 +36,13 @@ from payasync.errors import PayasyncError
 from payasync.notifications import InboxEvent, Notification, Receiver, SqliteInbox
 from payasync.notifications.transitions import (
     ATTEMPTS,
-    LATE,
-    LONGEST_REASON,
-    LONGEST_WAIT,
-    MOST_INTERRUPTIONS,
-    MOST_WAITING,
-    QUIET,
-    UNSAID,
+    DEFAULT_QUARANTINE,
+    MAX_INTERRUPTIONS,
+    MAX_REASON,
+    MAX_UNCONFIRMED,
+    MAX_WAIT,
+    MAX_WAITING_EVENTS,
+    QUERY_PAUSE,
     Confirmed,
     QueryLimiter,
     Transition,
@@ -94,7 +94,11 @@ def test_hint_without_a_number_is_parked(kind: str | None) -> None:
 @pytest.mark.parametrize(
     ("asked", "answered", "reason"),
     [
-        (ORDER, response({"status": "SBX_PAID", "outTradeNo": "t1"}), "asked about 'T1', and its answer is about"),
+        (
+            ORDER,
+            response({"status": "SBX_PAID", "outTradeNo": "t1"}),
+            "'T1', and its response is about",
+        ),
         (
             QueryRefund(identifier="R1"),
             response({"status": "SBX_SUCCEEDED", "outRefundNo": "R2"}, RefundResponse),
@@ -138,7 +142,7 @@ def test_answer_without_a_state_confirms_nothing(data: Any) -> None:
 def test_denial_is_believed_when_the_service_has_had_its_time(quarantine: float | None) -> None:
     """A hint may be ahead of the service's books, by as much as the profile says."""
     profile = evolve(PROFILE, recovery=Recovery(quarantine=quarantine))
-    bound = quarantine or LATE
+    bound = quarantine or DEFAULT_QUARANTINE
     states = [state_of(judge_error(ServiceError("no such order"), profile, age)) for age in (0, bound - 1, bound)]
 
     assert ["pending", "pending", "dead"] == states
@@ -147,7 +151,10 @@ def test_denial_is_believed_when_the_service_has_had_its_time(quarantine: float 
 def test_what_the_service_does_not_say_is_not_asked_about_for_days() -> None:
     """Who tells of what is not so has the service asked for an hour, however long its failures are retried."""
     pending = response({"status": "SBX_PENDING"})
-    states = [state_of(judge_response(ORDER, "payment", pending, PROFILE, age)) for age in (UNSAID - 1, UNSAID)]
+    states = [
+        state_of(judge_response(ORDER, "payment", pending, PROFILE, age))
+        for age in (MAX_UNCONFIRMED - 1, MAX_UNCONFIRMED)
+    ]
 
     assert ["pending", "dead"] == states
 
@@ -218,7 +225,7 @@ def test_what_is_expected_passes(expected: dict[str, Any]) -> None:
         ({"totalAmt": 450.0}, "totalAmt is 450, expected 450.0"),
         ({"currency": "CAD", "refunded": 1}, "refunded is absent, expected 1"),
         ({"totalAmt.inner": 1}, "totalAmt.inner is absent, expected 1"),
-        (None, "nobody expects it"),
+        (None, "it is unexpected"),
     ],
 )
 def test_what_differs_is_quarantined(expected: dict[str, Any] | None, reason: str) -> None:
@@ -378,7 +385,7 @@ def test_waits_grow_up_to_an_hour() -> None:
     assert 3600 == longest_wait(1000)
 
 
-@given(st.floats(0.1, LONGEST_WAIT))
+@given(st.floats(0.1, MAX_WAIT))
 def test_wait_is_at_least_half_as_long_as_it_can_be(bound: float) -> None:
     """Those who failed together do not come again together, and none of them runs out of attempts by chance."""
     assert bound / 2 <= draw_upper_half(bound) <= bound
@@ -394,7 +401,7 @@ def test_attempts_last_for_days() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "failures"), [(1, 0), (MOST_INTERRUPTIONS, 0), (MOST_INTERRUPTIONS + 1, 1), (100, 99)]
+    ("attempts", "failures"), [(1, 0), (MAX_INTERRUPTIONS, 0), (MAX_INTERRUPTIONS + 1, 1), (100, 99)]
 )
 def test_what_failed_was_not_cut_off(attempts: int, failures: int) -> None:
     """What came to an end counts as a failure, and not as an attempt that ended the process."""
@@ -411,9 +418,9 @@ def test_reason_is_short() -> None:
     """A reason is cut where nobody reads on."""
     long = describe_error(ValueError("x" * 10_000))
 
-    assert LONGEST_REASON == len(long)
+    assert MAX_REASON == len(long)
     assert long.endswith("x…")
-    assert "x" * LONGEST_REASON == shorten("x" * LONGEST_REASON)
+    assert "x" * MAX_REASON == shorten("x" * MAX_REASON)
 
 
 def test_error_that_cannot_be_told_has_its_class() -> None:
@@ -456,7 +463,7 @@ async def test_response_that_is_no_end_state_holds_up_nobody(questions: QueryLim
     assert questions.recall(QUESTION, 2, 1) is None
 
 
-@pytest.mark.parametrize("jump", [QUIET, -3600.0])
+@pytest.mark.parametrize("jump", [QUERY_PAUSE, -3600.0])
 async def test_quiet_ends(questions: QueryLimiter, clock: Clock, jump: float) -> None:
     """After a minute, and where the clock was set back."""
     asked(questions)
@@ -468,15 +475,17 @@ async def test_quiet_ends(questions: QueryLimiter, clock: Clock, jump: float) ->
 async def test_memory_is_bounded(questions: QueryLimiter, clock: Clock) -> None:
     """What is over is forgotten, its response included; what waits beyond the bound is asked about by a later query."""
     asked(questions)
-    for event in range(2, MOST_WAITING + 3):
+    for event in range(2, MAX_WAITING_EVENTS + 3):
         questions.recall(QUESTION, event, 1)
-    clock.advance(QUIET)
+    clock.advance(QUERY_PAUSE)
     last = paid()
     held = weakref.ref(last.response)
     asked(questions, 2, last)
-    spoken_for = [questions.recall(QUESTION, event, 1) is last for event in (MOST_WAITING + 1, MOST_WAITING + 2)]
+    spoken_for = [
+        questions.recall(QUESTION, event, 1) is last for event in (MAX_WAITING_EVENTS + 1, MAX_WAITING_EVENTS + 2)
+    ]
     del last
-    clock.advance(2 * QUIET)
+    clock.advance(2 * QUERY_PAUSE)
     before = held()
     questions.begin(("orders.query", "T2"), 1)
 
@@ -607,7 +616,7 @@ async def test_effect_is_not_repeated_by_other_words(shop: Hinted) -> None:
     order = await shop.sandbox.given.paid_order()
     for data in ({"outTradeNo": order}, {"outTradeNo": order, "x": 1}, {"outTradeNo": order, "x": 2}):
         await shop.hint(data)
-    await shop.pass_by(QUIET, 4)
+    await shop.pass_by(QUERY_PAUSE, 4)
 
     assert (1, ["done", "done", "done"]) == (len(got), await shop.states())
     assert "another event was confirmed as the same" == (await shop.last()).reason
@@ -619,7 +628,7 @@ async def test_effect_is_not_repeated_by_the_same_words(shop: Hinted) -> None:
     order = await shop.sandbox.given.paid_order()
     for _ in range(3):
         await shop.hint({"outTradeNo": order})
-        await shop.pass_by(QUIET)
+        await shop.pass_by(QUERY_PAUSE)
 
     assert (1, 3, {"done"}) == (len(got), shop.asked(), set(await shop.states()))
 
@@ -670,7 +679,7 @@ async def test_lie_is_not_handled(shop: Hinted) -> None:
     shop.clock.advance(1)
     await shop.receiver.settle()
 
-    assert ("pending", "the service does not say so yet: it says 'SBX_PENDING'") == (lie.state, lie.reason)
+    assert ("pending", "the service does not confirm it yet: the state is 'SBX_PENDING'") == (lie.state, lie.reason)
     assert ["SBX_PAID"] == [each.trusted["status"] for each in got]
 
 
@@ -718,7 +727,7 @@ async def test_same_words_tell_of_another_state(shop: Hinted) -> None:
     await shop.pay.orders.close(order)
     await shop.hint({"outTradeNo": order})
     before = len(got)
-    await shop.pass_by(QUIET)
+    await shop.pass_by(QUERY_PAUSE)
 
     assert (1, ["SBX_FAILED", "SBX_CLOSED"]) == (before, [each.trusted["status"] for each in got])
 
@@ -738,7 +747,7 @@ async def test_retry_tells_what_the_service_says_by_then(shop: Hinted) -> None:
         await shop.sandbox.customer.decline(order)
     await shop.hint({"outTradeNo": order})
     await shop.pay.orders.close(order)
-    await shop.pass_by(QUIET)
+    await shop.pass_by(QUERY_PAUSE)
 
     assert ["SBX_FAILED", "SBX_CLOSED"] == [each.trusted["status"] for each in fine] == failing
     assert [f'confirmed:payment:["{order}","SBX_CLOSED"]'] == await shop.keys()
@@ -759,7 +768,7 @@ async def test_retry_asks_again_and_owns_its_key_still(shop: Hinted) -> None:
     await shop.hint({"outTradeNo": order, "x": 1})
     await shop.pass_by(1)
     asked = shop.asked()
-    await shop.pass_by(QUIET)
+    await shop.pass_by(QUERY_PAUSE)
 
     assert (1, [1, 2], ["done", "done"]) == (len(fine), failing, await shop.states())
     assert (1, 2) == (asked, shop.asked())
@@ -774,7 +783,7 @@ async def test_many_hints_about_one_order_are_a_few_queries(shop: Hinted) -> Non
         await shop.receiver.receive(raw, {})
     await shop.receiver.settle()
     asked = [shop.asked()]
-    for wait in (QUIET - 1, 1, 4, 16, 60, 60):
+    for wait in (QUERY_PAUSE - 1, 1, 4, 16, 60, 60):
         await shop.pass_by(wait)
         asked.append(shop.asked())
 
@@ -793,9 +802,9 @@ async def test_event_that_follows_soon_is_late_and_not_lost(tmp_path: Path) -> N
         await shop.pass_by(30)
         await shop.hint({"outTradeNo": order, "x": 2})
         waiting = await shop.last()
-        await shop.pass_by(QUIET - 30)
+        await shop.pass_by(QUERY_PAUSE - 30)
 
-        assert ("pending", "the service was asked about the same number just now") == (waiting.state, waiting.reason)
+        assert ("pending", "the same number was queried just now") == (waiting.state, waiting.reason)
         assert ["failed", "closed"] == [each.state for each in got]
 
 
@@ -815,7 +824,7 @@ async def test_one_query_is_in_flight_about_one_number(tmp_path: Path) -> None:
         await shop.receiver.settle()
         waiting = await shop.receiver.events("pending")
         asked = [shop.asked()]
-        for wait in (1, QUIET, 16):
+        for wait in (1, QUERY_PAUSE, 16):
             await shop.pass_by(wait)
             asked.append(shop.asked())
 

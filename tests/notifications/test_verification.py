@@ -141,7 +141,7 @@ def test_body_without_a_signature(document: Any) -> None:
 @pytest.mark.parametrize("given", [None, 5, True, ["x"], {"x": "y"}])
 def test_signature_that_is_no_text(given: object) -> None:
     """Wrong types are refused, and raise nothing of Python's."""
-    assert "is no text" == refusal({"data": {**DATA, "sign": given}}).reason
+    assert "is not a text" == refusal({"data": {**DATA, "sign": given}}).reason
 
 
 VALUES: Final = {
@@ -650,7 +650,7 @@ def test_missing_headers(name: str) -> None:
     twice.add(name.upper(), twice[name])
 
     assert (name, "is missing") == (rejection(given=without).field, rejection(given=without).reason)
-    assert (name, "stands there twice") == (rejection(given=twice).field, rejection(given=twice).reason)
+    assert (name, "is there twice") == (rejection(given=twice).field, rejection(given=twice).reason)
     assert rejection(given=vector_headers(**{name.removeprefix("webhook-"): ""})).field == name
 
 

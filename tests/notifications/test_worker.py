@@ -15,7 +15,7 @@ from attrs import evolve
 
 from payasync import ConfigurationError
 from payasync.notifications import Notification, SqliteInbox
-from payasync.notifications.transitions import MOST_INTERRUPTIONS, Transition, longest_wait
+from payasync.notifications.transitions import MAX_INTERRUPTIONS, Transition, longest_wait
 from payasync.notifications.worker import (
     INTERRUPTED,
     Handler,
@@ -182,14 +182,14 @@ async def test_what_cuts_off_every_attempt_is_given_up(shop: Shop) -> None:
     got = shop.recording()
     inbox = SqliteInbox(shop.path, clock=shop.clock)
     await inbox.add(received())
-    for _ in range(MOST_INTERRUPTIONS):
+    for _ in range(MAX_INTERRUPTIONS):
         await inbox.claim(1, 60)
         shop.clock.advance(60)
     await inbox.aclose()
     event = await shop.last()
 
     assert ("dead", []) == (event.state, got)
-    assert event.reason.startswith(f"cut off {MOST_INTERRUPTIONS} times")
+    assert event.reason.startswith(f"interrupted {MAX_INTERRUPTIONS} times")
 
 
 async def test_shutdowns_use_up_no_attempts(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ async def test_what_is_as_expected_is_handled(expect: Any, where: str, tmp_path:
     [
         ({"totalAmt": 451}, "totalAmt is 450, expected 451"),
         ({"totalAmt": 450, "currency": "USD"}, "currency is 'CAD', expected 'USD'"),
-        (None, "nobody expects it"),
+        (None, "it is unexpected"),
     ],
 )
 async def test_what_is_not_as_expected_is_quarantined(expected: Any, reason: str, shop: Shop) -> None:
@@ -364,7 +364,7 @@ async def test_expectation_that_is_empty_expects_nothing(where: str, tmp_path: P
         got = shop.recording("payment", **settings.get("handler", {}))
         event = await shop.handled()
 
-        assert ("quarantined", "nobody expects it", []) == (event.state, event.reason, got)
+        assert ("quarantined", "it is unexpected", []) == (event.state, event.reason, got)
 
 
 async def test_handlers_expectation_replaces_the_receivers(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import aiohttp
@@ -19,7 +21,7 @@ NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("refunds", "state", "code"), [("succeed", "succeeded", "SUCCEEDED"), ("fail", "failed", "REFUND_FAILED")]
 )
-async def test_refunds_that_end_at_once(
+async def test_refunds_that_end_immediately(
     http: aiohttp.ClientSession, receiver: Receiver, refunds: Any, state: str, code: str
 ) -> None:
     """The response contains the final state, and the notification is sent as well."""
@@ -33,7 +35,7 @@ async def test_refunds_that_end_at_once(
 
 
 async def test_refund_after_a_time(http: aiohttp.ClientSession, tmp_path: Path) -> None:
-    """After so much of the sandbox's time it succeeds, over a restart, too; ended by hand before, it stays so."""
+    """A refund succeeds after its time, also over a restart; one that the bank has ended stays as it is."""
     path = str(tmp_path / "sandbox.db")
     async with Sandbox(refunds=timedelta(days=2), clock=NOON, db=path) as first:
         foreign = Foreign(first, http)
@@ -55,7 +57,7 @@ async def test_refund_after_a_time(http: aiohttp.ClientSession, tmp_path: Path) 
 
 @pytest.mark.parametrize(("repeated", "status"), [("same", 200), ("refused", 409)])
 async def test_same_refund_again(http: aiohttp.ClientSession, repeated: Any, status: int) -> None:
-    """By a switch the same request is the same refund, or a number that was used before; another one never is."""
+    """The same request returns the first refund or is refused, as set; another request with its number is refused."""
     async with Sandbox(repeated_refunds=repeated) as sandbox:
         foreign = Foreign(sandbox, http)
         number = await sandbox.given.paid_order()
@@ -77,8 +79,8 @@ async def test_same_refund_again(http: aiohttp.ClientSession, repeated: Any, sta
         (lambda bank: bank.fail_renewals("S1", 10**20), "times"),
     ],
 )
-async def test_what_the_bank_refuses(http: aiohttp.ClientSession, act: Callable[[Any], Any], field: str) -> None:
-    """What is not there, or cannot be, is refused, and names the argument at fault."""
+async def test_bank_refuses(http: aiohttp.ClientSession, act: Callable[[Any], Any], field: str) -> None:
+    """The bank refuses unknown numbers and invalid values by the name of the argument."""
     async with Sandbox(refunds="by hand") as sandbox:
         number = await sandbox.given.paid_order()
         await Foreign(sandbox, http).refund("R1", 100, out_trade_no=number)
@@ -89,7 +91,7 @@ async def test_what_the_bank_refuses(http: aiohttp.ClientSession, act: Callable[
 
 
 async def test_refund_ends_once(http: aiohttp.ClientSession) -> None:
-    """What has ended does not end again."""
+    """A refund that has ended does not end again."""
     async with Sandbox() as sandbox:
         number = await sandbox.given.paid_order()
         await Foreign(sandbox, http).refund("R1", 100, out_trade_no=number)
@@ -98,7 +100,7 @@ async def test_refund_ends_once(http: aiohttp.ClientSession) -> None:
 
 
 async def test_cancelled_subscription_has_no_charges_to_fail() -> None:
-    """What is cancelled is not billed any more."""
+    """A cancelled subscription is not billed any more."""
     async with Sandbox(clock=NOON) as sandbox:
         number = await sandbox.given.subscription("daily")
         await sandbox.bank.fail_renewals(number, 3)
@@ -112,18 +114,19 @@ async def test_cancelled_subscription_has_no_charges_to_fail() -> None:
 THANKS = "https://shop.example/thanks"
 
 
-class Placed:
-    """A response, as a client returns it."""
-
-    def __init__(self, redirect_url: str | None) -> None:
-        self.redirect_url = redirect_url
-
-
 async def test_three_ways_to_name_an_order(foreign: Foreign, sandbox: Sandbox) -> None:
     """A response, its redirect URL and the order's number name the same order."""
     url = (await foreign.place("T1", returnUrl=THANKS)).document["redirectUrl"]
+    named: list[Any] = [SimpleNamespace(redirect_url=url), url, "T1"]
 
-    assert [f"{THANKS}?cancelled=1"] * 3 == [await sandbox.customer.cancel(way) for way in (Placed(url), url, "T1")]
+    assert [f"{THANKS}?cancelled=1"] * 3 == [await sandbox.customer.cancel(order) for order in named]
+
+
+async def test_only_a_pending_order_is_decided(sandbox: Sandbox) -> None:
+    """If the order is no longer pending, the customer finds no button, and is not sent back."""
+    number = await sandbox.given.pending_order(return_url=THANKS)
+
+    assert [THANKS, None, None] == [await sandbox.customer.authorize(number) for _ in range(3)]
 
 
 async def test_decline_stays_until_it_fails(sandbox: Sandbox) -> None:
@@ -135,12 +138,14 @@ async def test_decline_stays_until_it_fails(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "order", ["T9", "https://shop.example/gateway/x", "{url}/gateway/x", "{url}.example/", Placed(None)]
+    "order", ["T9", "https://shop.example/gateway/x", "{url}/gateway/x", "{url}.example/", "", "\ud800", None, 5]
 )
-async def test_what_names_no_order(sandbox: Sandbox, order: str | Placed) -> None:
-    """A customer goes to no page but those of this sandbox, and says so."""
-    with pytest.raises(InvalidArgumentError, match="order must be"):
+async def test_customer_needs_an_order_of_this_sandbox(sandbox: Sandbox, order: Any) -> None:
+    """The customer refuses what names no order of this sandbox."""
+    with pytest.raises(InvalidArgumentError, match="order must be") as caught:
         await sandbox.customer.authorize(order.format(url=sandbox.url) if isinstance(order, str) else order)
+
+    assert "order" == caught.value.field
 
 
 async def test_gateway_that_refuses_connections(sandbox: Sandbox) -> None:
@@ -159,7 +164,7 @@ DAY: Final = date(2999, 1, 31)
 TERMS: Final[dict[str, Any]] = {"frequency": "monthly", "amount": 900, "start_date": DAY, "customer": {"a": "b"}}
 
 
-async def test_answers_name_what_they_tell(slow_world: World) -> None:
+async def test_responses_name_orders_and_refunds(slow_world: World) -> None:
     """With any profile, a response names its order or refund as well as a number does."""
     pay, sandbox = slow_world.pay, slow_world.sandbox
     order = await pay.send(SAMPLES["orders.place"])
@@ -174,7 +179,7 @@ async def test_answers_name_what_they_tell(slow_world: World) -> None:
     assert (450, 200) == (ledger.paid(refund), ledger.refunded(refund))
 
 
-async def test_answers_name_subscriptions(world: World) -> None:
+async def test_responses_name_subscriptions(world: World) -> None:
     """With any profile, a response names its subscription as well as a number does."""
     made, sandbox = await world.pay.send(SAMPLES["subscriptions.create"]), world.sandbox
     await sandbox.bank.fail_renewals(made)
@@ -214,28 +219,30 @@ async def test_query_names_its_order(sandbox: Sandbox) -> None:
     assert "paid" == sandbox.ledger.order_state(number)
 
 
-ASKED: Final[list[tuple[str, str]]] = [
-    ("paid", "out_trade_no"),
-    ("refunded", "out_trade_no"),
-    ("order_state", "out_trade_no"),
-    ("refund_state", "out_refund_no"),
-    ("subscription_state", "subscription_id"),
-    ("subscription_amount", "subscription_id"),
-    ("charges", "subscription_id"),
-]
+NAMED: Final = {
+    "ledger.paid": "out_trade_no",
+    "ledger.refunded": "out_trade_no",
+    "ledger.order_state": "out_trade_no",
+    "ledger.refund_state": "out_refund_no",
+    "ledger.subscription_state": "subscription_id",
+    "ledger.subscription_amount": "subscription_id",
+    "ledger.charges": "subscription_id",
+    "bank.settle_refund": "out_refund_no",
+    "bank.fail_renewals": "subscription_id",
+}
 
 
 @pytest.mark.parametrize("value", [None, 5, b"T1", "", "\ud800", ["T1"], {"outTradeNo": "T1"}], ids=repr)
-async def test_what_names_nothing(sandbox: Sandbox, value: object) -> None:
-    """Anything else is refused by name and rule, and reaches no database."""
-    for method, field in ASKED:
+async def test_values_that_are_no_number(sandbox: Sandbox, value: object) -> None:
+    """The ledger and the bank take a number or a response, and refuse anything else by name and rule."""
+    for method, field in NAMED.items():
         with pytest.raises(InvalidArgumentError, match="a number as a text, or a response") as caught:
-            getattr(sandbox.ledger, method)(value)
+            await attrgetter(method)(sandbox)(value)
 
         assert (field, value) == (caught.value.field, caught.value.value)
 
 
-async def test_answer_about_something_else(sandbox: Sandbox) -> None:
+async def test_response_about_something_else(sandbox: Sandbox) -> None:
     """A response without such a number is refused."""
     async with sandbox.session() as pay:
         order = await pay.orders.place(total_amt=450, currency="CAD")
@@ -248,17 +255,3 @@ async def test_answer_about_something_else(sandbox: Sandbox) -> None:
     ):
         with pytest.raises(InvalidArgumentError, match="a number as a text, or a response"):
             ask()
-
-
-@pytest.mark.parametrize("value", [None, 5, "", "\ud800"], ids=repr)
-async def test_what_the_bank_and_the_customer_refuse(sandbox: Sandbox, value: Any) -> None:
-    """They ask for the same, in the same words of our own."""
-    for act, field in (
-        (sandbox.bank.settle_refund, "out_refund_no"),
-        (sandbox.bank.fail_renewals, "subscription_id"),
-        (sandbox.customer.authorize, "order"),
-    ):
-        with pytest.raises(InvalidArgumentError) as caught:
-            await act(value)
-
-        assert field == caught.value.field

@@ -12,8 +12,9 @@ from attrs import evolve
 from payasync import SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
-from payasync.sandbox.store import MOST_ENTRIES, MOST_TEXT, Store
+from payasync.sandbox.store import MAX_ENTRIES, MAX_TEXT, Store
 from payasync.sandbox.timeline import format_entry
+from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import PAY, Answer, Foreign, Receiver
 
 QUERY: Final = "/payment/orderquery"
@@ -24,7 +25,7 @@ def told(lines: list[str]) -> list[str]:
     return [re.sub(r"^\S+Z | \([\d.]+ ms\)", "", each) for each in lines]
 
 
-async def test_requests_changes_and_deliveries_stand_in_order(sandbox: Sandbox, foreign: Foreign) -> None:
+async def test_requests_changes_and_deliveries_in_order(sandbox: Sandbox, foreign: Foreign) -> None:
     """Requests with their responses, changes of state and deliveries are listed oldest first."""
     await foreign.place("T1")
     await sandbox.customer.authorize("T1")
@@ -45,7 +46,7 @@ async def test_requests_changes_and_deliveries_stand_in_order(sandbox: Sandbox, 
     ] == told(sandbox.timeline())
 
 
-async def test_number_that_the_sandbox_made_is_told(sandbox: Sandbox, foreign: Foreign) -> None:
+async def test_number_that_the_sandbox_made_is_shown(sandbox: Sandbox, foreign: Foreign) -> None:
     """If a request names no number, its entry has the number that the sandbox made."""
     paid = await foreign.send("POST", PAY, json={"amount": 450, "currency": "CAD"}, headers=foreign.bearer)
     plan = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-01", "customer": {"name": "A"}}
@@ -58,7 +59,7 @@ async def test_number_that_the_sandbox_made_is_told(sandbox: Sandbox, foreign: F
     ] == requests
 
 
-async def test_refusal_stands_with_its_reason(sandbox: Sandbox, foreign: Foreign) -> None:
+async def test_refusal_shows_its_reason(sandbox: Sandbox, foreign: Foreign) -> None:
     """A request that was refused says why, whether or not it named something."""
     await foreign.post(QUERY, outTradeNo="T9")
     answer = await foreign.send("POST", QUERY, data=b"{", headers={"Content-Type": "application/json"})
@@ -77,18 +78,20 @@ async def wrongly_signed(foreign: Foreign) -> tuple[dict[str, Any], Answer]:
     return fields, await foreign.send("POST", QUERY, json=fields)
 
 
-async def test_bad_signature_shows_the_text_here_only(sandbox: Sandbox, foreign: Foreign) -> None:
-    """The timeline shows the text to sign; the response does not."""
+async def test_bad_signature_shows_the_text_to_sign(sandbox: Sandbox, foreign: Foreign) -> None:
+    """The timeline and the dashboard show the text to sign; the response does not."""
     fields, answer = await wrongly_signed(foreign)
     text = f"merchantId=SANDBOX&nonceStr={fields['nonceStr']}&outTradeNo=T1"
+    page = await Operator(sandbox, foreign.http).get("/")
 
     assert (401, "SBX_BAD_SIGNATURE") == answer.told
     assert told(sandbox.timeline())[0].endswith(f"; the text to sign: {text}")
+    assert text.replace("&", "&amp;") in page.document
     assert "nonceStr=" not in f"{answer.document}{answer.headers}"
 
 
-async def test_no_secret_stands_in_it(sandbox: Sandbox, foreign: Foreign) -> None:
-    """Neither the keys nor the token, nor what a customer's details are, whatever was sent."""
+async def test_no_secret_is_shown(sandbox: Sandbox, foreign: Foreign) -> None:
+    """The timeline contains no key, no token and no details of a customer."""
     await wrongly_signed(foreign)
     secret = "a-customers-secret"
     body = {"billingFrequency": "monthly", "amount": 1, "startDate": "2999-01-01", "customer": {"name": secret}}
@@ -106,7 +109,7 @@ async def test_no_secret_stands_in_it(sandbox: Sandbox, foreign: Foreign) -> Non
 
 
 async def test_customers_details_are_not_in_the_text_to_sign(http: aiohttp.ClientSession) -> None:
-    """Where a profile signs customers' details, the text to sign stands without them."""
+    """If a profile signs a customer's details, the text to sign is shown without them."""
     profile = evolve(
         PROFILE,
         signed=("subscriptions.create",),
@@ -143,7 +146,7 @@ async def test_delivery_that_fails_says_why() -> None:
     assert "delivery payment.paid T1 -> no response: connection refused" == last
 
 
-async def test_times_are_the_sandboxs(receiver: Receiver) -> None:
+async def test_times_are_of_the_sandboxs_clock(receiver: Receiver) -> None:
     """The time of an entry is that of the sandbox's clock."""
     async with Sandbox(clock="frozen", webhook_url=receiver.url) as sandbox:
         await sandbox.clock.advance(days=400)
@@ -154,7 +157,7 @@ async def test_times_are_the_sandboxs(receiver: Receiver) -> None:
     assert first.startswith(now.strftime("%Y-%m-%dT%H:%M:%S."))
 
 
-async def test_file_keeps_it(tmp_path: Path) -> None:
+async def test_file_keeps_the_timeline(tmp_path: Path) -> None:
     """The timeline of a file goes on with the next start."""
     path = str(tmp_path / "sandbox.db")
     async with Sandbox(db=path) as sandbox:
@@ -179,18 +182,18 @@ async def test_each_request_is_one_record_of_the_log(foreign: Foreign, caplog: p
 
 def test_only_the_newest_are_kept(store: Store) -> None:
     """Only the newest ten thousand entries are stored."""
-    for number in range(MOST_ENTRIES + 3):
+    for number in range(MAX_ENTRIES + 3):
         store.add_entry(Entry(kind="request", name=str(number)))
     entries = store.find_all(Entry)
 
-    assert (MOST_ENTRIES, "3", str(MOST_ENTRIES + 2)) == (len(entries), entries[0].name, entries[-1].name)
+    assert (MAX_ENTRIES, "3", str(MAX_ENTRIES + 2)) == (len(entries), entries[0].name, entries[-1].name)
 
 
 def test_texts_are_cut(store: Store) -> None:
     """Long texts of an entry are cut."""
-    store.add_entry(Entry(kind="request", name="orders.place", expected="x" * (MOST_TEXT + 1)))
+    store.add_entry(Entry(kind="request", name="orders.place", expected="x" * (MAX_TEXT + 1)))
 
-    assert f"{'x' * MOST_TEXT}… ({MOST_TEXT + 1:,} characters)" == store.find_all(Entry)[0].expected
+    assert f"{'x' * MAX_TEXT}… ({MAX_TEXT + 1:,} characters)" == store.find_all(Entry)[0].expected
 
 
 def test_entries_about_one_number(store: Store) -> None:

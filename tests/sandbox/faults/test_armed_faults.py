@@ -98,14 +98,14 @@ def test_fault_shows_itself() -> None:
 def test_calls_and_notifications_are_counted_apart() -> None:
     """Faults of notifications ignore calls, and faults of calls ignore notifications."""
     armed = Faults()
-    armed.arm("notification.corrupt", "refund")
+    armed.notifications.corrupt()
     met = calls(armed, 1)
     armed.arm("latency", "*")
-    other = armed.plan_delivery("payment", NONE, timed=True)
     plan = armed.plan_delivery("refund", NONE, timed=True)
 
-    assert ([], UNALTERED) == (met, other)
+    assert [] == met
     assert plan.corrupted
+    assert UNALTERED is armed.plan_delivery("refund", NONE, timed=True)
 
 
 def test_old_timestamp_needs_a_time() -> None:

@@ -5,7 +5,6 @@ import errno
 import gzip
 import json
 import socket
-import zlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -17,7 +16,7 @@ from attrs import evolve, frozen
 from payasync.profile.schema import HttpCodes
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox import sandbox as wiring
-from payasync.sandbox.faults.injection import compress_padded, format_retry_after
+from payasync.sandbox.faults.injection import format_retry_after
 from tests.inside import turns, until
 from tests.sandbox.foreign import REFUND, Foreign
 
@@ -235,9 +234,9 @@ async def test_huge_body(plain: Plain, size: int) -> None:
 async def test_gzip_bomb(plain: Plain) -> None:
     """The body unpacks to 500 times its size or more, and begins with the response."""
     plain.sandbox.faults.gzip_bomb(size=20 << 20)
-    await plain.send()
-    seen = await plain.end()
-    unpacked = zlib.decompressobj(31).decompress(dechunked(seen.body))
+    seen = await plain.refund()
+    # The standard library checks the checksum and the length, too.
+    unpacked = gzip.decompress(dechunked(seen.body))
 
     assert ("gzip", ALL) == (seen.header("content-encoding"), plain.done())
     assert 20 << 20 <= len(unpacked) < 22 << 20
@@ -253,12 +252,6 @@ def dechunked(body: bytes) -> bytes:
         whole += body[: int(size, 16)]
         body = body[int(size, 16) + 2 :]
     return bytes(whole)
-
-
-def test_gzip_bomb_is_one_stream() -> None:
-    """The standard library unpacks it, and checks its checksum and length."""
-    assert b"{}" + b" " * (2 << 20) == gzip.decompress(b"".join(compress_padded(b"{}", (1 << 20) + 3)))
-    assert b"{}" == gzip.decompress(b"".join(compress_padded(b"{}", 1)))
 
 
 async def test_slow_drip(plain: Plain) -> None:
