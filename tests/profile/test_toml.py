@@ -207,7 +207,10 @@ def test_unreadable_file(path: Any, why: str) -> None:
     [
         ("name = ", ": not TOML: Invalid value"),
         ("[answer]\nkode = ''", ", line 2: answer.kode is unknown: did you mean code?"),
-        ("# signs\n[signature]\n\nencoding = 'upper'", ", line 4: signature.encoding must be one of 'hex', 'HEX'"),
+        (
+            'name = "x"\n\n# signs\n[signature]\nalgorithm = "ed25519"\n\nencoding = "upper"',
+            ", line 7: signature.encoding must be one of 'hex', 'HEX', 'base64', not 'upper'",
+        ),
     ],
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
