@@ -221,7 +221,11 @@ def test_errors_begin_with_file_and_line(tmp_path: Path, text: str, why: str, en
     with pytest.raises(ConfigurationError) as caught:
         Profile.from_file(file)
 
+    with pytest.raises(ConfigurationError) as of_text:
+        Profile.from_toml(text.replace("\n", end))
+
     assert str(caught.value).startswith(f"{file}{why}")
+    assert str(of_text.value).startswith(f"profile{why}")
 
 
 @pytest.mark.parametrize("key", [line for line in WHOLE.split("\n") if " = " in line])
