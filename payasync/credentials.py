@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 from attrs import field, fields, frozen
 
 from payasync.errors import ConfigurationError
-from payasync.settings import read_guarded
+from payasync.settings import invalid_setting, read_guarded
 from payasync.strict_json import encodable
 
 MASK = "Secret('***')"
@@ -134,10 +134,7 @@ class Credentials:
         # A traceback may show local variables, and any of the values may be refused.
         del secret_key, public_key, signing_key, service_keys, notification_keys
         if not isinstance(merchant_id, str) or not merchant_id.isprintable() or not merchant_id.strip():
-            raise ConfigurationError(
-                f"credentials.merchant_id must be a text that is not empty, not {merchant_id!r}",
-                field="credentials.merchant_id",
-            )
+            raise invalid_setting("credentials.merchant_id", f"must be a text that is not empty, not {merchant_id!r}")
         held = {name: to_secrets(f"credentials.{name}", value) for name, value in given.items()}
         self.__attrs_init__(merchant_id, **held)  # pyright: ignore[reportAttributeAccessIssue] # attrs makes it
 
@@ -206,12 +203,12 @@ class Environment:
         in_file = file in self.variables
         if in_file and name in self.variables:
             del value  # a traceback may show local variables
-            raise ConfigurationError(f"{name} and {file} are both set: keep one", field=name)
+            raise invalid_setting(name, f"and {file} are both set: keep one")
         if in_file:
             value = read_guarded(file, self.variables[file]).strip()
         if value is not None and not value.strip():
             given = file if in_file else name
-            raise ConfigurationError(f"{given} is empty: give it a value, or unset it", field=given)
+            raise invalid_setting(given, "is empty: give it a value, or unset it")
         return value
 
     def secret(self, name: str) -> Secret | None:
@@ -231,5 +228,5 @@ class Environment:
         """
         value = self.optional(name)
         if value is None:
-            raise ConfigurationError(f"{name} is not set: set it, or {name}_FILE", field=name)
+            raise invalid_setting(name, f"is not set: set it, or {name}_FILE")
         return value

@@ -25,11 +25,11 @@ from __future__ import annotations
 import sys
 from contextlib import aclosing, suppress
 from functools import wraps
-from types import CoroutineType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 
     from payasync.wire.call import Objection
     from payasync.wire.response import Response
@@ -280,7 +280,7 @@ def frameless(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def frameless_async(function: Callable[P, Awaitable[T]]) -> Callable[P, CoroutineType[Any, Any, T]]:
+def frameless_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Decorate a coroutine function whose errors must not show its arguments.
 
     Its arguments stand in no frame that an error can show, even if its task is cancelled before it starts.
@@ -288,10 +288,10 @@ def frameless_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutin
     name = getattr(function, "__qualname__", "call")
 
     @wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> CoroutineType[Any, Any, T]:
+    def call(*arguments: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
         coroutine: Any = _awaited(lambda: function(*arguments, **named))
         coroutine.__qualname__ = name  # a warning shows it if it is never awaited
-        return coroutine  # type: ignore[no-any-return] # mypy sees no CoroutineType in it
+        return coroutine  # type: ignore[no-any-return] # it is typed `Any`
 
     return call
 

@@ -53,6 +53,7 @@ from payasync.settings import (
     check_function,
     check_tls,
     environment_proxy,
+    invalid_setting,
     is_loopback,
     is_number,
     parse_base_url,
@@ -139,11 +140,11 @@ Result: TypeAlias = Done[R] | Refused | Unknown
 ProgressListener: TypeAlias = Callable[[int, int], object]
 
 
-def _as_layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
+def _to_layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
     layers = tuple(given) if isinstance(given, Iterable) else (given,)
     for layer in layers:
         if not callable(layer):
-            raise ConfigurationError(f"middleware must be a list of layers, not {layer!r}", field="middleware")
+            raise invalid_setting("middleware", f"must be a list of layers, not {layer!r}")
     return layers
 
 
@@ -160,7 +161,7 @@ class Options:
     profile: Profile
     timeouts: Timeouts
     retry: RetryPolicy
-    middleware: tuple[Layer, ...] = field(converter=_as_layers)
+    middleware: tuple[Layer, ...] = field(converter=_to_layers)
     on_event: Callable[[Event], None] | None = field(repr=False)
     journal: "Journal | None" = None
 
@@ -171,17 +172,15 @@ class Options:
             if not isinstance(value, kind):
                 # Wrong credentials, such as a dict, may hold keys.
                 shown = type(value).__name__ if name == "credentials" else repr(value)
-                raise ConfigurationError(f"{name} must be a {kind.__name__}, not {shown}", field=name)
+                raise invalid_setting(name, f"must be a {kind.__name__}, not {shown}")
         check_answers_covered(self.profile)
         check_keys(self.profile, self.credentials)
         if self.on_event is not None:
             check_function("on_event", self.on_event)
         if self.journal is not None and not hasattr(getattr(self.journal, "recorder", None), "layer"):
-            raise ConfigurationError(
-                f'journal must be a journal, such as SqliteJournal("pay.db"), not {self.journal!r}', field="journal"
-            )
+            raise invalid_setting("journal", f'must be a journal such as SqliteJournal("pay.db"), not {self.journal!r}')
         if self.is_too_long(self.timeouts.total):
-            raise ConfigurationError(f"Timeouts.total must be {TOTAL_RULE}", field="Timeouts.total")
+            raise invalid_setting("Timeouts.total", f"must be {TOTAL_RULE}")
 
     def is_too_long(self, total: float) -> bool:
         """Return whether a call may last longer than the journal allows."""
@@ -239,7 +238,7 @@ class InFlight:
         """
         task = asyncio.ensure_future(call)
         self._shielded.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._discard_shielded)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -247,7 +246,7 @@ class InFlight:
                 raise
         raise SessionClosedError("the session was closed, and waited no longer for this call", sent=None)
 
-    def _forget(self, task: "asyncio.Task[Any]") -> None:
+    def _discard_shielded(self, task: "asyncio.Task[Any]") -> None:
         self._shielded.discard(task)
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it if nobody waits any more
@@ -347,20 +346,20 @@ class Session:
             on_event=on_event,
             journal=journal,
         )
-        _warn_of_short_keys(options)
-        url = _service_url(base_url, profile)
+        _warn_about_short_keys(options)
+        url = _parse_service_url(base_url, profile)
         for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
             if type(value) is not int or value < 1:
-                raise ConfigurationError(f"{name} must be an integer of 1 or more, not {value!r}", field=name)
-        via = _checked_proxy(url, proxy)
+                raise invalid_setting(name, f"must be an integer of 1 or more, not {value!r}")
+        proxy_url = _resolve_proxy(url, proxy)
         pools = PoolSettings(
             tls=None if tls is None else check_tls(tls),
             max_connections=max_connections,
-            secure=url.scheme == "https" or (via is not None and URL(via.reveal()).scheme == "https"),
+            secure=url.scheme == "https" or (proxy_url is not None and URL(proxy_url.reveal()).scheme == "https"),
             http=http,
             headers=profile.headers,
         )
-        self._transport = Transport(url, pools=pools, proxy=via, max_response_bytes=max_response_bytes)
+        self._transport = Transport(url, pools=pools, proxy=proxy_url, max_response_bytes=max_response_bytes)
         self._in_flight = InFlight()
         self._owner = True
         self._set_up(options, Codec(profile, credentials), Quota(retry.quota))
@@ -469,7 +468,7 @@ class Session:
     def _copy(self, **changes: Any) -> Self:
         options, codec, quota = evolve(self._options, **changes), self._codec, self._quota
         if "credentials" in changes:
-            _warn_of_short_keys(options)
+            _warn_about_short_keys(options)
             codec = codec.for_merchant(options.credentials)
         if options.retry.quota != self._options.retry.quota:
             quota = Quota(options.retry.quota)
@@ -651,9 +650,7 @@ class Session:
         self._check_open()
         journal, credentials = self._options.journal, self._options.credentials
         if journal is None:
-            raise ConfigurationError(
-                'journal is not set: give the session one, such as SqliteJournal("pay.db")', field="journal"
-            )
+            raise invalid_setting("journal", 'is not set: give the session one, such as SqliteJournal("pay.db")')
         request = await journal.recorder.queued(intent_id, credentials.merchant_id)
         timeouts = self._timeouts_of(request, timeout, None)
         deadline = asyncio.get_running_loop().time() + timeouts.total
@@ -806,18 +803,18 @@ class Session:
         return f"<Session {self._transport.base!r} for {self.merchant_id!r}, {state}>"
 
 
-def _warn_of_short_keys(options: Options) -> None:
+def _warn_about_short_keys(options: Options) -> None:
     for warning in short_keys(options.profile, options.credentials):
         logger.warning("%s", warning)
 
 
-def _service_url(address: str, profile: Profile) -> URL:
+def _parse_service_url(address: str, profile: Profile) -> URL:
     url = parse_base_url(address)
     if _is_sandbox(profile) and not is_loopback(url):
-        raise ConfigurationError(
-            f"profile is the sandbox's own, and {address!r} is not on this machine: its responses are not the "
-            "service's; write a profile of the service",
-            field="profile",
+        raise invalid_setting(
+            "profile",
+            f"is the sandbox's own, and {address!r} is not on this machine: its responses are not the service's; "
+            "write a profile of the service",
         )
     return url
 
@@ -826,23 +823,23 @@ def _is_sandbox(profile: Profile) -> bool:
     return profile.name == SANDBOX.name or evolve(profile, name=SANDBOX.name) == SANDBOX
 
 
-def _checked_proxy(url: URL, given: str | None) -> Secret | None:
+def _resolve_proxy(url: URL, given: str | None) -> Secret | None:
     address = environment_proxy(url) if given == "environment" else given
     if address is None:
         return None
     proxy = parse_proxy_url(address)
     if url.scheme == "http" and not is_loopback(URL(proxy)):
-        raise ConfigurationError(
-            "proxy is not on this machine, and base_url is plain http: keys would leave it in plain text. Use https, "
+        raise invalid_setting(
+            "proxy",
+            "is not on this machine, and base_url is plain http: keys would leave it in plain text. Use https, "
             'or no proxy (with proxy="environment", name the host in NO_PROXY)',
-            field="proxy",
         )
     return Secret(proxy)
 
 
 def _profile_from(environment: Environment) -> Profile:
     if f"{PROFILE_PATH}_FILE" in environment.variables:
-        raise ConfigurationError(f"{PROFILE_PATH} is itself a path: use it without _FILE", field=PROFILE_PATH)
+        raise invalid_setting(PROFILE_PATH, "is itself a path: use it without _FILE")
     given = environment.optional(PROFILE_PATH)
     if given is None:
         return Profile()

@@ -58,7 +58,7 @@ def must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
 
     def check(instance: object, attribute: "Attribute[Any]", value: Any) -> None:
         if not holds(value):
-            raise _invalid(_key(instance, attribute), wanted, value)
+            raise _invalid_error(_key_of(instance, attribute), wanted, value)
 
     return check
 
@@ -69,7 +69,7 @@ def each_must_be(wanted: str, holds: Callable[[Any], bool]) -> Validator:
     def check(instance: object, attribute: "Attribute[Any]", table: Mapping[str, Any]) -> None:
         for name, value in table.items():
             if not holds(value):
-                raise _invalid(f"{_key(instance, attribute)}.{name}", wanted, value)
+                raise _invalid_error(f"{_key_of(instance, attribute)}.{name}", wanted, value)
 
     return check
 
@@ -113,7 +113,7 @@ def check_function(name: str, given: object) -> None:
         ConfigurationError: It cannot be called, or is an `async` function.
     """
     if not callable(given) or iscoroutinefunction(given):
-        raise ConfigurationError(f"{name} must be a plain function, not {given!r}", field=name)
+        raise invalid_setting(name, f"must be a plain function, not {given!r}")
 
 
 def to_tuple(given: Iterable[Any]) -> tuple[Any, ...]:
@@ -182,11 +182,11 @@ def describe_value(value: object) -> str:
 
 
 def _check_type(instance: object, attribute: "Attribute[Any]", value: object) -> None:
-    kind, key = attribute.type, _key(instance, attribute)
+    kind, key = attribute.type, _key_of(instance, attribute)
     if fits_type(value, kind):
         return
     if get_origin(kind) is not Mapping:
-        raise _invalid(key, describe_type(kind), value)
+        raise _invalid_error(key, describe_type(kind), value)
     of_names, of_values = get_args(kind)
     # A table of texts may hold secrets, so an error shows only the type of a value.
     hidden = of_values is str or get_origin(of_values) is Mapping
@@ -205,11 +205,11 @@ def invalid_setting(key: str, why: str) -> ConfigurationError:
     return ConfigurationError(f"{key} {why}", field=key)
 
 
-def _key(instance: object, attribute: "Attribute[Any]") -> str:
+def _key_of(instance: object, attribute: "Attribute[Any]") -> str:
     return str(attribute.metadata.get(_KEY, f"{type(instance).__name__}.{attribute.name}"))
 
 
-def _invalid(key: str, wanted: str, value: object) -> ConfigurationError:
+def _invalid_error(key: str, wanted: str, value: object) -> ConfigurationError:
     return invalid_setting(key, f"must be {wanted}, not {describe_value(value)}")
 
 
@@ -276,13 +276,13 @@ def parse_base_url(given: object) -> URL:
     """
     url = _parse_http_url(given)
     if url is None:
-        raise _invalid_base_url(given, "must be an absolute URL, such as https://pay.example.com")
+        raise _base_url_error(given, "must be an absolute URL, such as https://pay.example.com")
     if url.user is not None or url.password is not None:
-        raise _invalid_base_url(given, "must not hold a user or a password: put keys into Credentials")
+        raise _base_url_error(given, "must not hold a user or a password: put keys into Credentials")
     if url.raw_query_string or url.raw_fragment or "?" in str(given) or "#" in str(given):
-        raise _invalid_base_url(given, "must not hold a query or a fragment")
+        raise _base_url_error(given, "must not hold a query or a fragment")
     if url.scheme == "http" and not is_loopback(url):
-        raise _invalid_base_url(given, "must be https: plain http is for loopback alone")
+        raise _base_url_error(given, "must be https: plain http is for loopback alone")
     return url
 
 
@@ -301,7 +301,7 @@ def _parse_http_url(given: object) -> URL | None:
     return url if url.scheme in {"http", "https"} and url.host and url.port else None
 
 
-def _invalid_base_url(given: object, why: str) -> ConfigurationError:
+def _base_url_error(given: object, why: str) -> ConfigurationError:
     shown = "" if {"@", "?", "#"}.intersection(str(given)) else f"; it is {given!r}"  # it may contain a key
     return ConfigurationError(f"base_url {why}{shown}", field="base_url")
 
@@ -332,9 +332,7 @@ def parse_proxy_url(given: object) -> str:
     """
     url = _parse_http_url(given)
     if url is None:
-        raise ConfigurationError(
-            'proxy must be an absolute URL, such as http://proxy.example:3128, or "environment"', field="proxy"
-        )
+        raise invalid_setting("proxy", 'must be an absolute URL, such as http://proxy.example:3128, or "environment"')
     return str(url)
 
 
@@ -345,15 +343,11 @@ def check_tls(context: object) -> ssl.SSLContext:
         ConfigurationError: The context does not check certificates or host names, or allows TLS below 1.2.
     """
     if not isinstance(context, ssl.SSLContext):
-        raise ConfigurationError(
-            f"tls must be an ssl.SSLContext, such as ssl.create_default_context(), not {context!r}", field="tls"
-        )
+        raise invalid_setting("tls", f"must be an ssl.SSLContext such as ssl.create_default_context(), not {context!r}")
     if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
-        raise ConfigurationError(
-            "tls must verify: to trust a certificate of your own, load it with load_verify_locations()", field="tls"
-        )
+        raise invalid_setting("tls", "must verify: to trust your own certificate, load it with load_verify_locations()")
     if context.minimum_version < ssl.TLSVersion.TLSv1_2:
-        raise ConfigurationError("tls must demand TLS 1.2: set minimum_version to TLSv1_2 or later", field="tls")
+        raise invalid_setting("tls", "must demand TLS 1.2: set minimum_version to TLSv1_2 or later")
     return context
 
 
@@ -434,7 +428,7 @@ def check_private(path: Location) -> None:
     if _POSIX and found.st_uid != os.geteuid():
         raise _not_permitted(f"{name!r} belongs to another user. Run this as its owner, or name another file")
     if _POSIX and found.st_mode & _WRITE:
-        raise _not_permitted(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quoted(path)}")
+        raise _not_permitted(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quote(path)}")
 
 
 def read_guarded(name: str, path: object) -> str:
@@ -451,7 +445,7 @@ def read_guarded(name: str, path: object) -> str:
         with Path(path).open(encoding="utf-8") as file:  # type: ignore[arg-type] # a TypeError if it is no path
             if not (_POSIX and os.fstat(file.fileno()).st_mode & _WRITE):
                 return file.read()
-        why = f"other users can write it, and only its owner may. Run: chmod go-w {_quoted(str(path))}"
+        why = f"other users can write it, and only its owner may. Run: chmod go-w {_quote(str(path))}"
     except OSError as error:
         why = str(error.strerror)
     except UnicodeDecodeError:
@@ -467,7 +461,7 @@ def others_can_read(path: Location) -> bool:
     return _POSIX and bool(Path(path).stat().st_mode & _READ)
 
 
-def _quoted(path: Location) -> str:
+def _quote(path: Location) -> str:
     return shlex.quote(os.fspath(path))
 
 

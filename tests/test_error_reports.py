@@ -263,7 +263,7 @@ async def test_failed_calls(server: dict[str, Any], settings: dict[str, Any], as
     with Recorder(**server) as service:
         error = await failure(session(service.url, scheme, **settings), ask, Exception)
 
-    assert service.requests or settings["middleware"] == [fails_before]
+    assert service.requests or "middleware" in settings
     assert [] == leaks(report(error), service)
 
 

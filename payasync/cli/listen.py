@@ -69,7 +69,7 @@ _HANG: Final = 20
 """The indent of continuation lines: the column of the event."""
 
 _http_logger: Final = logging.getLogger("payasync.cli.listen.http")
-"""Takes aiohttp's records of clients that speak no HTTP, which are told so themselves."""
+"""Drops aiohttp's records of requests that are not HTTP; the clients get an error response."""
 _http_logger.addHandler(logging.NullHandler())
 _http_logger.propagate = False
 
@@ -346,8 +346,7 @@ class ListenScreen:
         if info.saved:
             row("Saves", f"each as a file in {info.saved}", "bold")
         write()
-        write("  Addresses to give to the service:")
-        write()
+        self._lines.paragraph("  Addresses to give to the service:")
         uses = {f"{kind}s": (info.addresses[kind], use) for kind, use in _USES.items()}
         if not info.routed:
             uses["any of them"] = info.webhook_url, "the payload says which"
@@ -355,12 +354,9 @@ class ListenScreen:
         for name, (address, use) in uses.items():
             write((f"  {name:13}  ", "dim"), (f"{address:{width}}  ", "bold cyan"), use, hang=17)
         write()
-        write(("  To try it, let the sandbox send notifications:", "dim"))
-        write()
-        write(f"  payasync sandbox --webhook-url {info.webhook_url}")
-        write()
-        write(("  Press Ctrl-C to stop.", "dim"))
-        write()
+        self._lines.paragraph(("  To try it, let the sandbox send notifications:", "dim"))
+        self._lines.paragraph(f"  payasync sandbox --webhook-url {info.webhook_url}")
+        self._lines.paragraph(("  Press Ctrl-C to stop.", "dim"))
 
     def received(self, seen: Inspection) -> None:
         """Show a notification."""

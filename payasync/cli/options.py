@@ -89,7 +89,7 @@ class Address:
 
 
 def journal_option(*, existing: bool, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: A002
-    """Return the option `--journal`; a password is better kept in its environment variable than on a command line.
+    """Return the option `--journal`; a connection string with a password belongs in its environment variable.
 
     Args:
         existing: Refuse a file that does not exist: a mistyped name would be an empty journal.
@@ -147,7 +147,7 @@ def profile_named(path: str | None, *, needed: str = "") -> tuple[Profile, str]:
         needed: What only a profile says; empty if the command works without a profile.
 
     Raises:
-        ConfigurationError: The file cannot be read, or is not a valid profile; or there is none, and it is needed.
+        ConfigurationError: The file cannot be read, or is not a valid profile; or a profile is needed, and missing.
     """
     named = path or Environment(os.environ).optional(PROFILE_PATH)
     if named is None and needed:

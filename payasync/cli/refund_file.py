@@ -129,7 +129,7 @@ def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Ca
     except InvalidArgumentError as error:
         return evolve(row, wrong=str(error.args[0]))
     if len(lines) > 1:
-        # One of them may be a mistake, and nobody here can say which.
+        # One of the rows may be a mistake, and the file does not say which.
         where = f"{', '.join(map(str, lines[:-1]))} and {lines[-1]}"
         return evolve(row, wrong=f"out_refund_no must be unique: {row.number!r} is on lines {where}")
     return evolve(row, request=request)
@@ -189,7 +189,7 @@ def verdict_of_result(
 
     Args:
         row: The row.
-        result: What its call came to.
+        result: The result of its call.
         intent: What the journal says of the refund now.
         profile: Says where code and message stand in a response.
         unread: Why the journal could not be read, if so.
@@ -263,7 +263,7 @@ def _with_error(verdict: Verdict, error: ServiceError) -> Verdict:
 
 
 def _verdict_of_conflict(row: Row, intent: Intent) -> Verdict:
-    """Return what becomes of a row whose number stands for another refund: nothing was sent."""
+    """Return the result of a row whose number stands for another refund: nothing was sent."""
     word = _WORD_OF_STATE[intent.state]
     differences = ", ".join(
         f"{name} was {intent.request.get(name)} and is {getattr(row.request, name)} in this row"
@@ -304,7 +304,7 @@ def resubmissions(rows: Iterable[Row], rejected: Iterable[Intent], merchant: str
 
 COLUMNS: Final = ("line", "out_trade_no", "out_refund_no", "refund_amt", "state", "code", "message")
 _FORMULA: Final = re.compile("[=+@\uff1d\uff0b\uff20\uff0d]|-(?![0-9]+([.][0-9]+)?$)")
-"""How a text begins that a spreadsheet would compute; a negative number is none."""
+"""How a text begins that a spreadsheet would compute; a negative number is safe."""
 _IDENTIFIER: Final = re.compile(r"-[A-Za-z0-9_-]+")
 """An order or refund number that begins with a hyphen, of which a spreadsheet can compute nothing harmful."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-from attrs import evolve
+from attrs import Factory, define, evolve
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.text import Text
@@ -64,7 +64,7 @@ NO_RESPONSE: Final = "the service sends no usable response"
 STOPPED_BY_SIGNAL: Final = "interrupted"
 UNAUTHORISED: Final = 401
 DENIED: Final = 5
-"""So many refused orders in a row, before any other response, mean that the keys are wrong."""
+"""The number of refused orders in a row, before any other response, that means that the keys are wrong."""
 GRACE: Final = 60.0
 """Seconds for calls in flight when the import stops."""
 PATIENCE: Final = 180.0
@@ -205,7 +205,7 @@ async def run(
             with closing(ResultFile(result)) as results:
                 screen.opened(session, rows, new=empty, askable=askable)
                 screen.resubmitted(resubmissions(rows, rejected, session.merchant_id))
-                sending = RefundSending(session, journal, screen, results, limit=limit, pace=pace)
+                sending = RefundSending(session, journal, screen, results, limit, pace)
                 with screen.progress(len(good)), stray_logs_dropped():
                     await sending.run(good, stopped_by_signals(sending.cut_off))
                 verdicts = [
@@ -239,44 +239,33 @@ def is_askable(session: Session) -> bool:
     return True
 
 
+@define(eq=False)
 class RefundSending:
     """One run over the valid rows of a file.
 
-    Args:
-        session: Sends them; it is closed if the run stops early.
+    Attributes:
+        session: Sends the rows; it is closed if the run stops early.
         journal: The session's journal.
         screen: Shows the progress.
-        result: Takes each verdict.
+        result: Stores each result.
         limit: The greatest number of calls in flight.
         pace: Time: seconds since 1970, and waiting.
-
-    Attributes:
         verdicts: The result of each row so far, by line.
         stopped: Why it stopped early, if it did.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        journal: Journal,
-        screen: "RefundImportScreen",
-        result: ResultFile,
-        *,
-        limit: int,
-        pace: Pace,
-    ) -> None:
-        self.verdicts: dict[int, Verdict] = {}
-        self.stopped = ""
-        self._session = session
-        self._journal = journal
-        self._screen = screen
-        self._result = result
-        self._limit = limit
-        self._pace = pace
-        # One cause may lose the responses of all calls in flight.
-        self._stops = StopConditions(max(SILENT, 2 * limit))
-        self._unended: set[int] = set()
-        self._over = False
+    session: Session
+    journal: Journal
+    screen: "RefundImportScreen"
+    result: ResultFile
+    limit: int
+    pace: Pace
+    verdicts: dict[int, Verdict] = Factory(dict)
+    stopped: str = ""
+    # One cause may lose the responses of all calls in flight.
+    _stops: "StopConditions" = Factory(lambda self: StopConditions(max(SILENT, 2 * self.limit)), takes_self=True)
+    _unended: set[int] = Factory(set)
+    _over: bool = False
 
     async def run(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
         """Send all rows that are not done by the journal, until `stop` is set; calls in flight then end.
@@ -301,20 +290,20 @@ class RefundSending:
         """Show how many rows may have been done, unless all have ended; return whether any is left."""
         if not self._over:
             doubtful = {line for line, verdict in self.verdicts.items() if verdict.state in OPEN}
-            self._screen.cut_off(len(doubtful) + min(len(self._unended - doubtful), self._limit))
+            self.screen.cut_off(len(doubtful) + min(len(self._unended - doubtful), self.limit))
         return not self._over
 
     async def _close_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
-        self._screen.stopping(self.stopped)
+        self.screen.stopping(self.stopped)
         self.stopped = self.stopped or STOPPED_BY_SIGNAL
         # A closed session refuses the rows that have not begun.
-        await self._session.aclose(grace=GRACE)
+        await self.session.aclose(grace=GRACE)
 
     async def _send(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
         by_number = {row.number: row for row in rows}
         self._unended = {row.line for row in rows}
-        results = self._session.bulk([row.request for row in rows if row.request], limit=self._limit)
+        results = self.session.bulk([row.request for row in rows if row.request], limit=self.limit)
         async with aclosing(results):
             async for result in results:
                 row = by_number[str(result.request.reference)]
@@ -325,7 +314,7 @@ class RefundSending:
                     stop.set()
 
     async def _verdict(self, row: Row, result: Result[RefundResponse]) -> Verdict:
-        profile = self._session.profile
+        profile = self.session.profile
         try:
             return verdict_of_result(row, result, await self._intent(row), profile)
         except StorageError as error:
@@ -333,11 +322,11 @@ class RefundSending:
 
     def _note(self, verdict: Verdict) -> None:
         self.verdicts[verdict.row.line] = verdict
-        self._result.add(verdict)
-        self._screen.noted(verdict)
+        self.result.add(verdict)
+        self.screen.noted(verdict)
 
     async def _intent(self, row: Row) -> Intent | None:
-        found = await self._journal.find(CREATE_REFUND.name, row.number, merchant=self._session.merchant_id)
+        found = await self.journal.find(CREATE_REFUND.name, row.number, merchant=self.session.merchant_id)
         return found[-1] if found else None
 
     async def _reconcile(self, stop: asyncio.Event) -> list[Row]:
@@ -352,7 +341,7 @@ class RefundSending:
         with suppress(StorageError):
             for row in rows:
                 known, intent = self.verdicts[row.line], await self._intent(row)
-                found = verdict_of_intent(row, intent, self._session.profile, reason=known.message)
+                found = verdict_of_intent(row, intent, self.session.profile, reason=known.message)
                 self._note(evolve(found, code=found.code or known.code, earlier=False))
                 if never_arrived(intent):
                     lost.append(row)
@@ -360,17 +349,17 @@ class RefundSending:
 
     async def _ask(self, rows: Sequence[Row]) -> None:
         """Reconcile until no row is in doubt, or the next query is too far away."""
-        merchant, until = self._session.merchant_id, self._pace.clock() + PATIENCE
-        self._screen.asking(len(rows))
-        async with aclosing(Reconciler(self._session, self._journal, pace=self._pace).watch()) as reports:
+        merchant, until = self.session.merchant_id, self.pace.clock() + PATIENCE
+        self.screen.asking(len(rows))
+        async with aclosing(Reconciler(self.session, self.journal, pace=self.pace).watch()) as reports:
             async for report in reports:
                 intents = [await self._intent(row) for row in rows]
                 doubtful = sum(each is not None and each.state in {"sending", "unknown"} for each in intents)
-                due, now = await self._journal.next_due(merchant), self._pace.clock()
+                due, now = await self.journal.next_due(merchant), self.pace.clock()
                 wait = max(LONGEST if report.silent else 0.0, due.timestamp() - now if due else PATIENCE)
                 if not doubtful or now + wait > until:
                     return
-                self._screen.asking(doubtful, wait, silent=report.silent)
+                self.screen.asking(doubtful, wait, silent=report.silent)
 
 
 class StopConditions:
@@ -454,8 +443,7 @@ class RefundImportScreen:
         self._title()
         write((f"  {_rows(len(bad))} of {len(rows):,} cannot be sent.", "bold red"), " Nothing was sent.")
         self._bad(bad)
-        write("  Correct these rows, or skip them with --keep-going.")
-        write()
+        self._lines.paragraph("  Correct these rows, or skip them with --keep-going.")
 
     def opened(self, session: Session, rows: Sequence[Row], *, new: bool, askable: bool) -> None:
         """Show what is about to be done, and which rows are left out.
@@ -483,20 +471,18 @@ class RefundImportScreen:
             self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
             self._bad(bad)
         if not askable:
-            self._lines.write(
+            self._lines.paragraph(
                 ("  A lost response will need a person", "bold yellow"),
                 ": the profile does not say how to query a refund (refund_status).",
                 hang=2,
             )
-            self._lines.write()
 
     def resubmitted(self, found: Sequence[Verdict]) -> None:
         """List the rows that are sent again, and may have been refunded by other means since they were rejected."""
         if not found:
             return
-        write = self._lines.write
         are, they = ("is", "it was") if len(found) == 1 else ("are", "they were")
-        write(
+        self._lines.paragraph(
             (f"  {_rows(len(found))} {are} sent again", "bold yellow"),
             f": {they} reported as not done, so somebody may have refunded by other means.",
             hang=2,
@@ -505,11 +491,12 @@ class RefundImportScreen:
             ("Line", "Refund", "Amount", "Why it was not done"),
             ((str(each.row.line), each.row.number, each.row.cells["refund_amt"], each.message) for each in found),
         )
-        write(("  Remove the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2)
-        write()
+        self._lines.paragraph(
+            ("  Remove the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2
+        )
 
     def progress(self, total: int) -> Progress:
-        """Return the progress bar of so many rows; enter it to show it."""
+        """Return the progress bar; enter it to show it."""
         self._bar.update(TaskID(0), total=total)
         return self._bar
 
@@ -525,8 +512,7 @@ class RefundImportScreen:
             self._announced.add(silent)
             why = "The service does not respond: " if silent else ""
             words = f"{_rows(count)} in doubt; the next query is in {duration(seconds)}."
-            self._lines.write(f"  {why}{words}", hang=2)
-            self._lines.write()
+            self._lines.paragraph(f"  {why}{words}", hang=2)
 
     def stopping(self, why: str = "") -> None:
         """Show that no further row begins, and how to interrupt the calls in flight.
@@ -538,8 +524,9 @@ class RefundImportScreen:
         self._lines.console.show_cursor()
         self._bar.update(TaskID(0), description="Stopping")
         self._lines.write((f"  Stopping{f': {why}' if why else ''}.", "bold yellow"), hang=2)
-        self._lines.write(f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} interrupts them.")
-        self._lines.write()
+        self._lines.paragraph(
+            f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} interrupts them."
+        )
 
     def cut_off(self, count: int) -> None:
         """Show how many rows may have been done when calls are interrupted, and where the results are."""
@@ -562,8 +549,7 @@ class RefundImportScreen:
         """
         write = self._lines.write
         if why:
-            write((f"  Stopped: {why}.", "bold yellow"), " Run the same command to continue.", hang=2)
-            write()
+            self._lines.paragraph((f"  Stopped: {why}.", "bold yellow"), " Run the same command to continue.", hang=2)
         if not verdicts:
             write("  There was nothing to refund.")
         for word in WORDS:
@@ -572,11 +558,9 @@ class RefundImportScreen:
         write()
         self._doubtful([each for each in verdicts if each.state in OPEN])
         if unwritten:
-            write(("  The result file could not be written: ", "bold red"), plain(unwritten))
-            write()
+            self._lines.paragraph(("  The result file could not be written: ", "bold red"), plain(unwritten))
         elif self._result is not None:
-            write(("  Result of each row: ", "dim"), (plain(str(self._result)), "cyan"))
-            write()
+            self._lines.paragraph(("  Result of each row: ", "dim"), (plain(str(self._result)), "cyan"))
 
     def _summary(self, word: Word, mine: Sequence[Verdict]) -> None:
         write, indent = self._lines.write, " " * (2 + _WIDTH)
@@ -612,12 +596,10 @@ class RefundImportScreen:
             " To query the unknown ones, run the same command, or",
             hang=2,
         )
-        write((f"  payasync reconcile{journal}", "cyan"))
-        write()
+        self._lines.paragraph((f"  payasync reconcile{journal}", "cyan"))
         if any(each.state == "manual" for each in verdicts):
             write("  Look up the manual ones in the service's back office. To list their intent IDs:")
-            write((f"  payasync journal list{journal} --state manual", "cyan"))
-            write()
+            self._lines.paragraph((f"  payasync journal list{journal} --state manual", "cyan"))
 
     def _bad(self, rows: Sequence[Row]) -> None:
         self._lines.write()

@@ -207,7 +207,7 @@ def examine(
         headers: Replace those in the file, by lower-case names.
         verification: How it is verified.
         kind: What the address is for; `None`: what the last part of the path says.
-        now: Seconds since 1970 at which it is taken to have arrived.
+        now: When it arrived, in seconds since 1970.
     """
     try:
         message = HttpMessage.read(raw).with_headers(headers)

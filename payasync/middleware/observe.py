@@ -33,7 +33,7 @@ class Attempted:
 
     def __str__(self) -> str:
         ended = f"no response ({self.error})" if self.status is None else f"HTTP {self.status}"
-        return _line(self.operation, self.reference, f"attempt {self.attempt}: {ended} after {self.elapsed:.3f} s")
+        return _log_line(self.operation, self.reference, f"attempt {self.attempt}: {ended} after {self.elapsed:.3f} s")
 
 
 @frozen(kw_only=True)
@@ -48,7 +48,7 @@ class Retrying:
 
     def __str__(self) -> str:
         words = f"attempt {self.attempt} starts in {self.delay:.2f} s: {self.reason}"
-        return _line(self.operation, self.reference, words)
+        return _log_line(self.operation, self.reference, words)
 
 
 @frozen(kw_only=True)
@@ -60,13 +60,13 @@ class Unknown:
     reason: str
 
     def __str__(self) -> str:
-        return _line(self.operation, self.reference, f"outcome unknown: {self.reason}")
+        return _log_line(self.operation, self.reference, f"outcome unknown: {self.reason}")
 
 
 Event = Attempted | Retrying | Unknown
 
 
-def _line(operation: str, reference: str | None, words: str) -> str:
+def _log_line(operation: str, reference: str | None, words: str) -> str:
     about = f"{operation} {reference}" if reference else operation
     return " ".join(f"{about}: {words}".split())
 
@@ -106,12 +106,12 @@ def observe(report: EventSink, send: Send) -> Send:
     def send_observed(call: Call) -> Awaitable[Reply]:
         if report.on_event is None and not logger.isEnabledFor(logging.DEBUG):
             return send(call)
-        return _observed(call, send, report)
+        return _send_observed(call, send, report)
 
     return send_observed
 
 
-async def _observed(call: Call, send: Send, report: EventSink) -> Reply:
+async def _send_observed(call: Call, send: Send, report: EventSink) -> Reply:
     clock = asyncio.get_running_loop().time
     started = clock()
     reply: Reply | None = None

@@ -121,7 +121,7 @@ def classify(call: Call, result: AttemptResult) -> Outcome:
     if call.profile.answer.signature and _is_unverified(call, outcome, result):
         return Outcome.UNVERIFIED
     refused = outcome is not SUCCESS
-    objected = _objection_to_refusal(call, outcome, result) if refused else _objection_to_success(call, result)
+    objected = _object_to_refusal(call, outcome, result) if refused else _object_to_success(call, result)
     return Outcome.UNRECOGNISED if objected else outcome
 
 
@@ -130,11 +130,11 @@ def _classify_2xx(profile: Profile, reply: Reply) -> Outcome:
     if not isinstance(document, dict):
         return Outcome.UNRECOGNISED
     if not answer.code:
-        return _listed_outcome(profile, reply) or SUCCESS
+        return _find_listed_outcome(profile, reply) or SUCCESS
     code = at(document, answer.code)
     if code is ABSENT:
         return Outcome.UNRECOGNISED
-    return SUCCESS if is_one_of(code, answer.ok) else _listed_outcome(profile, reply) or Outcome.UNLISTED
+    return SUCCESS if is_one_of(code, answer.ok) else _find_listed_outcome(profile, reply) or Outcome.UNLISTED
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:
@@ -145,7 +145,7 @@ def _classify_status(call: Call, reply: Reply) -> Outcome:
     if status >= 500:
         return Outcome.SERVER_ERROR
     if status >= 400:
-        return _listed_outcome(call.profile, reply) or _classify_4xx(call, status)
+        return _find_listed_outcome(call.profile, reply) or _classify_4xx(call, status)
     return Outcome.REDIRECT if status >= 300 else Outcome.UNRECOGNISED
 
 
@@ -167,7 +167,7 @@ _LISTED: Final = {
 """The outcome for each key of the profile's `codes`."""
 
 
-def _listed_outcome(profile: Profile, reply: Reply) -> Outcome | None:
+def _find_listed_outcome(profile: Profile, reply: Reply) -> Outcome | None:
     """Return the outcome that the profile lists for the result code, or else for the message."""
     for value in (at(reply.document, path) for path in (profile.answer.code, profile.answer.message) if path):
         for key, outcome in _LISTED.items():
@@ -195,14 +195,14 @@ def objection_to(call: Call, reply: Reply) -> Objection | None:
     """Return why a recognised response, signed where it must be, is still not believed."""
     in_2xx = 200 <= reply.status < 300
     outcome = _classify_2xx(call.profile, reply) if in_2xx else _classify_status(call, reply)
-    return _objection_to_success(call, reply) if outcome is SUCCESS else _objection_to_refusal(call, outcome, reply)
+    return _object_to_success(call, reply) if outcome is SUCCESS else _object_to_refusal(call, outcome, reply)
 
 
-def _objection_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection | None:
+def _object_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection | None:
     if outcome not in REFUSALS:
         return None
     profile, data = call.profile, payload(call.profile.answer, reply.document)
-    if mismatch := match.mismatch(_named_by(call), call.expected.compared, data, success=False):
+    if mismatch := match.mismatch(_fields_to_match(call), call.expected.compared, data, success=False):
         return mismatch
     if outcome is Outcome.DUPLICATE:  # the response may describe the earlier use of the number
         return None
@@ -211,16 +211,16 @@ def _objection_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objecti
     return match.contradiction(call.operation, profile, data, absent=outcome is Outcome.ABSENT)
 
 
-def _objection_to_success(call: Call, reply: Reply) -> Objection | None:
+def _object_to_success(call: Call, reply: Reply) -> Objection | None:
     expected, data = call.expected, reply.document
     if expected.proofs and match.is_sent_back(expected.proofs, data):
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
     if path := call.profile.answer.data:
         data = at(data, path, data)
-    return match.mismatch(_named_by(call) if expected.asked else call.fields, expected.compared, data)
+    return match.mismatch(_fields_to_match(call) if expected.asked else call.fields, expected.compared, data)
 
 
-def _named_by(call: Call) -> Mapping[str, object]:
+def _fields_to_match(call: Call) -> Mapping[str, object]:
     """Return the fields that a response must match: the call's, and those of the write that a query is about."""
     asked = call.expected.asked
     return {**call.fields, **asked} if asked else call.fields
@@ -233,7 +233,7 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
         return True
     covered = bool(shape.code) and SignedFields.under(shape.signature, call.profile.signature).covers(shape.code)
     return not covered and match.may_be_success(
-        call.operation, call.profile, _named_by(call), call.expected.compared, data
+        call.operation, call.profile, _fields_to_match(call), call.expected.compared, data
     )
 
 
@@ -341,11 +341,11 @@ def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: b
         error.__cause__ = result.__cause__
         return error
     if not doubt and _was_refused(call, outcome):
-        return _refusal(call, outcome, result)
-    return _lost_response(call, outcome, result)
+        return _refusal_error(call, outcome, result)
+    return _unclear_response_error(call, outcome, result)
 
 
-def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
+def _unclear_response_error(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
     """Return the error for a response that does not show whether the request was carried out."""
     kind, hint = (NoAnswerError, REPEAT_HINT) if call.read else (OutcomeUnknownError, advice(call))
     objection = objection_to(call, reply) if outcome is Outcome.UNRECOGNISED else None
@@ -360,7 +360,7 @@ def _lost_response(call: Call, outcome: Outcome, reply: Reply) -> PayasyncError:
         words = f"{outcome.value}, which may have been executed (see {key} in the profile)"
     else:
         words = outcome.value
-    message, facts = f"HTTP {reply.status}, {words}{_quoted(call, reply)}; {hint}", _facts(call, reply)
+    message, facts = f"HTTP {reply.status}, {words}{_quote_message(call, reply)}; {hint}", _facts_of(call, reply)
     if outcome is not Outcome.UNVERIFIED:
         return kind(message, sent=True, reason=words, objection=objection, **facts)
     forged = InvalidSignatureError(f"HTTP {reply.status}, {words}", sent=True, **facts)
@@ -372,7 +372,7 @@ def _was_refused(call: Call, outcome: Outcome) -> bool:
     return (outcome in REFUSALS or outcome is Outcome.REDIRECT) and not leaves_doubt(call, outcome)
 
 
-def _refusal(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
+def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
     kind: type[ServiceError] = ServiceError
     if outcome is Outcome.DUPLICATE and has_own_number(call):
         kind = DuplicateError
@@ -383,13 +383,13 @@ def _refusal(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
     message = scalar_at(reply.document, call.profile.answer.message)
     hint = "; ask for its state" if outcome is Outcome.DUPLICATE else ""
     return kind(
-        f"HTTP {reply.status}, {outcome.value}{_quoted(call, reply)}{hint}",
+        f"HTTP {reply.status}, {outcome.value}{_quote_message(call, reply)}{hint}",
         code=scalar_at(reply.document, call.profile.answer.code),
         message=None if message is None else str(message),
         http_status=reply.status,
         sent=True,
         reason=outcome.value,
-        **_facts(call, reply),
+        **_facts_of(call, reply),
     )
 
 
@@ -420,7 +420,7 @@ def unknown_error(call: Call, reason: str, reply: Reply, *, objection: Objection
         objection: Why the response is not believed, if it was recognised.
     """
     message = f"{reason}; {QUERY_HINT}"
-    return OutcomeUnknownError(message, sent=True, reason=reason, objection=objection, **_facts(call, reply))
+    return OutcomeUnknownError(message, sent=True, reason=reason, objection=objection, **_facts_of(call, reply))
 
 
 def result_of_close(call: Call, reply: Reply) -> AttemptResult:
@@ -435,11 +435,11 @@ def result_of_close(call: Call, reply: Reply) -> AttemptResult:
         return reply
     reason = f"the order's state is {state}" if state else "the profile does not say what the order's state means"
     if state in {"paid", "refunded"}:
-        return ServiceError(reason, http_status=reply.status, sent=True, reason=reason, **_facts(call, reply))
+        return ServiceError(reason, http_status=reply.status, sent=True, reason=reason, **_facts_of(call, reply))
     return unknown_error(call, reason, reply)
 
 
-def _quoted(call: Call, reply: Reply) -> str:
+def _quote_message(call: Call, reply: Reply) -> str:
     """Return the result code and the message of a response in brackets. A code that is a text is quoted."""
     answer = call.profile.answer
     code, message = (scalar_at(reply.document, path) for path in (answer.code, answer.message))
@@ -451,7 +451,7 @@ def _quoted(call: Call, reply: Reply) -> str:
     return f" ({': '.join(words)})" if words else ""
 
 
-def _facts(call: Call, reply: Reply) -> dict[str, Any]:
+def _facts_of(call: Call, reply: Reply) -> dict[str, Any]:
     return {
         "operation": call.operation.name,
         "reference": call.reference,

@@ -132,7 +132,7 @@ class Attempts:
         next(self._bounds)  # backoff's generators begin with an empty step
         self._begun = 1
         self._spent = 0
-        self._in_doubt_since: float | None = None
+        self._in_doubt_since = inf
         self._sent_before = call.sent_before
         self._write_begun = False
         self._not_before = -inf
@@ -157,7 +157,7 @@ class Attempts:
             result.add(asked=compared_fields(self._call.fields))
         if isinstance(result, OutcomeUnknownError):
             result.add(used_before=self._call.progress.used_before)
-            self._report_unknown(_reason(result))
+            self._report_unknown(_reason_of(result))
         raise result
 
     async def _settle(self, result: AttemptResult) -> AttemptResult:
@@ -167,24 +167,27 @@ class Attempts:
         while True:
             outcome = classify(call, result)
             self._note_doubt(outcome)
-            action = decide(call, outcome, doubt=self._in_doubt_since is not None)
+            action = decide(call, outcome, doubt=self._is_in_doubt())
             if action is Action.DONE:
                 return result
             if action is Action.QUERY:
                 # Without a durable note of "used before", the reconciler would believe a later "not found".
                 if outcome is Outcome.DUPLICATE and call.note_used is not None and not await call.note_used():
                     return self._final_error(outcome, result)
-                recovered = await self._ask(result)
+                recovered = await self._query_outcome(result)
                 if recovered is not None:
                     return recovered
-                in_doubt = self._in_doubt_since is not None
-                action = Action.END if in_doubt else decide_after_absence(call, outcome)
+                action = Action.END if self._is_in_doubt() else decide_after_absence(call, outcome)
             lease_over = call.lease is not None and call.lease.over
             may_send = action is Action.REPEAT and sends < policy.attempts and not lease_over
-            if not may_send or not await self._pause(result):
+            if not may_send or not await self._wait(result):
                 return self._final_error(outcome, result)
             sends += 1
             result = await self._attempt(call)
+
+    def _is_in_doubt(self) -> bool:
+        """Return whether an attempt may have carried out the write, and no query has shown otherwise."""
+        return self._in_doubt_since < inf
 
     def _note_doubt(self, outcome: Outcome) -> None:
         """Note whether this attempt may have carried out the write."""
@@ -194,18 +197,18 @@ class Attempts:
             self._in_doubt_since = self._now()
             self._sent_before = True
 
-    async def _ask(self, lost: AttemptResult) -> AttemptResult | None:
+    async def _query_outcome(self, lost: AttemptResult) -> AttemptResult | None:
         """Ask what became of the write. Return how it ends, or `None` if that is open or "not found" is final."""
         query = self._context.ask(self._call)
         result, left, earliest = lost, QUERIES, -inf
         objection: Objection | None = None
-        while query is not None and left and await self._pause(result, QUERY_REASON, earliest):
+        while query is not None and left and await self._wait(result, QUERY_REASON, earliest):
             left -= 1
             asked_at = self._now()
             result = await self._attempt(query)
             if confirms_absence(query, result):
                 if asked_at >= self._absence_final_at():
-                    self._in_doubt_since = None
+                    self._in_doubt_since = inf
                     return None
                 left += earliest == -inf
                 earliest = self._absence_final_at()
@@ -232,11 +235,8 @@ class Attempts:
 
     def _absence_final_at(self) -> float:
         """Return when "not found" becomes final."""
-        if self._in_doubt_since is None:
-            return inf
-        call = self._call
-        quarantine = call.profile.recovery.quarantine
-        return self._in_doubt_since + absence_final_after(quarantine, used_before=call.progress.used_before)
+        quarantine = self._call.profile.recovery.quarantine
+        return self._in_doubt_since + absence_final_after(quarantine, used_before=self._call.progress.used_before)
 
     async def _attempt(self, call: Call) -> AttemptResult:
         self._begun += 1
@@ -258,10 +258,10 @@ class Attempts:
         if isinstance(ended, PayasyncError):
             # This call's own refusal would be a reply. A `ServiceError` is from another call that a user's layer made.
             denies = ended.sent is False or isinstance(ended, ServiceError)
-            return _lost(ended) if begun and denies else ended
+            return _lost_error(ended) if begun and denies else ended
         self._write_begun = self._write_begun or begun
         if isinstance(ended, Exception) and self._may_be_done():
-            return _lost(ended)
+            return _lost_error(ended)
         raise ended
 
     def _note_retry_after(self, seconds: float | None, status: int) -> None:
@@ -275,9 +275,9 @@ class Attempts:
 
     def _may_be_done(self) -> bool:
         """Return whether the write may have been carried out, so that no foreign error may hide it."""
-        return self._in_doubt_since is not None or self._write_begun
+        return self._is_in_doubt() or self._write_begun
 
-    async def _pause(self, result: AttemptResult, reason: str = "", earliest: float = -inf) -> bool:
+    async def _wait(self, result: AttemptResult, reason: str = "", earliest: float = -inf) -> bool:
         """Wait before the next attempt. Return `False` if the deadline or the quota does not allow one."""
         call, context = self._call, self._context
         now = self._now()
@@ -293,14 +293,14 @@ class Attempts:
                 reference=call.reference,
                 attempt=self._begun + 1,
                 delay=delay,
-                reason=reason or _reason(result),
+                reason=reason or _reason_of(result),
             )
         )
         return await context.pace.sleep(delay) is not False
 
     def _final_error(self, outcome: Outcome, result: AttemptResult) -> PayasyncError:
         call = self._call
-        error = final_error(call, outcome, result, doubt=self._in_doubt_since is not None)
+        error = final_error(call, outcome, result, doubt=self._is_in_doubt())
         error.add(operation=call.operation.name, reference=call.reference, attempts=self._begun)
         if isinstance(error, ServiceError):
             error.add(absent=confirms_absence(call, result))
@@ -314,7 +314,7 @@ class Attempts:
         self._context.report(Unknown(operation=call.operation.name, reference=call.reference, reason=reason))
 
 
-def _lost(error: Exception) -> NoAnswerError:
+def _lost_error(error: Exception) -> NoAnswerError:
     """Return the error for a request that was sent, if a user's layer raised one that does not say so."""
     reason = f"middleware raised {type(error).__name__}"
     lost = NoAnswerError(f"{reason} after it was sent", reason=reason)
@@ -322,5 +322,5 @@ def _lost(error: Exception) -> NoAnswerError:
     return lost
 
 
-def _reason(result: AttemptResult) -> str:
+def _reason_of(result: AttemptResult) -> str:
     return str(result.reason or result.args[0]) if isinstance(result, PayasyncError) else f"HTTP {result.status}"

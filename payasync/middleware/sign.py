@@ -13,6 +13,7 @@ from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
 from payasync.profile.profile import not_configured
 from payasync.profile.schema import NONCE, SIGN
+from payasync.settings import invalid_setting
 from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
 from payasync.wire.call import Call, Layer, Reply, Send
 
@@ -31,7 +32,7 @@ def sign(key: Secret | None, send: Send) -> Send:
             return send(call)
         scheme = call.profile.signature
         if scheme is None or key is None:
-            raise _missing(call)
+            raise _missing_error(call)
         prepared_for, signer = prepared
         if prepared_for is not scheme:
             # Only a fast scheme of ours can prepare its key once for many calls.
@@ -39,7 +40,7 @@ def sign(key: Secret | None, send: Send) -> Send:
             prepared = scheme, signer
         fields = {**call.fields, NONCE: os.urandom(16).hex()}
         if signer is None:
-            return _sign_in_time(scheme, key, call.derived(fields=fields), send)
+            return _sign_and_send(scheme, key, call.derived(fields=fields), send)
         fields[SIGN] = signer(fields, call.operation.path)
         return send(call.derived(fields=fields))
 
@@ -71,7 +72,7 @@ def check_signable(call: Call, key: Secret | None) -> None:
     scheme = call.profile.signature
     try:
         if scheme is None or key is None:
-            raise _missing(call)
+            raise _missing_error(call)
         if isinstance(scheme, SortedPairs):
             scheme.text(call.fields, path=call.operation.path)
             if not scheme.blocking:
@@ -81,22 +82,19 @@ def check_signable(call: Call, key: Secret | None) -> None:
         raise
 
 
-def _missing(call: Call) -> ConfigurationError:
+def _missing_error(call: Call) -> ConfigurationError:
     if call.profile.signature is None:
         return not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
-    return ConfigurationError(
-        f"credentials.signing_key is not set (PAYASYNC_SIGNING_KEY in the environment): {call.operation.name} "
-        "is signed with it",
-        field="credentials.signing_key",
-    )
+    why = f"is not set (PAYASYNC_SIGNING_KEY in the environment): {call.operation.name} is signed with it"
+    return invalid_setting("credentials.signing_key", why)
 
 
-async def _sign_in_time(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
-    signature = await await_in_time(call, _signature(scheme, key, call), "the signature scheme")
+async def _sign_and_send(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
+    signature = await await_in_time(call, _make_signature(scheme, key, call), "the signature scheme")
     return await send(call.with_fields(**{SIGN: signature}))
 
 
-async def _signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
+async def _make_signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
     make = partial(scheme.sign, dict(call.fields), path=call.operation.path, key=key)
     try:
         if getattr(scheme, "blocking", False):
@@ -132,10 +130,10 @@ def authorize(key: Secret | None, send: Send) -> Send:
         if not call.bearer:
             return send(call)
         if header is None:
-            raise ConfigurationError(
-                f"credentials.secret_key is not set: {call.operation.name} carries it as Authorization: Bearer "
+            raise invalid_setting(
+                "credentials.secret_key",
+                f"is not set: {call.operation.name} carries it as Authorization: Bearer "
                 "(PAYASYNC_SECRET_KEY in the environment)",
-                field="credentials.secret_key",
             )
         return send(call.with_headers({"Authorization": header}))
 

@@ -7,9 +7,10 @@ from typing import Any
 from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
-from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.profile.signed_fields import join_path, names_read
+from payasync.settings import invalid_setting
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
 from payasync.strict_json import ExactNumber, at, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
@@ -33,7 +34,7 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
     if not isinstance(signed, dict):
         return evolve(reply, verified=False)
     if isinstance(scheme, SortedPairs):
-        scheme = _for_responses(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
+        scheme = _allow_redirect_address(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
     verified = isinstance(signed[name], str) and is_signed_by_any(
         scheme, signed, name, path=call.operation.path, keys=keys
     )
@@ -86,10 +87,10 @@ def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str
         field = str(error.field)
     else:
         return ""
-    return f"{join_path(place, field)} holds {_refused(scheme, signed.get(field))}"
+    return f"{join_path(place, field)} holds {_describe_refused(scheme, signed.get(field))}"
 
 
-def _refused(scheme: SortedPairs, value: object) -> str:
+def _describe_refused(scheme: SortedPairs, value: object) -> str:
     """Describe a refused value without showing it, and the setting that would allow it."""
     if isinstance(value, bool):
         kind, setting = "true or false", 'signature.booleans = "json"'
@@ -154,15 +155,15 @@ def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: s
         return credentials.service_keys
     if credentials.signing_key is not None and getattr(scheme, "symmetric", False):
         return (credentials.signing_key,)
-    raise ConfigurationError(
-        f"credentials.service_keys is empty (PAYASYNC_SERVICE_KEYS in the environment): the profile says that {signed} "
-        f"are signed ({point}), and they are verified with it",
-        field="credentials.service_keys",
+    raise invalid_setting(
+        "credentials.service_keys",
+        f"is empty (PAYASYNC_SERVICE_KEYS in the environment): the profile says that {signed} are signed ({point}), "
+        "and they are verified with it",
     )
 
 
 @lru_cache(maxsize=64)
-def _for_responses(scheme: SortedPairs, address: str) -> SortedPairs:
+def _allow_redirect_address(scheme: SortedPairs, address: str) -> SortedPairs:
     """Return a scheme that also allows delimiters in the redirect address, a field that no request has."""
     if not address or address in IDENTIFIERS:
         return scheme

@@ -115,10 +115,10 @@ def refund_terms(refunds: RefundSetting = "succeed", repeated: RepeatedSetting =
     return RefundTerms(outcome=None if after else _ENDS.get(refunds), after=after, once=repeated == "refused")
 
 
-MOST_DECLINES: Final = 3
+MAX_DECLINES: Final = 3
 EXPIRY: Final = timedelta(minutes=30)
 """How long an order waits for its customer (docs/service.md#limits)."""
-MOST_FAILURES: Final = 3
+MAX_FAILURES: Final = 3
 """Charges in a row that fail before a subscription is cancelled."""
 CLOSABLE: Final[frozenset[OrderState]] = frozenset({"pending", "failed", "expired", "closed"})
 SETTLED: Final[frozenset[RefundState]] = frozenset({"succeeded", "failed"})
@@ -141,7 +141,7 @@ def decide(order: Order, decision: Decision) -> Order:
     if decision == "cancel":
         return order
     declines = order.declines + 1
-    return evolve(order, declines=declines, state="failed" if declines >= MOST_DECLINES else "pending")
+    return evolve(order, declines=declines, state="failed" if declines >= MAX_DECLINES else "pending")
 
 
 def close(order: Order) -> Order:
@@ -237,7 +237,7 @@ def _billed(subscription: Subscription, begun: date) -> Subscription:
         failing=subscription.failing - failed,
         failures=subscription.failures + 1 if failed else 0,
     )
-    return _cancelled(billed) if billed.failures >= MOST_FAILURES else billed
+    return _cancelled(billed) if billed.failures >= MAX_FAILURES else billed
 
 
 def _cancelled(subscription: Subscription) -> Subscription:

@@ -45,9 +45,9 @@ APPLICATION: Final = 0x50617973
 """`Pays`: marks the file as a sandbox's, in its header."""
 VERSION: Final = 2
 """Of the schema; a file of another version is refused."""
-MOST_TEXT: Final = 4096
+MAX_TEXT: Final = 4096
 """Characters that one text of the timeline may have: a request may be long."""
-MOST_ENTRIES: Final = 10_000
+MAX_ENTRIES: Final = 10_000
 """The schema's trigger deletes older entries of the timeline."""
 LOCKED_SECONDS: Final = 0.25
 """How long the start waits for a sandbox that is just closing the file."""
@@ -246,8 +246,8 @@ class Store:
         """Insert an entry of the timeline, with its time and with long texts cut, and return its number."""
         changes: dict[str, Any] = {"at": format_instant(self.now())}
         for name, text in asdict(entry).items():
-            if isinstance(text, str) and len(text) > MOST_TEXT:
-                changes[name] = f"{text[:MOST_TEXT]}… ({len(text):,} characters)"
+            if isinstance(text, str) and len(text) > MAX_TEXT:
+                changes[name] = f"{text[:MAX_TEXT]}… ({len(text):,} characters)"
         return self.add(evolve(entry, **changes))
 
     def entries_about(self, reference: str) -> list[Entry]:

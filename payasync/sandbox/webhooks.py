@@ -37,14 +37,14 @@ REDELIVERIES: Final = (
 
 The sandbox's own choice (docs/service.md#notifications).
 """
-SECONDS: Final = 5.0
+TIMEOUT_SECONDS: Final = 5.0
 """How long a receiver may take."""
-MOST: Final = 80
+MAX_ADDRESS: Final = 80
 """Characters of an address that are shown."""
-MAX_ANSWER: Final = 64 * 1024
-MOST_KEPT: Final = 1024
+MAX_READ: Final = 64 * 1024
+MAX_STORED: Final = 1024
 """Characters of a response that are stored with the attempt."""
-MOST_AT_ONCE: Final = 32
+MAX_CONCURRENT: Final = 32
 """Concurrent deliveries, each to another address: a slow receiver delays only itself."""
 
 
@@ -81,7 +81,7 @@ def shorten_address(url: str) -> str:
     """Return an address shortened, without its password and query, which may be secrets."""
     parts = urlsplit(url)
     text = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{'?…' if parts.query else ''}"
-    return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+    return text if len(text) <= MAX_ADDRESS else f"{text[: MAX_ADDRESS - 1]}…"
 
 
 class ElsewhereError(OSError):
@@ -94,7 +94,7 @@ def explain_failure(failure: Exception) -> str:
     if isinstance(cause, ElsewhereError):
         return str(cause)
     if isinstance(failure, TimeoutError):
-        return f"no response within {SECONDS:g} seconds"
+        return f"no response within {TIMEOUT_SECONDS:g} seconds"
     if isinstance(failure, aiohttp.ClientConnectorCertificateError):
         return "its certificate cannot be trusted"
     return "the address cannot be used" if isinstance(failure, ValueError) else describe_failure(failure)
@@ -154,7 +154,7 @@ class Deliveries:
         self._names = names
         self._http = http
         self._busy = set[str]()
-        self._held = set[str]()
+        self._delayed = set[str]()
         self._overtaken = list[Notification]()
 
     async def close(self) -> None:
@@ -179,7 +179,7 @@ class Deliveries:
             by: They were due at this time or before.
             ended: Called when one has ended and is recorded.
         """
-        while len(self._busy) < MOST_AT_ONCE and (notification := self._store.due_notification(by, self._busy)):
+        while len(self._busy) < MAX_CONCURRENT and (notification := self._store.due_notification(by, self._busy)):
             self._busy.add(notification.url)
             group.create_task(self._deliver(notification, ended), name="payasync sandbox delivery")
 
@@ -187,30 +187,30 @@ class Deliveries:
         plan = self._plan(notification)
         try:
             if plan.later:
-                became = self._hold_back(notification, plan)
+                became = self._delay(notification, plan)
             else:
                 after = notification
                 for _ in range(plan.copies):
                     after = await self._attempt(after, plan)
                 became = {"waiting": "not acknowledged", "delivered": "delivered", "dead": "given up"}[after.state]
                 while self._overtaken:
-                    held = self._overtaken.pop(0)
-                    self._move(held, evolve(held, due=self._clock.now()))
+                    delayed = self._overtaken.pop(0)
+                    self._move(delayed, evolve(delayed, due=self._clock.now()))
         finally:
             self._busy.discard(notification.url)
         ended(ClockEvent(self._clock.now(), f"{notification.event} {became}", notification.reference))
 
     def _plan(self, notification: Notification) -> DeliveryPlan:
         """Return what a fault does to this delivery; one that was held back meets no second one."""
-        if notification.notification_id in self._held:
-            self._held.discard(notification.notification_id)
+        if notification.notification_id in self._delayed:
+            self._delayed.discard(notification.notification_id)
             return UNALTERED
         numbers = {notification.reference, *iterate_strings(json.loads(notification.body))}
         kind = notification.event.partition(".")[0]
         return self._faults.plan_delivery(kind, numbers, timed=self._signer.timed)
 
-    def _hold_back(self, notification: Notification, plan: DeliveryPlan) -> str:
-        self._held.add(notification.notification_id)
+    def _delay(self, notification: Notification, plan: DeliveryPlan) -> str:
+        self._delayed.add(notification.notification_id)
         later = evolve(notification, due=self._clock.now() + plan.later)
         self._move(notification, later)
         if plan.overtaken:
@@ -232,7 +232,7 @@ class Deliveries:
             at=self._clock.now(),
             status=status,
             error=error,
-            answer=answer[:MOST_KEPT],
+            answer=answer[:MAX_STORED],
             acknowledged=not error,
         )
         stored = after = after_attempt(notification, attempt)
@@ -283,9 +283,9 @@ async def _read_start(content: aiohttp.StreamReader) -> bytes:
     received = bytearray()
     async for chunk in content.iter_any():
         received += chunk
-        if len(received) > MAX_ANSWER:
+        if len(received) > MAX_READ:
             break
-    return bytes(received[:MAX_ANSWER])
+    return bytes(received[:MAX_READ])
 
 
 def outgoing_client(*, allow_remote: bool) -> aiohttp.ClientSession:
@@ -295,7 +295,7 @@ def outgoing_client(*, allow_remote: bool) -> aiohttp.ClientSession:
             socket_factory=_make_socket if allow_remote else loopback_socket, force_close=True
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=SECONDS),
+        timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
         auto_decompress=False,
     )
 

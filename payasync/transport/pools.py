@@ -19,7 +19,7 @@ import aiohttp
 from attrs import Factory, field, frozen
 from yarl import URL
 
-from payasync.errors import ConfigurationError
+from payasync.settings import invalid_setting
 from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, run_to_end
 from payasync.transport.deadlines import Deadlines
 
@@ -56,7 +56,7 @@ class PoolSettings:
 
     def __attrs_post_init__(self) -> None:
         if self.http is not None and not isinstance(self.http, aiohttp.ClientSession):
-            raise ConfigurationError(f"http must be an aiohttp.ClientSession, not {self.http!r}", field="http")
+            raise invalid_setting("http", f"must be an aiohttp.ClientSession, not {self.http!r}")
 
 
 class Pool:
@@ -77,9 +77,10 @@ class Pool:
         self.deadlines = Deadlines(asyncio.get_running_loop())
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         # Reading the machine's authorities takes 20 ms, and plain http does not need them.
-        tls = (settings.tls or _default_tls()) if settings.secure else None
+        tls = (settings.tls or _make_default_tls()) if settings.secure else None
         lent = settings.http
-        connectors = [_lent(lent)] if lent else [self._connector(settings, idle) for idle in (WRITE_IDLE, READ_IDLE)]
+        idles = (WRITE_IDLE, READ_IDLE)
+        connectors = [_lent_connector(lent)] if lent else [self._make_connector(settings, idle) for idle in idles]
         self._own = [
             aiohttp.ClientSession(
                 connector=connector,
@@ -94,18 +95,18 @@ class Pool:
         ]
         self.write, self.read = self._own[0].request, self._own[-1].request
         self.closed = False
-        self._guard = self._closing()
+        self._guard = self._close_with_loop()
         run_to_end(anext(self._guard))
 
-    def _connector(self, settings: PoolSettings, idle: float) -> aiohttp.TCPConnector:
+    def _make_connector(self, settings: PoolSettings, idle: float) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
             limit=settings.max_connections,
             keepalive_timeout=idle,
-            socket_factory=self._socket,
+            socket_factory=self._make_socket,
             resolver=aiohttp.ThreadedResolver(),
         )
 
-    def _socket(self, address: Any) -> socket.socket:
+    def _make_socket(self, address: Any) -> socket.socket:
         family, kind, protocol, *_ = address
         made = socket.socket(family, kind, protocol)
         self._sockets.add(made)
@@ -117,7 +118,7 @@ class Pool:
             # aiohttp has no public name for it. Without it the next call waits until another one ends.
             getattr(http.connector, "_release_waiter", bool)()
 
-    async def _closing(self) -> AsyncGenerator[None, None]:
+    async def _close_with_loop(self) -> AsyncGenerator[None, None]:
         """Close with the loop: `asyncio.run` ends the async generators that were begun in its loop."""
         try:
             yield
@@ -154,14 +155,14 @@ class Pool:
                 os.dup2(nowhere, each.fileno(), inheritable=False)
 
 
-def _lent(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
+def _lent_connector(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
     connector = http.connector
     if http.closed or connector is None:
-        raise ConfigurationError("http is closed: give an aiohttp.ClientSession that is open", field="http")
+        raise invalid_setting("http", "is closed: give an aiohttp.ClientSession that is open")
     return connector
 
 
-def _default_tls() -> ssl.SSLContext:
+def _make_default_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -184,7 +185,7 @@ class Pools:
             self._drop_closed_loops()
             # A lent connector belongs to the first loop.
             if self._settings.http is not None and self._home not in {None, loop}:
-                raise ConfigurationError("http belongs to one event loop, and this is another", field="http")
+                raise invalid_setting("http", "belongs to one event loop, and this is another")
             self._home = loop
             pool = self._pools[loop] = Pool(self._settings)
         return pool

@@ -87,7 +87,7 @@ class Transport:
                     call.operation.method,
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
-                    headers=_headers(call, encoded) if call.headers or encoded.headers else None,
+                    headers=_own_headers(call, encoded) if call.headers or encoded.headers else None,
                     timeout=_connect_timeout(call.timeouts.connect),
                     allow_redirects=False,
                     proxy=None if self._proxy is None else self._proxy.reveal(),
@@ -96,19 +96,19 @@ class Transport:
                     response.close()
                     raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - a function would cost more than the check
                 content = response.content
-                whole = content.read_nowait() if content.is_eof() else await self._rest(response)
+                whole = content.read_nowait() if content.is_eof() else await self._read_rest(response)
                 if len(whole) > self._max_response_bytes:
                     raise ResponseTooLargeError  # noqa: TRY301 - as above
             elapsed = pool.deadlines.time() - call.deadline + call.timeouts.total
             return Reply(response.status, response.headers, whole, elapsed, call.attempt)
         except asyncio.CancelledError as cancelled:
-            _give_up(pool, body, response)
+            _abort(pool, body, response)
             if not self.closed or running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
             # A pool that closes cancels the calls that wait for it; nobody cancelled this task.
             ended: PayasyncError = attempt_error(ConnectionAbortedError(), self.base, begun=body.begun)
         except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
-            _give_up(pool, body, response)
+            _abort(pool, body, response)
             # A session that closes ends its calls early as if by their deadlines.
             ended = attempt_error(
                 aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun
@@ -117,7 +117,7 @@ class Transport:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
 
-    async def _rest(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read_rest(self, response: aiohttp.ClientResponse) -> bytes:
         """Return a body that did not come in one part. A body that is too long is not read to its end."""
         parts = bytearray()
         while part := await response.content.readany():
@@ -132,7 +132,7 @@ class Transport:
         await self._pools.aclose()
 
 
-def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
+def _abort(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | None) -> None:
     """Cut the connection, unless its response has ended: then another call may use it by now."""
     if response is None:
         body.abort()
@@ -142,7 +142,7 @@ def _give_up(pool: Pool, body: OneShotBody, response: aiohttp.ClientResponse | N
         response.close()
 
 
-def _headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
+def _own_headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
     """Return the headers of this call, besides those of every request."""
     headers = CIMultiDict(encoded.headers)
     for name, value in call.headers.items():

@@ -129,13 +129,9 @@ def _places(shape: AnswerShape, key: str, name: str, kind: ValueKind) -> Iterabl
     path: str | None = getattr(shape, key)
     if path != "":
         yield ComparedField(name, path or name, kind, required=path is not None)
-    if name == _AMOUNT:
-        # A service may answer payments with the field of orders, or with the field that the request has.
-        yield from (
-            ComparedField(name, other, kind)
-            for other in (_AMOUNT, "totalAmt")
-            if path != "" and other != (path or name)
-        )
+    if path != "" and name == _AMOUNT:
+        # A service may name the amount of a payment as orders do, or as the request does.
+        yield from (ComparedField(name, each, kind) for each in (name, "totalAmt") if each != (path or name))
 
 
 def _identifier(

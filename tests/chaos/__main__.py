@@ -1,4 +1,4 @@
-"""The long checks, all of them or one: `python -m chaos --help`."""
+"""The long checks, all of them or one: `python -m tests.chaos --help`."""
 
 import sys
 import time

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import Final
 
 from payasync import CreateRefund, PayasyncError, RetryPolicy, Session, Timeouts
-from payasync.journal import SqliteJournal
+from payasync.journal import Reconciler, SqliteJournal
+from payasync.journal.reconcile_policy import Patience
+from payasync.journal.reconciler import OnResult
 from payasync.notifications import Receiver, SqliteInbox
 
 ORDER: Final = "T0"
@@ -22,6 +24,9 @@ PATIENT: Final = RetryPolicy(attempts=3, base_delay=0.02, max_delay=0.1, quota=1
 IMPATIENCE: Final = 0.05
 """Seconds, within which a caller gives up that gives up."""
 MANY: Final = 5
+PAUSE: Final = 0.2
+"""Seconds between two runs of the reconciler."""
+PATIENCE: Final = Patience(first=0.2, longest=1.0, questions=30)
 
 ERRANDS: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -142,3 +147,28 @@ class Errands:
 
     def _address(self, number: str) -> str:
         return f"{self._notify}{number[-1]}"
+
+
+@asynccontextmanager
+async def reconciling(reconciler: Reconciler, notify: OnResult) -> AsyncGenerator[asyncio.Lock]:
+    """Ask again and again what became of unknown writes; whoever holds the lock has that stand still.
+
+    Args:
+        reconciler: Asks.
+        notify: Is given each result.
+    """
+    standstill = asyncio.Lock()
+
+    async def watch() -> None:
+        while True:
+            async with standstill:
+                with suppress(PayasyncError):
+                    await reconciler.run_once(notify)
+            await asyncio.sleep(PAUSE)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield standstill
+    finally:
+        task.cancel()
+        await asyncio.wait({task})

@@ -84,9 +84,9 @@ WITHIN: Final[ContextVar[tuple[str, str | None] | None]] = ContextVar("within", 
 
 
 class KillableJournal(Journal):
-    """A journal that leaves a trace; each has its own `trace`."""
+    """A journal that says what it is about to do, by `mark`, which may be the end of its process."""
 
-    trace: Trace
+    mark: Callable[[str, str | None], None]
 
     def ticks(self) -> None:
         """Measure quarantines as where the system's own clock jumps, and not one that was given."""
@@ -94,7 +94,7 @@ class KillableJournal(Journal):
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Keep an intent."""
-        self.trace.mark("asking", draft.reference)
+        self.mark("asking", draft.reference)
         token = WITHIN.set(("writing", draft.reference))
         try:
             return self._kept(await super().begin(draft, lease, service=service))
@@ -107,25 +107,25 @@ class KillableJournal(Journal):
 
     def _kept(self, begun: BeginResult) -> BeginResult:
         if begun.step is Step.SEND:
-            self.trace.mark("kept", begun.intent.reference)
+            self.mark("kept", begun.intent.reference)
         return begun
 
     async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
         """Keep a verdict."""
-        self.trace.mark("judged", intent.reference)
+        self.mark("judged", intent.reference)
         token = WITHIN.set(("settling", intent.reference))
         try:
             held = await super().settle(intent, state, **facts)
         finally:
             WITHIN.reset(token)
-        self.trace.mark("settled", intent.reference)
+        self.mark("settled", intent.reference)
         return held
 
     async def ask(self, limit: int, lease: float, **facts: Any) -> Intents:
         """Claim what is to be asked about."""
         found = await super().ask(limit, lease, **facts)
         for each in found:
-            self.trace.mark("claimed", each.reference)
+            self.mark("claimed", each.reference)
         return found
 
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
@@ -135,7 +135,7 @@ class KillableJournal(Journal):
         def mortal(now: datetime) -> Transaction[T]:
             result = yield from work(now)
             if within:
-                self.trace.mark(*within)
+                self.mark(*within)
             return result
 
         return await super()._run(mortal)  # type: ignore[safe-super] # one of the journals below

@@ -41,7 +41,7 @@ def killed(scale: Scale, journal: str, console: Console) -> list[str]:
         console: Shows the table.
     """
     console.print(
-        f"python -m chaos kills --seed {scale.seed} --operations {scale.operations} --kills {scale.kills} "
+        f"python -m tests.chaos kills --seed {scale.seed} --operations {scale.operations} --kills {scale.kills} "
         f"--faults {scale.faults} --journal {journal}",
         soft_wrap=True,
     )

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from itertools import chain, cycle, islice
 from pathlib import Path
 from random import Random
@@ -9,27 +10,20 @@ from typing import Any, Final, Literal, Self, get_args
 
 from attrs import asdict, frozen
 
+from payasync.sandbox import Sandbox
+from payasync.sandbox.faults.armed_faults import Fault
+
 Strategy = Literal["naive", "stable", "sqlite", "postgres"]
-
-
 STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 """Naive: a new number on each retry; stable: one number, and no journal; and one number with either journal."""
-
-
 JOURNALS: Final[frozenset[Strategy]] = frozenset({"sqlite", "postgres"})
-
-
 NAMES: Final[dict[Strategy, str]] = {
     "naive": "new numbers",
     "stable": "no journal",
     "sqlite": "SQLite",
     "postgres": "PostgreSQL",
 }
-
-
 SENDING: Final = ("leaving", "flying", "answered", "inquiring")
-
-
 MOMENTS: Final = ("asking", "writing", "kept", *SENDING, "judged", "settling", "settled", "claimed")
 """The steps of the protocol, in their order.
 
@@ -37,20 +31,12 @@ Before the journal is asked; within its transaction; once that is on the disk; b
 once the answer is there; while a question about it is; before the verdict is kept; within that transaction; after it;
 and once a reconciler holds an intent.
 """
-
-
 ENDED: Final = "ended"
 """The caller has been told that it is done."""
-
-
 RESTING: Final = "resting"
 """Nothing goes on about it."""
-
-
 RARE: Final = frozenset({"claimed", "inquiring"})
 """What comes only after a fault."""
-
-
 AT_ONCE: Final = 16
 """So many operations a process is at; a kill interrupts them all."""
 
@@ -113,6 +99,24 @@ class Life:
         return cls(**json.loads(text))
 
 
+def arm(sandbox: Sandbox, kinds: Sequence[tuple[str, Mapping[str, Any]]], share: float, seed: int) -> list[Fault]:
+    """Arm faults, each as often as any other.
+
+    Args:
+        sandbox: Where.
+        kinds: Their names, each with its options.
+        share: Of the calls or notifications that meet one of them.
+        seed: Repeats the draws; each fault has the next one.
+    """
+    armed: list[Fault] = []
+    each, left = share / len(kinds), 1.0
+    for number, (kind, options) in enumerate(kinds, seed):
+        # A fault that comes after others is drawn less often.
+        armed.append(sandbox.faults.arm(kind, "*", probability=each / left, seed=number, **options))
+        left -= each
+    return armed
+
+
 def deaths(strategy: Strategy, kills: int, pace: int, chance: Random) -> list[dict[str, Any]]:
     """Return where processes die, as facts of their lives: at each step once, then anywhere or at any step by turns.
 
@@ -161,14 +165,8 @@ def pace(kills: int, operations: int, workers: int) -> int:
 
 
 HOUR: Final = 3600.0
-
-
 FORWARD: Final = "+"
-
-
 BACK: Final = "-"
-
-
 WAYS: Final = (FORWARD, BACK)
 
 

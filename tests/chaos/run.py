@@ -18,12 +18,11 @@ from payasync.errors import InvalidArgumentError
 from payasync.journal import PostgresJournal, SqliteJournal
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.faults.armed_faults import Fault
+from tests.chaos.errands import ORDER, PAID
 from tests.chaos.forked import Forked
 from tests.chaos.killing import lines
-from tests.chaos.plan import ENDED, JOURNALS, Clock, Life, Strategy, deaths, jumps, pace
-from tests.chaos.verdict import Evidence, Result, hit, judged, operation_of
-from tests.chaos.worker import ORDER, PAID
+from tests.chaos.plan import ENDED, JOURNALS, Clock, Life, Strategy, arm, deaths, jumps, pace
+from tests.chaos.verdict import Result, hit, operation_of
 
 PROGRAM: Final = Path(__file__).with_name("worker.py")
 WORKERS: Final = 2
@@ -47,7 +46,6 @@ KINDS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("rate_limited", {"phase": "before"}),
 )
 """The faults, each as often as any other."""
-CODES: Final = {"SBX_DUPLICATE": "duplicate", "SBX_NONCE_USED": "nonce"}
 
 
 @frozen(kw_only=True)
@@ -69,18 +67,6 @@ class Scale:
     jumps: float = 0.5
     seed: int = 1
     seconds: float = 3600.0
-
-
-def arm(sandbox: Sandbox, scale: Scale) -> list[Fault]:
-    """Arm all kinds of faults, each as often as any other."""
-    armed: list[Fault] = []
-    share, left = scale.faults / len(KINDS), 1.0
-    for number, (kind, options) in enumerate(KINDS):
-        # One that comes behind others is drawn less often.
-        draw = {"probability": share / left, "seed": scale.seed * 100 + number}
-        armed.append(sandbox.faults.arm(kind, "*", **draw, **options))
-        left -= share
-    return armed
 
 
 async def run(strategy: Strategy, scale: Scale, dsn: str = "") -> Result:
@@ -138,7 +124,7 @@ class Course:
         """Do it all, and judge it."""
         self._traces.mkdir()
         await self._sandbox.given.paid_order(out_trade_no=ORDER, total_amt=PAID)
-        armed = arm(self._sandbox, self._scale)
+        armed = arm(self._sandbox, KINDS, self._scale.faults, self._scale.seed * 100)
         async with asyncio.TaskGroup() as group:
             for worker in range(WORKERS):
                 group.create_task(self._worker(worker))
@@ -147,7 +133,7 @@ class Course:
         # In real time: what the service does late, it has done by then.
         await asyncio.sleep(QUARANTINE)
         await self._live(self._whole)
-        return judged(self._strategy, await self._evidence(faults))
+        return await self._result(faults)
 
     def _service(self) -> dict[str, str]:
         file = self._folder / "service.toml"
@@ -176,17 +162,19 @@ class Course:
             raise RuntimeError(f"{life} ended with {process.returncode}: {errors}")
         return process.returncode != 0
 
-    async def _evidence(self, faults: int) -> Evidence:
+    async def _result(self, faults: int) -> Result:
         steps = [step for trace in self._traces.iterdir() for step in lines(trace)]
         numbers = {number for moment, number in steps if moment == "leaving"}
-        codes = Counter(CODES.get(str(each.code), "") for each in self._sandbox.ledger.calls())
-        return Evidence(
+        codes = Counter(str(each.code) for each in self._sandbox.ledger.calls())
+        return Result(
+            strategy=self._strategy,
             operations=self._scale.operations,
             ended={operation_of(number) for moment, number in steps if moment == ENDED},
             effects=Counter(operation_of(number) for number in numbers if self._was_done(number)),
             all_effects=self._sandbox.ledger.refunds() + self._sandbox.ledger.orders() - 1,
             states=await self._states(),
-            codes=codes,
+            nonces=codes["SBX_NONCE_USED"],
+            again=codes["SBX_DUPLICATE"],
             faults=faults,
             hits=self._hits,
             kills=self._kills,

@@ -11,7 +11,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Final
@@ -21,19 +21,15 @@ from attrs import asdict
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from payasync import PayasyncError, Session
+from payasync import Session
 from payasync.journal import Reconciler, SqliteJournal
-from payasync.journal.reconcile_policy import Patience
 from payasync.notifications import Notification, Receiver, SqliteInbox
-from tests.chaos.errands import PATIENT, TIMES, Errands
+from tests.chaos.errands import PATIENCE, PATIENT, TIMES, Errands, reconciling
 from tests.chaos.gauges import Before, Leaks, measured
 from tests.chaos.growth import Soak
 
 AT_ONCE: Final = 16
 """So many errands are under way."""
-PAUSE: Final = 0.2
-"""Seconds between two runs of the reconciler."""
-PATIENCE: Final = Patience(first=0.2, longest=1.0, questions=30)
 CLUMSY: Final = 20
 """One in so many attempts to handle a notification fails."""
 
@@ -70,26 +66,6 @@ async def serving(receiver: Receiver) -> AsyncGenerator[str]:
         await runner.cleanup()
 
 
-@asynccontextmanager
-async def reconciling(pay: Session, journal: SqliteJournal, told: Counter[str]) -> AsyncGenerator[asyncio.Lock]:
-    """Ask again and again what became of the unknown ones; who holds the lock has it stand still."""
-    reconciler, standstill = Reconciler(pay, journal, patience=PATIENCE), asyncio.Lock()
-
-    async def watch() -> None:
-        while True:
-            async with standstill:
-                with suppress(PayasyncError):
-                    await reconciler.run_once(lambda result: told.update([result.end]))
-            await asyncio.sleep(PAUSE)
-
-    task = asyncio.create_task(watch())
-    try:
-        yield standstill
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
 async def run_all(errands: Errands, operations: Iterable[int]) -> None:
     """Do some of the errands, a few at a time."""
     todo = iter(operations)
@@ -116,7 +92,7 @@ async def main(soak: Soak, folder: Path) -> None:
         Session.from_env(timeouts=TIMES, retry=PATIENT, middleware=layers, journal=journal) as pay,
         receiving(pay, journal, folder, told) as receiver,
         serving(receiver) as notify,
-        reconciling(pay, journal, told) as standstill,
+        reconciling(Reconciler(pay, journal, patience=PATIENCE), lambda it: told.update([it.end])) as standstill,
     ):
         errands = Errands(pay, journal, folder, notify, soak.seed)
         before = Before()

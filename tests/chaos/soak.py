@@ -20,6 +20,7 @@ from payasync.sandbox.faults.catalogue import KINDS
 from tests.chaos.errands import ERRANDS, ORDER, PAID
 from tests.chaos.gauges import SHOWN_BY
 from tests.chaos.growth import BOUNDS, Sample, Soak, Soaked
+from tests.chaos.plan import arm
 
 PROGRAM: Final = Path(__file__).with_name("shop.py")
 LONGEST: Final = 1 << 20
@@ -45,18 +46,14 @@ SHORT: Final = Soak(operations=450, samples=10)
 """Long enough to show a leak, as the control proves."""
 
 
-def arm(sandbox: Sandbox, soak: Soak) -> list[Fault]:
-    """Arm all kinds of faults; of those that a call can meet, and a notification, each is as often as any other."""
-    of_notifications = [name for name, kind in KINDS.items() if kind.of_notification]
-    of_calls = [kind for kind in KINDS if kind not in of_notifications]
+def arm_all(sandbox: Sandbox, soak: Soak) -> list[Fault]:
+    """Arm all kinds of faults: those of calls, and those of notifications, each as often as any other."""
     armed: list[Fault] = []
-    for kinds in (of_calls, of_notifications):
-        share, left = soak.faults / len(kinds), 1.0
-        for kind in kinds:
-            # One that comes behind others is drawn less often.
-            draw = {"probability": share / left, "seed": soak.seed * 100 + len(armed)}
-            armed.append(sandbox.faults.arm(kind, "*", **draw, **OPTIONS.get(kind, {})))
-            left -= share
+    for of_notification in (False, True):
+        kinds = [
+            (name, OPTIONS.get(name, {})) for name, kind in KINDS.items() if kind.of_notification is of_notification
+        ]
+        armed += arm(sandbox, kinds, soak.faults, soak.seed * 100 + len(armed))
     return armed
 
 
@@ -74,7 +71,7 @@ async def run(soak: Soak, heard: Heard | None = None) -> Soaked:
     with TemporaryDirectory() as folder:
         async with Sandbox() as sandbox, asyncio.timeout(soak.seconds):
             await sandbox.given.paid_order(out_trade_no=ORDER, total_amt=PAID)
-            armed = arm(sandbox, soak)
+            armed = arm_all(sandbox, soak)
             try:
                 lines = await _served(soak, folder, sandbox, heard)
             finally:

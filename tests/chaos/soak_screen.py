@@ -44,7 +44,9 @@ NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
 def soaked(soak: Soak, console: Console) -> list[str]:
     """Run the control, and a soak; return what is wrong with them."""
-    console.print(f"python -m chaos soak --seed {soak.seed} --operations {soak.operations} --faults {soak.faults}")
+    console.print(
+        f"python -m tests.chaos soak --seed {soak.seed} --operations {soak.operations} --faults {soak.faults}"
+    )
     with console.status("a server that leaks ...") as status:
 
         def heard(sample: Sample) -> None:

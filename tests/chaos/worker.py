@@ -8,8 +8,8 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,18 +28,13 @@ from payasync import (
     Timeouts,
 )
 from payasync.journal import Reconciler
-from payasync.journal.reconcile_policy import Patience
 from payasync.settings import Pace
+from tests.chaos.errands import ORDER, PAID, PATIENCE, PAUSE, reconciling
 from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite, Trace, lines
 from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, RESTING, Clock, Life
 from tests.chaos.verdict import name_of, operation_of
 
-ORDER: Final = "T0"
-"""The paid order that all refunds are of."""
-PAID: Final = 900_000_000
 TRIES: Final = 20
-PAUSE: Final = 0.2
-"""Seconds between two runs of the reconciler."""
 ROUNDS: Final = 10
 MOST_ROUNDS: Final = 200
 """Of the last process, for which nothing is left to others."""
@@ -47,7 +42,6 @@ MOST_ROUNDS: Final = 200
 TIMES: Final = Timeouts(total=1.5, connect=1.0, read=0.5)
 PATIENT: Final = RetryPolicy(attempts=3, base_delay=0.05, max_delay=0.2, quota=10_000)
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
-PATIENCE: Final = Patience(first=0.2, longest=1.0, questions=30)
 
 Do = Callable[[int], Awaitable[bool]]
 
@@ -140,7 +134,7 @@ def journal_of(life: Life, trace: Trace) -> KillableJournal | None:
         journal = KillablePostgres(life.journal, clock=clock)
     else:
         journal = KillableSqlite(life.journal, clock=clock or time.time)
-    journal.trace = trace
+    journal.mark = trace.mark
     if life.clock:
         journal.ticks()
     return journal
@@ -180,25 +174,6 @@ async def done(share: list[int], do: Do, trace: Trace) -> list[int]:
     return still
 
 
-@asynccontextmanager
-async def reconciling(pay: Session, journal: KillableJournal, life: Life, trace: Trace) -> AsyncGenerator[None]:
-    """Ask again and again what became of the unknown ones, meanwhile."""
-    reconciler = Reconciler(pay, journal, patience=PATIENCE, pace=Pace(clock=clock_of(life) or time.time))
-
-    async def watch() -> None:
-        while True:
-            with suppress(PayasyncError):
-                await reconciler.run_once(lambda result: trace.mark(RESTING, result.intent.reference))
-            await asyncio.sleep(PAUSE)
-
-    task = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
 async def persist(merchant: Merchant, journal: KillableJournal, life: Life, trace: Trace) -> None:
     """Do all that can be done; what was interrupted waits for the end of its lease, and for the last process."""
     still = await done(left(life), merchant.journaled, trace)
@@ -227,7 +202,9 @@ async def main(life: Life) -> None:
             if journal is None:
                 await done(left(life), merchant.naive if life.strategy == "naive" else merchant.stable, trace)
                 return
-            async with journal, reconciling(pay, journal, life, trace):
+            pace = Pace(clock=clock_of(life) or time.time)
+            reconciler = Reconciler(pay, journal, patience=PATIENCE, pace=pace)
+            async with journal, reconciling(reconciler, lambda result: trace.mark(RESTING, result.intent.reference)):
                 await persist(merchant, journal, life, trace)
 
 

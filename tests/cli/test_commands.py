@@ -24,7 +24,7 @@ main()
 
 @pytest.mark.parametrize("missing", ["click", "rich"])
 def test_without_the_extra_it_says_how_to_get_it(missing: str) -> None:
-    """Installed without `[cli]`, the command ends with one line that names the extra."""
+    """Without the extra `[cli]`, the command ends with one line that names the extra."""
     program = WITHOUT.format(missing=missing)
 
     ended = subprocess.run(
@@ -56,7 +56,7 @@ def started(program: tuple[str, ...], *arguments: str, folder: Path | None = Non
     ("program", "module"), [(PROGRAMS[0], "aiohttp"), (PROGRAMS[1], "click"), (PROGRAMS[1], "rich")]
 )
 def test_ctrl_c_while_it_is_imported(tmp_path: Path, program: tuple[str, ...], module: str) -> None:
-    """Whoever changes their mind at once sees no traceback, and the exit code says that it was interrupted."""
+    """Ctrl-C during the imports shows no traceback, and the exit code is 130."""
     (tmp_path / f"{module}.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     with started(program, "doctor", folder=tmp_path) as process:
         said = process.communicate(timeout=30)
@@ -65,7 +65,7 @@ def test_ctrl_c_while_it_is_imported(tmp_path: Path, program: tuple[str, ...], m
 
 
 def test_ctrl_c_while_a_command_begins(tmp_path: Path) -> None:
-    """So it is while a command reads its settings: here a profile whose writer has not written yet."""
+    """The same holds while a command reads its settings: here a profile that blocks."""
     profile = tmp_path / "profile.toml"
     os.mkfifo(profile, 0o600)
     # The profile is open for writing as soon as the command opens it for reading.
@@ -77,7 +77,7 @@ def test_ctrl_c_while_a_command_begins(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    """A shell starts what runs in the background so that Ctrl-C is not for it."""
+    """A shell starts background jobs so that they ignore Ctrl-C."""
     (tmp_path / "rich.py").write_text(
         "import signal\nsignal.raise_signal(signal.SIGINT)\nraise ImportError('went on')\n"
     )
@@ -89,7 +89,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 
 
 def test_it_needs_no_other_extra() -> None:
-    """With `[cli]` alone the command is there; what needs more says so when it is asked for."""
+    """With `[cli]` alone the command works; an option that needs another extra says so."""
     program = """
 import sys
 for missing in ("psycopg", "procrastinate", "cryptography", "pytest"):
@@ -109,7 +109,7 @@ main()
 
 
 def test_a_defect_of_our_own_is_not_called_a_missing_extra() -> None:
-    """A module of ours that is missing is an error as it stands."""
+    """If a module of payasync is missing, the error is shown as it is."""
     program = WITHOUT.format(missing="payasync.cli.demo")
 
     ended = subprocess.run(
@@ -120,15 +120,15 @@ def test_a_defect_of_our_own_is_not_called_a_missing_extra() -> None:
     assert "the command needs" not in ended.stderr
 
 
-def test_it_tells_its_version() -> None:
-    """`payasync --version` is the package's."""
+def test_version() -> None:
+    """`payasync --version` shows the version of the package."""
     result = CliRunner().invoke(payasync, ["--version"])
 
     assert f"payasync, version {__version__}\n" == result.output
 
 
 def test_help_lists_the_commands() -> None:
-    """`payasync -h` names each command with a line of what it does."""
+    """`payasync -h` lists each command with one line of text."""
     result = CliRunner().invoke(payasync, ["-h"])
 
     assert 0 == result.exit_code
@@ -142,7 +142,7 @@ def test_help_lists_the_commands() -> None:
 
 
 def test_help_and_version_load_no_command() -> None:
-    """Whoever asks for a list of commands waits for none of them."""
+    """`--help` and `--version` load no command, and so no aiohttp."""
     program = """
 import sys
 before = set(sys.modules)

@@ -49,7 +49,7 @@ async def test_the_story_shows_all_ten_endpoints() -> None:
 
 
 async def test_a_narrow_terminal_cuts_no_step() -> None:
-    """In 80 columns no line is cut short, and none is longer, addresses with the longest port included."""
+    """In 80 columns no line is cut short, and none is longer, even with the longest port."""
     shown, written = screen(width=80)
 
     await demo.run(shown)
@@ -62,7 +62,7 @@ async def test_a_narrow_terminal_cuts_no_step() -> None:
 
 
 async def test_a_ledger_that_disagrees_ends_the_story() -> None:
-    """Where an answer is not what the ledger holds, the story says so and does not hold."""
+    """If a response differs from the ledger, the demo says so and fails."""
     shown, written = screen()
 
     async def lie(shop: demo.Shop) -> None:
@@ -75,7 +75,7 @@ async def test_a_ledger_that_disagrees_ends_the_story() -> None:
 
 
 async def test_a_forgery_that_is_not_refused_ends_the_story() -> None:
-    """A service that takes a forged refund breaks the story: here the forger knows the key."""
+    """If a forged refund is accepted, the demo fails. Here the forger has the right key."""
     shown, written = screen()
 
     async def knowing_forger(shop: demo.Shop) -> None:
@@ -91,7 +91,7 @@ async def test_a_forgery_that_is_not_refused_ends_the_story() -> None:
 
 
 def test_the_command_ends_with_0_and_saves_its_picture(tmp_path: Path) -> None:
-    """`payasync demo --save` exits with 0, and writes an SVG that asks no other host for anything."""
+    """`payasync demo --save` exits with 0, and writes an SVG that loads nothing from other hosts."""
     picture = tmp_path / "demo.svg"
 
     result = CliRunner().invoke(payasync, ["demo", "--save", str(picture)])
@@ -105,7 +105,7 @@ def test_the_command_ends_with_0_and_saves_its_picture(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_process_says_nothing_on_standard_error() -> None:
-    """`python -m payasync demo` is a program of its own, with no word on standard error."""
+    """`python -m payasync demo` writes nothing to standard error."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-m", "payasync", "demo"]
 
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, encoding="utf-8")
@@ -120,7 +120,7 @@ def ascii_screen(width: int) -> tuple[DemoScreen, io.TextIOWrapper]:
 
 
 async def test_an_ascii_terminal_shows_the_whole_story() -> None:
-    """Where there is no letter but ASCII, every step is told with what there is."""
+    """On a terminal without Unicode every step is shown in ASCII."""
     shown, written = ascii_screen(80)
 
     holds = await demo.run(shown)
@@ -135,7 +135,7 @@ async def test_an_ascii_terminal_shows_the_whole_story() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 60, 79])
 async def test_a_very_narrow_terminal_does_without_the_calls(width: int) -> None:
-    """Below 80 columns the name of the call is left out, and nothing of a step is lost or folded by us."""
+    """Below 80 columns the names of calls are left out, and no step is folded."""
     shown, written = screen(width=width)
 
     await demo.run(shown)
@@ -149,7 +149,7 @@ async def test_a_very_narrow_terminal_does_without_the_calls(width: int) -> None
 
 
 def test_a_picture_needs_its_folder(tmp_path: Path) -> None:
-    """`--save` into a folder that is not there is refused before the story begins, in one line."""
+    """`--save` into a missing folder is refused in one line, before the demo begins."""
     result = CliRunner().invoke(payasync, ["demo", "--save", str(tmp_path / "nowhere" / "demo.svg")])
 
     assert 2 == result.exit_code
@@ -160,7 +160,7 @@ def test_a_picture_needs_its_folder(tmp_path: Path) -> None:
 
 
 async def test_a_notification_that_does_not_come_ends_the_story() -> None:
-    """A payment that nobody was told of is no happy end."""
+    """If no notification arrives, the demo fails."""
     shown, written = screen()
 
     holds = await demo.run(shown, (demo.receive_notification,))

@@ -47,7 +47,7 @@ def toml(tmp_path: Path) -> str:
 
 
 def test_it_shows_every_point(toml: str) -> None:
-    """Each point of the audit has a line that says where it stands (profile: audit)."""
+    """Each point of the audit has a line with its status."""
     shown = run("--profile", toml).output
 
     for point in Profile.from_file(toml).audit():
@@ -60,7 +60,7 @@ def test_it_shows_every_point(toml: str) -> None:
 @pytest.mark.parametrize("columns", [80, 99, 100, 200])
 @pytest.mark.parametrize("environ", [{}, {"PAYASYNC_PROFILE": "sandbox"}], ids=["no profile", "the sandbox's"])
 def test_no_name_is_broken(environ: dict[str, str], columns: int) -> None:
-    """From 80 columns on, every name stands there as a whole: of points, of methods, and of values."""
+    """From 80 columns on, names of points, methods and values are never broken."""
     output = run(environ=environ, columns=columns).output
     profile = PROFILE if environ else Profile()
     values = [each.value for each in profile.audit() if isinstance(each.value, str) and each.status == "answered"]
@@ -74,8 +74,8 @@ def test_no_name_is_broken(environ: dict[str, str], columns: int) -> None:
     assert not [line for line in output.splitlines() if len(line.rstrip()) > columns]
 
 
-def test_values_are_told_in_words() -> None:
-    """A table, a list and a parameter are written for people, not as Python would."""
+def test_values_are_shown_in_words() -> None:
+    """Tables, lists and parameters are written for people, not as Python writes them."""
     output = " ".join(run(environ={"PAYASYNC_PROFILE": "sandbox"}).output.split())
 
     assert "pending: SBX_PENDING; paid: SBX_PAID; " in output
@@ -83,7 +83,7 @@ def test_values_are_told_in_words() -> None:
     assert "payment_status outTradeNo, in the query" in output
 
 
-def test_what_is_compared_is_told_without_prose() -> None:
+def test_compared_fields_have_one_line() -> None:
     """What is assumed about responses has its name and its value on one line."""
     shown = [line.split() for line in run(columns=80).output.splitlines()]
 
@@ -91,8 +91,8 @@ def test_what_is_compared_is_told_without_prose() -> None:
         assert ["assumed", f"answer.{name}", wire] in shown
 
 
-def test_path_that_is_switched_off_is_told_in_words(tmp_path: Path) -> None:
-    """An empty path is an answer: the table says what it means, and is not blank."""
+def test_empty_path_is_explained(tmp_path: Path) -> None:
+    """An empty path means that a field is not compared, and the table says so."""
     path = tmp_path / "service.toml"
     path.write_text('answer.currency = ""\nanswer.total_amt = "money.total"\n')
     shown = [" ".join(line.split()) for line in run("--profile", str(path)).output.splitlines()]
@@ -102,7 +102,7 @@ def test_path_that_is_switched_off_is_told_in_words(tmp_path: Path) -> None:
 
 
 def test_open_points_are_no_failure(toml: str) -> None:
-    """What is open or missing is told, and the exit code is 0: a profile grows point by point."""
+    """Open points and missing keys are listed, and the exit code is 0."""
     result = run("--profile", toml)
 
     assert 0 == result.exit_code
@@ -118,7 +118,7 @@ def summary(result: Result) -> list[str]:
 
 
 def test_what_is_left_to_do_stands_first(toml: str) -> None:
-    """The output begins with how much is missing or open, and what to do about it; sixty points follow."""
+    """The output begins with what is missing or open, and what to do about it."""
     still_open = sum(point.status == "open" for point in Profile.from_file(toml).audit())
     missing, unanswered = summary(run("--profile", toml, columns=1000))
 
@@ -128,7 +128,7 @@ def test_what_is_left_to_do_stands_first(toml: str) -> None:
 
 
 def test_what_is_wrong_stands_before_what_is_missing() -> None:
-    """Errors come before what is missing; without a profile, the summary says how to give one."""
+    """Errors come before what is missing. Without a profile, the summary says how to give one."""
     wrong, missing, unanswered = summary(
         run("--base-url", "http://127.0.0.1:1", environ={"PAYASYNC_MERCHANT_ID": "M1"})
     )
@@ -139,7 +139,7 @@ def test_what_is_wrong_stands_before_what_is_missing() -> None:
 
 
 def test_nothing_is_left_to_do() -> None:
-    """That is said, too; what the sandbox's own profile leaves open, is nobody's to answer."""
+    """If nothing is missing or wrong, the summary says so. The sandbox needs none of its open points."""
     with ThreadedSandbox() as sandbox:
         result = run("--base-url", sandbox.url, environ={**KEYS, "PAYASYNC_PROFILE": "sandbox"})
     fine, unanswered = summary(result)
@@ -149,13 +149,13 @@ def test_nothing_is_left_to_do() -> None:
 
 
 def test_profile_of_the_environment(toml: str) -> None:
-    """Without `--profile` it looks at what `Session.from_env` would take."""
+    """Without `--profile` it uses the profile that `Session.from_env` would use."""
     assert "my-gateway" in run(environ={"PAYASYNC_PROFILE": toml}).output
     assert PROFILE.name in run(environ={"PAYASYNC_PROFILE": "sandbox"}).output
     assert "unnamed" in run().output
 
 
-def test_profile_that_is_none(tmp_path: Path) -> None:
+def test_invalid_profile(tmp_path: Path) -> None:
     """A file with an unknown key ends with exit code 2, and one line that names the key and its line."""
     path = tmp_path / "wrong.toml"
     path.write_text('name = "x"\nsignatur = 1\n')
@@ -168,7 +168,7 @@ def test_profile_that_is_none(tmp_path: Path) -> None:
 
 
 def test_no_key_is_shown() -> None:
-    """Whether a key is set is told, and nothing of the key."""
+    """The output says whether a key is set, and shows no part of it."""
     result = run(environ={**KEYS, "PAYASYNC_PROFILE": "sandbox"})
 
     assert "ok  PAYASYNC_SIGNING_KEY" in result.output
@@ -192,7 +192,7 @@ answer.signature = "sign"
 
 
 def test_every_key_is_tried(tmp_path: Path) -> None:
-    """Whatever a session would refuse is wrong here, each key of several by its number: exit code 1, and no key."""
+    """Each key that a session would refuse is wrong, with its number. The exit code is 1."""
     toml = tmp_path / "service.toml"
     toml.write_text(SIGNED_ANSWERS)
     private, public = (each.read_text() for each in rsa_keys(tmp_path))
@@ -217,7 +217,7 @@ def test_every_key_is_tried(tmp_path: Path) -> None:
 
 
 def test_short_secret_is_a_warning(toml: str) -> None:
-    """A secret that could be guessed is told of, and is no failure; one that is guessed is."""
+    """A short secret is a warning; one that is far too short is wrong."""
     warned, told = with_keys(toml, signing_key="canary-123")
     wrong, _ = with_keys(toml, signing_key="canary1")
 
@@ -228,7 +228,7 @@ def test_short_secret_is_a_warning(toml: str) -> None:
 
 
 def test_secret_of_standard_webhooks_is_tried() -> None:
-    """One that no receiver would take is wrong."""
+    """A secret that a receiver would refuse is wrong."""
     environ = {**KEYS, "PAYASYNC_PROFILE": "sandbox", "PAYASYNC_NOTIFICATION_KEYS": "whsec_Y2FuYXJ5"}
     result = run(environ=environ, columns=1000)
 
@@ -238,8 +238,8 @@ def test_secret_of_standard_webhooks_is_tried() -> None:
     )
 
 
-def test_each_is_looked_at() -> None:
-    """Whatever is missing or wrong with others: who sets what it tells, hears of nothing new the next time."""
+def test_each_variable_is_inspected() -> None:
+    """Each variable is inspected, whatever is missing or wrong with the others."""
     environ = {
         "PAYASYNC_SECRET_KEY": " ",
         "PAYASYNC_PUBLIC_KEY": CANARY,
@@ -265,7 +265,7 @@ def test_each_is_looked_at() -> None:
 
 
 def test_key_file_that_others_can_read(tmp_path: Path) -> None:
-    """It is used, as clusters mount keys so, and warned of with what to do; a public key may be read by all."""
+    """A key file that others can read is a warning with a command; a public key may be read by all."""
     files = {"PAYASYNC_SIGNING_KEY": 0o440, "PAYASYNC_SECRET_KEY": 0o400, "PAYASYNC_PUBLIC_KEY": 0o444}
     for name, mode in files.items():
         (tmp_path / name).write_text(CANARY)
@@ -284,7 +284,7 @@ def test_key_file_that_others_can_read(tmp_path: Path) -> None:
 
 
 def test_key_file_that_others_can_write(tmp_path: Path) -> None:
-    """It is refused, and the exit code is that of a key that is wrong."""
+    """A key file that others can write is refused, and the exit code is 1."""
     file = tmp_path / "key"
     file.write_text(CANARY)
     file.chmod(0o620)
@@ -296,7 +296,7 @@ def test_key_file_that_others_can_write(tmp_path: Path) -> None:
 
 
 def test_service_that_can_be_reached() -> None:
-    """A host that takes a connection is fine, and no request was sent to it."""
+    """A host that accepts a connection is fine, and no request is sent to it."""
     with ThreadedSandbox() as sandbox:
         result = run("--base-url", sandbox.url, environ={**KEYS, "PAYASYNC_PROFILE": "sandbox"})
         seen = sandbox.timeline()
@@ -307,15 +307,15 @@ def test_service_that_can_be_reached() -> None:
 
 
 def test_service_that_refuses_the_connection() -> None:
-    """A host that cannot be reached is exit code 1, and says why."""
+    """If the host cannot be reached, the exit code is 1, and the line says why."""
     result = run("--base-url", "http://127.0.0.1:1")
 
     assert 1 == result.exit_code
     assert "wrong  Connection  http://127.0.0.1:1: connection refused" in result.output
 
 
-def test_address_that_is_none() -> None:
-    """An address that a session would refuse is refused in the same words."""
+def test_invalid_address() -> None:
+    """An address that a session would refuse is refused with the same message."""
     result = run("--base-url", "http://pay.example.com")
 
     assert 1 == result.exit_code
@@ -343,7 +343,7 @@ async def greeted(tls: ssl.SSLContext | None, address: str = "127.0.0.1") -> doc
 
 
 async def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A certificate that nobody vouches for is refused; one of a trusted authority is told with its protocol."""
+    """An untrusted certificate is wrong; for a trusted one the protocol is shown."""
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -358,8 +358,8 @@ async def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "TLSv1.3" in trusted.words
 
 
-async def test_host_that_says_nothing() -> None:
-    """A handshake that does not come is given up in time."""
+async def test_silent_host() -> None:
+    """A TLS handshake without a response ends with the timeout."""
     found = await greeted(None)
 
     assert "wrong" == found.verdict
@@ -367,7 +367,7 @@ async def test_host_that_says_nothing() -> None:
 
 
 async def test_proxy_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy in the environment is told: a session does not use it unless it is asked to."""
+    """A proxy in the environment is mentioned, because a session does not use it by default."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)

@@ -87,7 +87,7 @@ def kept(path: Path, intent_id: int) -> Intent:
 
 
 def test_list_shows_each(path: Path) -> None:
-    """A line for each: what it is, how much, and why."""
+    """Each intent has a line with its operation, number, amount and reason."""
     result = run("list", "--journal", str(path))
     lines = result.output.splitlines()
 
@@ -131,14 +131,14 @@ def test_list_says_how_to_go_on(path: Path) -> None:
     ids=["number", "number and state", "number and place", "place", "state", "no number"],
 )
 def test_list_of_nothing_says_of_what(path: Path, asked: tuple[str, ...], words: str) -> None:
-    """Who has mistyped a number is not told that nothing is kept at all; that is no failure."""
+    """If no intent matches, the line repeats what was asked for, and the exit code is 0."""
     result = run("list", "--journal", str(path), *asked)
 
     assert (0, f"{words}\n") == (result.exit_code, result.output)
 
 
 def test_list_as_json(path: Path) -> None:
-    """A line of JSON for each, with all that is kept, for scripts."""
+    """`--json` prints one line of JSON for each intent, with all that is stored."""
     lines = [json.loads(line) for line in run("list", "--journal", str(path), "--json").output.splitlines()]
 
     assert [1, 2, 3, 4] == [line["id"] for line in lines]
@@ -148,7 +148,7 @@ def test_list_as_json(path: Path) -> None:
 
 
 def test_show_shows_all(path: Path) -> None:
-    """State, times, request and answer."""
+    """`show` prints state, times, request and response."""
     output = run("show", "1", "--journal", str(path)).output
 
     for words in ("succeeded", "M1", "once", "out_refund_no = R1", "refund_amt = 200", "HTTP 200", '"state": "DONE"'):
@@ -157,23 +157,23 @@ def test_show_shows_all(path: Path) -> None:
 
 
 def test_show_says_what_a_person_can_do(path: Path) -> None:
-    """Of what needs a person, the command that ends it, ready to be taken."""
+    """For an intent that needs a person, `show` prints the command that resolves it."""
     output = run("show", "4", "--journal", str(path)).output
 
     assert "nothing names it" in output
     assert f"payasync journal resolve 4 --journal {path} --as succeeded|rejected --reason" in output
 
 
-def test_show_says_how_what_nobody_sends_ends(path: Path) -> None:
-    """Of what waits for a worker the usual end is that nobody wants it any more, and not that it was done."""
+def test_show_says_how_to_reject_an_unsent_intent(path: Path) -> None:
+    """For a queued intent, `show` prints the command that rejects it."""
     output = run("show", "3", "--journal", str(path)).output
 
     assert "If it is no longer wanted:" in output
     assert f"payasync journal resolve 3 --journal {path} --as rejected --reason" in output
 
 
-def test_show_says_who_holds_it_and_when_it_is_due(path: Path) -> None:
-    """What is being asked about is somebody's; what waits has its time."""
+def test_show_says_lease_and_next_query(path: Path) -> None:
+    """`show` prints the lease of an intent that is queried, and when the next query is due."""
     in_journal(path, lambda journal: journal.ask(1, 600.0), clock=lambda: datetime.now(UTC).timestamp() + 100)
     held = run("show", "2", "--journal", str(path)).output
 
@@ -197,7 +197,7 @@ def test_show_says_who_holds_it_and_when_it_is_due(path: Path) -> None:
 
 @pytest.mark.parametrize(("state", "doubt"), [("succeeded", 0), ("rejected", 0), ("accepted", 0), ("unknown", 1)])
 def test_doubt_is_shown_while_it_lasts(path: Path, state: State, doubt: int) -> None:
-    """The moment is kept; what has an answer since is in doubt no more."""
+    """An intent is shown as in doubt only until a response settles it."""
 
     async def answered(journal: SqliteJournal) -> Intent | None:
         (held,) = await journal.ask(1, 60.0)
@@ -214,7 +214,7 @@ def test_doubt_is_shown_while_it_lasts(path: Path, state: State, doubt: int) -> 
 
 
 def test_nothing_is_said_twice() -> None:
-    """A reason that is the state again stands beside none; where no state is shown, or it is another, it stays."""
+    """A reason that only repeats the state is left out beside that state."""
     facts: dict[str, Any] = {"state": "succeeded", "reason": "the refund's state is succeeded"}
     out = StringIO()
     JournalScreen(console=Console(file=out, width=200)).shown(keeping(**facts), Address("pay.db"))
@@ -226,14 +226,14 @@ def test_nothing_is_said_twice() -> None:
 
 
 def test_show_as_json(path: Path) -> None:
-    """The same line as of the list."""
+    """`show --json` prints the same line as `list --json`."""
     listed = run("list", "--journal", str(path), "--json").output.splitlines()
 
     assert listed[3] == run("show", "4", "--journal", str(path), "--json").output.strip()
 
 
-def test_show_of_nothing(path: Path) -> None:
-    """A number that there is not ends with exit code 1, and says where it looked."""
+def test_show_of_a_missing_intent(path: Path) -> None:
+    """A missing intent ends with exit code 1, and the message names the journal."""
     result = run("show", "99", "--journal", str(path))
 
     assert 1 == result.exit_code
@@ -242,8 +242,8 @@ def test_show_of_nothing(path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["R-1", "0", "\u0661", "9" * 19, ""])
 @pytest.mark.parametrize("command", [("show",), ("resolve", "--as", "rejected", "--reason", "seen", "--yes")])
-def test_what_is_no_number_of_an_intention(path: Path, command: tuple[str, ...], text: str) -> None:
-    """Who takes a refund's number for it, say, hears where the right one stands."""
+def test_invalid_intent_id(path: Path, command: tuple[str, ...], text: str) -> None:
+    """For an invalid ID, the error says how to find the right one."""
     result = run(*command, "--journal", str(path), text)
     (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
 
@@ -251,8 +251,8 @@ def test_what_is_no_number_of_an_intention(path: Path, command: tuple[str, ...],
     assert f"'ID': {text!r} is not an intent ID. To find the ID of an order" in why
 
 
-def test_what_was_kept_does_not_reach_the_terminal_raw(path: Path) -> None:
-    """A reason or a text of a request may hold what a terminal obeys."""
+def test_control_characters_are_replaced(path: Path) -> None:
+    """Reasons and requests may hold control characters, which never reach the terminal."""
 
     async def hostile(journal: SqliteJournal) -> None:
         request = refund("R9", refund_desc="cold\x1b[2J")
@@ -270,7 +270,7 @@ def test_what_was_kept_does_not_reach_the_terminal_raw(path: Path) -> None:
 
 @pytest.mark.parametrize(("intent_id", "end"), [("2", "rejected"), ("3", "rejected"), ("4", "succeeded")])
 def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
-    """A person's word ends what is manual, unknown or new; how they know is kept."""
+    """A person can resolve an intent that is manual, unknown or new; the reason is stored."""
     result = run("resolve", intent_id, "--journal", str(path), "--as", end, "--reason", "seen there", "--yes")
     intent = kept(path, int(intent_id))
 
@@ -281,7 +281,7 @@ def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
 
 @pytest.mark.parametrize(("given", "state", "code"), [("y\n", "succeeded", 0), ("n\n", "manual", 1), ("", "manual", 1)])
 def test_resolve_asks_first(path: Path, given: str, state: str, code: int) -> None:
-    """It shows what it is about; without a clear yes nothing changes."""
+    """`resolve` shows the intent and asks; without a clear yes nothing changes."""
     result = run("resolve", "4", "--journal", str(path), "--as", "succeeded", "--reason", "seen", given=given)
 
     assert (code, state) == (result.exit_code, kept(path, 4).state)
@@ -296,8 +296,8 @@ def test_resolve_asks_first(path: Path, given: str, state: str, code: int) -> No
         ("succeeded", "payasync has not sent it. Are you sure that it was done by other means?"),
     ],
 )
-def test_resolve_asks_otherwise_about_what_nobody_sent(path: Path, end: str, question: str) -> None:
-    """Whoever takes a write that waits for a done one, or the reverse, reads what that would mean."""
+def test_resolve_asks_about_an_unsent_intent(path: Path, end: str, question: str) -> None:
+    """For an intent that was never sent, the question says what the answer means."""
     result = run("resolve", "3", "--journal", str(path), "--as", end, "--reason", "seen", given="y\n")
 
     assert (0, end) == (result.exit_code, kept(path, 3).state)
@@ -313,7 +313,7 @@ def test_resolve_refuses_what_has_ended_before_it_asks(path: Path) -> None:
 
 
 def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a worker has sent while somebody read the question is not rejected by the answer."""
+    """If a worker sends the intent while a person reads the question, the answer changes nothing."""
 
     async def worked(journal: SqliteJournal) -> bool:
         begun = await journal.claim(3, 60.0)
@@ -337,7 +337,7 @@ def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_resolve_refuses(path: Path, arguments: tuple[str, ...], words: str) -> None:
-    """What has ended, or was not explained, ends with exit code 2, and one line."""
+    """An ended intent, or an empty reason, ends with exit code 2 and one line."""
     result = run("resolve", *arguments, "--journal", str(path), "--as", "succeeded", "--yes")
 
     assert 2 == result.exit_code
@@ -346,7 +346,7 @@ def test_resolve_refuses(path: Path, arguments: tuple[str, ...], words: str) -> 
 
 
 def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
-    """And nothing else, however old it is."""
+    """Only intents that ended long ago are deleted, however old the others are."""
     in_journal(path, filled_long_ago, clock=(datetime.now(UTC) - timedelta(days=91)).timestamp)
     result = run("prune", "--journal", str(path), "--older-than", "90d")
     left = [line.split()[0] for line in run("list", "--journal", str(path)).output.splitlines()[1:]]
@@ -380,7 +380,7 @@ def test_prune_needs_an_age(path: Path, age: str, words: str) -> None:
 
 @pytest.mark.parametrize(("age", "hours"), [("30h", 30), ("2d", 48), ("1w", 168)])
 def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
-    """Hours, days and weeks."""
+    """An age is given in hours, days or weeks."""
     before = datetime.now(UTC).astimezone() - timedelta(hours=hours)
     result = run("prune", "--journal", str(path), "--older-than", age)
     after = datetime.now(UTC).astimezone() - timedelta(hours=hours)
@@ -409,8 +409,8 @@ def test_options_of_list(path: Path, options: list[str], expected: list[int]) ->
 
 
 @pytest.mark.parametrize("more", [(), ("--yes",)])
-def test_resolve_of_none(path: Path, more: tuple[str, ...]) -> None:
-    """What is not there is told as by `show`, with the same exit code."""
+def test_resolve_of_a_missing_intent(path: Path, more: tuple[str, ...]) -> None:
+    """A missing intent is reported as by `show`, with the same exit code."""
     result = run("resolve", "--journal", str(path), "99", "--as", "rejected", "--reason", "seen", *more)
 
     assert (1, f"payasync journal: there is no intent 99 in {path}\n") == (result.exit_code, result.output)
@@ -428,7 +428,7 @@ async def bound(journal: SqliteJournal) -> None:
 
 @pytest.mark.parametrize(("given", "arguments"), [("y\n", ()), (None, ("--yes",))])
 def test_move_follows_a_service(path: Path, given: str | None, arguments: tuple[str, ...]) -> None:
-    """Who says so has the journal follow the service; whose writes that are is told."""
+    """After a yes, the journal is bound to the new address, and the merchants are named."""
     in_journal(path, bound)
     result = run("move", "--journal", str(path), *arguments, OLD, NEW, given=given)
 
@@ -438,7 +438,7 @@ def test_move_follows_a_service(path: Path, given: str | None, arguments: tuple[
 
 
 def test_move_asks_first(path: Path) -> None:
-    """Of another service the journal would believe what it has never done: a `no` changes nothing."""
+    """A no changes nothing, because another service has not done the journal's writes."""
     in_journal(path, bound)
     result = run("move", "--journal", str(path), OLD, NEW, given="n\n")
 
@@ -455,7 +455,7 @@ def test_move_asks_first(path: Path) -> None:
     ],
 )
 def test_move_of_a_mistyped_address(path: Path, old: str, new: str, words: str) -> None:
-    """It is told in one line, with the addresses that there are, and nothing changes."""
+    """One line names the addresses that the journal knows, and nothing changes."""
     in_journal(path, bound)
     result = run("move", "--journal", str(path), "--yes", old, new)
 
@@ -481,7 +481,7 @@ SHEET: Final = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\n
 def test_empty_file_is_refused_with_the_same_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, arguments: list[str]
 ) -> None:
-    """Every command says of a file of 0 bytes what a program says that opens it, and leaves it as it is."""
+    """Every command refuses a file of 0 bytes as a program does, and does not change it."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
@@ -517,7 +517,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, folder: Path, command: tuple[str, .
     "scheme", ["postgre://", "postgress://", "mysql://", "sqlite://", "POSTGRESQL://", " postgres://"]
 )
 def test_address_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
-    """A mistyped URL is no file's name: what begins no address is said, which ones there are, and no password."""
+    """An unknown URL scheme is refused; the error lists the valid forms, and shows no password."""
     why = refused(monkeypatch, tmp_path, LIST, f"{scheme}shop:canary@db/pay")
 
     assert f"no journal's address begins with {scheme!r}: " in why
@@ -544,7 +544,7 @@ def test_address_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_mistyped_connection_string_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistyped: str
 ) -> None:
-    """It may hold a password: neither the terminal nor a log of it learns that, and no file is named so."""
+    """A text that may hold a password is not shown, and no file of that name is created."""
     why = refused(monkeypatch, tmp_path, LIST, mistyped)
 
     assert "its name is not shown because it may hold a password: give the path of a file, or a PostgreSQL" in why
@@ -559,15 +559,13 @@ def test_mistyped_connection_string_is_not_shown(
         ("compass.db", "there is no file 'compass.db'"),
     ],
 )
-def test_what_is_written_as_a_path_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, words: str
-) -> None:
-    """What begins like a path, or holds no sign of a password, is told with its name where it is missing."""
+def test_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, words: str) -> None:
+    """A text that looks like a path, or holds no sign of a password, is shown in the error."""
     assert words in refused(monkeypatch, tmp_path, LIST, named)
 
 
 def test_file_of_such_a_name_that_exists_is_a_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is there is no mistyped password."""
+    """An existing file is a journal, whatever its name looks like."""
     monkeypatch.chdir(path.parent)
     path.rename(path.with_name("postgres:ann@shop.db"))
 
@@ -584,10 +582,10 @@ def test_file_of_such_a_name_that_exists_is_a_journal(path: Path, monkeypatch: p
     ],
     ids=["nothing", "a folder", "no name"],
 )
-def test_path_of_what_can_be_no_journal(
+def test_path_that_cannot_be_a_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], journal: str, words: str
 ) -> None:
-    """What stands there, and what to do about it, is said with the path."""
+    """The error names the path, what is wrong with it, and the next step."""
     (tmp_path / "kept").mkdir()
 
     assert words in refused(monkeypatch, tmp_path, command, journal)
@@ -598,7 +596,7 @@ KEYWORDS: Final = "host=/nowhere dbname=pay user=shop password=canary connect_ti
 
 @pytest.mark.parametrize("keywords", [KEYWORDS, "host=/nowhere canary"])
 def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keywords: str) -> None:
-    """What libpq reads as names and values is a database: no file is made of it, and no password is shown."""
+    """Names and values for libpq are a database: no file is created, and no password is shown."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_text("out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,2,1\n")
     service = {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_BASE_URL": "http://127.0.0.1:1", "PAYASYNC_MERCHANT_ID": "M1"}
@@ -612,7 +610,7 @@ def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_connection_string_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without psycopg the error says what to install, and nothing of the string is shown."""
+    """Without psycopg, the error says what to install, and shows nothing of the string."""
     for name in ("psycopg", "payasync.journal.postgres_journal", "payasync.storage.postgres"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -642,7 +640,7 @@ def test_connection_string_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_no_password_is_shown(address: str, shown: str) -> None:
-    """The address of a database may hold one."""
+    """The address of a database is shown without its password."""
     assert shown == Address(address).shown
     assert "canary" not in repr(Address(address))
 
@@ -658,14 +656,14 @@ def test_no_password_is_shown(address: str, shown: str) -> None:
 def test_command_to_be_typed_names_the_same_journal(
     monkeypatch: pytest.MonkeyPatch, text: str, variable: str, option: str
 ) -> None:
-    """By an option, or by the environment where that names this very one."""
+    """Suggested commands name the journal, unless the environment names it."""
     monkeypatch.setenv("PAYASYNC_JOURNAL", variable)
 
     assert option == Address(text).option
 
 
 def test_journal_in_postgresql(postgres_dsn: str) -> None:
-    """The same commands; the environment may name it, so that no password stands on a command line."""
+    """The commands work with PostgreSQL; the environment may name the database."""
 
     async def work() -> None:
         async with PostgresJournal(postgres_dsn) as journal:
@@ -683,7 +681,7 @@ def test_journal_in_postgresql(postgres_dsn: str) -> None:
 
 @pytest.mark.parametrize("command", [("list",), ("show", "1"), ("prune", "--older-than", "1d")])
 def test_file_that_is_no_journal(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """It is said in one line, with exit code 2, and the file stays as it was."""
+    """Another file is refused in one line with exit code 2, and is not changed."""
     path = tmp_path / "notes.txt"
     path.write_text("no database, but long enough to be taken for one by who reads its first bytes only\n" * 20)
     before = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
@@ -709,8 +707,8 @@ def test_file_that_is_no_journal(tmp_path: Path, command: tuple[str, ...]) -> No
         (10**9, "11574 days"),
     ],
 )
-def test_times_are_told_as_a_person_would(seconds: float, expected: str) -> None:
-    """In the unit that has few digits."""
+def test_durations(seconds: float, expected: str) -> None:
+    """A duration is shown in the unit that needs few digits."""
     assert expected == intent_table.duration(seconds)
 
 
@@ -724,7 +722,7 @@ def listed(intents: Sequence[Intent], width: int, **console: Any) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_long_numbers_hide_nothing(width: int) -> None:
-    """Each line has its id and its whole state; a long number goes on below, and so does the reason."""
+    """IDs and states are never broken; long numbers and reasons continue on the next lines."""
     number, reason = "R-" + "0123456789abcdef" * 4, "the service does not know it yet, and it may still arrive"
     facts: dict[str, Any] = {"operation": "subscriptions.create", "reference": number, "reason": reason}
     intents = [
@@ -740,8 +738,8 @@ def test_long_numbers_hide_nothing(width: int) -> None:
     assert {*reason.split()} <= {word for line in lines for word in line[head.index("Why") :].split()}
 
 
-def test_merchant_is_told_where_there_are_several() -> None:
-    """A journal may be one of many merchants, and their numbers may be the same."""
+def test_merchants_are_shown_if_there_are_several() -> None:
+    """Merchants are shown if there are several, because their numbers may be the same."""
     one, other = keeping(state="manual"), keeping(id=2, merchant="M2", state="manual")
 
     assert "Merchant" not in listed([one], 120)[0]
@@ -749,7 +747,7 @@ def test_merchant_is_told_where_there_are_several() -> None:
 
 
 def test_lines_in_a_file_end_with_their_last_word(path: Path) -> None:
-    """Nobody wants a table padded to the width of a terminal that is not there."""
+    """In a file, no line ends with spaces."""
     shown = run("show", "1", "--journal", str(path)).output.splitlines()
 
     assert [] == [

@@ -125,7 +125,7 @@ def lines(process: "Forked | subprocess.Popen[str]", last: str) -> list[str]:
 
 
 def test_start_says_where_and_what_it_believes(tmp_path: Path) -> None:
-    """The lines name the profile, the check, the answers, the inbox, and an address for each kind."""
+    """The first lines name profile, verification, responses, inbox, and an address for each kind."""
     with running(tmp_path, "--port", "0") as process:
         text = "\n".join(lines(process, "Ctrl-C"))
     facts = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
@@ -145,7 +145,7 @@ def test_start_says_where_and_what_it_believes(tmp_path: Path) -> None:
 
 
 def test_one_line_for_each_notification(tmp_path: Path) -> None:
-    """What is genuine, what comes again, what contradicts it, and what nobody signed, each in a line of its own."""
+    """Genuine, repeated, contradicting and unsigned notifications have one line each."""
     with running(tmp_path, "--port", "0") as process:
         shown = lines(process, "Ctrl-C")
         url = next(line.split()[1] for line in shown if "payments" in line)
@@ -172,7 +172,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C and SIGTERM are its usual end: exit code 0, a word, nothing on stderr, and the port is free at once."""
+    """Ctrl-C and SIGTERM end it with exit code 0 and no error, and the port is free immediately."""
     with started(tmp_path) as process:
         url = next(line.split()[1] for line in lines(process, "Ctrl-C") if "payments" in line)
         port = int(url.split(":")[2].partition("/")[0])
@@ -189,7 +189,7 @@ def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
 
 
 def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
-    """A connection that idles, or a body that never ends, does not hold it up."""
+    """An idle connection, or a body that never ends, does not delay the end."""
     with listening(tmp_path) as listener:
         port = int(listener.opening["url"].rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as idle:
@@ -215,14 +215,14 @@ def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
         (("--inbox", "nowhere/inbox.db"), KEYS, ["nowhere"]),
     ],
 )
-def test_what_it_cannot_start_with(
+def test_it_cannot_start(
     arguments: tuple[str, ...],
     environ: dict[str, str],
     words: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One line that says what is wrong, and exit code 2."""
+    """One line says what is wrong, and the exit code is 2."""
     monkeypatch.chdir(tmp_path)
     with closing(sqlite3.connect("other.db")) as other:
         other.execute("CREATE TABLE mine (a)")
@@ -235,7 +235,7 @@ def test_what_it_cannot_start_with(
 
 
 def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
-    """`payasync sandbox --webhook-url`, then `payasync listen` with what that printed: it is heard, and verified."""
+    """With the settings that `payasync sandbox --webhook-url` prints, notifications are verified."""
     host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
     with socket.create_server((host, 0)) as free:
         port = str(free.getsockname()[1])
@@ -254,7 +254,7 @@ def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
 
 
 def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
-    """Where the service does not sign, it says at the start that nothing is confirmed, and calls each a hint."""
+    """If the service does not sign, the first lines say so, and each notification is a hint."""
     profile = tmp_path / "service.toml"
     profile.write_text(UNSIGNED.to_toml(), encoding="utf-8")
     environ = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_PROFILE": str(profile)}
@@ -270,7 +270,7 @@ def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
 
 
 def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
-    """Each is a file that its owner alone reads, what was refused included, without what lets somebody in."""
+    """Each saved file is private, has no secret headers, and can be checked. Refused ones are saved too."""
     first, forged = signed(), signed()
     with listening(tmp_path, "--save", "kept/here") as listener:
         url = listener.opening["addresses"]["payment"]
@@ -286,8 +286,8 @@ def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
     assert files[0].read_bytes().startswith(b"POST /notify/payment HTTP/1.1\r\n")
 
 
-def test_what_cannot_be_saved_is_kept_all_the_same(tmp_path: Path) -> None:
-    """Where the folder cannot be written, the inbox has it, and the line says so."""
+def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """If a file cannot be saved, the line says so, and the inbox has the notification."""
     (tmp_path / "taken").write_text("a file")
     sent = signed()
     with listening(tmp_path, "--save", "taken/below") as listener:
@@ -300,7 +300,7 @@ def test_what_cannot_be_saved_is_kept_all_the_same(tmp_path: Path) -> None:
 
 
 async def test_inbox_is_a_receivers(tmp_path: Path) -> None:
-    """What came waits in the inbox, which outlives the command, for a receiver to handle it; again is known as such."""
+    """The inbox outlives the command. A receiver finds the events there, and repeats are recognised."""
     first = signed()
     with listening(tmp_path) as listener:
         post(listener.opening["webhook_url"], first.raw, first.headers)
@@ -319,8 +319,8 @@ async def test_inbox_is_a_receivers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"x" * 2_000_000, b"\xff", b"GET nonsense"], ids=len)
-def test_whatever_comes_it_goes_on(raw: bytes, tmp_path: Path) -> None:
-    """A body that is none is refused in a line, and what comes next is heard."""
+def test_invalid_bodies(raw: bytes, tmp_path: Path) -> None:
+    """An invalid body is refused in one line, and the next notification is received."""
     first = signed()
     with listening(tmp_path) as listener:
         status, _ = post(listener.opening["webhook_url"], raw)
@@ -335,7 +335,7 @@ def test_whatever_comes_it_goes_on(raw: bytes, tmp_path: Path) -> None:
 
 
 async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
-    """A profile without names of events needs the addresses: one for all is not offered."""
+    """If the payload does not say the kind, each kind needs its own address."""
     profile = tmp_path / "service.toml"
     shape = NotificationShape(verification="none", out_trade_no="no", ack_status=200)
     profile.write_text(evolve(PROFILE, notification=shape).to_toml(), encoding="utf-8")
@@ -443,7 +443,7 @@ def shown_lines(seen: Inspection, width: int | None) -> list[str]:
 
 @pytest.mark.parametrize(("width", "there"), [(80, False), (119, False), (120, True), (None, True)])
 def test_key_where_there_is_room(width: int | None, there: bool) -> None:  # noqa: FBT001 - a case
-    """It repeats the number and the state: a narrow terminal does without it, a file has it."""
+    """The key is shown in a wide terminal and in a file only."""
     assert there is (HEARD.key in " ".join(shown_lines(HEARD, width)))
 
 
@@ -458,7 +458,7 @@ def test_key_where_there_is_room(width: int | None, there: bool) -> None:  # noq
     ],
 )
 def test_event_says_its_kind(facts: dict[str, Any], what: str) -> None:
-    """An event that begins with its kind is told once; another one stands behind it."""
+    """The kind is shown before an event that does not begin with it."""
     (line,) = shown_lines(evolve(HEARD, **facts), None)
 
     assert what == line[20:44].rstrip()
@@ -469,8 +469,8 @@ def test_event_says_its_kind(facts: dict[str, Any], what: str) -> None:
     [{"why": OTHER_BODY}, {"kind": "", "why": NO_KIND}, {"verdict": "refused", "key": "", "why": "x " * 60}],
     ids=["another body", "no kind", "refused"],
 )
-def test_what_is_to_be_said_goes_on_below(facts: dict[str, Any]) -> None:
-    """A remark that is too long for the terminal goes on under the event, after a whole word."""
+def test_long_remark_is_wrapped(facts: dict[str, Any]) -> None:
+    """A long remark continues below the event, and words stay whole."""
     shown = shown_lines(evolve(HEARD, **facts), 80)
 
     assert len(shown) > 1

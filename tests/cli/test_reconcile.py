@@ -137,7 +137,7 @@ async def states(path: Path) -> list[str]:
 
 
 async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
-    """What was done is found, what never arrived is said to be so, and the exit code is 0."""
+    """Writes that were done are found, writes that never arrived are rejected, and the exit code is 0."""
     await lost(sandbox, path, done=["R1", "R2"], absent=["R3"])
     result = await run(sandbox, path)
 
@@ -153,7 +153,7 @@ async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
 
 
 async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> None:
-    """With exit code 3, again each time, until somebody has said what became of it."""
+    """Each run lists an intent that needs a person, with exit code 3, until somebody resolves it."""
     await unnamed(sandbox, path)
     first, second = await run(sandbox, path), await run(sandbox, path)
     async with SqliteJournal(path) as journal:
@@ -169,8 +169,8 @@ async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> No
     assert (0, False) == (third.code, "needs a person" in third.out)
 
 
-async def test_accepted_whose_end_nobody_learns_is_listed(path: Path) -> None:
-    """With its reason, and exit code 3: the refund may have been declined, and nobody would hear of it."""
+async def test_accepted_without_an_end_is_listed(path: Path) -> None:
+    """An accepted refund whose end is unknown is listed, because it may have been declined."""
     async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
@@ -195,8 +195,8 @@ def asked(path: Path, times: int) -> None:
         database.execute("UPDATE payasync_intents SET due = created, denied = ?", [times])
 
 
-async def test_what_waits_is_no_failure(sandbox: Sandbox, path: Path) -> None:
-    """A service that does not answer is asked again later: exit code 0, and the reason is shown."""
+async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
+    """If a query fails, the exit code is 0, and the reason is shown: a later run asks again."""
     await lost(sandbox, path, absent=["R1"])
     await lost(sandbox, path, done=["R2"])
     sandbox.faults.server_error("refunds.status")
@@ -209,8 +209,8 @@ async def test_what_waits_is_no_failure(sandbox: Sandbox, path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"PAYASYNC_SECRET_KEY": "wrong"}, {"PAYASYNC_BASE_URL": "http://127.0.0.1:9"}])
-async def test_nothing_found_out_is_no_success(sandbox: Sandbox, path: Path, changes: dict[str, str]) -> None:
-    """With keys that the service does not take, or where nobody is, the exit code tells, and whom it has asked."""
+async def test_no_usable_response(sandbox: Sandbox, path: Path, changes: dict[str, str]) -> None:
+    """If the keys are wrong or nobody responds, the exit code is 1, and the address is shown."""
     await lost(sandbox, path, absent=["R1"])
     environ = environment(sandbox, **changes)
     result = await beside(environ, "--journal", str(path))
@@ -220,8 +220,8 @@ async def test_nothing_found_out_is_no_success(sandbox: Sandbox, path: Path, cha
     assert environ["PAYASYNC_BASE_URL"] in result.out.split("Due")[0]
 
 
-async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None:
-    """A write that was queued long ago, and that no worker has begun, needs a person, who may end it; a new one not."""
+async def test_unsent_write_is_listed(sandbox: Sandbox, path: Path) -> None:
+    """A write that was queued long ago and never sent is listed with exit code 3. A new one is not."""
     for number, ago in (("R1", 600.0), ("R2", 0.0)):
         async with SqliteJournal(path, clock=lambda ago=ago: time.time() - ago) as journal:  # type: ignore[misc]
             queued = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=100)
@@ -241,8 +241,8 @@ async def test_what_nobody_sends_is_listed(sandbox: Sandbox, path: Path) -> None
     ]
 
 
-async def test_writes_of_others_are_told(sandbox: Sandbox, path: Path) -> None:
-    """A journal of another merchant is not clean: how many writes are open, and whose, is told; its ended ones not."""
+async def test_writes_of_other_merchants(sandbox: Sandbox, path: Path) -> None:
+    """Open writes of other merchants are counted."""
     await lost(sandbox, path, absent=["R1", "R2", "R3"])
     async with SqliteJournal(path) as journal:
         await journal.resolve(3, as_="rejected", reason="seen")
@@ -257,8 +257,8 @@ async def test_writes_of_others_are_told(sandbox: Sandbox, path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
-async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
-    """Straight after a crash nothing is due: that a write may have been cut off is told, and when it is asked about."""
+async def test_interrupted_write(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
+    """After a crash nothing is due yet; the output says when the interrupted write is queried."""
     async with SqliteJournal(path) as journal:
         cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
         await journal.begin(
@@ -273,8 +273,8 @@ async def test_what_was_cut_off_is_told(sandbox: Sandbox, path: Path, more: tupl
     assert (1, True) == (told["sending"], 4 * 3600 < told["next_in"] <= 5 * 3600)
 
 
-async def test_dry_run_says_when_the_next_question_is(sandbox: Sandbox, path: Path) -> None:
-    """Nothing is due, and something will be: when, is not left to be guessed; what is due now is listed instead."""
+async def test_dry_run_says_when_the_next_query_is(sandbox: Sandbox, path: Path) -> None:
+    """If nothing is due, a dry run says when the next query is; otherwise it lists what is due."""
     await lost(sandbox, path, done=["R1"], ago=-7200.0)
     later = await run(sandbox, path, "--dry-run")
     await lost(sandbox, path, done=["R2"])
@@ -286,7 +286,7 @@ async def test_dry_run_says_when_the_next_question_is(sandbox: Sandbox, path: Pa
 
 
 async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
-    """It shows what it would ask about, and asks nobody."""
+    """It lists what it would query, and sends nothing."""
     await lost(sandbox, path, done=["R1"])
     await unnamed(sandbox, path)
     before = content(path)
@@ -308,7 +308,7 @@ def content(path: Path) -> list[Any]:
 
 
 async def test_json(sandbox: Sandbox, path: Path) -> None:
-    """One line, with the numbers, and what was not done, and what needs a person, each by its names and with why."""
+    """One line has the counts, the writes not done, and those that need a person."""
     await lost(sandbox, path, done=["R1"], absent=["R2"])
     await unnamed(sandbox, path)
     result = await run(sandbox, path, "--json")
@@ -346,7 +346,7 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
 
 
 async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
-    """One line, also where nothing is due: what would be asked about, by its names, why, and since when."""
+    """One line has what would be queried, with reasons and times; it is also printed if nothing is due."""
     nothing = await run_of_nothing(sandbox, path)
     await lost(sandbox, path, absent=["R1"])
     async with SqliteJournal(path) as journal:
@@ -374,7 +374,7 @@ async def run_of_nothing(sandbox: Sandbox, path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals) -> None:
-    """It ends at once, says so, holds nothing any more, and the next run goes on; the exit code is 130."""
+    """A signal ends it immediately with exit code 130; the next run continues."""
     await lost(sandbox, path, done=["R1"])
     hanging = sandbox.faults.hang("refunds.status")
     process = await started(environment(sandbox), "--journal", str(path))
@@ -390,7 +390,7 @@ async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals)
 
 
 async def test_watch(sandbox: Sandbox, path: Path) -> None:
-    """It goes on until a signal comes, shows what it has settled as it does, and that is no interruption."""
+    """It runs until a signal comes, and shows each settled write immediately. The exit code is 0."""
     await lost(sandbox, path, done=["R1"])
     await lost(sandbox, path, done=["R2"], ago=-1.0)
     process = await started(environment(sandbox), "--journal", str(path), "--watch")
@@ -406,8 +406,8 @@ async def test_watch(sandbox: Sandbox, path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
-async def test_what_was_heard_before_an_error_is_listed(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
-    """Where the journal fails half-way, with exit code 2: the next run lists only what this one has not found out."""
+async def test_results_before_an_error(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
+    """If the journal fails half-way, the results so far are listed, because no other run lists them."""
     await lost(sandbox, path, absent=[f"R{number}" for number in range(11)])
     hanging = sandbox.faults.hang("refunds.status", times=9)
     unclaimable(path, 11)
@@ -465,7 +465,7 @@ async def until_there(there: Any) -> None:
 
 
 def test_wrong_settings_end_with_2(path: Path) -> None:
-    """What cannot be used is said in one line, with exit code 2, before anybody is asked."""
+    """A wrong setting is reported in one line with exit code 2, before any query."""
     asyncio.run(created(path))
     unset = {name: None for name in os.environ if name.startswith("PAYASYNC_")}
     known = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}
@@ -483,7 +483,7 @@ def test_wrong_settings_end_with_2(path: Path) -> None:
 
 
 def test_dry_run_does_not_watch(path: Path) -> None:
-    """One ends by itself, and the other goes on: both are refused with exit code 2, and which one is to go is said."""
+    """`--dry-run` and `--watch` exclude each other, and the error says which one to leave out."""
     asyncio.run(created(path))
     result = CliRunner().invoke(payasync, ["reconcile", "--journal", str(path), "--watch", "--dry-run"])
     (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
@@ -499,7 +499,7 @@ async def created(path: Path) -> None:
 
 
 async def test_profile_and_address_can_be_given(sandbox: Sandbox, path: Path, tmp_path: Path) -> None:
-    """As of `payasync doctor`; they go before the environment."""
+    """`--profile` and `--base-url` take precedence over the environment."""
     await lost(sandbox, path, done=["R1"])
     profile = tmp_path / "service.toml"
     profile.write_text(sandbox.profile.to_toml(), encoding="utf-8")
@@ -611,19 +611,21 @@ def test_summary_of_watching() -> None:
     """The summary counts writes by their latest result, and queries separately. It shows the latest reasons."""
     screen = Shown(watch=True)
     for reason in ("HTTP 500", "HTTP 502", "HTTP 503"):
-        for number in (1, 2):
+        for number in (1, 2, 3):
             screen.note(number, "waiting", "unknown", f"{reason} {number}")
-        screen.ran(Report(waiting=2))
+        screen.ran(Report(waiting=3))
     screen.note(2, "manual", "manual", "nothing names it")
+    screen.note(3, "resolved", "succeeded")
     screen.ran(Report(manual=1))
     screen.ran(Report())
     screen.closed(NOTHING)
 
     assert [
-        "Queried 2 writes with 7 queries in 4 runs. The latest results:",
+        "Queried 3 writes with 11 queries in 4 runs. The latest results:",
+        "resolved 1 1 succeeded",
         "waiting 1 HTTP 503 1",
         "manual 1 nothing names it",
-    ] == screen.lines[-3:]
+    ] == screen.lines[-4:]
 
 
 def test_watching_begins_with_what_is_to_come() -> None:

@@ -123,7 +123,7 @@ def sent(sandbox: ThreadedSandbox) -> int:
 
 
 def test_each_refund_is_made_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """All rows are refunded; the same command again sends nothing, and tells the same."""
+    """All rows are refunded. The same command again sends nothing, and has the same results."""
     file = written(tmp_path, *GOOD)
     first, again = imported(sandbox, file), imported(sandbox, file)
 
@@ -140,7 +140,7 @@ def test_each_refund_is_made_once(sandbox: ThreadedSandbox, tmp_path: Path) -> N
 
 
 def test_bad_row_stops_everything(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A bad row is told with its line, and then nothing is sent, nor anything written."""
+    """An invalid row is reported with its line; nothing is sent, and no file is written."""
     file = written(tmp_path, *GOOD, "T1,R3,450,1.5")
     ended = imported(sandbox, file)
 
@@ -152,7 +152,7 @@ def test_bad_row_stops_everything(sandbox: ThreadedSandbox, tmp_path: Path) -> N
 
 
 def test_keep_going_leaves_out_bad_rows_only(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """The good ones are sent; the bad ones are in the result with what is wrong, and the exit code tells."""
+    """The valid rows are sent; the result says what is wrong with the others, and the exit code is 1."""
     file = written(tmp_path, *GOOD, "T1,R3,450,1.5")
     ended = imported(sandbox, file, "--keep-going")
 
@@ -164,7 +164,7 @@ def test_keep_going_leaves_out_bad_rows_only(sandbox: ThreadedSandbox, tmp_path:
 
 
 def test_row_that_cannot_be_signed_is_a_bad_one(tmp_path: Path) -> None:
-    """It is told with its line and the rule before anything is sent, and left out where the others are to be sent."""
+    """A row that cannot be signed is invalid: it is found before anything is sent."""
     signature = SortedPairs(algorithm="hmac-sha256", encoding="hex", allow_delimiters=())
     profile = evolve(PROFILE, name="strict", signature=signature)
     strict = tmp_path / "strict.toml"
@@ -189,7 +189,7 @@ def test_row_that_cannot_be_signed_is_a_bad_one(tmp_path: Path) -> None:
 
 
 def test_refused_is_tried_again_by_the_next_run(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """What the service refused was not done: once it is mended, the same command does it, and nothing else."""
+    """The next run tries refused rows again, and sends nothing else."""
     file = written(tmp_path, *GOOD, "T2,R3,300,1")
     first = imported(sandbox, file)
     refused = told(file)["R3"]
@@ -214,7 +214,7 @@ def elsewhere(sandbox: ThreadedSandbox, amount: int) -> None:
 
 
 def test_number_that_was_used_for_another_amount(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """It is manual, with the service's code and both amounts, and it is not sent again."""
+    """The row is manual, with the service's code and both amounts, and is not sent again."""
     elsewhere(sandbox, 90)
     file = written(tmp_path, *GOOD)
     first = imported(sandbox, file)
@@ -245,7 +245,7 @@ def test_declined_refund_is_listed_before_it_is_sent_again(tmp_path: Path) -> No
 
 
 def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A service that does not take the keys is not asked a thousand times."""
+    """If the service rejects the keys, the import stops after a few requests."""
     file = written(tmp_path, *(f"T1,R{number},450,1" for number in range(50)))
     ended = imported(sandbox, file, "--limit", "2", PAYASYNC_SIGNING_KEY="another-signing-key")
     states = [state for state, _ in told(file).values()]
@@ -258,7 +258,7 @@ def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> N
 
 
 def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A run that ends early says of the rows behind what an earlier one has done: who reads it pays nothing twice."""
+    """If a run stops early, rows that an earlier run has done are never unsent."""
     assert 0 == imported(sandbox, written(tmp_path, *GOOD)).exit_code
     file = written(tmp_path, "T1,R0,450,1", *GOOD, "T1,R4,450,1")
     ended = imported(sandbox, file, "--limit", "1", PAYASYNC_SIGNING_KEY="another-signing-key")
@@ -271,7 +271,7 @@ def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, t
 
 
 def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """The same file with another journal: the service says that it has them, is asked, and they are not refused."""
+    """With another journal the service is queried, and refunds are not made again."""
     file = written(tmp_path, *GOOD)
     imported(sandbox, file)
     ended = imported(sandbox, file, "--journal", str(tmp_path / "other.db"))
@@ -282,7 +282,7 @@ def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_pat
 
 
 def test_same_numbers_with_other_amounts_are_not_sent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """Nothing is refunded; each row is told what its number was used for."""
+    """Nothing is refunded; each row says what its number was used for."""
     imported(sandbox, written(tmp_path, *GOOD))
     file = written(tmp_path, "T1,R1,450,20", "T1,R2,450,30")
     ended = imported(sandbox, file)
@@ -294,7 +294,7 @@ def test_same_numbers_with_other_amounts_are_not_sent(sandbox: ThreadedSandbox, 
 
 
 def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """What was tried out with one service is not said to be done at another: the journal is refused there."""
+    """A journal of one service is refused for another, and nothing is sent."""
     file = written(tmp_path, *GOOD)
     imported(sandbox, file)
     before = file.with_name("out.csv").read_text()
@@ -310,7 +310,7 @@ def test_other_service_is_sent_nothing(sandbox: ThreadedSandbox, tmp_path: Path)
 
 
 def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends it at once then, too, with the same exit code; nothing was sent."""
+    """Ctrl-C while the file is read ends it immediately with exit code 130."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def reading(*_: object) -> None:
@@ -333,10 +333,8 @@ def test_interrupted_while_it_reads(sandbox: ThreadedSandbox, tmp_path: Path, mo
         ("PAYASYNC_BASE_URL", None, "PAYASYNC_BASE_URL"),
     ],
 )
-def test_what_cannot_be_sent_at_all(
-    sandbox: ThreadedSandbox, tmp_path: Path, name: str, value: str | None, words: str
-) -> None:
-    """A setting that is missing ends it in one line, which blames no row, and nothing is sent."""
+def test_missing_setting(sandbox: ThreadedSandbox, tmp_path: Path, name: str, value: str | None, words: str) -> None:
+    """A missing setting is reported in one line that blames no row, and nothing is sent."""
     ended = imported(sandbox, written(tmp_path, *GOOD), **{name: value})
 
     assert 2 == ended.exit_code
@@ -346,8 +344,8 @@ def test_what_cannot_be_sent_at_all(
     assert 0 == sent(sandbox)
 
 
-def test_profile_that_says_nothing_of_questions(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A lost response will need a person: that is said once, no key is asked for, and all is sent."""
+def test_profile_without_refund_queries(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """If refunds cannot be queried, a warning says so once, and all rows are sent."""
     profile = tmp_path / "mute.toml"
     profile.write_text(evolve(PROFILE, refund_status=None).to_toml(), encoding="utf-8")
     file, words = written(tmp_path, *GOOD), "A lost response will need a person"
@@ -357,8 +355,8 @@ def test_profile_that_says_nothing_of_questions(sandbox: ThreadedSandbox, tmp_pa
     assert words not in imported(sandbox, file).output
 
 
-def test_profile_that_says_nothing_of_signing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """What the profile leaves open is no row's fault: nothing is sent, whatever is to be left out."""
+def test_profile_without_signature(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """An open point of the profile blames no row: nothing is sent."""
     profile = tmp_path / "open.toml"
     profile.write_text(evolve(PROFILE, name="open", signature=None).to_toml(), encoding="utf-8")
     ended = imported(sandbox, written(tmp_path, *GOOD), "--profile", str(profile), "--keep-going")
@@ -370,7 +368,7 @@ def test_profile_that_says_nothing_of_signing(sandbox: ThreadedSandbox, tmp_path
 
 @pytest.mark.parametrize("name", ["pay.db", "out.csv", "out.csv.partial"])
 def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
-    """What another has linked there keeps what stands in it; the error is told, and no refund was sent."""
+    """If a file is a symbolic link, nothing is sent, and the target is not changed."""
     target = tmp_path / "target"
     target.write_text("notes")
     (tmp_path / name).symlink_to(target)
@@ -382,8 +380,8 @@ def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"a;b\n"])
-def test_file_that_is_none(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes) -> None:
-    """What is no file of refunds is refused as a whole."""
+def test_invalid_file(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes) -> None:
+    """A file that is not CSV, or not UTF-8, is refused as a whole."""
     file = tmp_path / "refunds.csv"
     file.write_bytes(text)
     ended = imported(sandbox, file)
@@ -394,15 +392,15 @@ def test_file_that_is_none(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes
 
 @pytest.mark.parametrize("option", ["--journal", "--result"])
 def test_folder_must_be_there(sandbox: ThreadedSandbox, tmp_path: Path, option: str) -> None:
-    """A mistyped folder is told before anything is read."""
+    """A missing folder is reported before anything is read."""
     ended = imported(sandbox, written(tmp_path, *GOOD), option, str(tmp_path / "none" / "file"))
 
     assert 2 == ended.exit_code
     assert "there is no folder" in ended.stderr
 
 
-def test_spreadsheets_mark_of_utf8_is_no_column(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A file that Excel has saved as UTF-8 begins with a mark."""
+def test_byte_order_mark(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A file that Excel saved as UTF-8 begins with a byte order mark, which is skipped."""
     file = written(tmp_path, *GOOD)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
 
@@ -410,7 +408,7 @@ def test_spreadsheets_mark_of_utf8_is_no_column(sandbox: ThreadedSandbox, tmp_pa
 
 
 def test_nothing_to_refund(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A file without rows is done."""
+    """A file without rows ends with exit code 0."""
     ended = imported(sandbox, written(tmp_path))
 
     assert 0 == ended.exit_code
@@ -442,8 +440,10 @@ async def waited(
         return code, terminal.export_text()
 
 
-async def test_doubt_is_asked_about(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lost answer is asked for, until the service tells: the refund was made, and is not made again."""
+async def test_row_in_doubt_is_queried(
+    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a lost response the service is queried, and the refund is not made again."""
     file = written(tmp_path, *GOOD)
     sandbox.faults.reset_after_commit("refunds.create")
     sandbox.faults.redirect("refunds.status", times=2)
@@ -455,10 +455,10 @@ async def test_doubt_is_asked_about(sandbox: ThreadedSandbox, tmp_path: Path, mo
     assert "by an earlier run" not in shown
 
 
-async def test_what_nobody_can_tell_is_listed(
+async def test_row_that_stays_in_doubt(
     sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A service that does not say what became of a refund leaves it to a person; it is listed, and not sent again."""
+    """If the service does not say whether a refund was made, the row is listed, and not sent again."""
     file = written(tmp_path, *GOOD)
     sandbox.faults.reset_after_commit("refunds.create")
     sandbox.faults.rate_limited("refunds.status", retry_after=3600, times=None)
@@ -507,7 +507,7 @@ class Watched(Shown):
 
 
 async def test_row_is_sent_again_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A service that loses whatever it is sent is sent nothing a third time by the same run."""
+    """A row that never arrives is sent again once in a run, not more often."""
     rows = read_rows(f"{HEADER}\nT1,R1,450,100", lambda _: None)
     losing, clock = sandbox.faults.reset_before("refunds.create", times=None), Clock()
     settings: Any = {"credentials": sandbox.credentials, "profile": PROFILE, "retry": RetryPolicy(attempts=1, quota=0)}
@@ -559,8 +559,8 @@ def counted(sending: RefundSending) -> list[tuple[str, int]]:
     return list(Counter(each.state for each in sending.verdicts.values()).items())
 
 
-async def test_service_that_answers_nobody_is_left_in_peace(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """However much is in doubt, it gets a few questions in ten seconds, for three minutes; who waits is told why."""
+async def test_service_that_does_not_respond(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """It gets a few queries in ten seconds, for three minutes at most; the screen says why."""
     failing = sandbox.faults.server_error("refunds.status", times=None)
     clock, screen, counts = Clock(), Watched(), [0]
 
@@ -581,8 +581,8 @@ async def test_service_that_answers_nobody_is_left_in_peace(sandbox: ThreadedSan
     assert 0 == sent(sandbox)
 
 
-async def test_ctrl_c_ends_a_wait_at_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """No pause is waited for, nothing more is asked, and each row has its word."""
+async def test_ctrl_c_ends_a_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """Ctrl-C ends a wait immediately; nothing more is queried, and each row has a result."""
     failing = sandbox.faults.server_error("refunds.status", times=None)
     waits, stop = asyncio.Event(), asyncio.Event()
 
@@ -610,10 +610,8 @@ class Unreadable(SqliteJournal):
         raise StorageError("the disk is gone", operation=operation, reference=reference or merchant)
 
 
-async def test_journal_that_cannot_be_looked_into_leaves_doubt(
-    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What cannot be looked up is told as unknown, with the reason, and nowhere as unsent."""
+async def test_unreadable_journal(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the journal cannot be read, rows are unknown with the reason, and never unsent."""
     file = written(tmp_path, *GOOD)
     sandbox.faults.refuse()
     code, shown = await waited(sandbox, file, Clock(), monkeypatch, Unreadable)

@@ -78,7 +78,7 @@ def check(sandbox: Sandbox, file: Path) -> None:
 
 @pytest.mark.long
 async def test_killed_again_and_again(sandbox: Sandbox, file: Path) -> None:
-    """Killed from outside, wherever it is, several times: not one refund is repeated, and none is lost."""
+    """However often the process is killed, no refund is repeated, and none is lost."""
     codes = []
     for run, enough in enumerate((5, 10, 20, 30)):
         process = begun(sandbox, file, run)
@@ -102,7 +102,7 @@ async def until_refunded(sandbox: Sandbox, count: int) -> None:
 
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> None:
-    """Before its first byte, after its answer, after its verdict: the next run ends what this one had begun."""
+    """The next run ends what a killed one had begun: before sending, after the response, after its result."""
     first = await ended(begun(sandbox, file, 0, fatal))
     last = await ended(begun(sandbox, file, 1))
 
@@ -110,8 +110,8 @@ async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str) -> 
     check(sandbox, file)
 
 
-async def test_resumed_at_once_waits_for_the_lease(sandbox: Sandbox, file: Path) -> None:
-    """What another process may still be at is not touched before its lease is over: then it is asked about."""
+async def test_resumed_immediately_waits_for_the_lease(sandbox: Sandbox, file: Path) -> None:
+    """A row that another process may still send is queried only after its lease."""
     first = await ended(begun(sandbox, file, 0, "judged R20"))
     last = await ended(begun(sandbox, file, 0))
 
@@ -120,8 +120,8 @@ async def test_resumed_at_once_waits_for_the_lease(sandbox: Sandbox, file: Path)
 
 
 @pytest.mark.long
-async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -> None:
-    """Lost answers do not fill standard error with log lines: what became of the rows stands in the result."""
+async def test_standard_error_stays_empty(sandbox: Sandbox, file: Path) -> None:
+    """Lost responses write nothing to standard error; the result file has them."""
     sandbox.faults.reset_after_commit("refunds.create", times=3)
     sandbox.faults.reset_before("refunds.status", times=12)
     done = await asyncio.to_thread(started, PROGRAM, *arguments(file, 0), environment=environment(sandbox))
@@ -131,7 +131,7 @@ async def test_doubt_is_told_by_the_screen_alone(sandbox: Sandbox, file: Path) -
 
 
 async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
-    """After Ctrl-C those under way come to their end, nothing is in doubt, and the next run sends the others alone."""
+    """After Ctrl-C, requests in flight end, nothing is in doubt, and the next run sends only the others."""
     process = begun(sandbox, file, 0)
     await asyncio.wait_for(until_refunded(sandbox, 10), SECONDS)
     process.send_signal(signal.SIGINT)
@@ -148,7 +148,7 @@ async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
 
 
 async def test_cut_off_by_a_second_signal(sandbox: Sandbox, file: Path) -> None:
-    """Its last line says how many may have been done, and where the others stand; the next run ends all."""
+    """The last line says how many rows are in doubt, and where the results are. The next run ends all."""
     hanging = sandbox.faults.hang("refunds.create", times=5)
     process = begun(sandbox, file, 0)
     await asyncio.wait_for(until(lambda: hanging.fired == 5), SECONDS)

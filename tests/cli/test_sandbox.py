@@ -103,7 +103,7 @@ def test_start_says_what_it_is_and_where() -> None:
     ],
 )
 def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) -> None:
-    """Pasted as they are, they give `Session.from_env` all that it needs, keys of many lines included."""
+    """Pasted into a shell, they give `Session.from_env` all that it needs, even keys of many lines."""
     file = tmp_path / "it's mine.toml"
     file.write_text(evolve(PROFILE, name="mine", signature=signature).to_toml())
     with running("--port", "0", "--profile", str(file)) as process:
@@ -123,7 +123,7 @@ def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM are its usual end: exit code 0, nothing on stderr, and the port is free at once."""
+    """Ctrl-C and SIGTERM end it with exit code 0 and no error, and the port is free immediately."""
     with running("--port", "0") as process:
         lines = shown(process, "Ctrl-C")
         port = int(next(line for line in lines if "Listens" in line).rpartition(":")[2])
@@ -135,7 +135,7 @@ def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
 
 
 def test_fault_that_still_waits_is_no_failure() -> None:
-    """What somebody armed on the dashboard, and nothing met, does not spoil the end."""
+    """A fault that was armed on the dashboard and never met is no failure."""
     with running("--port", "0", "--json") as process:
         told = json.loads(shown(process, "}")[-1])
         request = urllib.request.Request(  # noqa: S310 - the sandbox's own address
@@ -152,7 +152,7 @@ def test_fault_that_still_waits_is_no_failure() -> None:
 
 
 def test_signal_ends_it_while_a_client_is_connected() -> None:
-    """A connection that idles does not hold it up."""
+    """An idle connection does not delay the end."""
     with serving() as sandbox, socket.create_connection(("127.0.0.1", port_of(sandbox))) as idle:
         idle.sendall(b"POST /v1/payments HTTP/1.1\r\n")
         end = sandbox.end()
@@ -179,7 +179,7 @@ def test_signal_ends_it_while_a_client_is_connected() -> None:
 def test_wrong_option_is_one_line(
     arguments: tuple[str, ...], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it cannot start with is told in one line on stderr, by name; the exit code is 2."""
+    """A wrong option is reported by name in one line, and the exit code is 2."""
     (tmp_path / "wrong.toml").write_text('name = "mine"\ncolour = "red"\n')
     monkeypatch.chdir(tmp_path)
     end = CliRunner().invoke(payasync, ["sandbox", "--port", "0", *arguments])
@@ -191,7 +191,7 @@ def test_wrong_option_is_one_line(
 
 
 def test_each_request_is_a_line() -> None:
-    """As they come: the status, the operation, and how long it took; what a terminal would obey is not shown."""
+    """Each request has a line with status, operation and time; control characters are replaced."""
     with running("--port", "0") as process:
         lines = shown(process, "Ctrl-C")
         url = next(line for line in lines if "Listens" in line).split()[1]
@@ -206,7 +206,7 @@ def test_each_request_is_a_line() -> None:
 
 
 def test_each_notification_is_a_line() -> None:
-    """As each attempt ends, with what came of it, where it went, and when it comes again."""
+    """Each attempt has a line with its result, its address, and when the next one is."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = f"http://127.0.0.1:{free.getsockname()[1]}/notify"
     with running("--port", "0") as process:
@@ -226,7 +226,7 @@ def test_each_notification_is_a_line() -> None:
     ("option", "last", "rest"), [("--quiet", "Ctrl-C", "The sandbox has stopped."), ("--json", "{", "")]
 )
 def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
-    """With `--quiet` no request is shown; with `--json` there is the one line, and nothing else ever."""
+    """With `--quiet` no request is shown; with `--json` there is one line, and nothing else."""
     with running("--port", "0", option) as process:
         lines = shown(process, last)
         url = next(word.strip('",') for word in " ".join(lines).split() if "http://" in word)
@@ -239,7 +239,7 @@ def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
 
 
 def test_goes_on_where_nobody_reads() -> None:
-    """Whoever read its lines may go: it serves on, and ends without a complaint."""
+    """If nobody reads its output any more, it serves on, and ends without an error."""
     with running("--port", "0") as process:
         lines = shown(process, "Ctrl-C")
         url = next(line for line in lines if "Listens" in line).split()[1]
@@ -267,7 +267,7 @@ def serves(process: subprocess.Popen[str], host: str, port: int) -> bool:
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full, the disk that is always full")
 @pytest.mark.parametrize("options", [(), *(pytest.param((each,), marks=pytest.mark.long) for each in QUIETER)])
 def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
-    """Where its lines cannot be written, it serves on, and ends without a complaint."""
+    """If its output cannot be written, it serves on, and ends without an error."""
     # An address of this test's own: nobody else takes its port meanwhile.
     host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
     with socket.create_server((host, 0)) as free:
@@ -285,8 +285,8 @@ def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-def test_speaks_a_profile(tmp_path: Path) -> None:
-    """With `--profile` it serves that dialect, and names it; the line to paste gives the file's full path."""
+def test_follows_a_profile(tmp_path: Path) -> None:
+    """With `--profile` it follows that profile; the line to paste has the full path."""
     file = tmp_path / "mine.toml"
     file.write_text('name = "mine"\n[status.payment]\nname = "number"\nplace = "path"\n')
     with serving("--profile", str(file)) as sandbox:
@@ -310,7 +310,7 @@ def test_speaks_a_profile(tmp_path: Path) -> None:
     ],
 )
 def test_how_refunds_end(text: str, setting: RefundSetting) -> None:
-    """By the words of `Sandbox`, or after a time in the unit that is written behind it."""
+    """Refunds end as a word of `Sandbox` says, or after a time with its unit."""
     assert setting == refund_setting(text)
 
 
@@ -352,8 +352,8 @@ def delivery_line(delivery: Delivery) -> str:
     return written.getvalue().rstrip("\n").partition("  ")[2]
 
 
-def test_one_that_failed() -> None:
-    """It says what went wrong, where, and when it comes again."""
+def test_failed_delivery() -> None:
+    """The line says what went wrong, where, and when the next attempt is."""
     told, written = screen()
     before = datetime.now().astimezone()
     told.notification(REFUSED)
@@ -366,8 +366,8 @@ def test_one_that_failed() -> None:
     }
 
 
-def test_one_that_was_taken() -> None:
-    """It stands in the columns of the requests, shortly."""
+def test_delivered_notification() -> None:
+    """The line has the same columns as those of requests."""
     told, written = screen()
     told.notification(TAKEN)
     told.request(Entry(kind="request", name="orders.place", reference="L5", status=200, milliseconds=1.0))
@@ -387,12 +387,12 @@ def test_one_that_was_taken() -> None:
     ids=["dead letter", "the clock stands", "taken before"],
 )
 def test_what_comes_next(facts: dict[str, Any], words: str) -> None:
-    """A dead letter is given up; a clock that stands must be advanced; a copy of what was taken is not sent again."""
+    """The line says what follows: nothing, the next attempt, or that the clock must be advanced."""
     assert words in delivery_line(evolve(REFUSED, **facts))
 
 
-def test_nothing_that_a_terminal_would_obey() -> None:
-    """Numbers and addresses are a merchant's own, and may hold anything."""
+def test_control_characters_are_replaced() -> None:
+    """Numbers and addresses of merchants may hold control characters."""
     entry = evolve(REFUSED.entry, reference="\x1b[2J", reason="no \x07")
     told = delivery_line(evolve(REFUSED, entry=entry, where="http://a/\x1b]0;"))
 
@@ -400,8 +400,8 @@ def test_nothing_that_a_terminal_would_obey() -> None:
     assert "?[2J: no ?;" in told
 
 
-def test_defect_of_our_own_is_shown_as_python_would(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is neither a request nor a notification goes to standard error, and breaks nothing."""
+def test_other_log_records(capsys: pytest.CaptureFixture[str]) -> None:
+    """Other log records go to standard error, as Python would show them."""
     told, written = screen()
     LogScreen(told).handle(logging.makeLogRecord({"msg": "Error handling request", "levelno": logging.ERROR}))
 

@@ -19,7 +19,7 @@ def signals() -> Iterator[None]:
 
 
 async def test_second_signal_after_the_end_changes_nothing() -> None:
-    """A run that has ended is not called cut off; a third signal ends the process immediately."""
+    """After the end a second signal is ignored; a third one ends the process immediately."""
     stop = stopped_by_signals(lambda: False)
     signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGTERM)

@@ -20,7 +20,7 @@ def terminal(width: int, *, watched: bool = True) -> tuple[Lines, io.StringIO]:
 
 
 def test_line_breaks_between_words() -> None:
-    """Where a terminal is too narrow, a line goes on below, indented, after a whole word."""
+    """In a narrow terminal a line continues below, indented, after a whole word."""
     lines, written = terminal(30)
 
     lines.write(("now   ", "dim"), "one two three four five, six seven", hang=6)
@@ -30,7 +30,7 @@ def test_line_breaks_between_words() -> None:
 
 @pytest.mark.parametrize("width", [24, 25, 26, 40])
 def test_no_line_is_longer_than_the_terminal(width: int) -> None:
-    """Not by one column, also where letters are two columns wide; and no word is lost."""
+    """This also holds for letters of two columns, and no word is lost."""
     words = "a bb ccc 日本 dddd ff 日本語 g hh iii jjjj"
     lines, written = terminal(width)
 
@@ -41,7 +41,7 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
 
 
 def test_word_that_is_too_long_stays_whole() -> None:
-    """An address can be copied, whatever the terminal's width: it is never cut here."""
+    """An address is never broken, so that it can be copied."""
     address = "http://127.0.0.1:8402/?token=abcdefghijklmnopqrstuvwxyz"
     lines, written = terminal(40)
 
@@ -51,8 +51,8 @@ def test_word_that_is_too_long_stays_whole() -> None:
     assert [f"  Dashboard  {address}", f"export URL={address} and more of it"] == written.getvalue().splitlines()
 
 
-def test_nothing_is_broken_where_nobody_watches() -> None:
-    """In a file a line stays one line, for whoever searches it."""
+def test_lines_in_a_file_are_not_broken() -> None:
+    """In a file each line stays one line, so that it can be searched."""
     lines, written = terminal(30, watched=False)
 
     lines.write("word " * 30, hang=2)
@@ -63,7 +63,7 @@ def test_nothing_is_broken_where_nobody_watches() -> None:
 
 
 def test_style_goes_on_below() -> None:
-    """What is coloured stays so after a break."""
+    """A style continues after a line break."""
     written = io.StringIO()
     console = Console(file=written, width=30, force_terminal=True, color_system="standard", highlight=False)
 
@@ -72,15 +72,15 @@ def test_style_goes_on_below() -> None:
     assert 2 == written.getvalue().count("\x1b[31m")
 
 
-def test_complaint(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is one line on standard error, which holds nothing that a terminal would obey."""
+def test_error_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error is one line on standard error, without control characters."""
     print_error("listen", ValueError("no\n  such \x1b[2J file"))
 
     assert ("", "payasync listen: no such ?[2J file\n") == capsys.readouterr()
 
 
 def test_plain() -> None:
-    """What a terminal would obey is shown as `?`; letters of any script stay."""
+    """Control characters are shown as `?`; letters of any script stay."""
     assert "T?1 Zoë" == plain("T\x071 Zoë")
 
 
@@ -93,15 +93,15 @@ logging.getLogger("payasync").warning("outside")
 """
 
 
-def test_nothing_is_written_between_the_lines() -> None:
-    """Python writes warnings that nobody takes to standard error; afterwards it does so again."""
+def test_stray_logs_are_dropped() -> None:
+    """Warnings without a handler are dropped, and afterwards shown again."""
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True, text=True)
 
     assert "outside\n" == ended.stderr
 
 
-def test_who_takes_log_lines_gets_them(caplog: pytest.LogCaptureFixture) -> None:
-    """A program that has set up logging hears all of it."""
+def test_handlers_get_their_logs(caplog: pytest.LogCaptureFixture) -> None:
+    """A program that has set up logging gets all records."""
     with stray_logs_dropped():
         logging.getLogger("payasync").warning("inside")
 

@@ -71,7 +71,7 @@ def facts(result: Result) -> dict[str, str]:
 
 
 def test_genuine(file: Path) -> None:
-    """The exit code is 0; it says what it is, when it was sent, and what was checked."""
+    """The exit code is 0; the output says what it is, when it was sent, and what was checked."""
     result = run(file, "--at", "2027-01-15T08:02:00Z")
 
     assert (0, "genuine") == (result.exit_code, result.output.splitlines()[0])
@@ -87,7 +87,7 @@ def test_genuine(file: Path) -> None:
 
 
 def test_changed(file: Path) -> None:
-    """One digit more, and the exit code is 1; what it claims is shown all the same."""
+    """A changed digit gives exit code 1, and the facts are shown all the same."""
     file.write_bytes(file.read_bytes().replace(b'"T1"', b'"T2"'))
     result = run(file, "--at", SENT)
 
@@ -98,7 +98,7 @@ def test_changed(file: Path) -> None:
 
 
 def test_too_old(file: Path) -> None:
-    """What was sent long ago is refused as a receiver would; the hint says how to look at it as of then."""
+    """An old notification is refused as by a receiver; the hint says how to check it as of then."""
     result = run(file)
 
     assert 1 == result.exit_code
@@ -108,7 +108,7 @@ def test_too_old(file: Path) -> None:
 
 
 def test_now(tmp_path: Path) -> None:
-    """Without `--at` it is looked at now."""
+    """Without `--at` the current time is used."""
     file = tmp_path / "now.http"
     file.write_bytes(message(signed(time=time.time())))
 
@@ -116,7 +116,7 @@ def test_now(tmp_path: Path) -> None:
 
 
 def test_body_alone(tmp_path: Path) -> None:
-    """A file of the body needs the headers beside it; without them the hint says how to give them."""
+    """A file with only the body needs the headers; without them the hint says how to give them."""
     notification, file = signed(kind="payment"), tmp_path / "paid.json"
     file.write_bytes(notification.raw)
     headers = [option for name, value in notification.headers.items() for option in ("-H", f"{name.title()}:{value}")]
@@ -126,7 +126,7 @@ def test_body_alone(tmp_path: Path) -> None:
 
 
 def test_line_end_of_an_editor(tmp_path: Path) -> None:
-    """An editor's line end breaks the signature of a body alone: the hint says so; a message knows its length."""
+    """A line end that an editor added breaks the signature of a body, and the hint says so."""
     notification, file = signed(), tmp_path / "paid"
     file.write_bytes(notification.raw + b"\n")
     headers = [option for name, value in notification.headers.items() for option in ("-H", f"{name}: {value}")]
@@ -144,7 +144,7 @@ def rewritten(notification: Signed) -> Signed:
 
 
 def test_json_that_was_written_again(tmp_path: Path) -> None:
-    """The commonest fault of all: the hint names it, and another header's fault has another."""
+    """If the JSON was parsed and written again, the hint says so."""
     file = tmp_path / "paid.http"
     file.write_bytes(message(rewritten(signed())))
 
@@ -153,7 +153,7 @@ def test_json_that_was_written_again(tmp_path: Path) -> None:
 
 
 def test_body_that_is_longer_than_its_header_says(tmp_path: Path) -> None:
-    """Nothing is cut off in silence: both lengths are told, and what it claims is shown all the same."""
+    """The hint names both lengths, and the facts are shown all the same."""
     before, file = signed(kind="payment"), tmp_path / "paid.http"
     after = rewritten(before)
     file.write_bytes(message(before).replace(before.raw, after.raw))
@@ -167,7 +167,7 @@ def test_body_that_is_longer_than_its_header_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("second", "code"), [("genuine", 0), ("changed", 1), ("empty", 2)])
 def test_several_files(tmp_path: Path, second: str, code: int) -> None:
-    """One block for each, under its name, in the order given; the exit code is the highest of theirs."""
+    """Each file has a block under its name; the exit code is the highest."""
     contents = {"genuine": message(signed()), "changed": message(rewritten(signed())), "empty": b""}
     verdicts = {"genuine": "genuine", "changed": "not genuine", "empty": "cannot tell"}
     names = ["genuine", second, "genuine"]
@@ -184,7 +184,7 @@ def test_several_files(tmp_path: Path, second: str, code: int) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no file that cannot be read")
 def test_file_that_cannot_be_read(file: Path) -> None:
-    """What goes wrong with one says so, and the others are looked at all the same."""
+    """An unreadable file is reported, and the others are checked all the same."""
     result = run("/proc/self/mem", file, "--at", SENT)
 
     assert 2 == result.exit_code
@@ -193,7 +193,7 @@ def test_file_that_cannot_be_read(file: Path) -> None:
 
 
 def test_standard_input(file: Path) -> None:
-    """`-` reads from a pipe."""
+    """`-` reads standard input."""
     assert 0 == run("-", "--at", SENT, stdin=file.read_bytes()).exit_code
 
 
@@ -210,7 +210,7 @@ def test_standard_input(file: Path) -> None:
     ],
 )
 def test_kind_of_its_address(tmp_path: Path, target: str, options: list[str], code: int) -> None:
-    """The last part of the path says what the address is for, as with the receiver, unless an option does."""
+    """The last part of the path says the kind, as in a receiver, unless an option does."""
     file = tmp_path / "paid.http"
     file.write_bytes(message(signed(kind="payment"), target))
     result = run(file, "--at", SENT, *options)
@@ -220,8 +220,8 @@ def test_kind_of_its_address(tmp_path: Path, target: str, options: list[str], co
 
 
 @pytest.mark.parametrize("raw", [b"", b"not JSON", b'{"a":1,"a":2}', b"[]", b"\xff" * 100, b"[" * 5000], ids=len)
-def test_what_is_no_notification(tmp_path: Path, raw: bytes) -> None:
-    """Any file ends in a verdict, and never in a traceback."""
+def test_invalid_notification(tmp_path: Path, raw: bytes) -> None:
+    """Any file gets a verdict, and never a traceback."""
     file = tmp_path / "any"
     notification = HttpMessage(raw, tuple(webhook_headers(raw).items()), "/")
     file.write_bytes(notification.to_bytes())
@@ -240,7 +240,7 @@ def webhook_headers(raw: bytes) -> dict[str, str]:
 
 
 def test_not_signed_at_all(tmp_path: Path) -> None:
-    """Where the profile says that nobody signs, nobody can tell: exit code 2, and what it says."""
+    """If notifications are not signed, the exit code is 2, and the facts are shown."""
     toml, file = tmp_path / "service.toml", tmp_path / "hint.json"
     toml.write_text(TOML.format("none"))
     file.write_text('{"data":{"outTradeNo":"T1"},"timestamp":"2027-01-15T08:00:00Z"}')
@@ -253,7 +253,7 @@ def test_not_signed_at_all(tmp_path: Path) -> None:
 
 
 def test_signed_in_its_body(tmp_path: Path) -> None:
-    """By the profile's scheme, with the key of the environment; no header is needed."""
+    """The signature in the body is checked by the profile's scheme; no header is needed."""
     toml, file = tmp_path / "service.toml", tmp_path / "paid.json"
     toml.write_text(TOML.format("body"))
     profile = PROFILE.from_file(toml)
@@ -286,7 +286,7 @@ def test_signed_in_its_body(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_configured(file: Path, environ: dict[str, str | None], words: str) -> None:
-    """Without a key or a profile nobody can tell: exit code 2, one line that says what is missing, and no key."""
+    """A missing key or profile gives exit code 2, and one line without any key."""
     result = run(file, environ=environ)
 
     assert 2 == result.exit_code
@@ -296,7 +296,7 @@ def test_what_is_not_configured(file: Path, environ: dict[str, str | None], word
 
 
 def test_message_that_was_cut(file: Path) -> None:
-    """A file that is not whole says nothing about what was sent."""
+    """A file that is shorter than its Content-Length cannot be checked."""
     file.write_bytes(file.read_bytes()[:-1])
     result = run(file)
 
@@ -315,15 +315,15 @@ def test_message_that_was_cut(file: Path) -> None:
     ],
 )
 def test_wrong_options(arguments: list[str], words: str) -> None:
-    """An option that says nothing is refused before anything is looked at."""
+    """A wrong option is refused before anything is checked."""
     result = run(*arguments)
 
     assert 2 == result.exit_code
     assert words in result.stderr
 
 
-def test_nothing_reaches_the_terminal_that_it_would_obey(tmp_path: Path) -> None:
-    """A notification is anybody's: control characters, and letters that could pass for others, are shown as `?`."""
+def test_control_characters_are_replaced(tmp_path: Path) -> None:
+    """Control characters and lookalike letters are shown as `?`."""
     file = tmp_path / "hostile.http"
     hostile = "T\x1b[2J\u202eP\u0430y"
     file.write_bytes(message(signed({"outTradeNo": "T1", "status": "x"}, event=hostile)))
@@ -336,7 +336,7 @@ def test_nothing_reaches_the_terminal_that_it_would_obey(tmp_path: Path) -> None
 
 
 def test_no_key_is_shown(file: Path) -> None:
-    """Neither a key, nor the signature that would have been right."""
+    """Neither a key nor the right signature is shown."""
     right = dict(HttpMessage.read(file.read_bytes()).headers)["webhook-signature"]
     result = run(file, "--at", SENT, "-H", "webhook-signature: v1,AAAA")
 
@@ -345,7 +345,7 @@ def test_no_key_is_shown(file: Path) -> None:
 
 
 async def test_what_the_sandbox_sends(tmp_path: Path) -> None:
-    """A notification of the sandbox, kept as it came, is genuine by the sandbox's own credentials."""
+    """A notification of the sandbox is genuine by the sandbox's own credentials."""
     async with Sandbox() as sandbox, sandbox.receiver() as shop, sandbox.session() as pay:
         await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", notify_url=shop.url)
         await sandbox.customer.authorize("T1")
@@ -358,7 +358,7 @@ async def test_what_the_sandbox_sends(tmp_path: Path) -> None:
 
 
 def test_time_beyond_the_calendar(tmp_path: Path) -> None:
-    """A time that no calendar holds is shown as the number that it is."""
+    """A time beyond the calendar is shown as a number."""
     toml, file = tmp_path / "service.toml", tmp_path / "hint.json"
     toml.write_text(TOML.format("none"))
     file.write_text('{"data":{},"timestamp":9999999999999000}')
@@ -368,7 +368,7 @@ def test_time_beyond_the_calendar(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no file without an end")
 def test_file_without_an_end() -> None:
-    """No more is read than a notification can have."""
+    """No more is read than the longest possible notification."""
     result = run("/dev/zero")
 
     assert 2 == result.exit_code
@@ -387,7 +387,7 @@ VALUES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0xFF, exclude_c
     target=st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20),
 )
 def test_what_is_written_is_read(body: bytes, headers: list[tuple[str, str]], target: str) -> None:
-    """Body, headers and path come back as they were, with the length beside them."""
+    """Body, headers and path are read as they were written, with the length."""
     message = HttpMessage(body, tuple(headers), target)
     length = ("content-length", str(len(body)))
 
@@ -398,13 +398,13 @@ def test_what_is_written_is_read(body: bytes, headers: list[tuple[str, str]], ta
     "raw", [b"{}", b'{"a": "POST / HTTP/1.1"}', b"GET / HTTP/1.1\r\n\r\n{}", b"POST \xff HTTP/1.1\n\n"]
 )
 def test_file_of_a_body_alone(raw: bytes) -> None:
-    """What does not begin as a POST request is the body, byte by byte."""
+    """A file that does not begin as a POST request is a body, byte by byte."""
     assert HttpMessage(raw) == HttpMessage.read(raw)
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\n"])
 def test_line_ends(end: bytes) -> None:
-    """A file that was edited may have the line ends of its system; the body's own stay."""
+    """Line ends of any system are accepted in the head; those of the body stay."""
     raw = end.join([b"POST /notify/refund HTTP/1.1", b"X-A:  1 ", b"x-a: caf\xe9: 2", b"", b"{\r\n\n}"])
     message = HttpMessage.read(raw)
 
@@ -442,7 +442,7 @@ def test_length_of_the_body(length: str, body: bytes, expected: tuple[int | None
     ],
 )
 def test_broken_messages(raw: bytes, wanted: str) -> None:
-    """What begins as a request and does not go on as one is refused: it was cut, or is something else."""
+    """A broken HTTP message is refused."""
     with pytest.raises(InvalidArgumentError, match=wanted) as refused:
         HttpMessage.read(raw)
 
@@ -450,7 +450,7 @@ def test_broken_messages(raw: bytes, wanted: str) -> None:
 
 
 def test_other_headers() -> None:
-    """They replace those of the same name, in any case, and the others stay."""
+    """Given headers replace those of the same name, in any case."""
     message = HttpMessage(b"", (("Webhook-Id", "a"), ("X", "1"), ("webhook-id", "b")), "/")
 
     assert (("x", "1"), ("webhook-id", "c")) == message.with_headers({"webhook-id": "c"}).headers

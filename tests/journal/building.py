@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from payasync.journal import Journal
 from payasync.journal.entries import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Draft, Intent
 from payasync.resources.payments import CreatePayment
@@ -67,6 +68,12 @@ def kept(**facts: Any) -> Intent:
 def unknown(**facts: Any) -> Intent:
     """Return a refund that may have been done at the start, and was asked about once."""
     return kept(**{"state": "unknown", "attempts": 1, "asked": 1, "sent_at": START, **facts})
+
+
+async def only(journal: Journal) -> Intent:
+    """Return the journal's only intent."""
+    (intent,) = await journal.list()
+    return intent
 
 
 def content(path: Path) -> bytes | None:

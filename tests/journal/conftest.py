@@ -1,4 +1,5 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,11 @@ async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Asy
         journal = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
     yield journal
     await journal.aclose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Callable[[], Journal]:
+    """Open the journal, once more."""
+    if request.param == "sqlite":
+        return partial(SqliteJournal, path, clock=clock)
+    return partial(PostgresJournal, request.getfixturevalue("postgres_dsn"), clock=clock)

@@ -9,20 +9,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import Call, PayasyncError, Reply, RetryPolicy, Send, Session
-from payasync.journal import Journal, PostgresJournal, SqliteJournal, middleware
-from payasync.journal.intents import BeginResult, Draft, Intent, State
-from payasync.journal.transactions import Transaction
+from payasync.journal import middleware
 from payasync.storage import sqlite
-
-T = TypeVar("T")
+from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite
 
 DYING: Final = "R2"
 """It dies with the second of three: one is done by then, and one has not begun."""
@@ -59,44 +54,6 @@ def reached(moment: str, reference: str | None) -> None:
     os.kill(os.getpid(), blow)
     if what == "suspended":
         Loop.suspended += time.monotonic() - before
-
-
-class KillableJournal(Journal):
-    """A journal whose process may die around each of its transactions, and within it, before its commit."""
-
-    within: tuple[str, str | None] = ("", None)
-
-    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
-        """Keep an intent."""
-        reached("asking", draft.reference)
-        self.within = "writing", draft.reference
-        begun = await super().begin(draft, lease, service=service)
-        reached("kept", draft.reference)
-        return begun
-
-    async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
-        """Keep a verdict."""
-        reached("judged", intent.reference)
-        self.within = "settling", intent.reference
-        held = await super().settle(intent, state, **facts)
-        reached("settled", intent.reference)
-        return held
-
-    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
-        def mortal(now: datetime) -> Transaction[T]:
-            result = yield from work(now)
-            reached(*self.within)
-            return result
-
-        return await super()._run(mortal)  # type: ignore[safe-super] # one of the journals below
-
-
-class KillableSqlite(KillableJournal, SqliteJournal):
-    """In a file."""
-
-
-class KillablePostgres(KillableJournal, PostgresJournal):
-    """In a database."""
 
 
 async def around(call: Call, send: Send) -> Reply:
@@ -148,7 +105,9 @@ DOING: Final = {"one_by_one": one_by_one, "many": many, "at_once": at_once, "sto
 
 async def main(path: str, argument: str) -> None:
     """Do it."""
-    async with (KillablePostgres if mode == "postgres" else KillableSqlite)(path) as journal:
+    journal: KillableJournal = KillablePostgres(path) if mode == "postgres" else KillableSqlite(path)
+    journal.mark = reached
+    async with journal:
         pay = Session.from_env(journal=journal, middleware=[around], retry=RetryPolicy(attempts=1))
         async with pay:
             await DOING[what](pay, argument)

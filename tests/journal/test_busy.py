@@ -11,10 +11,9 @@ import pytest
 
 from payasync import Call, OutcomeUnknownError, Reply, RetryPolicy, Send, Session, StorageError
 from payasync.journal import Reconciler, Report, SqliteJournal
-from payasync.journal.intents import Intent
 from payasync.sandbox import Sandbox
 from payasync.settings import Pace
-from tests.journal.building import Clock, refund
+from tests.journal.building import Clock, only, refund
 
 LATER: Final = 3600.0
 """Seconds, after which any lease is over."""
@@ -60,12 +59,6 @@ async def executed(pay: Session, _: SqliteJournal) -> None:
 async def added(pay: Session, journal: SqliteJournal) -> None:
     """Queue a refund."""
     await journal.add(refund("R2"), merchant=pay.merchant_id)
-
-
-async def only(journal: SqliteJournal) -> Intent:
-    """Return the journal's only intent."""
-    (intent,) = await journal.list()
-    return intent
 
 
 @pytest.mark.parametrize("opened", [True, False], ids=["open", "not open yet"])

@@ -5,14 +5,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from attrs import evolve, frozen
 
 from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
-from payasync.journal import Journal, PostgresJournal, Reconciler, Result, SqliteJournal
+from payasync.journal import Journal, Reconciler, Result
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import Pace
@@ -119,14 +118,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
     async with Sandbox(SLOW, clock="frozen", repeated_refunds="refused") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         yield sandbox
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=long)])
-def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Open:
-    """Open the journal, once more."""
-    if request.param == "sqlite":
-        return partial(SqliteJournal, path, clock=clock)
-    return partial(PostgresJournal, request.getfixturevalue("postgres_dsn"), clock=clock)
 
 
 @frozen

@@ -126,81 +126,45 @@ def begun(value: bool = True) -> Call:  # noqa: FBT001, FBT002 - the progress
     return call_for("refunds.create", progress=progress)
 
 
+QUEUED: Final = {"queued": True}
+AGAIN: Final = {"queued": True, "sent_at": START}
+TEMPORARY: Final = [AuthenticationError("no"), RateLimitedError("no")]
+UNSENT: Final = [NotSentError("no"), NotSentTimeoutError("no"), NotConfiguredError("no"), InvalidArgumentError("no")]
+DOUBTFUL: Final = [
+    OutcomeUnknownError("no"),
+    OutcomeUnknownError("no", sent=False),
+    NoAnswerError("no"),
+    InvalidSignatureError("no"),
+    SessionClosedError("no", sent=None),
+    DuplicateError("used before"),
+    ValueError("no"),
+]
+"""Of these the last may come from a user's middleware: it says nothing of what was sent."""
+
+
 @pytest.mark.parametrize(
-    ("error", "expected"),
+    ("errors", "direct", "queued", "again"),
     [
-        (ServiceError("no"), "rejected"),
-        (AuthenticationError("no"), "rejected"),
-        (RateLimitedError("no"), "rejected"),
-        (NotSentError("no"), "rejected"),
-        (NotSentTimeoutError("no"), "rejected"),
-        (NotConfiguredError("no"), "rejected"),
-        (InvalidArgumentError("no"), "rejected"),
-        (OutcomeUnknownError("no"), "unknown"),
-        (OutcomeUnknownError("no", sent=False), "unknown"),
-        (NoAnswerError("no"), "unknown"),
-        (InvalidSignatureError("no"), "unknown"),
-        (SessionClosedError("no", sent=None), "unknown"),
+        (DOUBTFUL, "unknown", "unknown", "unknown"),
+        ([*TEMPORARY, *UNSENT, SessionClosedError("no", sent=False)], "rejected", "new", "unknown"),
+        ([ServiceError("too much")], "rejected", "rejected", "manual"),
     ],
+    ids=["doubtful", "not done", "refused"],
 )
-def test_error_is_a_refusal_only_where_it_proves_one(error: Exception, expected: State) -> None:
-    """The service's refusal and what never left are rejected; of all else nobody knows."""
-    assert expected == state_of_error(begun(), error, kept())
+def test_error_is_a_refusal_only_if_it_proves_one(
+    errors: list[Exception], direct: State, queued: State, again: State
+) -> None:
+    """A direct call may be repeated by its caller, and a queued write waits for a worker.
+
+    If a queued write was sent before, it stays in doubt, and a person is told of a refusal.
+    """
+    for error in errors:
+        assert [direct, queued, again] == [state_of_error(begun(), error, kept(**each)) for each in ({}, QUEUED, AGAIN)]
 
 
-@pytest.mark.parametrize("sent_at", [None, START])
-@pytest.mark.parametrize("queued", [False, True])
-def test_number_that_was_used_may_be_our_own(sent_at: Any, queued: bool) -> None:  # noqa: FBT001 - who sends it
-    """That it was used may mean that it was done, by a process without this journal, too: it is asked about."""
-    assert "unknown" == state_of_error(begun(), DuplicateError("used before"), kept(sent_at=sent_at, queued=queued))
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (RateLimitedError("slow down"), "unknown"),
-        (AuthenticationError("unknown key"), "unknown"),
-        (NotSentError("no"), "unknown"),
-        (ServiceError("too much"), "manual"),
-    ],
-)
-def test_second_send_of_a_queued_one_is_nobodys_to_repeat(error: Exception, expected: State) -> None:
-    """Who queued it has gone: what says nothing of it leaves it open, and a refusal is shown to a person."""
-    assert expected == state_of_error(begun(), error, kept(queued=True, sent_at=START))
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (NotSentError("no"), "new"),
-        (NotSentTimeoutError("no"), "new"),
-        (SessionClosedError("no", sent=False), "new"),
-        (NotConfiguredError("no"), "new"),
-        (RateLimitedError("slow down"), "new"),
-        (AuthenticationError("unknown key"), "new"),
-        (ServiceError("too much"), "rejected"),
-        (DuplicateError("used before"), "unknown"),
-        (OutcomeUnknownError("no", sent=False), "unknown"),
-        (NoAnswerError("no"), "unknown"),
-    ],
-)
-def test_queued_waits_again_unless_the_service_said_no(error: Exception, expected: State) -> None:
-    """What was queued, and was certainly not done, is still to be sent; only the service's own word rejects it."""
-    assert expected == state_of_error(begun(), error, kept(queued=True))
-
-
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [({}, "rejected"), ({"queued": True}, "new"), ({"queued": True, "sent_at": START}, "unknown")],
-)
+@pytest.mark.parametrize(("facts", "expected"), [({}, "rejected"), (QUEUED, "new"), (AGAIN, "unknown")])
 def test_unsent_is_new_only_where_nothing_arrived_before(facts: dict[str, Any], expected: State) -> None:
-    """A direct call is its caller's to repeat, and what an earlier attempt may have done is asked about."""
+    """If no byte has left, no error leaves a doubt about this attempt."""
     call = begun(value=False)
 
     assert [expected] * 2 == [state_of_unsent(kept(**facts)), state_of_error(call, ValueError("no"), kept(**facts))]
-
-
-@pytest.mark.parametrize(("value", "expected"), [(True, "unknown"), (False, "rejected")])
-def test_foreign_error_says_nothing_of_what_was_sent(value: bool, expected: State) -> None:  # noqa: FBT001 - the progress
-    """Of what a layer of the user's raises, only that nothing had left proves that nothing was done."""
-    assert expected == state_of_error(begun(value), ValueError("no"), kept())

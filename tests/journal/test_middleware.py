@@ -8,7 +8,6 @@ from attrs import evolve
 
 from payasync.errors import (
     AuthenticationError,
-    ConfigurationError,
     InvalidArgumentError,
     NotSentError,
     NotSentTimeoutError,
@@ -26,7 +25,7 @@ from payasync.settings import Timeouts
 from payasync.wire.call import Call, Entry, Reply
 from tests.building import PROFILE, Way, codec, reply, way
 from tests.inside import until
-from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, refund
+from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, only, refund
 
 UNKNOWN: Final = OutcomeUnknownError("HTTP 503, it failed; it may have been done", reason="the service failed")
 TELLING: Final = evolve(
@@ -47,12 +46,6 @@ async def sent(journal: SqliteJournal, leads: Way, **facts: Any) -> Reply:
     return await journal.recorder.layer(MERCHANT, SERVICE)(call(**facts), leads.send)
 
 
-async def only(journal: SqliteJournal) -> Intent:
-    """Return the journal's only intent."""
-    (intent,) = await journal.list()
-    return intent
-
-
 async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
     """When the first byte leaves, the journal says *sending*, until the call's time and a margin are over."""
     seen = list[Intent]()
@@ -67,22 +60,6 @@ async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
     assert ("sending", "R1", "a", MERCHANT) == (intent.state, intent.reference, intent.intent, intent.merchant)
     assert intent.lease is not None
     assert 30 + LEASE_MARGIN == (intent.lease - START).total_seconds()
-
-
-@pytest.mark.parametrize("queued", [False, True])
-async def test_service_that_has_moved_is_sent_no_more(journal: SqliteJournal, *, queued: bool) -> None:
-    """A session of the old address is refused also where it has sent already, and that of the new one goes on."""
-    layer = journal.recorder.layer(MERCHANT, SERVICE)
-    leads = way(reply({}))
-    await layer(call(intent="a"), leads.send)
-    await journal.move(SERVICE, "https://new.example")
-    facts = {"entry": Entry(await journal.add(refund("R2"), merchant=MERCHANT))} if queued else {}
-    with pytest.raises(ConfigurationError, match=r"sent to https://new\.example, and this session's service is"):
-        await layer(call(**facts), leads.send)
-
-    known = await journal.recorder.layer(MERCHANT, "https://new.example")(call(), leads.send)
-
-    assert (0, 1) == (known.attempts, len(leads.calls))
 
 
 @pytest.mark.parametrize(

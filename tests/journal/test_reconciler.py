@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -25,11 +23,9 @@ from payasync import (
 from payasync.journal import (
     Journal,
     Patience,
-    PostgresJournal,
     Reconciler,
     Report,
     Result,
-    SqliteJournal,
 )
 from payasync.journal import reconciler as module
 from payasync.journal.intents import Intent
@@ -40,7 +36,7 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import Pace
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
-from tests.journal.building import Clock
+from tests.journal.building import Clock, only
 
 both_stores = pytest.mark.parametrize("another", ["sqlite", "postgres"], indirect=True)
 """Daily: what each journal promises is in its contract, and a reconciler knows no other."""
@@ -55,14 +51,6 @@ async def sandbox() -> AsyncIterator[Sandbox]:
     """A sandbox whose service says that it may take a minute to do what it has received."""
     async with Sandbox(SLOW, clock="frozen") as sandbox:
         yield sandbox
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Callable[[], Journal]:
-    """Open the journal, once more."""
-    if request.param == "sqlite":
-        return partial(SqliteJournal, path, clock=clock)
-    return partial(PostgresJournal, request.getfixturevalue("postgres_dsn"), clock=clock)
 
 
 @pytest.fixture
@@ -105,12 +93,6 @@ async def lost(pay: Session, request: CreateRefund) -> None:
     """Send a refund whose answer does not come."""
     with pytest.raises(OutcomeUnknownError):
         await pay.send(request)
-
-
-async def only(journal: Journal) -> Intent:
-    """Return the journal's only intent."""
-    (intent,) = await journal.list()
-    return intent
 
 
 def passed(clock: Clock, seconds: float = QUARANTINE) -> None:
@@ -532,12 +514,11 @@ class Slow:
         error: Raised then, in place of that.
     """
 
-    def __init__(
-        self, journal: Journal, patch: pytest.MonkeyPatch, error: Exception | None = None, name: str = "settle"
-    ) -> None:
+    error: Exception | None = None
+
+    def __init__(self, journal: Journal, patch: pytest.MonkeyPatch, name: str = "settle") -> None:
         self._does = getattr(journal, name)
         self.kept, self.gate = asyncio.Event(), asyncio.Event()
-        self.error = error
         patch.setattr(journal, name, self)
 
     async def __call__(self, *given: Any, **facts: Any) -> Any:
@@ -566,24 +547,17 @@ async def test_interrupted_run_gives_back_what_it_is_about_to_hold(
     assert 1 == len(await reconciler.due())
 
 
-async def never_arrived(sandbox: Sandbox, pay: Session, clock: Clock, count: int = 1) -> None:
-    """Send refunds that do not arrive, and let so much time pass that this is final."""
-    await lost_ones(sandbox, pay, count)
+@pytest.fixture
+async def slow(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """A journal that is slow to settle: it has one refund, which never arrived."""
+    await lost_ones(sandbox, pay, 1)
     passed(clock)
+    return Slow(journal, monkeypatch)
 
 
-async def test_interrupted_run_tells_what_it_keeps(
-    sandbox: Sandbox,
-    pay: Session,
-    journal: Journal,
-    *,
-    reconciler: Reconciler,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_interrupted_run_tells_what_it_keeps(slow: Slow, reconciler: Reconciler) -> None:
     """Who is cancelled while that is committed waits for it, and tells it; no later run would."""
-    await never_arrived(sandbox, pay, clock)
-    slow, heard = Slow(journal, monkeypatch), list[Result]()
+    heard = list[Result]()
     run = asyncio.ensure_future(reconciler.run_once(heard.append))
     await slow.kept.wait()
     run.cancel()
@@ -598,18 +572,11 @@ async def test_interrupted_run_tells_what_it_keeps(
 
 
 async def test_journal_that_hangs_holds_no_interrupted_run(
-    sandbox: Sandbox,
-    pay: Session,
-    journal: Journal,
-    *,
-    reconciler: Reconciler,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
+    slow: Slow, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For some seconds alone; what it keeps after all is told then."""
     monkeypatch.setattr(module, "INTERRUPTED_SECONDS", 0)
-    await never_arrived(sandbox, pay, clock)
-    slow, heard = Slow(journal, monkeypatch), list[Result]()
+    heard = list[Result]()
     run = asyncio.ensure_future(reconciler.run_once(heard.append))
     await slow.kept.wait()
     run.cancel()
@@ -623,18 +590,10 @@ async def test_journal_that_hangs_holds_no_interrupted_run(
 
 
 async def test_interrupted_run_says_what_it_could_not_keep(
-    sandbox: Sandbox,
-    pay: Session,
-    journal: Journal,
-    *,
-    reconciler: Reconciler,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    slow: Slow, reconciler: Reconciler, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The cancellation goes before it, and the log has it."""
-    await never_arrived(sandbox, pay, clock)
-    slow = Slow(journal, monkeypatch, StorageError("the journal is full"))
+    slow.error = StorageError("the journal is full")
     run = asyncio.ensure_future(reconciler.run_once())
     await slow.kept.wait()
     run.cancel()
@@ -650,7 +609,8 @@ async def test_worker_that_fails_silences_no_other(
     sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them cannot write its journal, which ends the run: what another has just kept is told all the same."""
-    await never_arrived(sandbox, pay, clock, 2)
+    await lost_ones(sandbox, pay, 2)
+    passed(clock)
     slow, heard, asked = Slow(journal, monkeypatch), list[Result](), list[Intent]()
 
     async def settle(intent: Intent, *given: Any, **facts: Any) -> Any:
@@ -786,6 +746,23 @@ async def test_error_of_a_layer_stops_nothing_else(sandbox: Sandbox, journal: Jo
     assert Report(waiting=SILENT + 1) == report
     assert last.reason.startswith("the service does not know it")
     assert {("unknown", "KeyError: 'tenant'", None)} == {(each.state, each.reason, each.lease) for each in odd_ones}
+
+
+async def test_run_goes_on_as_long_as_the_service_answers_now_and_then(
+    sandbox: Sandbox, journal: Journal, clock: Clock
+) -> None:
+    """Only if so many queries in a row have no response, the service is left in peace."""
+
+    async def sometimes(call: Call, send: Send) -> Reply:
+        if call.read and call.reference != f"R{SILENT - 1}":
+            raise NotSentError("no network")
+        return await send(call)
+
+    async with sandbox.session(journal=journal, retry=ONCE, middleware=[sometimes]) as pay:
+        await lost_ones(sandbox, pay, 2 * SILENT - 1)
+        report = await reconciling(pay, journal, clock, concurrency=1).run_once()
+
+    assert Report(waiting=2 * SILENT - 1) == report
 
 
 @pytest.mark.parametrize("begun", [True, False])

@@ -23,14 +23,13 @@ from payasync import (
     Timeouts,
 )
 from payasync.journal import SqliteJournal
-from payasync.journal.intents import Intent
 from payasync.journal.middleware import CANCELLED
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.signatures import new_private_key
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
-from tests.journal.building import refund
+from tests.journal.building import only, refund
 
 REAL: Final = evolve(PROFILE, name="real", recovery=Recovery(quarantine=9.0))
 """A profile that is not the sandbox's own: its service is one by its address."""
@@ -57,12 +56,6 @@ async def pay(sandbox: Sandbox, journal: SqliteJournal) -> AsyncIterator[Session
 def sent(sandbox: Sandbox, operation: str = "refunds.create") -> int:
     """Return how many calls of an operation the service has answered."""
     return len(sandbox.ledger.calls(operation))
-
-
-async def only(journal: SqliteJournal) -> Intent:
-    """Return the journal's only intent."""
-    (intent,) = await journal.list()
-    return intent
 
 
 async def test_refund_is_had_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:

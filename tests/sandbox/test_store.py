@@ -30,9 +30,9 @@ NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
 async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.ClientSession) -> None:
-    """All statements of all endpoints, timers, deliveries and pages find their rows by an index, without sorting.
+    """A sandbox with a million orders is as quick as a new one: statements find their rows by an index, unsorted.
 
-    Only the list of the addresses that deliveries are due to is scanned and sorted. Timers are read by an index, too.
+    Only the addresses that deliveries are due to are scanned and sorted. Nothing reads a whole table.
     """
     statements = list[str]()
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox, sandbox.session() as pay:
@@ -50,8 +50,7 @@ async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.Clie
         await pay.subscriptions.update(number, amount=1000)
         await sandbox.clock.advance(days=31)
         await pay.subscriptions.cancel(number)
-        for notification in sandbox.ledger.notifications():
-            await sandbox.resend(notification.notification_id)
+        await sandbox.resend(receiver.received[0].headers["webhook-id"])
         await sandbox.settle()
         sandbox.ledger.refunded("T1"), sandbox.ledger.orders(), sandbox.ledger.charges(number)
         sandbox.ledger.calls("orders.place"), sandbox.ledger.refund_state("R1")
@@ -61,6 +60,7 @@ async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.Clie
         looking = {each for each in statements if " WHERE " in each or each.endswith("LIMIT 1")}
         plans = {each: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")] for each in looking}
 
+    whole = [each for each in statements if each.startswith("SELECT") and " WHERE " not in each and "LIMIT" not in each]
     scans = {step for steps in plans.values() for step in steps if step.startswith(("SCAN", "USE TEMP B-TREE"))}
     assert {
         "SCAN addresses",
@@ -68,7 +68,7 @@ async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.Clie
         "SCAN timers USING INDEX timers_by_due",
         "USE TEMP B-TREE FOR ORDER BY",
     } == scans
-    assert 30 < len(plans)
+    assert ([], True) == (whole, len(plans) > 30)
 
 
 def test_what_waits_behind_a_delivery_costs_nothing(store: Store) -> None:

@@ -12,7 +12,7 @@ from attrs import evolve
 from payasync import SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
-from payasync.sandbox.store import MOST_ENTRIES, MOST_TEXT, Store
+from payasync.sandbox.store import MAX_ENTRIES, MAX_TEXT, Store
 from payasync.sandbox.timeline import format_entry
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import PAY, Answer, Foreign, Receiver
@@ -182,18 +182,18 @@ async def test_each_request_is_one_record_of_the_log(foreign: Foreign, caplog: p
 
 def test_only_the_newest_are_kept(store: Store) -> None:
     """Only the newest ten thousand entries are stored."""
-    for number in range(MOST_ENTRIES + 3):
+    for number in range(MAX_ENTRIES + 3):
         store.add_entry(Entry(kind="request", name=str(number)))
     entries = store.find_all(Entry)
 
-    assert (MOST_ENTRIES, "3", str(MOST_ENTRIES + 2)) == (len(entries), entries[0].name, entries[-1].name)
+    assert (MAX_ENTRIES, "3", str(MAX_ENTRIES + 2)) == (len(entries), entries[0].name, entries[-1].name)
 
 
 def test_texts_are_cut(store: Store) -> None:
     """Long texts of an entry are cut."""
-    store.add_entry(Entry(kind="request", name="orders.place", expected="x" * (MOST_TEXT + 1)))
+    store.add_entry(Entry(kind="request", name="orders.place", expected="x" * (MAX_TEXT + 1)))
 
-    assert f"{'x' * MOST_TEXT}… ({MOST_TEXT + 1:,} characters)" == store.find_all(Entry)[0].expected
+    assert f"{'x' * MAX_TEXT}… ({MAX_TEXT + 1:,} characters)" == store.find_all(Entry)[0].expected
 
 
 def test_entries_about_one_number(store: Store) -> None:

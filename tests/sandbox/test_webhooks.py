@@ -25,9 +25,9 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import WireNames
 from payasync.sandbox.model import Entry
 from payasync.sandbox.webhooks import (
-    MOST,
-    MOST_AT_ONCE,
-    MOST_KEPT,
+    MAX_ADDRESS,
+    MAX_CONCURRENT,
+    MAX_STORED,
     REDELIVERIES,
     Delivery,
     explain_refusal,
@@ -137,7 +137,7 @@ async def test_only_the_profiles_answer_acknowledges(
     (attempt,) = sandbox.ledger.deliveries()
 
     assert (False, True, 1) == (attempt.acknowledged, words in attempt.error, len(receiver.received))
-    assert len(attempt.answer) <= MOST_KEPT
+    assert len(attempt.answer) <= MAX_STORED
 
 
 OWN: Final = PROFILE.notification
@@ -260,15 +260,15 @@ async def test_slow_receiver_holds_up_nobody(frozen: Sandbox, receiver: Receiver
 async def test_deliveries_at_once_are_bounded(frozen: Sandbox, receiver: Receiver) -> None:
     """The number of concurrent deliveries is limited, and every notification is delivered in the end."""
     held = receiver.hold()
-    for count in range(MOST_AT_ONCE * 2):
+    for count in range(MAX_CONCURRENT * 2):
         await frozen.given.paid_order(notify_url=f"{receiver.url}?{count}")
-    await until(lambda: len(receiver.received) >= MOST_AT_ONCE)
+    await until(lambda: len(receiver.received) >= MAX_CONCURRENT)
     await turns(500)
     at_once = len(receiver.received)
     held.released.set()
     await frozen.settle()
 
-    assert (MOST_AT_ONCE, MOST_AT_ONCE * 2) == (at_once, len(receiver.received))
+    assert (MAX_CONCURRENT, MAX_CONCURRENT * 2) == (at_once, len(receiver.received))
 
 
 class Raising:
@@ -334,7 +334,7 @@ asyncio.run(main())
         ("http://[::1]:80/a?token=canary", "http://[::1]:80/a?…"),
         ("http://me:canary@localhost/a#canary", "http://localhost/a"),
         ("http://canary@localhost/a@b", "http://localhost/a@b"),
-        (f"http://a/{'x' * 100}", f"http://a/{'x' * (MOST - 10)}…"),
+        (f"http://a/{'x' * 100}", f"http://a/{'x' * (MAX_ADDRESS - 10)}…"),
     ],
 )
 def test_address(url: str, told: str) -> None:

@@ -3,7 +3,6 @@ import subprocess
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -134,23 +133,6 @@ async def test_stricter_commits_stay_so(postgres_dsn: str, setting: str) -> None
     await notebook.aclose()
 
     assert setting == found["now"]
-
-
-async def test_time_is_the_servers(notebook: Database) -> None:
-    """Clients whose clocks differ agree on when a lease ends; a moment comes in UTC."""
-    (row,) = await notebook.run(asking("SELECT %(now)s::timestamptz AS told, clock_timestamp() AS real"))
-
-    assert 0 <= (row["real"] - row["told"]).total_seconds() < 10
-    assert "UTC" == row["real"].tzname()
-
-
-async def test_clock_that_is_given_counts(postgres_dsn: str) -> None:
-    """A test moves the time on by itself."""
-    notebook = Database(Hidden(postgres_dsn), SCHEMA, clock=lambda: 1_800_000_000.0)
-    (row,) = await notebook.run(asking("SELECT %(now)s::timestamptz AS told"))
-    await notebook.aclose()
-
-    assert datetime.fromtimestamp(1_800_000_000, UTC) == row["told"]
 
 
 async def test_so_many_connections_at_most(postgres_dsn: str) -> None:

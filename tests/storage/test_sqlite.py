@@ -22,6 +22,7 @@ from attrs import evolve
 from payasync.errors import ConfigurationError, StorageError
 from payasync.storage import Schema
 from payasync.storage.sqlite import EMPTY, REPLACED, VANISHED, SqliteFile, journaling, open_database, transaction
+from tests.journal.building import empty, move_away
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
 
@@ -114,19 +115,9 @@ def is_there(path: Path) -> bool:
     return path.exists()
 
 
-def move_away(path: Path) -> None:
-    """Let a file vanish from its path."""
-    path.rename(path.with_name("elsewhere.db"))
-
-
 def put_back(path: Path) -> None:
     """Let it be there again."""
     path.with_name("elsewhere.db").rename(path)
-
-
-def empty(path: Path) -> None:
-    """Leave nothing in a file."""
-    path.write_bytes(b"")
 
 
 def delete(path: Path) -> None:

@@ -7,7 +7,7 @@ from aiohttp import web
 from yarl import URL
 
 from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Order, RefusedError, format_amount
-from payasync.sandbox.rules import MOST_DECLINES
+from payasync.sandbox.rules import MAX_DECLINES
 from payasync.sandbox.server import read_choice, read_form
 from payasync.sandbox.service import Service
 from payasync.sandbox.timeline import add_facts
@@ -17,7 +17,7 @@ _TITLES: Final = {"absent": "No such page", "busy": "Busy"}
 
 
 class Gateway:
-    """Shows an order's page, and does what its customer decides.
+    """Shows an order's page, and carries out what its customer decides.
 
     Args:
         service: Decides orders.
@@ -72,7 +72,7 @@ class Gateway:
             amount=amount,
             currency=currency,
             pending=pending,
-            declines_left=MOST_DECLINES - order.declines,
+            declines_left=MAX_DECLINES - order.declines,
         )
 
 
