@@ -186,8 +186,8 @@ def test_forged(payasync_receiver):
     with pytest.raises(urllib.error.HTTPError, match="400") as refused:
         urllib.request.urlopen(forged)
     refused.value.close()
-    assert ["webhook-timestamp is no number of seconds"] == [each.wrong for each in payasync_receiver.received]
-    with pytest.raises(WaitTimeoutError, match="refused were 1"):
+    assert ["webhook-timestamp is not a number of seconds"] == [each.wrong for each in payasync_receiver.received]
+    with pytest.raises(WaitTimeoutError, match="1 were refused"):
         payasync_receiver.next(timeout=0.01)
 """
 

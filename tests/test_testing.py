@@ -1,4 +1,4 @@
-"""Notifications for users' own tests: signed as the service would sign them."""
+"""Notifications for users' own tests, signed as the service would sign them."""
 
 import json
 from collections.abc import Mapping
@@ -197,7 +197,7 @@ class Silent(Own):
 
 
 @pytest.mark.parametrize("scheme", [Asynchronous(), Silent()], ids=["asynchronous", "silent"])
-def test_scheme_that_nobody_awaits(scheme: Any) -> None:
+def test_scheme_must_be_a_plain_function(scheme: Any) -> None:
     """A scheme that does not return a text is refused, and no coroutine is left behind."""
     with pytest.raises(ConfigurationError, match="plain function that returns a text") as refused:
         sign(profile=evolve(BODY, signature=scheme), credentials=Credentials("M1", service_keys="service key number 0"))
@@ -263,7 +263,7 @@ def test_open_points(facts: Any, field: str) -> None:
         ({"key": Secret("canary!"), "profile": PROFILE}, "credentials.notification_keys"),
     ],
 )
-def test_keys_that_sign_nothing(facts: Any, field: str) -> None:
+def test_missing_keys(facts: Any, field: str) -> None:
     """A missing or unsuitable key is refused; the error says how to get one, and shows none."""
     with pytest.raises(ConfigurationError) as refused:
         sign(**facts)

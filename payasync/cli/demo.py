@@ -79,8 +79,7 @@ class DemoScreen:
         write = self._lines.write
         write()
         write(("payasync demo", "bold"), "  a whole payment, on a sandbox of its own")
-        write((f"{url} · no keys, no network beyond this machine", "dim"))
-        write()
+        self._lines.paragraph((f"{url} · no keys, no network beyond this machine", "dim"))
 
     def step(self, title: str, call: str, state: str | None, detail: str) -> None:
         """Show a step, and its result; a narrow terminal leaves out the name of the call."""

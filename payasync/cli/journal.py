@@ -240,8 +240,7 @@ class JournalScreen:
             return
         write = self._lines.write
         write()
-        write((f"{intent.id}  ", "bold"), (plain(f"{intent.operation} {number_of(intent)}"), "bold"))
-        write()
+        self._lines.paragraph((f"{intent.id}  ", "bold"), (plain(f"{intent.operation} {number_of(intent)}"), "bold"))
         for name, value, style in _facts(intent, now()):
             self._lines.row(name, plain(value), style, width=_WIDTH)
         for name, value in _content(intent):
@@ -254,8 +253,7 @@ class JournalScreen:
             end = "rejected" if unsent else "succeeded|rejected"
             command = f"payasync journal resolve {intent.id}{address.option} --as {end} --reason …"
             write("  If it is no longer wanted:" if unsent else "  Once you know what happened:")
-            write((f"  {plain(command)}", "cyan"))
-            write()
+            self._lines.paragraph((f"  {plain(command)}", "cyan"))
 
 
 def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:

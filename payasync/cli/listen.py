@@ -346,8 +346,7 @@ class ListenScreen:
         if info.saved:
             row("Saves", f"each as a file in {info.saved}", "bold")
         write()
-        write("  Addresses to give to the service:")
-        write()
+        self._lines.paragraph("  Addresses to give to the service:")
         uses = {f"{kind}s": (info.addresses[kind], use) for kind, use in _USES.items()}
         if not info.routed:
             uses["any of them"] = info.webhook_url, "the payload says which"
@@ -355,12 +354,9 @@ class ListenScreen:
         for name, (address, use) in uses.items():
             write((f"  {name:13}  ", "dim"), (f"{address:{width}}  ", "bold cyan"), use, hang=17)
         write()
-        write(("  To try it, let the sandbox send notifications:", "dim"))
-        write()
-        write(f"  payasync sandbox --webhook-url {info.webhook_url}")
-        write()
-        write(("  Press Ctrl-C to stop.", "dim"))
-        write()
+        self._lines.paragraph(("  To try it, let the sandbox send notifications:", "dim"))
+        self._lines.paragraph(f"  payasync sandbox --webhook-url {info.webhook_url}")
+        self._lines.paragraph(("  Press Ctrl-C to stop.", "dim"))
 
     def received(self, seen: Inspection) -> None:
         """Show a notification."""

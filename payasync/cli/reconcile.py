@@ -317,11 +317,9 @@ class ReconcileScreen:
         if self._json:
             return
         if due:
-            self._lines.write("  It would query:")
-            self._lines.write()
+            self._lines.paragraph("  It would query:")
             self._list_some(due, with_state=True)
-        self._lines.write(("  This was a dry run: nothing was sent, and nothing has changed.", "dim"))
-        self._lines.write()
+        self._lines.paragraph(("  This was a dry run: nothing was sent, and nothing has changed.", "dim"))
 
     def progress(self, total: int) -> Progress:
         """Return the progress bar; enter it to show it."""
@@ -369,8 +367,7 @@ class ReconcileScreen:
         if due and (self._planned is None or due > now()):
             seconds = (due - now()).total_seconds()
             when = "is due now: run the command again" if seconds <= 0 else f"is in {duration(seconds)}"
-            self._lines.write(("  The next query ", "dim"), (when, "bold"))
-            self._lines.write()
+            self._lines.paragraph(("  The next query ", "dim"), (when, "bold"))
         self._list_sending(remaining.sending)
         self._list_unsent(remaining.unsent)
         self._list_manual(remaining.manual)
@@ -426,8 +423,7 @@ class ReconcileScreen:
         return [_identify(each.intent, each.reason) for each in self._tally.not_done]
 
     def _ended_early(self, how: str) -> None:
-        self._lines.write((f"  {how} ", "bold yellow"), "Settled writes stay settled; the next run continues.")
-        self._lines.write()
+        self._lines.paragraph((f"  {how} ", "bold yellow"), "Settled writes stay settled; the next run continues.")
 
     def _summary(self) -> None:
         write, tally = self._lines.write, self._tally
@@ -438,19 +434,18 @@ class ReconcileScreen:
         else:
             runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
             words = f"Queried {_writes(tally.asked)} with {tally.queries} queries in {runs}. The latest results:"
-        write(f"  {words}", hang=2)
-        write()
+        self._lines.paragraph(f"  {words}", hang=2)
         for end in _RESULTS:
             if states := tally.states(end):
                 self._summarise(end, states)
         if tally.asked:
             write()
         if self._silent:
-            write(("  The service does not respond. The other writes wait for the next run.", "yellow"), hang=2)
-            write()
+            self._lines.paragraph(
+                ("  The service does not respond. The other writes wait for the next run.", "yellow"), hang=2
+            )
         elif self.unanswered:
-            write(("  No query had a usable response: no outcome is known yet.", "bold yellow"))
-            write()
+            self._lines.paragraph(("  No query had a usable response: no outcome is known yet.", "bold yellow"))
         self._list_rejected()
 
     def _summarise(self, end: End, states: Counter[State]) -> None:
@@ -474,12 +469,11 @@ class ReconcileScreen:
         many, listed = self._tally.rejected, self._tally.not_done
         if not many:
             return
-        self._lines.write(
+        self._lines.paragraph(
             (f"  {_writes(many)} not done", "bold magenta"),
             ": inform those who believe otherwise, or repeat the write under its number.",
             hang=2,
         )
-        self._lines.write()
         self._list([evolve(each.intent, state=each.state, reason=each.reason) for each in listed], with_state=False)
         if many > len(listed):
             self._lines.write(f"  These are the last {len(listed)}; the others were shown above.", hang=2)
@@ -492,10 +486,9 @@ class ReconcileScreen:
         one = len(leases) == 1
         are = "is being sent, or was interrupted" if one else "are being sent, or were interrupted"
         when = f"queried in {duration((min(leases) - now()).total_seconds())}"
-        self._lines.write(
+        self._lines.paragraph(
             (f"  {_writes(len(leases))} {are}", "bold yellow"), f": {when if one else f'the first is {when}'}", hang=2
         )
-        self._lines.write()
 
     def _list_unsent(self, intents: Sequence[Intent]) -> None:
         if intents:
@@ -517,8 +510,7 @@ class ReconcileScreen:
         self._list_some(intents, with_state=any(each.state not in {"manual", "new"} for each in intents))
         self._lines.write(f"  {advice}")
         command = f"payasync journal resolve ID{self._journal.option} --as {ends} --reason …"
-        self._lines.write((f"  {plain(command)}", "cyan"))
-        self._lines.write()
+        self._lines.paragraph((f"  {plain(command)}", "cyan"))
 
     def _list_some(self, intents: Sequence[Intent], *, with_state: bool) -> None:
         """List the first intents, and show how to list the others."""

@@ -443,8 +443,7 @@ class RefundImportScreen:
         self._title()
         write((f"  {_rows(len(bad))} of {len(rows):,} cannot be sent.", "bold red"), " Nothing was sent.")
         self._bad(bad)
-        write("  Correct these rows, or skip them with --keep-going.")
-        write()
+        self._lines.paragraph("  Correct these rows, or skip them with --keep-going.")
 
     def opened(self, session: Session, rows: Sequence[Row], *, new: bool, askable: bool) -> None:
         """Show what is about to be done, and which rows are left out.
@@ -472,20 +471,18 @@ class RefundImportScreen:
             self._lines.write((f"  {_rows(len(bad))} left out", "bold yellow"))
             self._bad(bad)
         if not askable:
-            self._lines.write(
+            self._lines.paragraph(
                 ("  A lost response will need a person", "bold yellow"),
                 ": the profile does not say how to query a refund (refund_status).",
                 hang=2,
             )
-            self._lines.write()
 
     def resubmitted(self, found: Sequence[Verdict]) -> None:
         """List the rows that are sent again, and may have been refunded by other means since they were rejected."""
         if not found:
             return
-        write = self._lines.write
         are, they = ("is", "it was") if len(found) == 1 else ("are", "they were")
-        write(
+        self._lines.paragraph(
             (f"  {_rows(len(found))} {are} sent again", "bold yellow"),
             f": {they} reported as not done, so somebody may have refunded by other means.",
             hang=2,
@@ -494,8 +491,9 @@ class RefundImportScreen:
             ("Line", "Refund", "Amount", "Why it was not done"),
             ((str(each.row.line), each.row.number, each.row.cells["refund_amt"], each.message) for each in found),
         )
-        write(("  Remove the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2)
-        write()
+        self._lines.paragraph(
+            ("  Remove the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2
+        )
 
     def progress(self, total: int) -> Progress:
         """Return the progress bar; enter it to show it."""
@@ -514,8 +512,7 @@ class RefundImportScreen:
             self._announced.add(silent)
             why = "The service does not respond: " if silent else ""
             words = f"{_rows(count)} in doubt; the next query is in {duration(seconds)}."
-            self._lines.write(f"  {why}{words}", hang=2)
-            self._lines.write()
+            self._lines.paragraph(f"  {why}{words}", hang=2)
 
     def stopping(self, why: str = "") -> None:
         """Show that no further row begins, and how to interrupt the calls in flight.
@@ -527,8 +524,9 @@ class RefundImportScreen:
         self._lines.console.show_cursor()
         self._bar.update(TaskID(0), description="Stopping")
         self._lines.write((f"  Stopping{f': {why}' if why else ''}.", "bold yellow"), hang=2)
-        self._lines.write(f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} interrupts them.")
-        self._lines.write()
+        self._lines.paragraph(
+            f"  Waiting for the calls in flight; Ctrl-C {'twice' if why else 'again'} interrupts them."
+        )
 
     def cut_off(self, count: int) -> None:
         """Show how many rows may have been done when calls are interrupted, and where the results are."""
@@ -551,8 +549,7 @@ class RefundImportScreen:
         """
         write = self._lines.write
         if why:
-            write((f"  Stopped: {why}.", "bold yellow"), " Run the same command to continue.", hang=2)
-            write()
+            self._lines.paragraph((f"  Stopped: {why}.", "bold yellow"), " Run the same command to continue.", hang=2)
         if not verdicts:
             write("  There was nothing to refund.")
         for word in WORDS:
@@ -561,11 +558,9 @@ class RefundImportScreen:
         write()
         self._doubtful([each for each in verdicts if each.state in OPEN])
         if unwritten:
-            write(("  The result file could not be written: ", "bold red"), plain(unwritten))
-            write()
+            self._lines.paragraph(("  The result file could not be written: ", "bold red"), plain(unwritten))
         elif self._result is not None:
-            write(("  Result of each row: ", "dim"), (plain(str(self._result)), "cyan"))
-            write()
+            self._lines.paragraph(("  Result of each row: ", "dim"), (plain(str(self._result)), "cyan"))
 
     def _summary(self, word: Word, mine: Sequence[Verdict]) -> None:
         write, indent = self._lines.write, " " * (2 + _WIDTH)
@@ -601,12 +596,10 @@ class RefundImportScreen:
             " To query the unknown ones, run the same command, or",
             hang=2,
         )
-        write((f"  payasync reconcile{journal}", "cyan"))
-        write()
+        self._lines.paragraph((f"  payasync reconcile{journal}", "cyan"))
         if any(each.state == "manual" for each in verdicts):
             write("  Look up the manual ones in the service's back office. To list their intent IDs:")
-            write((f"  payasync journal list{journal} --state manual", "cyan"))
-            write()
+            self._lines.paragraph((f"  payasync journal list{journal} --state manual", "cyan"))
 
     def _bad(self, rows: Sequence[Row]) -> None:
         self._lines.write()

@@ -210,13 +210,11 @@ class SandboxScreen:
         row("Refunds", _REFUNDS.get(info.refunds) or f"succeed after {info.refunds}", "bold")
         row("Database", info.db or "in memory; --db stores it in a file", "bold")
         write()
-        write("  To use it, paste this where your program runs; Session.from_env() reads it:")
-        write()
+        self._lines.paragraph("  To use it, paste this where your program runs; Session.from_env() reads it:")
         for name, value in info.environment.items():
             write((f"export {name}={shlex.quote(value)}", "cyan"))
         write()
-        write(("  Press Ctrl-C to stop.", "dim"))
-        write()
+        self._lines.paragraph(("  Press Ctrl-C to stop.", "dim"))
 
     def request(self, entry: Entry) -> None:
         """Show a request that had a response, or ended without one."""

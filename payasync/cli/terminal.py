@@ -64,10 +64,14 @@ class Lines:
         except OSError:
             self.console.on_broken_pipe()
 
+    def paragraph(self, *parts: Part, hang: int | None = None) -> None:
+        """Write a line as `write` does, and an empty one."""
+        self.write(*parts, hang=hang)
+        self.write()
+
     def title(self, command: str, *what: Part) -> None:
         """Write the first line of a command, and an empty one."""
-        self.write((f"payasync {command}", "bold"), f" {__version__}: ", *what)
-        self.write()
+        self.paragraph((f"payasync {command}", "bold"), f" {__version__}: ", *what)
 
     def row(self, name: str, value: str, style: str = "bold cyan", *, width: int = 9) -> None:
         """Write a name, and its value."""

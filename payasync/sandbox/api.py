@@ -34,12 +34,12 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class Api:
-    """Receives requests, has them done, and responds.
+    """Receives requests, passes them to the service, and responds.
 
     Args:
-        service: Does it.
+        service: Carries out requests.
         credentials: Those of the one merchant.
-        recorder: Records it, in the same transaction.
+        recorder: Records requests, in the same transaction.
         url: Where the sandbox listens.
         signer: Signs responses, where the profile says so.
         faults: Applies the faults that are armed.
@@ -100,7 +100,7 @@ class Api:
         )
 
     async def _receive(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
-        """Return a request's fields, and the numbers of what it is about, by which faults are aimed."""
+        """Return a request's fields, and the numbers that it names, for faults that wait for a number."""
         try:
             if operation.has_body:
                 fields = read_object(await read_body(request, "application/json"))
@@ -110,7 +110,7 @@ class Api:
         except RefusedError as refused:
             return refused, frozenset()
         named = self._dialect.find_numbers(operation, fields)
-        # Noted here, so that a request that a fault ends has its number, too.
+        # Now, because a fault may end the request before it is carried out.
         add_facts(request, reference=find_reference(named))
         numbers = set(named.values())
         if operation in {QUERY_PAYMENT, QUERY_REFUND}:
@@ -141,14 +141,14 @@ class Api:
         self._check_sender(operation, received, request.headers.get("Authorization", ""))
         if operation is CREATE_REFUND:
             arguments["fingerprint"] = fingerprint(received)
-        # What is refused by state keeps its nonce burned: sent again later, it must not be done.
+        # A request that its state refuses has used its nonce: if it is repeated later, it must not be carried out.
         with self._store.savepoint():
             payload = self._actions[operation.name](arguments)
         add_facts(request, reference=find_reference(arguments) or self._dialect.find_number(payload))
         return self._dialect.build_success(payload, received, request_id)
 
     def _check_sender(self, operation: Operation, fields: Mapping[str, Any], authorization: str) -> None:
-        """Check that the merchant sent a request, by all that the profile has it carry, and use up its nonce."""
+        """Check that the merchant sent a request, by token, number and signature, and use up its nonce."""
         name, profile, merchant = operation.name, self._profile, self._credentials
         if name in profile.bearer:
             scheme, _, token = authorization.partition(" ")
@@ -186,7 +186,7 @@ class Api:
             refused = RefusedError("invalid", f"the method must be {allowed}", status=405)
             return await self._refuse(refused, request, {"Allow": allowed})
         except web.HTTPNotFound:
-            # Never in the words for what is absent: a wrong address proves nothing about a refund.
+            # Not as "absent": a wrong address proves nothing about a refund.
             return await self._refuse(RefusedError("invalid", "there is no such endpoint", status=404), request)
         except (web.HTTPException, OSError):
             raise

@@ -194,7 +194,7 @@ class Bank:
     """Ends refunds, and makes charges of subscriptions fail.
 
     Args:
-        service: Does it.
+        service: Holds the refunds and subscriptions.
         numbers: Finds numbers in responses.
     """
 

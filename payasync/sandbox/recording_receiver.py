@@ -1,4 +1,4 @@
-"""A merchant's server for notifications, for tests: it verifies, records and answers what it receives."""
+"""A merchant's server for tests: it verifies, records and acknowledges notifications."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ class Received:
     Attributes:
         headers: Its headers.
         body: Its body.
-        wrong: Why it was not believed; empty if it was verified.
+        wrong: Why it was refused; empty if it was verified.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -40,7 +40,7 @@ class Received:
 
 
 def explain_forgery(words: WireNames, keys: Keys, headers: Mapping[str, str], body: str) -> str:
-    """Return why a notification is not believed, by the sandbox's own code; empty if it is.
+    """Return why a notification is not genuine, by the sandbox's own code; empty if it is.
 
     Args:
         words: The profile's.
@@ -52,7 +52,7 @@ def explain_forgery(words: WireNames, keys: Keys, headers: Mapping[str, str], bo
     if shape.verification == "standard-webhooks":
         sent = headers.get("webhook-timestamp", "")
         if not (sent.isascii() and sent.isdigit()):
-            return "webhook-timestamp is no number of seconds"
+            return "webhook-timestamp is not a number of seconds"
         if abs(time.time() - int(sent)) > shape.tolerance:
             return f"webhook-timestamp is more than {shape.tolerance} seconds away"
         signed = sign_headers(headers.get("webhook-id", ""), body, keys.merchant.notification_keys[0], int(sent))
@@ -66,7 +66,7 @@ def explain_forgery(words: WireNames, keys: Keys, headers: Mapping[str, str], bo
         given = str(fields.pop(name))
         genuine = verify(words.signature, fields, given, path="", key=keys.service)
     except (ValueError, LookupError, TypeError, AttributeError, UnsignableError):
-        return "it is no document with a signature"
+        return "it is not a document with a signature"
     return "" if genuine else f"{shape.signature} is not that of its body"
 
 
@@ -101,7 +101,7 @@ class RecordingReceiver:
 
     @property
     def received(self) -> tuple[Received, ...]:
-        """All that arrived, oldest first, with redeliveries and what was not believed."""
+        """All that arrived, oldest first, with redeliveries and refused ones."""
         return tuple(self._received)
 
     async def next(self, *, timeout: float = 5.0) -> Received:
@@ -119,7 +119,7 @@ class RecordingReceiver:
         except TimeoutError:
             pass
         refused = [each.wrong for each in self._received if each.wrong]
-        seen = f"; refused were {len(refused)}, the last since {refused[-1]}" if refused else ""
+        seen = f"; {len(refused)} were refused, the last because {refused[-1]}" if refused else ""
         raise WaitTimeoutError(f"no notification came to {self._url} within {timeout} seconds{seen}")
 
     def answer_badly(self, status: int = 500, body: str = "", *, times: int = 1) -> None:

@@ -58,14 +58,14 @@ class Sandbox:
     profile leaves open, too. Use it with `async with`, or with `start` and `close`.
 
     Args:
-        profile: What the service does. The sandbox speaks it, and checks requests by it. It reads the names in
+        profile: What the service does. The sandbox follows it, and checks requests by it. It reads the names in
             `notification.kinds` in the order paid, failed, closed, expired; succeeded, failed; renewed, past due,
-            cancelled, started. The end of an order that has no name is not sent.
+            cancelled, started. Notifications of orders that have no name there are not sent.
         host: The address to listen on: 127.0.0.1, another loopback address, `::1`, or `localhost` (127.0.0.1).
         port: The port to listen on; 0: a free one.
         db: The file of the SQLite database, which stores everything; `:memory:` stores nothing.
-        webhook_url: Where notifications go if there is no `notifyUrl`: of endpoint 1 and subscriptions, and of orders
-            and refunds without one.
+        webhook_url: Where notifications go that have no `notifyUrl`: those of endpoint 1 and of subscriptions, and
+            those of orders and refunds that gave none.
         allow_remote: Also send notifications beyond loopback.
         clock: `"real"`; `"frozen"`, which only `clock.advance` moves; an aware `datetime`, frozen there; or a factor
             such as 60 or `"60x"`: sandbox seconds in a real second.
@@ -74,8 +74,8 @@ class Sandbox:
         repeated_refunds: What the same request for a refund returns when it is sent again: `"same"`, the first
             refund, or `"refused"`, a refusal.
         failures: How refusals are sent: `"status"`, by the HTTP status, or `"200"`, by the result code inside HTTP
-            200. In the second way only invalid requests (400, 404, 405, 413, 415) have a status of their own. It
-            is the default if the profile has `answer.code` and says `http.not_executed = []`: no status has a meaning.
+            200. With `"200"`, only requests that cannot be read have another status (400, 404, 405, 413, 415).
+            `"200"` is the default if the profile has `answer.code` and `http.not_executed = []`.
 
     Attributes:
         profile: As given.

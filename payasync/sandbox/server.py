@@ -116,7 +116,7 @@ class Server:
             await self._open()
             yield
         finally:
-            # A connection that asyncio accepts in the very turn in which its server closes would be left open.
+            # If asyncio's server closed while it accepts a connection, the connection would be left open.
             self._rest()
             await _yield_to_loop()
             self.close()
@@ -125,7 +125,7 @@ class Server:
 
     async def _open(self) -> None:
         assert self._server is not None  # noqa: S101 - it was set up
-        # asyncio's server is never closed, for the same reason.
+        # asyncio's server itself is never closed, for the same reason.
         await asyncio.get_running_loop().create_server(self._server, sock=self._socket)
 
     def shut(self, seconds: float | None, *, by: object) -> None:
@@ -221,14 +221,14 @@ MAX_BODY: Final = 64 * 1024
 """Bytes of a body; the sandbox's own limit."""
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
+def _is_own_error(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError)
 
 
 access_logger: Final = logging.getLogger("payasync.sandbox.http")
-"""aiohttp's logger, without the tracebacks of invalid HTTP, which is the client's fault and is answered."""
-access_logger.addFilter(_is_ours)
+"""The logger of aiohttp's server, without tracebacks of invalid HTTP, which is the client's error."""
+access_logger.addFilter(_is_own_error)
 
 
 async def read_body(request: web.Request, content_type: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A sandbox in a thread of its own, for tests that are not asynchronous, or that run in any other loop."""
+"""A sandbox in its own thread, for tests that are not asynchronous, or that run in another event loop."""
 
 import asyncio
 import inspect

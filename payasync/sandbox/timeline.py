@@ -1,4 +1,4 @@
-"""Each request, change of state and delivery in the order in which it came, for people to read."""
+"""The timeline: each request, change of state and delivery, oldest first, for people to read."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ from payasync.sandbox.web.pages import GATEWAY, TIMELINE
 
 LOGGER: Final = logging.getLogger("payasync.sandbox")
 SILENT: Final = ("/admin/", TIMELINE, "/openapi.json", "/favicon.ico")
-"""Paths that people and tools look at: they are not the service's."""
+"""Paths for people and tools, which are not the service's."""
 
 
 def format_entry(entry: Entry) -> str:
@@ -60,7 +60,7 @@ class Recorder:
 
     @web.middleware
     async def record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Have a request answered, record it unless that was done in its own transaction, and log it."""
+        """Handle a request, record it unless its own transaction has, and log it."""
         status, request[_STARTED] = None, self._seconds()
         try:
             answer = await handler(request)

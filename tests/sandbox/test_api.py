@@ -46,7 +46,7 @@ async def test_create_payment(foreign: Foreign, sandbox: Sandbox) -> None:
 
 
 async def test_refund(foreign: Foreign, sandbox: Sandbox) -> None:
-    """Endpoint 5 gives money back, endpoint 7 says so (docs/service.md#refunds)."""
+    """Endpoint 5 refunds, and endpoint 7 shows the refund (docs/service.md#refunds)."""
     number = await sandbox.given.paid_order()
     made = await foreign.refund("R1", 200, out_trade_no=number, refundDesc="cold")
     found = await foreign.send("GET", "/payment/refund/status", params={"outRefundNo": "R1"}, headers=foreign.bearer)
@@ -87,7 +87,7 @@ async def test_every_answer_is_marked(foreign: Foreign, sandbox: Sandbox) -> Non
 
 
 async def test_refusals_have_one_shape(foreign: Foreign) -> None:
-    """A refusal says code, message, the field at fault, and a number of its own."""
+    """A refusal has a code, a message, the invalid field, and a request number."""
     answer = await foreign.place("T1", 0)
 
     assert {"code", "message", "field", "requestId"} == set(answer.document)
@@ -142,8 +142,8 @@ def without(fields: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [operation.name for operation in OPERATIONS])
-async def test_every_endpoint_takes_what_the_client_sends(world: World, name: str) -> None:
-    """Names, places, constants, headers, token and signature are those of the profile: nothing is refused for them."""
+async def test_every_endpoint_accepts_the_client(world: World, name: str) -> None:
+    """No endpoint refuses the names, places, constants, headers, token and signature that the client sends."""
     told = await world.tell(SAMPLES[name])
 
     assert told.why in {"done", "absent"}
@@ -153,7 +153,7 @@ async def test_every_endpoint_takes_what_the_client_sends(world: World, name: st
     "authorization", [None, "", "Bearer", "Bearer wrong", "Basic {}", "{}", "Bearer {} x", "Bearer \xe9"]
 )
 async def test_bearer_is_the_secret_key(world: World, authorization: str | None) -> None:
-    """What carries Bearer must carry the secret key (docs/service.md#authentication): 401."""
+    """A Bearer token must be the secret key (docs/service.md#authentication): 401."""
     key = world.sandbox.credentials.secret_key
     assert key
     header = authorization and authorization.format(key.reveal())
@@ -167,7 +167,7 @@ async def test_bearer_is_the_secret_key(world: World, authorization: str | None)
 @pytest.mark.parametrize("name", ["orders.place", "orders.query", "orders.close", "refunds.create"])
 @pytest.mark.parametrize("missing", [NONCE, SIGN, MERCHANT])
 async def test_signed_requests_carry_nonce_signature_and_merchant(world: World, name: str, missing: str) -> None:
-    """Endpoints 2 to 5 demand all three (docs/service.md#authentication): 422, and the field is named."""
+    """Endpoints 2 to 5 require all three (docs/service.md#authentication): 422 with the field's name."""
     request = SAMPLES[name]
     told = await world.tell(request, fields=without(world.fields(request), missing))
 
@@ -175,21 +175,21 @@ async def test_signed_requests_carry_nonce_signature_and_merchant(world: World, 
 
 
 async def test_merchant_must_be_known(world: World) -> None:
-    """Another merchant's number is refused, though the signature covers it: 403."""
+    """Another merchant's number is refused, even if the signature covers it: 403."""
     told = await world.tell(PLACING, fields=world.fields(PLACING, **{MERCHANT: "M2"}))
 
     assert (world.refused(403, "unauthenticated"), MERCHANT) == (met(told), told.field)
 
 
 async def test_signature_is_over_the_exact_fields(world: World) -> None:
-    """One changed amount, and the signature is not that of the fields: 401, and nothing is done."""
+    """If an amount was changed after signing, the request is refused, and nothing is done: 401."""
     told = await world.tell(PLACING, fields={**world.fields(PLACING), "totalAmt": 451})
 
     assert (world.refused(401, "bad_signature"), SIGN, 0) == (met(told), told.field, world.sandbox.ledger.orders())
 
 
-async def test_signature_covers_fields_that_nobody_knows(world: World) -> None:
-    """An unknown field goes through where it was signed, and not where it was slipped in."""
+async def test_signature_covers_unknown_fields(world: World) -> None:
+    """An unknown field is accepted if it was signed, and refused if it was added later."""
     signed = await world.tell(PLACING, fields=world.fields(PLACING, deviceNo="7"))
     slipped = await world.tell(QUERYING, fields={**world.fields(QUERYING), "deviceNo": "7"})
 
@@ -197,7 +197,7 @@ async def test_signature_covers_fields_that_nobody_knows(world: World) -> None:
 
 
 async def test_signature_of_another_endpoint(world: World) -> None:
-    """Where the path is signed, a signature is good for its own endpoint only."""
+    """If the path is signed, a signature is valid for its own endpoint only."""
     close = SAMPLES["orders.close"]
     await world.tell(PLACING)
     carried = world.fields(QUERYING)
@@ -207,8 +207,8 @@ async def test_signature_of_another_endpoint(world: World) -> None:
     assert told.why == ("bad_signature" if path_counts else "done")
 
 
-async def test_signature_is_never_told(world: World) -> None:
-    """A bad signature is refused without a word of the text or the signature that was expected."""
+async def test_expected_signature_is_not_shown(world: World) -> None:
+    """The refusal of a bad signature contains neither the expected signature nor the signed text."""
     fields = {**world.fields(PLACING), "totalAmt": 451}
     told = await world.tell(PLACING, fields=fields)
     expected = world.signature(PLACING.operation, without(fields, SIGN))
@@ -227,7 +227,7 @@ async def test_nonce_is_used_once(world: World) -> None:
     assert (world.refused(403, "nonce_used"), NONCE) == (met(second), second.field)
 
 
-async def test_nonce_is_burned_only_by_its_owner(world: World) -> None:
+async def test_forged_request_uses_no_nonce(world: World) -> None:
     """A forged request does not use up the nonce of a genuine one."""
     genuine = world.fields(PLACING)
     forged = await world.tell(PLACING, fields={**genuine, "totalAmt": 1})
@@ -236,8 +236,8 @@ async def test_nonce_is_burned_only_by_its_owner(world: World) -> None:
     assert ("bad_signature", "done") == (forged.why, told.why)
 
 
-async def test_nonce_of_what_the_state_refused_stays_burned(world: World) -> None:
-    """Refused today, a request must not be done when the state allows it tomorrow."""
+async def test_request_refused_by_state_uses_its_nonce(world: World) -> None:
+    """A request that its state refuses is not carried out if it is repeated when the state allows it."""
     fields = world.fields(REFUNDING)
     await world.sandbox.given.pending_order(out_trade_no="T1")
     first = await world.tell(REFUNDING, fields=fields)
@@ -247,7 +247,7 @@ async def test_nonce_of_what_the_state_refused_stays_burned(world: World) -> Non
     assert ("wrong_state", "nonce_used", 0) == (first.why, second.why, world.sandbox.ledger.refunded("T1"))
 
 
-async def test_every_constant_of_the_profile_is_demanded(world: World) -> None:
+async def test_every_constant_of_the_profile_is_required(world: World) -> None:
     """A request without one of the profile's constants, or with another value, is refused by its name: 422."""
     profile, told, expected = world.profile, list[Any](), list[Any]()
     for name in {**profile.constants.get("*", {}), **profile.constants.get("orders.place", {})}:
@@ -260,7 +260,7 @@ async def test_every_constant_of_the_profile_is_demanded(world: World) -> None:
     assert bool(expected) == (profile is not PROFILE)
 
 
-async def test_every_header_of_the_profile_is_demanded(world: World) -> None:
+async def test_every_header_of_the_profile_is_required(world: World) -> None:
     """A request without one of the profile's headers, or with another value, is refused by its name: 422."""
     told = [
         (met(answer), answer.field)
@@ -276,8 +276,8 @@ async def test_every_header_of_the_profile_is_demanded(world: World) -> None:
     ("argument", "value"),
     [("currency", "XXX"), ("scene_type", "OTHER"), ("total_amt", 10**9 + 1), ("subject", "x" * 31)],
 )
-async def test_what_the_profile_does_not_accept(world: World, argument: str, value: object) -> None:
-    """What the profile's `accept` leaves out is refused by its name, where the profile says anything: 422."""
+async def test_limits_of_the_profile(world: World, argument: str, value: object) -> None:
+    """A value outside the profile's `accept` is refused by its name: 422."""
     name = world.wire(argument)
     told = await world.tell(PLACING, fields=world.fields(PLACING, **{name: value}))
     given = world.profile.accept != PROFILE.accept
@@ -285,8 +285,8 @@ async def test_what_the_profile_does_not_accept(world: World, argument: str, val
     assert ((world.refused(422, "invalid"), name) if given else ((200, "done"), None)) == (met(told), told.field)
 
 
-async def test_what_the_profile_requires(world: World) -> None:
-    """What the profile's `accept` requires beyond the document is demanded by its name: 422."""
+async def test_fields_that_the_profile_requires(world: World) -> None:
+    """A field that only the profile's `accept` requires is required by its name: 422."""
     told = await world.tell(PLACING, fields=world.fields(PLACING, subject=None))
     required = "subject" in world.profile.accept.required.get("orders.place", ())
     expected = (world.refused(422, "invalid"), "subject") if required else ((200, "done"), None)
@@ -320,7 +320,7 @@ async def test_order_of_checks(world: World) -> None:
 
 
 async def test_unknown_path_and_wrong_method(world: World) -> None:
-    """What is no endpoint is 404, another method 405 with what is allowed, neither in the words for what is absent."""
+    """An unknown path is 404, another method 405 with the allowed one; neither has the code for "absent"."""
     path = await world.ask("POST", world.sandbox.url + "/payment/nothing")
     method = await world.ask("PUT", world.sandbox.url + PLACING.operation.path)
 
@@ -328,7 +328,7 @@ async def test_unknown_path_and_wrong_method(world: World) -> None:
 
 
 async def test_every_answer_names_its_request(world: World) -> None:
-    """Each response has a request number of its own at the profile's place."""
+    """Each response has its own request number at the profile's place."""
     placed = [await world.pay.send(PLACING) for _ in range(1)]
     found = [await world.pay.send(QUERYING) for _ in range(2)]
 
@@ -337,7 +337,7 @@ async def test_every_answer_names_its_request(world: World) -> None:
 
 
 async def test_answers_are_signed_where_the_profile_says(world: World) -> None:
-    """The service's key verifies responses; refusals are signed, too, unless the profile says otherwise."""
+    """If the profile has a signature, the service's key verifies responses, and refusals unless it says otherwise."""
     answers = [await world.tell(PLACING), await world.tell(PLACING), await world.tell(PLACING, body=b"x")]
     signed = bool(world.profile.answer.signature)
     refused = signed and world.profile.answer.refusals_signed is not False

@@ -117,7 +117,7 @@ THANKS = "https://shop.example/thanks"
 async def test_three_ways_to_name_an_order(foreign: Foreign, sandbox: Sandbox) -> None:
     """A response, its redirect URL and the order's number name the same order."""
     url = (await foreign.place("T1", returnUrl=THANKS)).document["redirectUrl"]
-    named = (SimpleNamespace(redirect_url=url), url, "T1")
+    named: list[Any] = [SimpleNamespace(redirect_url=url), url, "T1"]
 
     assert [f"{THANKS}?cancelled=1"] * 3 == [await sandbox.customer.cancel(order) for order in named]
 

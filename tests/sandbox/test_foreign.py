@@ -1,4 +1,4 @@
-"""Clients that share no code with payasync: a shell with curl and openssl, and bytes by hand."""
+"""Clients that share no code with payasync: a shell with curl and openssl, and random bytes."""
 
 import asyncio
 import http.client
@@ -168,7 +168,7 @@ def test_any_body(served: Any, operation: Operation, body: bytes) -> None:
 @BOUNDED
 @given(operation=st.sampled_from(OPERATIONS), token=HEADER, content_type=HEADER, encoding=HEADER)
 def test_any_header(served: Any, operation: Operation, token: str, content_type: str, encoding: str) -> None:
-    """Whatever the headers are: a documented 4xx."""
+    """Any headers get a documented 4xx."""
     status, _ = sent(
         served.url,
         operation.method,
@@ -188,14 +188,14 @@ def test_any_header(served: Any, operation: Operation, token: str, content_type:
     rest=st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="#"), max_size=40),
 )
 def test_any_target(served: Any, path: str, rest: str) -> None:
-    """Whatever stands in the path and in the query: a documented 4xx, or a page for people."""
+    """Any path and query get a documented 4xx, or a page for people."""
     token = f"Bearer {served.credentials.secret_key.reveal()}"
     status, _ = sent(served.url, "GET", path + rest, Authorization=token)
 
     assert status in DOCUMENTED | {303}
 
 
-async def test_client_that_says_nothing_disturbs_nobody(sandbox: Sandbox) -> None:
+async def test_idle_connection_delays_nobody(sandbox: Sandbox) -> None:
     """An idle connection does not delay other requests."""
     host, _, port = sandbox.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port))):

@@ -1,4 +1,4 @@
-"""`/openapi.json` is true to what the sandbox serves, for any profile."""
+"""`/openapi.json` describes what the sandbox does, for any profile."""
 
 import json
 from typing import Any, Final, cast
@@ -55,7 +55,7 @@ def operation_of(described: Any, name: str) -> Any:
     return next(each for each in told if each["operationId"] == name)
 
 
-def lies(described: Any, name: str, told: Told) -> list[str]:
+def differences(described: Any, name: str, told: Told) -> list[str]:
     """Return how a response differs from the document."""
     responses = operation_of(described, name)["responses"]
     response = responses.get(str(told.status), responses["default"])
@@ -99,7 +99,7 @@ async def test_every_answer_is_as_documented(world: World) -> None:
     found = (await world.ask("GET", f"{world.sandbox.url}/openapi.json")).document
     told = await answers(world)
 
-    assert [] == [(name, each.status, lie) for name, each in told for lie in lies(found, name, each)]
+    assert [] == [(name, each.status, wrong) for name, each in told for wrong in differences(found, name, each)]
     assert {"done", "invalid", "bad_signature", "absent", "duplicate", "wrong_state", "busy"} <= {
         each.why for _, each in told
     }
@@ -127,13 +127,17 @@ async def test_what_a_profile_may_say_of_answers_is_documented(
     async with Sandbox(profile, clock="frozen") as running, running.session() as pay:
         told = await answers(World(running, http, receiver, pay))
 
-    assert [] == [(name, each.status, lie) for name, each in told for lie in lies(described(profile), name, each)]
+    assert [] == [
+        (name, each.status, difference)
+        for name, each in told
+        for difference in differences(described(profile), name, each)
+    ]
     assert {"done", "absent", "duplicate", "wrong_state"} <= {each.why for _, each in told}
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_request_is_as_documented(world: World, name: str) -> None:
-    """What the client sends is what the document demands: the sandbox misses each of these fields, and no other."""
+    """The sandbox demands each field that the document requires, and no other one that the client sends."""
     request, told = SAMPLES[name], operation_of(described(world.profile), name)
     carried = world.fields(request)
     if not request.operation.has_body:
@@ -154,7 +158,7 @@ async def test_request_is_as_documented(world: World, name: str) -> None:
 
 
 async def test_is_served_to_anybody_and_holds_no_secret(world: World) -> None:
-    """It needs no token, names the ten endpoints, and no key of the merchant or of the service stands in it."""
+    """It needs no token, names the ten endpoints, and contains no key."""
     told = await world.ask("GET", f"{world.sandbox.url}/openapi.json")
     credentials, text = world.sandbox.credentials, json.dumps(told.document)
     keys = [credentials.secret_key, credentials.signing_key, credentials.public_key, *credentials.notification_keys]

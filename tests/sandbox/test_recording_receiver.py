@@ -1,4 +1,4 @@
-"""The receiver that tests use: it believes what is genuine, in whichever form the profile signs."""
+"""The receiver for tests: it acknowledges genuine notifications, in each way that a profile can sign them."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
@@ -31,7 +31,7 @@ UNSIGNED: Final = evolve(
 
 @pytest.fixture(params=[PROFILE, IN_BODY, UNSIGNED], ids=lambda profile: profile.name)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
-    """A sandbox that signs in each way there is."""
+    """A sandbox that signs in each possible way."""
     async with Sandbox(request.param) as running:
         yield running
 
@@ -49,8 +49,8 @@ async def sent(receiver: RecordingReceiver, headers: Mapping[str, str], body: st
         return answer.status, await answer.text()
 
 
-async def test_genuine_notification_is_taken(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
-    """It is handed out, and acknowledged in the profile's words."""
+async def test_genuine_notification_is_acknowledged(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
+    """`next` returns it, and the response is the profile's acknowledgement."""
     order = await sandbox.given.paid_order(notify_url=receiver.url)
     received = await receiver.next()
     await sandbox.settle()
@@ -71,13 +71,13 @@ async def test_changed_notification_is_refused(
 
     assert (400, '{"received":false}') == answer
     assert ["", "is not that of its body"] == [each.wrong.partition(" ")[2] for each in receiver.received]
-    with pytest.raises(WaitTimeoutError, match="refused were 1"):
+    with pytest.raises(WaitTimeoutError, match="1 were refused"):
         await receiver.next(timeout=0)
 
 
 @pytest.mark.parametrize("timestamp", ["", "soon", "1000000000", "99999999999", "²"])
 def test_wrong_time_is_refused(timestamp: str) -> None:
-    """A notification whose time is none, or not about now, is not believed, whoever signed it."""
+    """A notification without a current timestamp is refused, whoever signed it."""
     headers = {"webhook-id": "msg_1", "webhook-timestamp": timestamp}
     told = explain_forgery(WireNames(PROFILE), make_keys(PROFILE), headers, "{}")
 
@@ -86,12 +86,12 @@ def test_wrong_time_is_refused(timestamp: str) -> None:
 
 @pytest.mark.parametrize("sandbox", [IN_BODY], ids=lambda profile: profile.name, indirect=True)
 @pytest.mark.parametrize("body", ["", "{", "[]", "3", '{"data":{}}', '{"data":{"sign":"x","a":1.5}}', '{"data":[]}'])
-async def test_what_is_no_notification_is_refused(body: str, receiver: RecordingReceiver) -> None:
+async def test_other_bodies_are_refused(body: str, receiver: RecordingReceiver) -> None:
     """Any body that is not a genuine notification is refused in the same way."""
     assert (400, '{"received":false}') == await sent(receiver, {}, body)
 
 
-async def test_bad_answers_are_given_in_turn(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
+async def test_bad_answers_in_turn(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
     """`answer_badly` counts for the given number of notifications; later ones are acknowledged."""
     receiver.answer_badly(503, times=2)
     for _ in range(3):

@@ -8,7 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from payasync.endpoints import OPERATIONS
 from payasync.errors import PayasyncError
@@ -62,11 +62,10 @@ class Fault:
     seen: int = field(default=0, init=False)
     fired: int = field(default=0, init=False)
     _disarmed: bool = field(default=False, init=False)
-    _random: Random = field(init=False)
-
-    @_random.default
-    def _seed_random(self) -> Random:
-        return Random(self.seed)  # noqa: S311 - to be repeated, not to be secret
+    _random: Random = field(
+        init=False,
+        default=Factory(lambda self: Random(self.seed), takes_self=True),  # noqa: S311 - to be repeated, not secret
+    )
 
     @property
     def armed(self) -> bool:

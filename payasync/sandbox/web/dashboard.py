@@ -1,4 +1,4 @@
-"""The dashboard: what the sandbox did, and the controls for what it should do; only with the admin token."""
+"""The dashboard: it shows what happened in the sandbox, and its forms control the sandbox. It needs the admin token."""
 
 import hmac
 import re
@@ -119,9 +119,9 @@ class Dashboard:
     Attributes:
         url: Where the sandbox listens.
         token: The admin token.
-        service: Moves orders and refunds.
+        service: Holds orders, refunds and notifications.
         faults: Those that are armed.
-        clock: Tells and advances the time.
+        clock: The sandbox's time.
         rate: How the time goes.
     """
 
@@ -156,7 +156,7 @@ class Dashboard:
 
     @web.middleware
     async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse a request that is for another host: a foreign name may lead to this machine."""
+        """Refuse a request for another host, because any host name can point to this machine."""
         if self.access.allows_hosts(request.headers.getall("Host", [])):
             return await handler(request)
         expected = ", ".join(sorted(self.access.hosts))

@@ -17,7 +17,7 @@ _TITLES: Final = {"absent": "No such page", "busy": "Busy"}
 
 
 class Gateway:
-    """Shows an order's page, and does what its customer decides.
+    """Shows an order's page, and carries out what its customer decides.
 
     Args:
         service: Decides orders.

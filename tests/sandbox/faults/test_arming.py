@@ -1,4 +1,4 @@
-"""`sandbox.faults`: each fault can be armed by its method, by its name and by a form; a wrong argument is refused."""
+"""Arming faults by method, by name and by form; wrong arguments are refused."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Faults of notifications, with any profile: what arrives, what does not, and when."""
+"""Faults of notifications, with any profile: what arrives, and when."""
 
 import itertools
 import json
