@@ -72,7 +72,7 @@ def loads(raw: bytes) -> object:
 def loads_exact(raw: bytes, *, number: Callable[[str], float] = float) -> object:
     """Return a JSON document with exact integers; `ABSENT` as `loads`, and if an object has a name twice.
 
-    Readers differ in which of two fields of one name they take.
+    If an object has a name twice, readers disagree about its value.
 
     Args:
         raw: The bytes.

@@ -30,7 +30,7 @@ COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     "orders.place": ("out_trade_no", "total_amt", "currency"),
     "orders.close": ("out_trade_no",),
     "refunds.create": ("out_trade_no", "out_refund_no", "total_amt", "refund_amt"),
-    # How often is as good as how much, and only the customer and the first day tell two subscriptions apart.
+    # The frequency moves money, too. Only the customer and the first day distinguish two subscriptions.
     "subscriptions.create": ("amount", "frequency", "start_date", "customer"),
     "subscriptions.update": ("subscription_id", "amount", "frequency", "start_date", "customer"),
     "subscriptions.cancel": ("subscription_id",),

@@ -181,7 +181,7 @@ class Recorder:
         if not call.progress.begun:
             self._hold(asyncio.ensure_future(self._settle(intent, state_of_unsent(intent), reason=CANCELLED)))
         elif call.progress.used_before:
-            # Nothing else would tell a reconciler that "not found" must not be believed.
+            # Otherwise a reconciler would believe a later "not found".
             self._hold(asyncio.ensure_future(self._settle(intent, "unknown", reason=USED, answered=True)))
 
     async def _note_used_in_time(self, call: Call, intent: Intent) -> bool:

@@ -116,7 +116,7 @@ class PostgresJournal(Journal):
 
 
 async def _fetch_home(rows: Rows) -> list[dict[str, Any]]:
-    """Return what tells a database from another."""
+    """Return the identity of a database."""
     return await rows.rows(_HOME)
 
 

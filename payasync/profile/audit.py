@@ -48,7 +48,7 @@ _SIGNATURE: Final = {
 
 def audit_points(profile: "Profile") -> tuple[Point, ...]:
     """Return the points that the document leaves open, in the order of a profile's TOML form."""
-    return (*_authentication_points(profile), *_list_points(profile))
+    return tuple(_list_points(profile))
 
 
 def _point(name: str, value: Any, default: Any, question: Question) -> Point:
@@ -67,6 +67,7 @@ def _authentication_points(profile: "Profile") -> Iterator[Point]:
 
 
 def _list_points(profile: "Profile") -> Iterator[Point]:
+    yield from _authentication_points(profile)
     for each in fields(type(profile)):
         value = getattr(profile, each.name)
         if QUESTION in each.metadata:
@@ -102,7 +103,7 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
     place, _, name = ".".join(filter(None, (answer.data, answer.redirect_url))).rpartition(".")
     if answer.signature and answer.redirect_url and place == signed and name not in scheme.exclude:
         covered = scheme.allow_delimiters if name in scheme.allow_delimiters else ()
-        means = f"must hold {name!r}: the address stands in a signed answer, which must not hold '&' or '=' otherwise"
+        means = f"must hold {name!r}: the address stands in a signed response, which must not hold '&' or '=' otherwise"
         yield _point("signature.allow_delimiters", covered, (), Question(means, ("orders.place",)))
 
 
@@ -118,7 +119,7 @@ def _part_points(answer: AnswerShape, section: str, part: Any) -> Iterator[Point
             elif point.status == "answered":
                 means = f"{point.means}; the value that is given has no effect without {missing}"
                 yield evolve(point, status="open", value=None, means=means)
-            elif name != "answer.refusals_signed":  # where nothing is signed, nobody need answer this
+            elif name != "answer.refusals_signed":  # no question, if responses are not signed
                 yield point
 
 

@@ -1,4 +1,4 @@
-"""The parts of a profile; each answers one question that the service's document leaves open.
+"""The parts of a profile; each answers questions that the service's document leaves open.
 
 Each part is a frozen value whose arguments have the names of the keys in its TOML table. The defaults are what the
 document states; a point that the document leaves open is empty. The `asks` of a field is what the audit says of it.
@@ -228,7 +228,7 @@ class AnswerShape:
         "the path of the service's number of a subscription", _SUBSCRIPTIONS, assumed=False
     )
     subscription_status: str = _a_path("the path of a subscription's state", _SUBSCRIPTIONS)
-    signature: str = _a_path("the path of the signature of an answer; without it, answers are not verified")
+    signature: str = _a_path("the path of the signature of a response; without it, responses are not verified")
     refusals_signed: bool | None = field(default=None, metadata=asks("true or false: whether a failure is signed, too"))
     out_trade_no: str | None = _a_compared_path("outTradeNo", (*_ORDERS, *_REFUNDS))
     out_refund_no: str | None = _a_compared_path("outRefundNo", _REFUNDS)
@@ -378,7 +378,7 @@ class Recovery:
         default=None,
         validator=must_be("a number of seconds, 0 or more", lambda value: value is None or 0 <= value < math.inf),
         metadata=asks(
-            "seconds after which an absent answer is final; without it, nothing is ever sent a second time",
+            "seconds after which 'not found' is final; without it, no write is ever sent a second time",
             WITH_A_NUMBER,
         ),
     )

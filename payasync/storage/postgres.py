@@ -26,9 +26,9 @@ Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 T = TypeVar("T")
 
 ANSWER_SECONDS: Final = 30.0
-"""How long a transaction may take, because a server that is cut off says nothing at all."""
+"""How long a transaction may take, because a server that is cut off never responds."""
 CONNECT_SECONDS: Final = 10
-"""How long a server may take to answer, unless the DSN says it (`connect_timeout`)."""
+"""How long a server may take to respond, unless the DSN has `connect_timeout`."""
 TRIES: Final = 3
 CONNECTIONS: Final = 8
 ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})

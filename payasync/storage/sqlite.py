@@ -30,20 +30,19 @@ WAL_SINCE: Final = (3, 51, 3)
 """Before this SQLite, a write-ahead log that was reset at the wrong moment could damage the file."""
 MARKS: Final = ("application_id", "user_version")
 EMPTY: Final = (
-    "it is empty, so it is damaged, and whatever stood in it is lost: restore it from a backup. Delete it only if "
-    "nothing was ever written to it, for example if your program connected to it before payasync had made it"
+    "it is empty, so it is damaged, and its data is lost: restore it from a backup. Delete it only if nothing was ever "
+    "written to it, for example if your program connected to it before payasync made it"
 )
 LOG_LEFT: Final = (
-    "it is missing, but {} is left beside it, which may hold part of what stood in it: put the file back. Delete "
-    "what is left only if you mean to begin anew"
+    "it is missing, but {} is left beside it, which may hold part of its data: put the file back. Delete what is left "
+    "only to start with an empty file"
 )
 VANISHED: Final = (
-    "its file has vanished, and nothing else knows what stood in it: put it back before any process is started anew, "
-    "which would make an empty one"
+    "its file has vanished: put it back before you start any process, because a new process would make an empty file"
 )
 REPLACED: Final = (
-    "another file has taken its file's place, and does not know what stood in that: put that one back, or start this "
-    "process anew where the other is right"
+    "another file has taken its file's place, without its data: put the first one back, or restart this process if the "
+    "other file is the right one"
 )
 
 
@@ -74,7 +73,7 @@ def journaling(version: tuple[int, ...]) -> tuple[str, str]:
 
 
 def file_identity(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from one that replaces it; `None` if there is no file.
+    """Return the identity of a file, which a file that replaces it does not have; `None` if there is no file.
 
     The file is not opened, because closing it again would release SQLite's locks.
     """

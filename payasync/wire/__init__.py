@@ -1,1 +1,1 @@
-"""Requests, calls and responses: names, JSON, encoding, and whether a response answers a request."""
+"""Requests, calls and responses: names, JSON, encoding, and whether a response matches its request."""

@@ -20,9 +20,9 @@ class Progress:
     """How far one attempt has come.
 
     Attributes:
-        begun: Something of it may have left this machine.
-        over: It has ended without a response: nothing of it may begin any more, whatever still holds on to it.
-        used_before: The service said that the number of the write was used before.
+        begun: Bytes of it may have left this machine.
+        over: It has ended without a response, so no more bytes of it may be sent.
+        used_before: The service responded that the number of the write was used before.
     """
 
     begun = False
@@ -79,7 +79,7 @@ class Comparison:
     """What a response must match of its request.
 
     Attributes:
-        fields: Numbers and the merchant first: a response about another thing is told from one about another amount.
+        fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
         names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
     """
 
@@ -113,8 +113,8 @@ class Objection:
 
     Attributes:
         words: In one line, with both values.
-        about_another: It names another order, refund or merchant, or none: the next response may be the right one. Else
-            the number stands at the service for another amount or currency, and will go on to do so.
+        about_another: The response names another order, refund or merchant, or none, so that the next response may be
+            right. If false, the service has the number with another amount or currency, and asking again is useless.
     """
 
     words: str
@@ -137,7 +137,7 @@ class Lease:
 
     @property
     def over(self) -> bool:
-        """Whether it may be over; if the clock was set back, nobody knows, so it may be."""
+        """Whether it may be over; if the clock was set back, this is unknown, so it may be."""
         return not 0 <= self.clock() - self.begun < self.seconds
 
 
@@ -160,7 +160,7 @@ class Call:
         intent: The caller's own name of what a write is for.
         entry: Its place in the journal, if it was queued there.
         expected: What a response to it must match.
-        sent_before: An earlier call sent the same write, and nobody knows that it was refused.
+        sent_before: An earlier call sent the same write, and may have succeeded.
         lease: The time in which this process may send it; nothing is written afterwards.
         note_used: Records in the journal that the service said "used before"; returns whether that is durable.
         progress: How far this attempt has come; the only attribute that changes.
@@ -237,8 +237,8 @@ class Reply:
         body: As it was received.
         elapsed: Seconds that the call took; 0 until it has ended.
         attempts: Those that had begun when the call ended, queries of recovery included.
-        recovered: It answers a query that was made after the first response was lost.
-        verified: Whether its signature is the service's; `None` if it has none, or nobody looked.
+        recovered: It is the response to a query that was made after the first response was lost.
+        verified: Whether its signature is the service's; `None` if it has none, or was not verified.
         doubt: Why its signature could not be checked, if the profile's scheme refuses a field of it.
     """
 
@@ -265,10 +265,7 @@ class Reply:
 
 
 Send: TypeAlias = Callable[[Call], Awaitable[Reply]]
-"""The rest of the way, as a layer sees it."""
+"""The inner layers and the transport, as a layer calls them."""
 
 Layer: TypeAlias = Callable[[Call, Send], Awaitable[Reply]]
 """One layer of middleware: `async def layer(call, send)`, which returns what `send` returns."""
-
-Wiring: TypeAlias = Callable[[Send], Send]
-"""A layer that is given the rest of the way once, and returns the way that leads through it."""

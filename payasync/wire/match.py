@@ -104,7 +104,7 @@ def _places(shape: AnswerShape, key: str, name: str, kind: ValueKind) -> Iterabl
     if path != "":
         yield ComparedField(name, path or name, kind, required=path is not None)
     if path and name == _AMOUNT != path:
-        # A service may have one path for the totals of orders, and answer payments in their own words.
+        # A service may have one path for the totals of orders, and another name in responses about payments.
         yield ComparedField(name, name, kind)
 
 

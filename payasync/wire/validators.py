@@ -129,7 +129,7 @@ def validate_object(request: Any, attribute: "Attribute[Any]", value: object) ->
 
 
 def copy_object(value: Any) -> Any:
-    """Return a copy of a mapping that nobody else can change; `validate_object` refuses what cannot be sent."""
+    """Return a copy of a mapping, unless it cannot be sent: `validate_object` refuses that."""
     if value is NOTHING:
         return value
     return copy_plain(value) if isinstance(value, Mapping) and not find_flaw(value) else value

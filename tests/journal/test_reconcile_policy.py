@@ -336,7 +336,7 @@ UNKNOWN_ONES: Final[dict[str, list[tuple[dict[str, Any], QueryResult, float, dic
     ],
     "If a write was sent more than once, a refusal may be about an earlier attempt until the quarantine is over.": [
         (TWICE, said("rejected"), 59, {"state": "unknown", "reason": EARLIER}),
-        (TWICE, said("rejected"), 60, {"state": "rejected"}),
+        (TWICE, said("rejected"), 60, {"state": "rejected", "reason": "the refund is so"}),
         (TWICE | QUEUED, said("rejected"), 60, {"state": "rejected"}),
         (TWICE | {"state": "accepted"}, said("rejected"), 0, {"state": "rejected"}),
         (TWICE | {"operation": "orders.close"}, said("rejected"), 0, {"state": "rejected"}),

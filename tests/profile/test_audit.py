@@ -273,6 +273,7 @@ def test_where_a_subscription_is_named(path: str | None, status: str, means: str
 
 
 NO_EFFECT: Final = "the value that is given has no effect without answer"
+FINAL: Final = "no write is ever sent a second time"
 UNTIL_THEN: Final = "is never final, and recovery.quarantine has no effect"
 
 
@@ -280,10 +281,15 @@ UNTIL_THEN: Final = "is never final, and recovery.quarantine has no effect"
     ("signature", "said", "refusals", "quarantine"),
     [
         ("sign", None, ("open", None, UNTIL_THEN), ("open", None, f"{NO_EFFECT}.refusals_signed")),
-        ("sign", True, ("answered", True, "is signed, too"), ("answered", 60.0, "is ever sent a second time")),
-        ("sign", False, ("answered", False, "is signed, too"), ("answered", 60.0, "is ever sent a second time")),
-        ("", True, ("open", None, f"{NO_EFFECT}.signature"), ("answered", 60.0, "is ever sent a second time")),
-        ("", None, None, ("answered", 60.0, "is ever sent a second time")),
+        ("sign", True, ("answered", True, "is signed, too"), ("answered", 60.0, FINAL)),
+        (
+            "sign",
+            False,
+            ("answered", False, "is signed, too"),
+            ("answered", 60.0, FINAL),
+        ),
+        ("", True, ("open", None, f"{NO_EFFECT}.signature"), ("answered", 60.0, FINAL)),
+        ("", None, None, ("answered", 60.0, FINAL)),
     ],
 )
 def test_signed_refusals(signature: str, said: Any, refusals: Any, quarantine: Any) -> None:

@@ -2,13 +2,10 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Final
 
-import attrs
 import pytest
 
-from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError, NotConfiguredError
 from payasync.profile.profile import Profile
-from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import (
     OPEN_FIELDS,
     RESERVED,
@@ -163,15 +160,7 @@ def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str
 
     assert f"fields.{argument}" == caught.value.field
     assert OPEN_FIELDS[argument] in str(caught.value)
-
-
-def test_sandbox_answers_every_open_point() -> None:
-    """With the sandbox's profile no call stops at an open point."""
-    assert list(OPEN_FIELDS) == [argument for argument in OPEN_FIELDS if PROFILE.wire_name(argument)]
-    assert {operation.name for operation in OPERATIONS} == {*PROFILE.bearer, *PROFILE.signed}
-    assert all([PROFILE.signature, PROFILE.formats, PROFILE.payment_status, PROFILE.refund_status, PROFILE.amount_unit])
-    assert [] == [name for name, value in attrs.asdict(PROFILE.states).items() if not value]
-    assert {"payment", "refund", "subscription"} == set(PROFILE.notification.kinds) == set(PROFILE.notification.id)
+    assert "theirs" == Profile(fields={argument: "theirs"}).wire_name(argument)
 
 
 @pytest.mark.parametrize(

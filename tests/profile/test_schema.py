@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 import attrs
 import pytest
 
+from payasync import SortedPairs
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     COMPARED,
@@ -73,7 +74,7 @@ def refusal(make: Callable[[], object]) -> tuple[str | None, str]:
     return caught.value.field, str(caught.value)
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES.values(), SortedPairs])
 def test_shapes_are_frozen_values(shape: Shape) -> None:
     """A part of a profile is compared by its value, sent to workers, and never changed; no misspelt key is taken."""
     part = shape()
