@@ -262,7 +262,7 @@ RETURNING id"""
 """An event that can come again at any time is recognised by its key, without a payload."""
 
 T = TypeVar("T")
-Transaction: TypeAlias = Generator[tuple[str, Mapping[str, Any]], list[dict[str, Any]], T]
+Statements: TypeAlias = Generator[tuple[str, Mapping[str, Any]], list[dict[str, Any]], T]
 """Yields statements with their values, and is sent the rows of each; when it ends, it is committed."""
 
 
@@ -273,7 +273,7 @@ class StoredInbox(ABC):
     """The statement that records that a handler has handled an event."""
 
     @abstractmethod
-    async def _run(self, work: Callable[[datetime], Transaction[T]], key: str = "") -> T:
+    async def _run(self, work: Callable[[datetime], Statements[T]], key: str = "") -> T:
         """Run a transaction, and return its result after the commit.
 
         Args:
@@ -339,7 +339,7 @@ class StoredInbox(ABC):
         return total
 
 
-def _add(values: Mapping[str, Any], now: datetime) -> Transaction[Added]:
+def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
     others = yield SAME_KEY, values
     if any(other["digest"] == values["digest"] for other in others):
         return Added.AGAIN
@@ -351,7 +351,7 @@ def _add(values: Mapping[str, Any], now: datetime) -> Transaction[Added]:
     return Added.CONFLICT
 
 
-def _claim(limit: int, lease: timedelta, now: datetime) -> Transaction[list[Claim]]:
+def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim]]:
     yield BEGIN_ANEW, {"ahead": now + timedelta(seconds=MAX_AHEAD)}
     ids = [row["id"] for row in (yield DUE, {"limit": limit})]
     if not ids:
@@ -361,31 +361,31 @@ def _claim(limit: int, lease: timedelta, now: datetime) -> Transaction[list[Clai
     return sorted(claims, key=lambda claim: ids.index(claim.event.id))
 
 
-def _change(claim: Claim, statement: str, **values: Any) -> Transaction[bool]:
+def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
     """Change a leased event; return whether the lease was still held."""
     return bool((yield statement, {"id": claim.event.id, "fence": claim.fence, **values}))
 
 
-def _next_due(now: datetime) -> Transaction[float | None]:
+def _next_due(now: datetime) -> Statements[float | None]:
     ((due,),) = [row.values() for row in (yield NEXT_DUE, {})]
     return None if due is None else (due - now).total_seconds()
 
 
-def _events(values: Mapping[str, Any]) -> Transaction[list[InboxEvent]]:
+def _events(values: Mapping[str, Any]) -> Statements[list[InboxEvent]]:
     rows = yield EVENTS if values["state"] is None else EVENTS_OF_STATE, values
     return [_event(row) for row in rows]
 
 
-def _replay(values: Mapping[str, Any]) -> Transaction[bool]:
+def _replay(values: Mapping[str, Any]) -> Statements[bool]:
     return bool((yield REPLAY, values))
 
 
-def _rename_and_replay(values: Mapping[str, Any]) -> Transaction[bool]:
+def _rename_and_replay(values: Mapping[str, Any]) -> Statements[bool]:
     renamed = yield RENAME, values
     return bool(renamed) and (yield from _replay(values))
 
 
-def _forget(values: Mapping[str, Any]) -> Transaction[tuple[int, int]]:
+def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:
     """Return how many events were deleted, and of how many others only the key is left."""
     deleted = yield FORGET, values
     emptied = yield EMPTY, values
@@ -396,8 +396,9 @@ _COLUMNS: Final = tuple(each.name for each in fields(InboxEvent))
 
 
 def _event(row: Mapping[str, Any]) -> InboxEvent:
-    facts: dict[str, Any] = {name: row[name] for name in _COLUMNS}
-    return InboxEvent(**{**facts, "handled": frozenset(row["handled"])})
+    values: dict[str, Any] = {name: row[name] for name in _COLUMNS}
+    values["handled"] = frozenset(row["handled"])
+    return InboxEvent(**values)
 
 
 def _values(received: Received) -> dict[str, Any]:

@@ -7,10 +7,9 @@ from functools import cache
 from typing import Final, TypeVar
 
 from payasync.credentials import Hidden, Secret
-from payasync.notifications.inbox import StoredInbox, Transaction
+from payasync.notifications.inbox import Statements, StoredInbox
 from payasync.storage import Schema, read_migrations
-from payasync.storage.postgres import CONNECTIONS, Database
-from payasync.storage.postgres import Transaction as Rows
+from payasync.storage.postgres import CONNECTIONS, Database, Transaction
 
 SCHEMA: Final = Schema(name="inbox", migrations=read_migrations("payasync.notifications", "postgres"))
 _LOCK_KEY: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || :key, 0))"
@@ -53,15 +52,15 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
         """Finish what has begun, and close all connections; any later call raises `StorageError`."""
         await self._database.aclose()
 
-    async def _run(self, work: Callable[[datetime], Transaction[T]], key: str = "") -> T:
-        async def execute(rows: Rows) -> T:
+    async def _run(self, work: Callable[[datetime], Statements[T]], key: str = "") -> T:
+        async def execute(transaction: Transaction) -> T:
             if key:
-                await rows.rows(to_psycopg(_LOCK_KEY), {"key": key})
-            transaction = work(rows.now)
+                await transaction.rows(to_psycopg(_LOCK_KEY), {"key": key})
+            statements = work(transaction.now)
             try:
-                statement, values = next(transaction)
+                statement, values = next(statements)
                 while True:
-                    statement, values = transaction.send(await rows.rows(to_psycopg(statement), values))
+                    statement, values = statements.send(await transaction.rows(to_psycopg(statement), values))
             except StopIteration as end:
                 result: T = end.value
                 return result

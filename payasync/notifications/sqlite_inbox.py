@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from payasync.notifications.inbox import StoredInbox, Transaction
+from payasync.notifications.inbox import Statements, StoredInbox
 from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import SqliteFile, escape_surrogates, fetch_rows, utc_moment
 
@@ -53,19 +53,19 @@ ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
         """Finish what has begun, and close the file; any later call raises `StorageError`."""
         await self._file.aclose()
 
-    async def _run(self, work: Callable[[datetime], Transaction[T]], key: str = "") -> T:  # noqa: ARG002 - one by one
+    async def _run(self, work: Callable[[datetime], Statements[T]], key: str = "") -> T:  # noqa: ARG002 - one by one
         now = utc_moment(self._clock())
         return await self._file.run(lambda db: _execute(db, work(now), now))
 
 
-def _execute(db: sqlite3.Connection, transaction: Transaction[T], now: datetime) -> T:
-    """Run a transaction to its end."""
+def _execute(db: sqlite3.Connection, statements: Statements[T], now: datetime) -> T:
+    """Execute the statements of a transaction, and return its result."""
     try:
-        statement, values = next(transaction)
+        statement, values = next(statements)
         while True:
             given = {name: _encode(value) for name, value in {"now": now, **values}.items()}
             rows = fetch_rows(db, statement.replace("payasync_", ""), given)
-            statement, values = transaction.send([_decode(db, row) for row in rows])
+            statement, values = statements.send([_decode(db, row) for row in rows])
     except StopIteration as end:
         result: T = end.value
         return result

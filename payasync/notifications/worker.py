@@ -324,9 +324,8 @@ class Worker:
                 return confirmed
             notification = confirmed
         remaining = [handler for handler in handlers if handler.done_name(notification) not in event.handled]
-        return await self._find_contradiction(remaining, notification) or await self._call(
-            remaining, notification, claim
-        )
+        held = await self._find_contradiction(remaining, notification)
+        return held or await self._call(remaining, notification, claim)
 
     async def _find_contradiction(self, handlers: Iterable[Handler], notification: Notification) -> Transition | None:
         """Return a transition if a notification contradicts an expectation, or names another merchant."""

@@ -149,17 +149,6 @@ def by_psycopg(dsn: str) -> Database:
     return Database(begin, plainly, counting_in(dsn))
 
 
-def by_psycopg_cursor(dsn: str) -> Database:
-    """Return a database by a cursor of psycopg's."""
-
-    @asynccontextmanager
-    async def begin() -> AsyncGenerator[Any]:
-        async with await psycopg.AsyncConnection.connect(dsn) as connection, connection.cursor() as cursor:
-            yield cursor
-
-    return Database(begin, plainly, counting_in(dsn))
-
-
 async def asyncpg_connection(dsn: str) -> Any:
     """Return a connection of asyncpg's, which reads no connection string as PostgreSQL's own library does."""
     given: dict[str, Any] = conninfo_to_dict(dsn)
@@ -200,7 +189,6 @@ def by_async_sessionmaker(dsn: str) -> Database:
 IN_A_FILE: Final = [by_sqlite3, by_aiosqlite, by_sqlalchemy, by_sqlalchemy_session]
 IN_POSTGRES: Final = [
     by_psycopg,
-    by_psycopg_cursor,
     by_asyncpg,
     by_sqlalchemy_asyncpg,
     by_async_sessionmaker,

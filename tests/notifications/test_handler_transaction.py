@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,28 +131,6 @@ async def handled_anew(
     shop.path.unlink()
 
 
-async def test_function_may_be_moved(tmp_path: Path) -> None:
-    """It is the same handler where its module is another, or the program itself: its mark is found."""
-    database = by_sqlite3(tmp_path / "shop.db")
-    for module in ("shop", "__main__"):
-        handler = credited_in(database)
-        handler.__module__ = module
-        await handled_anew(tmp_path, database, handler)
-
-    assert 1 == database.count()
-
-
-async def test_renamed_function_keeps_the_name_that_it_is_given(tmp_path: Path) -> None:
-    """What it did under its old name, it has done."""
-    database = by_sqlite3(tmp_path / "shop.db")
-    for name in ("credited", "add_credit"):
-        handler = credited_in(database)
-        handler.__qualname__ = name
-        await handled_anew(tmp_path, database, handler, name="credited")
-
-    assert 1 == database.count()
-
-
 async def test_two_merchants_share_a_database(tmp_path: Path) -> None:
     """Order T1 of one is not T1 of the other: both effects are had."""
     database = by_sqlite3(tmp_path / "shop.db")
@@ -230,15 +207,6 @@ async def test_swallowed_error_is_no_success(tmp_path: Path) -> None:
 
         assert ("pending", "done", 1) == (first.state, second.state, database.count())
         assert "swallowed an error" in first.reason
-
-
-def test_transactions_outlive_their_loop(tmp_path: Path) -> None:
-    """As a script may call `asyncio.run` several times."""
-    database = by_sqlite3(tmp_path / "shop.db")
-    handler_transaction = HandlerTransaction(database.begin)
-    done = [asyncio.run(handler_transaction.run_once(each, AT, database.effect)) for each in ("ab", "cd", "ab")]
-
-    assert ([True, True, False], 2) == (done, database.count())
 
 
 def test_mark_is_a_literal() -> None:
@@ -408,15 +376,6 @@ async def test_error_may_be_told_in_other_words(tmp_path: Path) -> None:
     await HandlerTransaction(begin).check()
 
     assert 0 == marked(path)
-
-
-@pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
-async def test_many_processes_prove_at_once(driver: Callable[[str], Database], postgres_dsn: str) -> None:
-    """Each has a mark of its own, and all find the table that one of them makes."""
-    database = driver(postgres_dsn)
-    await asyncio.gather(*(HandlerTransaction(database.begin).check() for _ in range(8)))
-
-    assert 0 == database.marks()
 
 
 @pytest.fixture
@@ -589,18 +548,3 @@ async def test_proof_is_had_once(tmp_path: Path) -> None:
         await shop.handled({"outTradeNo": "T2", "status": "SBX_PAID"})
 
         assert (2, 2) == (books.begun - proven, books.database.count())
-
-
-async def test_proof_that_fails_midway_proves_nothing(tmp_path: Path) -> None:
-    """A database that goes away between two of its transactions is not called wrong."""
-    books = Books(tmp_path / "shop.db")
-    await HandlerTransaction(books.begin).check()
-    for number in range(1, 4):
-        ends = iter([None] * (number - 1) + [ConnectionResetError("the server ends")])
-        with pytest.raises(ConnectionResetError):
-            await HandlerTransaction(partial(_next_begin, books, ends)).check()
-
-
-def _next_begin(books: Books, ends: Any) -> Any:
-    books.away = next(ends)
-    return books.begin()

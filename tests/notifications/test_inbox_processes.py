@@ -187,19 +187,6 @@ def test_lease_of_a_process_that_stopped_is_lost(path: Place, start: Start) -> N
     assert ("parked", "overtaken", 2, frozenset()) == (event.state, event.reason, event.attempts, event.handled)
 
 
-def test_event_of_a_process_that_was_killed_is_free_again(path: Place, start: Start) -> None:
-    """What a killed process had leased is dispatched by another, once the lease is over and not before."""
-    asyncio.run(used(path, lambda inbox: inbox.add(received())))
-    holder = start("hold")
-    said(holder)
-    holder.kill()
-    holder.wait()
-    before = asyncio.run(used(path, lambda inbox: inbox.claim(1, LEASE)))
-    (after,) = asyncio.run(used(path, lambda inbox: inbox.claim(1, LEASE), clock=lambda: time.time() + 2 * LEASE))
-
-    assert ([], 2) == (before, after.event.attempts)
-
-
 @pytest.mark.parametrize("journal", ["journal", pytest.param("log", marks=pytest.mark.long)], indirect=True)
 def test_full_disk_loses_nothing(path: Place, start: Start) -> None:
     """While the disk is full nothing is acknowledged that was not kept; when there is room, the inbox goes on."""

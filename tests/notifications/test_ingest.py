@@ -20,12 +20,8 @@ from attrs import evolve
 from fastapi import FastAPI
 from litestar import Litestar
 from litestar.handlers import asgi
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount
 
 from payasync import ConfigurationError, InvalidArgumentError, Profile, Session, StorageError
 from payasync.notifications import Added, Answer, Notification, Received, Receiver, SqliteInbox, ingest, verify
@@ -37,7 +33,6 @@ from tests.notifications.wire import dripped, exchanged
 
 YES = Answer(200, '{"received":true}', {"Content-Type": "application/json"})
 NO = Answer(400, '{"received":false}', {"Content-Type": "application/json"})
-TOO_LARGE = Answer(413, NO.body, NO.headers)
 OVERLOADED = Answer(503, NO.body, {**NO.headers, "Retry-After": "5"})
 
 
@@ -112,16 +107,6 @@ async def test_what_is_no_notification_is_refused(raw: bytes, tmp_path: Path) ->
     """Whoever signed it, it says nothing."""
     async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:
         assert NO == await shop.receiver.receive(raw, {})
-
-
-async def test_too_long_a_body_is_refused(tmp_path: Path) -> None:
-    """Whoever sends it, it is not read."""
-    async with opened(tmp_path, max_bytes=1000) as shop:
-        shop.recording()
-
-        assert TOO_LARGE == await shop.receiver.receive(b" " * 1001, {})
-        assert NO == await shop.receiver.receive(b" " * 1000, {})
-        assert YES == await shop.take()
 
 
 async def test_redelivery_is_acknowledged_and_nothing_else(tmp_path: Path) -> None:
@@ -482,12 +467,6 @@ def fastapi(receiver: Receiver) -> FastAPI:
     return application
 
 
-def in_starlette(receiver: Receiver) -> AbstractAsyncContextManager[str]:
-    """Mount it in Starlette."""
-    routes = [Mount("/by/hand", partial(receiver.asgi, kind="refund")), Mount("/notify", receiver.asgi)]
-    return by_uvicorn(Starlette(routes=routes))
-
-
 def in_litestar(receiver: Receiver) -> AbstractAsyncContextManager[str]:
     """Mount it in Litestar, which looks at the names of the arguments."""
 
@@ -527,12 +506,6 @@ def read_in_fastapi(receiver: Receiver) -> AbstractAsyncContextManager[str]:
     return by_uvicorn(application)
 
 
-def read_in_starlette(receiver: Receiver) -> AbstractAsyncContextManager[str]:
-    """Mount it in Starlette, behind what reads the body."""
-    middleware = [Middleware(BaseHTTPMiddleware, dispatch=reading)]
-    return by_uvicorn(Starlette(routes=[Mount("/notify", receiver.asgi)], middleware=middleware))
-
-
 def servers(*served: Any) -> pytest.MarkDecorator:
     """Run a test with each of these servers."""
     return pytest.mark.parametrize("served", served, ids=lambda each: each.__name__)
@@ -551,7 +524,7 @@ async def routed_shop(tmp_path: Path) -> AsyncGenerator[Shop]:
         yield routed_shop
 
 
-@servers(by_aiohttp, in_fastapi, in_starlette, in_litestar)
+@servers(by_aiohttp, in_fastapi, in_litestar)
 async def test_address_says_the_kind(served: Served, routed_shop: Shop) -> None:
     """The path's last part, the route's `{kind}`, or the caller says what a notification is about.
 
@@ -572,7 +545,7 @@ async def test_address_says_the_kind(served: Served, routed_shop: Shop) -> None:
     assert list(kinds.values()) == [each.kind for each in sorted(got, key=lambda each: str(each.out_refund_no))]
 
 
-@servers(by_aiohttp, in_fastapi, read_in_aiohttp, read_in_fastapi, read_in_starlette)
+@servers(by_aiohttp, in_fastapi, read_in_aiohttp, read_in_fastapi)
 async def test_body_is_taken_as_it_came(served: Served, routed_shop: Shop) -> None:
     """What was signed is verified byte for byte, also where somebody in front has read it; the limit is the receiver's.
 

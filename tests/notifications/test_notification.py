@@ -77,14 +77,6 @@ def test_everything_in_its_place() -> None:
     assert ('payment:["T1"]', False) == (told.dedup_key, told.weak)
 
 
-def test_nobody_need_believe_it() -> None:
-    """Reading verifies nothing, whatever the headers say, and nothing in it is trusted."""
-    told = parse(body_of(), {"webhook-signature": "v1,abc"}, profile=PROFILE)
-
-    assert not told.verified
-    assert told.trusted is None
-
-
 def test_profile_that_answers_nothing() -> None:
     """Where nothing is known of notifications, the document is the payload, and the key is weak."""
     told = read(b'{"a":1}', BARE)
@@ -334,20 +326,6 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(map(alike, one, other))
     return repr(one) == repr(other)
-
-
-def test_key_is_of_the_kind_and_its_paths() -> None:
-    """The paths of the profile's `id`, relative to the payload, in their order."""
-    told = identify(SHAPE, "payment", {}, {"no": "T1", "state": {"now": "PAID"}}, WEBHOOK_HEADERS)
-
-    assert ('payment:["T1","PAID"]', False) == told[:2]
-
-
-def test_renewals_are_different_events() -> None:
-    """Each month has an event of its own, where the period is among the paths."""
-    keys = [key_of({"no": "S1", "period": period}, "subscription") for period in (1, 2, "2")]
-
-    assert ['subscription:["S1",1]', 'subscription:["S1",2]', 'subscription:["S1","2"]'] == keys
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,6 @@ def test_inbox_says_where_it_is_without_the_password() -> None:
     assert [shown, shown] == [repr(PostgresInbox(dsn)), repr(PostgresInbox(Secret(dsn)))]
 
 
-async def test_redeliveries_at_once_are_one_event(postgres_dsn: str, clock: Clock) -> None:
-    """Web workers that get one notification at the same moment keep it once; all of them may acknowledge it."""
-    async with several(postgres_dsn, clock) as inboxes:
-        added = await asyncio.gather(*(each.add(received()) for each in inboxes * AT_ONCE))
-        kept = await inboxes[0].events()
-
-    assert (1, 4 * AT_ONCE - 1) == (added.count(Added.NEW), added.count(Added.AGAIN))
-    assert 1 == len(kept)
-
-
 async def test_two_bodies_at_once_are_a_conflict(postgres_dsn: str, clock: Clock) -> None:
     """Of two bodies under one key one is first, however close they come: the other is quarantined."""
     async with several(postgres_dsn, clock) as inboxes:

@@ -1,6 +1,5 @@
 """The receiver as its user sees it: its settings, its handlers, its events, and their replay."""
 
-import asyncio
 import inspect
 from datetime import timedelta
 from math import inf, nan
@@ -207,19 +206,6 @@ async def test_entered_receiver_is_closed_at_the_end(tmp_path: Path) -> None:
     assert (200, 503) == (status, (await shop.take()).status)
     with pytest.raises(StorageError, match="closed"):
         await shop.receiver.events()
-
-
-async def test_foreign_file_is_found_as_it_is_entered(tmp_path: Path) -> None:
-    """An inbox that is none says so before the first notification comes."""
-    file = tmp_path / "inbox.db"
-    file.write_bytes(b"a diary" * 1000)
-    receiver = made(tmp_path, inbox=SqliteInbox(file))
-    with pytest.raises(ConfigurationError, match="inbox"):
-        await receiver.__aenter__()
-    running = asyncio.all_tasks() - {asyncio.current_task()}
-    await receiver.aclose()
-
-    assert (b"a diary" * 1000, set()) == (file.read_bytes(), running)
 
 
 ROUTED: Final = evolve(SIGNED, notification=evolve(SIGNED.notification, kind="", kinds={}))

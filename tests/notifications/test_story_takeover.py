@@ -10,7 +10,7 @@ from typing import Final
 from attrs import frozen
 
 from payasync import Credentials
-from payasync.notifications import Claim, Notification, Pace, Receiver, SqliteInbox
+from payasync.notifications import Claim, Pace, Receiver, SqliteInbox
 from payasync.sandbox import PROFILE
 from payasync.testing import sign_notification
 from tests.inside import until
@@ -93,33 +93,3 @@ async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> No
         assert [ORDER] == books.of("mailed")  # the first stalled before it, and must not come back to it
         assert ["done"] == [each.state for each in done]
         assert done == await first.receiver.events()
-
-
-async def test_failure_of_who_lost_the_lease_counts_for_nothing(tmp_path: Path) -> None:
-    """The second handles it; what the first fails with has it neither tried again nor marked as failed."""
-    calls = list[str]()
-    gates = {"first": asyncio.Event(), "second": asyncio.Event()}
-    async with peer(tmp_path) as first, peer(tmp_path, ahead=LEASE + 1) as second:
-        for name, each in (("first", first), ("second", second)):
-            each.inbox.going.set()
-
-            @each.receiver.on("payment")
-            async def paid(_notification: Notification, name: str = name) -> None:
-                calls.append(name)
-                await gates[name].wait()
-                if name == "first":
-                    raise ConnectionError("the first fails, too late")
-
-        await tell(first)
-        await until(lambda: calls == ["first"])
-        settling = asyncio.create_task(second.receiver.settle())
-        await until(lambda: calls == ["first", "second"])
-        gates["first"].set()
-        await first.receiver.settle()
-        meanwhile = await first.receiver.events()
-        gates["second"].set()
-        await settling
-
-        assert [("leased", "", 2)] == [(each.state, each.reason, each.attempts) for each in meanwhile]
-        assert ["first", "second"] == calls
-        assert [("done", 2)] == [(each.state, each.attempts) for each in await second.receiver.events()]

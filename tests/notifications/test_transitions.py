@@ -51,15 +51,12 @@ from payasync.notifications.transitions import (
     compare_merchant,
     describe_error,
     draw_upper_half,
-    hint_key,
     hold_refund,
     is_same,
     judge_error,
     judge_response,
     limit_interruptions,
     longest_wait,
-    release_key,
-    shorten,
 )
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.wire.request import Request
@@ -69,8 +66,6 @@ from tests.journal.building import Clock
 from tests.notifications.merchant import CREDENTIALS, PAID, RENEWED, UNSIGNED, Shop, notification
 
 BY_PAYMENT_ID = evolve(PROFILE, notification=evolve(PROFILE.notification, out_trade_no=""))
-
-
 ORDER = QueryOrder(out_trade_no="T1")
 
 
@@ -87,7 +82,7 @@ def state_of(ending: object) -> str:
 
 @pytest.mark.parametrize("kind", ["payment", "refund", "subscription", None])
 def test_hint_without_a_number_is_parked(kind: str | None) -> None:
-    """Nobody can be asked about nothing."""
+    """Without a number, or for a subscription, there is nothing to query."""
     assert "parked" == state_of(choose_query(notification(kind=kind, verified=False), BY_PAYMENT_ID))
 
 
@@ -247,8 +242,8 @@ def test_confirmed_answer_without_data_meets_nothing(answered: Any) -> None:
     assert Transition("quarantined", "totalAmt is absent, expected 450") == compare_expected(hint, {"totalAmt": 450})
 
 
-def test_what_nobody_can_confirm_is_compared_as_it_stands() -> None:
-    """An expectation of an event that is neither signed nor confirmed holds for what it says."""
+def test_what_nothing_can_confirm_is_compared_as_it_is() -> None:
+    """An expectation of an unsigned subscription holds for its own data."""
     assert compare_expected(notification(verified=False), {"totalAmt": 450}) is None
     assert "quarantined" == state_of(compare_expected(notification(verified=False), {"totalAmt": 451}))
 
@@ -340,15 +335,6 @@ def test_merchant_is_read_where_it_is_signed() -> None:
     assert "quarantined" == state_of(compare_merchant(notification({**PAID, "merchantId": "M9"}), "M1", profile))
 
 
-def test_hint_is_known_by_its_words_while_it_waits() -> None:
-    """A hint that came to nothing gives its key back, once; a confirmed key stays."""
-    key = hint_key(notification(digest="d1"))
-
-    assert "hint:payment:d1" == key
-    assert "hint:payment:d1:5" == release_key(key, 5) == release_key(release_key(key, 5), 5)
-    assert 'confirmed:payment:["T1","PAID"]' == release_key('confirmed:payment:["T1","PAID"]', 5)
-
-
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -408,29 +394,26 @@ def test_what_failed_was_not_cut_off(attempts: int, failures: int) -> None:
     assert limit_interruptions(attempts, failures) is None
 
 
-def test_reason_is_one_line() -> None:
-    """An error is told by its class and its text, whatever that holds."""
-    assert "ValueError: a b c" == describe_error(ValueError("a\nb\r\n\tc"))
-    assert "ValueError" == describe_error(ValueError())
+class Unspeakable(Exception):  # noqa: N818 - it is one
+    """An error whose text raises an error."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
 
 
-def test_reason_is_short() -> None:
-    """A reason is cut where nobody reads on."""
-    long = describe_error(ValueError("x" * 10_000))
-
-    assert MAX_REASON == len(long)
-    assert long.endswith("x…")
-    assert "x" * MAX_REASON == shorten("x" * MAX_REASON)
-
-
-def test_error_that_cannot_be_told_has_its_class() -> None:
-    """An error whose text raises is an error all the same."""
-
-    class Unspeakable(Exception):  # noqa: N818 - it is one
-        def __str__(self) -> str:
-            raise ValueError("no text")
-
-    assert "Unspeakable" == describe_error(Unspeakable())
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("a\nb\r\n\tc"), "ValueError: a b c"),
+        (ValueError(), "ValueError"),
+        (ValueError("x" * 10_000), f"ValueError: {'x' * (MAX_REASON - 13)}…"),
+        (Unspeakable(), "Unspeakable"),
+    ],
+    ids=["lines", "empty", "long", "unspeakable"],
+)
+def test_reason_is_one_short_line(error: Exception, reason: str) -> None:
+    """An error is described by its class and its text, whatever that is."""
+    assert reason == describe_error(error)
 
 
 QUESTION = ("orders.query", "T1")
@@ -456,8 +439,8 @@ def asked(questions: QueryLimiter, event: int = 1, confirmed: Confirmed | None =
     questions.end(QUESTION, confirmed)
 
 
-async def test_response_that_is_no_end_state_holds_up_nobody(questions: QueryLimiter) -> None:
-    """Where nothing is decided yet, or the service cannot be asked, the next event asks for itself."""
+async def test_response_that_is_not_final_holds_up_no_event(questions: QueryLimiter) -> None:
+    """If nothing is final yet, or the query failed, the next event queries for itself."""
     asked(questions, confirmed=None)
 
     assert questions.recall(QUESTION, 2, 1) is None
