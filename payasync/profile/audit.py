@@ -134,7 +134,8 @@ def _find_missing(answer: AnswerShape, name: str) -> str:
             return "answer.signature"
         case ["recovery", "quarantine"] if answer.signature and answer.refusals_signed is None:
             return "answer.refusals_signed"
-    return ""
+        case _:
+            return ""
 
 
 def _explain(answer: AnswerShape, point: Point) -> Point:

@@ -19,7 +19,7 @@ from payasync.sandbox.model import Answered, Order, Refund, RefusedError
 from payasync.sandbox.server import Handler, read_body, read_object, read_query
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
-from payasync.sandbox.timeline import Recorder, add_facts, find_reference
+from payasync.sandbox.timeline import RequestRecorder, add_facts, find_reference
 from payasync.sandbox.web.pages import gateway_path
 from payasync.strict_json import encodable
 
@@ -50,7 +50,7 @@ class Api:
         service: Service,
         *,
         credentials: Credentials,
-        recorder: Recorder,
+        recorder: RequestRecorder,
         url: str,
         signer: ServiceSigner,
         faults: FaultInjector,

@@ -85,7 +85,6 @@ STATUSES: Final[Mapping[Why, int]] = {
 
 _MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
 
-
 _LIKE: Final[Mapping[str, str]] = {"started": "renewed"}
 """Events that a profile with fewer names sends under another name."""
 
@@ -124,11 +123,11 @@ class WireNames:
             operation: {self._wire_name(operation, argument): argument for argument in arguments}
             for operation, arguments in ARGUMENTS.items()
         }
+        everywhere = profile.constants.get("*", {})
         self.constants: Final[Mapping[str, Mapping[str, Any]]] = {
             operation.name: {
                 name: value
-                for carried in (profile.constants.get("*", {}), profile.constants.get(operation.name, {}))
-                for name, value in carried.items()
+                for name, value in {**everywhere, **profile.constants.get(operation.name, {})}.items()
                 if name not in self.arguments[operation.name]
             }
             for operation in OPERATIONS

@@ -27,7 +27,7 @@ from payasync.sandbox.server import MAX_BODY, Server, access_logger, listen, url
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
-from payasync.sandbox.timeline import Recorder, format_entry
+from payasync.sandbox.timeline import RequestRecorder, format_entry
 from payasync.sandbox.web.dashboard import Dashboard
 from payasync.sandbox.web.gateway import Gateway
 from payasync.sandbox.webhooks import Deliveries, outgoing_client
@@ -290,7 +290,7 @@ class Sandbox:
         clock.start(service.due_actions, deliveries)
         self.faults.serve(server)
         stack.callback(self.faults.serve, None)
-        recorder = Recorder(store)
+        recorder = RequestRecorder(store)
         injector = FaultInjector(self.faults, server=server, deliver=clock.settle)
         api = Api(service, credentials=keys.merchant, recorder=recorder, url=url, signer=signer, faults=injector)
         dashboard = Dashboard(

@@ -46,7 +46,7 @@ _STARTED: Final = web.RequestKey("payasync_sandbox_started", float)
 _RECORDED: Final = web.RequestKey("payasync_sandbox_recorded", Entry)
 
 
-class Recorder:
+class RequestRecorder:
     """Records requests.
 
     Args:

@@ -70,6 +70,11 @@ class ComparedField:
     also: tuple[str, ...] = ()
 
 
+def _simple_names(fields: tuple[ComparedField, ...]) -> frozenset[str] | None:
+    simple = all("." not in each.path and not each.required for each in fields)
+    return frozenset(each.path for each in fields) if simple else None
+
+
 def _ordered(found: Iterable[ComparedField]) -> tuple[ComparedField, ...]:
     return tuple(sorted(found, key=lambda each: each.kind is not ValueKind.NUMBER))
 
@@ -84,12 +89,9 @@ class Comparison:
     """
 
     fields: tuple[ComparedField, ...] = field(default=(), converter=_ordered)
-    names: frozenset[str] | None = field(init=False)
-
-    @names.default
-    def _list_simple_names(self) -> frozenset[str] | None:
-        simple = all("." not in each.path and not each.required for each in self.fields)
-        return frozenset(each.path for each in self.fields) if simple else None
+    names: frozenset[str] | None = field(
+        init=False, default=Factory(lambda self: _simple_names(self.fields), takes_self=True)
+    )
 
 
 @frozen

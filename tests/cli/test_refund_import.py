@@ -702,6 +702,7 @@ def test_stopping(terminal: bool) -> None:  # noqa: FBT001 - a case
         text = screen.text
 
     assert "Waiting for the calls in flight; Ctrl-C again interrupts them." in text
+    assert terminal is ("\x1b[?25l" in text)
     assert text.rfind("\x1b[?25h") >= text.rfind("\x1b[?25l")
 
 

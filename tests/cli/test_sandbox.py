@@ -93,6 +93,7 @@ def test_start_says_what_it_is_and_where() -> None:
     assert ["in", "memory;"] == facts["Database"][:2]
     assert "\x1b" not in "".join(lines)
     assert [] == [line for line in lines if line.startswith("export ") and "=" not in line]
+    assert not [line for line in lines if "PAYASYNC_SERVICE_KEYS" in line]
 
 
 @pytest.mark.parametrize(

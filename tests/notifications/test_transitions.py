@@ -441,8 +441,11 @@ def asked(questions: QueryLimiter, event: int = 1, confirmed: Confirmed | None =
 
 async def test_response_that_is_not_final_holds_up_no_event(questions: QueryLimiter) -> None:
     """If nothing is final yet, or the query failed, the next event queries for itself."""
-    asked(questions, confirmed=None)
+    questions.begin(QUESTION, 1)
+    waiting = questions.recall(QUESTION, 2, 1)
+    questions.end(QUESTION, None)
 
+    assert "pending" == state_of(waiting)
     assert questions.recall(QUESTION, 2, 1) is None
 
 

@@ -796,6 +796,14 @@ def test_event_that_nobody_signed(event: str | None) -> None:
     assert ("closed" if event == "PAID" else None) == found.state
 
 
+def test_event_that_is_signed() -> None:
+    """A signed event decides the kind, and `notification.event` has its name."""
+    inside = evolve(EVENTS, notification=evolve(EVENTS_SHAPE, kind="data.event"))
+    found = believed({"data": genuine({**EVENT, "event": "SHUT"})}, inside, kind=None)
+
+    assert ("payment", "SHUT") == (found.kind, found.event)
+
+
 def test_object_that_is_left_out_of_what_is_signed() -> None:
     """Where objects are omitted, or a name is excluded, a forged one is no part of the payload; the bytes have it."""
     omit = evolve(FLAT_EVENTS, signature=evolve(EVENTS_SCHEME, nested="omit"))

@@ -198,19 +198,6 @@ async def test_no_way_to_go(span: tuple[Any, ...], units: dict[str, Any]) -> Non
         assert NOON == sandbox.clock.now()
 
 
-@pytest.mark.parametrize("setting", ["frozen", "60x", "real"])
-async def test_time_survives(tmp_path: Path, setting: str) -> None:
-    """A sandbox that is started again on its file goes on where it was; its time never goes backwards."""
-    path = str(tmp_path / "sandbox.db")
-    async with Sandbox(clock=setting, db=path) as first:
-        await first.clock.advance(days=100)
-        before = first.clock.now()
-    async with Sandbox(clock=setting, db=path) as second:
-        after = second.clock.now()
-
-    assert (before == after) if setting == "frozen" else (before <= after < before + timedelta(hours=1))
-
-
 async def test_what_fell_due_meanwhile_is_done_at_the_start(tmp_path: Path) -> None:
     """A restarted sandbox first does what fell due: an order that has expired cannot be paid."""
     path = str(tmp_path / "sandbox.db")
@@ -254,24 +241,6 @@ class Ticks:
     def __call__(self) -> float:
         """Return them."""
         return self.seconds
-
-
-@pytest.mark.parametrize(("rate", "minutes"), [(0.0, 0), (1.0, 1), (60.0, 60)])
-def test_pace(rate: float, minutes: int, store: Store) -> None:
-    """A real minute is no minute, one, or as many as the factor says."""
-    ticks = Ticks()
-    clock = Clock(ClockRate(rate, NOON), store, ticks=ticks)
-    ticks.seconds += 60
-
-    assert NOON + minutes * MINUTE == clock.now()
-
-
-@pytest.mark.parametrize(("rate", "expected"), [(0.0, None), (1.0, 60.0), (60.0, 1.0)])
-def test_seconds_until(rate: float, expected: float | None, store: Store) -> None:
-    """The wait is in real seconds; for a clock that stands it has no end."""
-    clock = Clock(ClockRate(rate, NOON), store, ticks=Ticks())
-
-    assert (expected, 0.0) == (clock.seconds_until(NOON + MINUTE), clock.seconds_until(NOON - MINUTE))
 
 
 def test_time_ends(store: Store) -> None:
