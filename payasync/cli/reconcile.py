@@ -143,7 +143,7 @@ async def _show_runs(
     reconciler: Reconciler, journal: Journal, merchant: str, screen: "ReconcileScreen", *, dry_run: bool
 ) -> None:
     due = await reconciler.due()
-    open_states = [state for state in STATES if state not in END_STATES]
+    open_states: list[State] = [state for state in STATES if state not in END_STATES]
     merchants = Counter([each.merchant for state in open_states async for each in all_intents(journal, state)])
     del merchants[merchant]
     screen.opened(merchant, due, others=merchants, remaining=await _find_upcoming(journal, merchant))
@@ -207,7 +207,7 @@ class Tally:
 
     def states(self, end: End) -> Counter[State]:
         """Return how many writes with this result are in which state."""
-        states = Counter({state: many for (each, state), many in self._ended.items() if each == end})
+        states: Counter[State] = Counter({state: many for (each, state), many in self._ended.items() if each == end})
         states.update(state for each, state, _ in self._open.values() if each == end)
         return states
 

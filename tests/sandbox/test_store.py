@@ -52,8 +52,8 @@ async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.Clie
         await pay.subscriptions.cancel(number)
         await sandbox.resend(receiver.received[0].headers["webhook-id"])
         await sandbox.settle()
-        sandbox.ledger.refunded("T1"), sandbox.ledger.orders(), sandbox.ledger.charges(number)
-        sandbox.ledger.calls("orders.place"), sandbox.ledger.refund_state("R1")
+        _ = sandbox.ledger.refunded("T1"), sandbox.ledger.orders(), sandbox.ledger.charges(number)
+        _ = sandbox.ledger.calls("orders.place"), sandbox.ledger.refund_state("R1")
         for path in ("/", "/timeline?about=T1"):
             await Operator(sandbox, http).get(path)
         connection.set_trace_callback(None)
