@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -10,7 +11,6 @@ from attrs import evolve
 
 from payasync import (
     Call,
-    Credentials,
     Event,
     InvalidArgumentError,
     NoAnswerError,
@@ -32,16 +32,14 @@ from payasync import session as session_module
 from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import turns, until
+from tests.sessions import FAST, KEYS, OK, connect
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
-FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 LONG: Final = "40"
 """Seconds that the service asks to be left alone: within the time of a call, and far beyond that of a test."""
 AT_ONCE: Final = 15.0
 """Seconds in which what ends at once has ended, on the busiest machine."""
 TURNS: Final = 40
 
-OK: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID"}')
 BUSY: Final = answer(503, b"{}", ("Retry-After", LONG))
 TOO_MANY: Final = answer(429, b"{}", ("Retry-After", LONG))
 NOT_THERE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
@@ -96,10 +94,7 @@ class Listener:
         return [event.reference for event in self.told if isinstance(event, Unknown)]
 
 
-def session(service: Recorder, profile: Profile = PROFILE, **settings: Any) -> Session:
-    """Return a session with a recorder."""
-    chosen: dict[str, Any] = {"retry": FAST, **settings}
-    return Session(service.url, credentials=KEYS, profile=profile, **chosen)
+session = partial(connect, profile=PROFILE, retry=FAST)
 
 
 PAUSES: Final[dict[str, tuple[Ask, list[Answer], Profile, type[PayasyncError], list[str | None]]]] = {
@@ -129,7 +124,7 @@ async def test_call_that_waits_ends_with_its_last_word(
     """Closing ends the wait before a retry, after the grace: the call raises its final error and sends no more."""
     heard = Listener()
     with Recorder(script, otherwise=OK) as service:
-        pay = session(service, profile, on_event=heard)
+        pay = session(service, profile=profile, on_event=heard)
         call = asyncio.ensure_future((shielded(ask) if shield else ask)(pay))
         await heard.waits.wait()
         async with asyncio.timeout(AT_ONCE):
@@ -188,7 +183,7 @@ async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> No
 )
 @pytest.mark.parametrize("of_copy", [False, True], ids=["the owner's call", "the copy's call"])
 async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session], *, of_copy: bool) -> None:
-    """Closing a copy does not end waiting calls; closing its session does."""
+    """Closing a copy ends neither waiting calls nor connections; closing its session does."""
     heard = Listener()
     with Recorder([BUSY], otherwise=OK) as service:
         pay = session(service, on_event=heard)
@@ -198,6 +193,8 @@ async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session],
         await copy.aclose()
         await turns(TURNS)
         early = call.done()
+        with pytest.raises(SessionClosedError):
+            await query(copy)
         found = await query(pay)
         async with asyncio.timeout(AT_ONCE):
             await pay.aclose()
@@ -206,6 +203,7 @@ async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session],
 
     assert not early
     assert 200 == found.http_status
+    assert [1, 1] == [request.connection for request in service.requests]
 
 
 async def test_close_waits_for_shielded_calls() -> None:
@@ -294,20 +292,24 @@ async def test_close_does_not_wait_for_ever() -> None:
     assert 200 == found.http_status
 
 
-async def test_shielded_call_that_closes_its_session() -> None:
-    """A shielded call that closes its session does not wait for itself."""
+@pytest.mark.parametrize("shield", [False, True], ids=["plain", "shielded"])
+async def test_call_that_closes_its_session(*, shield: bool) -> None:
+    """A layer may close its own session: neither the grace nor `aclose` waits for its call."""
 
     async def closing(call: Call, send: Send) -> Reply:
         reply = await send(call)
-        await pay.aclose()
+        await pay.aclose(grace=60)
         return reply
 
     with Recorder(otherwise=OK) as service:
         pay = session(service, middleware=[closing])
         async with asyncio.timeout(AT_ONCE):
-            found = await refund(pay, shield=True)
+            found = await refund(pay, shield=shield)
+        with pytest.raises(SessionClosedError):
+            await refund(pay)
 
     assert 200 == found.http_status
+    assert 1 == len(service.requests)
 
 
 @pytest.mark.parametrize("grace", ["1", None, True, -0.1, float("nan"), 1j], ids=repr)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -20,14 +21,12 @@ from payasync import (
     RetryPolicy,
     Secret,
     Send,
-    Session,
     Unknown,
 )
-from tests.foreign.recorder import SILENT, Answer, Recorder, answer
+from tests.foreign.recorder import PATIENCE, SILENT, Answer, Recorder, answer
+from tests.sessions import connect
 from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
 
-PATIENCE: Final = 30.0
-"""Seconds after which what should have ended will not."""
 READS: Final = ("orders.query", "payments.status", "refunds.status")
 WRITES: Final[dict[str, Callable[..., Awaitable[Response]]]] = {
     **{one.name: one.call for one in TEN if one.name not in READS},
@@ -36,11 +35,8 @@ WRITES: Final[dict[str, Callable[..., Awaitable[Response]]]] = {
 each_write = pytest.mark.parametrize("name", WRITES)
 
 
-def session(service: Recorder, **settings: Any) -> Session:
-    """Return a session with a recorder, and with no budget to try anything again, or to ask what became of it."""
-    once = {"credentials": CREDENTIALS, "profile": DOCUMENTED, "retry": RetryPolicy(quota=0)}
-    chosen: dict[str, Any] = {**once, **settings}
-    return Session(service.url, **chosen)
+session = partial(connect, credentials=CREDENTIALS, profile=DOCUMENTED, retry=RetryPolicy(quota=0))
+"""It has no budget to try anything again, or to ask what became of it."""
 
 
 async def cancelled(service: Recorder, call: Awaitable[Response]) -> None:

@@ -1,6 +1,7 @@
 """What became of a write: the question within a call, and `Session.reconcile` after it."""
 
 import pickle
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -19,7 +20,6 @@ from payasync import (
     RefundResponse,
     RetryPolicy,
     ServiceError,
-    Session,
 )
 from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
@@ -27,6 +27,7 @@ from payasync.profile.schema import Accept, AnswerShape
 from tests.building import PROFILE, call_for, codec
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
+from tests.sessions import connect
 from tests.wire.ten import CREDENTIALS
 
 
@@ -54,11 +55,7 @@ def unknown(operation: str | None, reference: str | None) -> OutcomeUnknownError
     return OutcomeUnknownError("lost", operation=operation, reference=reference)
 
 
-def pay_with(service: Recorder, profile: Profile = SANDBOX) -> Session:
-    """Return a session with a recorder."""
-    return Session(service.url, credentials=CREDENTIALS, profile=profile, retry=RetryPolicy(attempts=1))
-
-
+pay_with = partial(connect, credentials=CREDENTIALS, profile=SANDBOX)
 PAID: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID"}')
 DONE: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
 NONE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
@@ -162,7 +159,7 @@ async def test_reconcile_an_empty_answer() -> None:
     """An empty envelope leaves the outcome unknown."""
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
     with Recorder([EMPTY]) as service:
-        async with pay_with(service, profile) as pay:
+        async with pay_with(service, profile=profile) as pay:
             with pytest.raises(OutcomeUnknownError) as caught:
                 await pay.reconcile(unknown("orders.place", "T1"))
 
@@ -198,7 +195,7 @@ async def test_reconcile_what_nothing_names(operation: str, reference: str | Non
 async def test_reconcile_where_the_profile_does_not_say_how() -> None:
     """The open point is named, and nothing is sent."""
     with Recorder() as service:
-        async with pay_with(service, evolve(SANDBOX, refund_status=None)) as pay:
+        async with pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
             with pytest.raises(NotConfiguredError) as caught:
                 await pay.reconcile(unknown("refunds.create", "R1"))
 
