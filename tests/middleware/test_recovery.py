@@ -83,27 +83,16 @@ async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any,
     assert "extra" == caught.value.field
 
 
-async def test_reconcile_what_a_call_raised() -> None:
+@pytest.mark.parametrize(("began", "queries"), [([RESET], 4), ([answer(409, b"{}")], 1)], ids=["lost", "duplicate"])
+async def test_reconcile_what_a_call_raised(began: list[Answer], queries: int) -> None:
     """The error of a call is enough to ask what became of it."""
-    with Recorder([RESET, *[RESET] * 3, PAID]) as service:
-        async with pay_with(service) as pay:
-            fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
-            with pytest.raises(OutcomeUnknownError) as caught:
-                await fast.orders.place(total_amt=1, currency="CAD", out_trade_no="T1")
-            found = await pay.reconcile(caught.value)
-
-    assert ["/payment/unifiedorder", *["/payment/orderquery"] * 4] == [each.path for each in service.requests]
-    assert "paid" == found.state
-
-
-async def test_reconcile_a_duplicate() -> None:
-    """`reconcile` takes a `DuplicateError`, too."""
-    with Recorder([answer(409, b"{}"), PAID]) as service:
-        async with pay_with(service) as pay:
-            with pytest.raises(DuplicateError) as caught:
+    with Recorder([*began, *[RESET] * (queries - 1), PAID]) as service:
+        async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
+            with pytest.raises((OutcomeUnknownError, DuplicateError)) as caught:
                 await pay.orders.place(total_amt=1, currency="CAD", out_trade_no="T1")
             found = await pay.reconcile(caught.value)
 
+    assert ["/payment/unifiedorder", *["/payment/orderquery"] * queries] == [each.path for each in service.requests]
     assert "paid" == found.state
 
 
@@ -119,10 +108,9 @@ LOST: Final = [RESET, *[RESET] * 3]
 async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     """A response about another amount never says that this order is paid."""
     with Recorder([*began, ANOTHER]) as service:
-        async with pay_with(service) as pay:
-            fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
+        async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
             with pytest.raises((OutcomeUnknownError, ServiceError)) as lost:
-                await fast.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+                await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
             with pytest.raises(OutcomeUnknownError) as caught:
                 await pay.reconcile(pickle.loads(pickle.dumps(lost.value)))  # noqa: S301 - made in the same line
 
@@ -132,18 +120,6 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     asked = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD", "merchantId": "M1"}
     assert asked == lost.value.asked == caught.value.asked
     assert "450" not in f"{lost.value} {lost.value!r}".replace(service.url, "")  # its port may be 4501
-
-
-async def test_reconcile_a_conflict() -> None:
-    """An `IntentConflictError` is raised again, and nothing is asked."""
-    error = IntentConflictError("another", operation="refunds.create", reference="R1")
-    with Recorder() as service:
-        async with pay_with(service) as pay:
-            with pytest.raises(IntentConflictError) as caught:
-                await pay.reconcile(error)
-
-    assert error is caught.value
-    assert [] == service.requests
 
 
 async def test_reconcile_an_error_of_ones_own() -> None:
@@ -179,13 +155,20 @@ async def test_reconcile_without_an_answer(said: Answer, expected: type[Payasync
     assert (expected, "orders.query", "T1") == (type(caught.value), caught.value.operation, caught.value.reference)
 
 
-@pytest.mark.parametrize(("operation", "reference"), [("payments.create", None), ("subscriptions.update", "S1")])
-async def test_reconcile_what_nothing_names(operation: str, reference: str | None) -> None:
-    """An error without a number is raised again, and nothing is sent."""
-    error = unknown(operation, reference)
+@pytest.mark.parametrize(
+    "error",
+    [
+        unknown("payments.create", None),
+        unknown("subscriptions.update", "S1"),
+        IntentConflictError("another", operation="refunds.create", reference="R1"),
+    ],
+    ids=repr,
+)
+async def test_reconcile_what_nothing_names(error: PayasyncError) -> None:
+    """An error without a number, or whose number belongs to another request, is raised again; nothing is sent."""
     with Recorder() as service:
         async with pay_with(service) as pay:
-            with pytest.raises(OutcomeUnknownError) as caught:
+            with pytest.raises(type(error)) as caught:
                 await pay.reconcile(error)
 
     assert error is caught.value
@@ -203,23 +186,20 @@ async def test_reconcile_where_the_profile_does_not_say_how() -> None:
     assert [] == service.requests
 
 
-async def test_reconcile_within_a_time() -> None:
-    """`reconcile` takes a timeout."""
+@pytest.mark.parametrize(
+    ("error", "timeout", "field"),
+    [
+        (unknown("orders.place", "T1"), 0, "timeout"),
+        *((error, None, "error") for error in (None, "R1", ValueError("lost"))),
+    ],
+    ids=repr,
+)
+async def test_reconcile_takes_an_error_of_ours_alone(error: Any, timeout: float | None, field: str) -> None:
+    """An argument that is not a `PayasyncError`, and an invalid timeout, are refused by name."""
     with Recorder() as service:
         async with pay_with(service) as pay:
             with pytest.raises(InvalidArgumentError) as caught:
-                await pay.reconcile(unknown("orders.place", "T1"), timeout=0)
+                await pay.reconcile(error, timeout=timeout)
 
-    assert "timeout" == caught.value.field
-
-
-@pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
-async def test_reconcile_takes_an_error_of_ours_alone(given: Any) -> None:
-    """An argument that is not a `PayasyncError` is refused by name."""
-    with Recorder() as service:
-        async with pay_with(service) as pay:
-            with pytest.raises(InvalidArgumentError) as caught:
-                await pay.reconcile(given)
-
-    assert "error" == caught.value.field
+    assert field == caught.value.field
     assert [] == service.requests
