@@ -1,4 +1,4 @@
-"""The end of a session: what waits between two attempts ends at once, and says what is known of it."""
+"""The end of a session, and calls that go on without their caller."""
 
 import asyncio
 import threading
@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 
 from payasync import (
+    Attempted,
     Call,
     Event,
     InvalidArgumentError,
@@ -33,6 +34,7 @@ from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import turns, until
 from tests.sessions import FAST, KEYS, OK, connect
+from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
 
 LONG: Final = "40"
 """Seconds that the service asks to be left alone: within the time of a call, and far beyond that of a test."""
@@ -228,6 +230,80 @@ async def test_close_waits_for_shielded_calls() -> None:
 
     assert ["refunds.create"] == at_the_end
     assert caller.cancelled()
+
+
+documented = partial(connect, credentials=CREDENTIALS, profile=DOCUMENTED, retry=RetryPolicy(attempts=1, quota=0))
+READS: Final = ("orders.query", "payments.status", "refunds.status")
+WRITES: Final[dict[str, Callable[..., Awaitable[Response]]]] = {
+    **{one.name: one.call for one in TEN if one.name not in READS},
+    "POST /bill": lambda pay, **options: pay.request("POST", "/bill", **options),
+}
+
+
+async def cancel(service: Recorder, call: Awaitable[Response]) -> None:
+    """Cancel a call once the service has read it whole."""
+    task = asyncio.ensure_future(call)
+    await asyncio.to_thread(service.wait_for_request)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
+async def test_call_that_is_cancelled_after_the_service_read_it(one: TenCall) -> None:
+    """A write that is cancelled after it was sent is reported as unknown; a read is not."""
+    told: list[Event] = []
+    with Recorder(otherwise=SILENT) as service:
+        async with documented(service, on_event=told.append) as pay:
+            await cancel(service, one.call(pay))
+
+    assert ([] if one.name in READS else [one.name]) == [each.operation for each in told if isinstance(each, Unknown)]
+    assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_shielded_write_goes_on_without_its_caller(name: str) -> None:
+    """A shielded write goes on after its caller is cancelled, and `aclose(grace=)` waits for it."""
+    go, told = threading.Event(), list[Event]()
+    with Recorder(otherwise=answer(after=go)) as service:
+        pay = documented(service, on_event=told.append)
+        await cancel(service, WRITES[name](pay, shield=True))
+        closing = asyncio.create_task(pay.aclose(grace=PATIENCE))
+        await asyncio.sleep(0)
+        waited = not closing.done()
+        go.set()
+        await closing
+
+    assert waited
+    assert [(name, 200)] == [(event.operation, event.status) for event in told if isinstance(event, Attempted)]
+    assert not [event for event in told if isinstance(event, Unknown)]
+
+
+async def test_shielded_write_is_repeated_and_asked_about() -> None:
+    """A shielded write keeps its retries and queries after its caller is cancelled."""
+    told: list[Event] = []
+    gate = threading.Event()
+    with Recorder([Answer(then="reset", after=gate)]) as service:
+        pay = documented(service, on_event=told.append, retry=RetryPolicy(base_delay=0))
+        await cancel(service, WRITES["refunds.create"](pay, shield=True))
+        asyncio.get_running_loop().call_soon(gate.set)
+        await pay.aclose(grace=PATIENCE)
+
+    assert ["/payment/refund", "/payment/refund/status"] == [request.path for request in service.requests]
+    assert not [event for event in told if isinstance(event, Unknown)]
+
+
+async def test_shielded_write_answers_its_caller() -> None:
+    """A shielded call returns or raises as one without a shield does."""
+    with Recorder([answer(), answer(400, b"{}")]) as service:
+        async with documented(service) as pay:
+            response = await WRITES["orders.place"](pay, shield=True)
+            with pytest.raises(PayasyncError) as caught:
+                await WRITES["orders.place"](pay, shield=True)
+
+    assert 200 == response.http_status
+    assert "orders.place" == caught.value.operation
+    assert 2 == len(service.requests)
 
 
 @pytest.fixture

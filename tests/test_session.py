@@ -51,7 +51,8 @@ from tests.building import FULL
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, SILENT, Answer, Recorder, answer
 from tests.sessions import FAST, KEYS, OK, OK_BODY, ONE_TRY, connect, create, query
-from tests.wire.ten import TEN
+from tests.test_closing import WRITES
+from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN
 
 REMOTE: Final = "https://pay.example.com"
 pay_with = partial(connect, profile=SANDBOX)
@@ -477,6 +478,37 @@ async def test_request_is_a_write_unless_it_says_otherwise(error: type[PayasyncE
                 await pay.request("POST", "/payment/bill", read=read)
 
     assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_intent_travels_with_the_call_and_not_on_the_wire(name: str) -> None:
+    """Layers see `intent`; the service does not."""
+    seen: list[str | None] = []
+
+    async def layer(call: Call, send: Send) -> Reply:
+        seen.append(call.intent)
+        return await send(call)
+
+    with Recorder() as service:
+        async with pay_with(service, profile=DOCUMENTED, credentials=CREDENTIALS, middleware=[layer]) as pay:
+            await WRITES[name](pay, intent="invoice-42")
+            await WRITES[name](pay, intent=None)
+
+    assert ["invoice-42", None] == seen
+    assert b"invoice-42" not in service.received
+
+
+@pytest.mark.parametrize("intent", ["", " ", 42, True, "\ud800"], ids=repr)
+@pytest.mark.parametrize("name", WRITES)
+async def test_intent_is_a_text(name: str, intent: Any) -> None:
+    """An `intent` that is not a text is refused, and the error names the call."""
+    with Recorder() as service:
+        async with pay_with(service, profile=DOCUMENTED, credentials=CREDENTIALS) as pay:
+            with pytest.raises(InvalidArgumentError, match="intent must be a text that is not empty") as caught:
+                await WRITES[name](pay, intent=intent)
+
+    assert ("intent", name) == (caught.value.field, caught.value.operation)
+    assert [] == service.connections
 
 
 async def test_middleware_sees_each_attempt_before_it_is_signed() -> None:

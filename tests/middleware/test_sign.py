@@ -10,7 +10,13 @@ from attrs import field, frozen
 
 from payasync.credentials import Secret
 from payasync.endpoints import CREATE_PAYMENT, CREATE_REFUND
-from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, NotSentError
+from payasync.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    NotConfiguredError,
+    NotSentError,
+    NotSentTimeoutError,
+)
 from payasync.middleware.sign import authorize, require_signable, sign
 from payasync.profile.profile import Profile
 from payasync.signing.schemes import SortedPairs
@@ -118,6 +124,16 @@ async def test_slow_schemes_leave_the_loop_free(*, blocking: bool) -> None:
 
     assert blocking == (threading.get_ident() not in threads)
     assert 1 == len(threads)
+
+
+async def test_scheme_that_hangs() -> None:
+    """A signature scheme that hangs ends at the call's deadline."""
+    end = way()
+    call = signed(Scheme(asyncio.Event().wait)).derived(deadline=asyncio.get_running_loop().time())
+    with pytest.raises(NotSentTimeoutError, match="the signature scheme took longer than the call had"):
+        await sign(KEY, end.send)(call)
+
+    assert [] == end.calls
 
 
 class BrokenError(Exception):
