@@ -197,12 +197,12 @@ class SortedPairs:
             return
         pairs = [(name, self._text_of(name, fields[name])) for name in sorted(fields) if name not in self.exclude]
         signed = {name: text for name, text in pairs if text or (text is not None and not self.skip_empty)}
-        # Names are signed in their order, and only these may hold delimiters. Each may itself be hidden in another.
-        free = [name for name in sorted(self.allow_delimiters) if name not in self.exclude]
-        first = next((name for name in free if name in signed), _LAST_NAME)
+        # Names are signed in their order, so a hidden field would stand behind the first text, and before the next
+        # field or before another text that is hidden with it.
+        first = next((name for name in signed if name in self.allow_delimiters), _LAST_NAME)
         read = sorted(set(names()))
         for (name, text), (following, _) in pairwise([*signed.items(), (_LAST_NAME, "")]):
-            last = max((each for each in free if self._mark(each) in text), default="")
+            last = max((each for each in self.allow_delimiters if self._mark(each) in text), default="")
             for other in read:
                 if first < other and (other < following or other <= last):
                     values = [after.partition(self.separator)[0] for after in text.split(self._mark(other))[1:]]

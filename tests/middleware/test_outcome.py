@@ -207,6 +207,7 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
         (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
         (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
+        (evolve(reply({"code": "WHAT"}, 404), verified=True), evolve(SIGNED, http=HttpCodes(absent=(404,))), False),
         *(
             (evolve(reply({"code": "NONE", "data": {name: 450}}), verified=True), BESIDE, False)
             for name in ("totalAmt", "amount", "text")

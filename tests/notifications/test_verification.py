@@ -1026,6 +1026,16 @@ async def test_request_that_could_be_posted_as_a_notification_is_not_sent(
     assert [] == service.requests
 
 
+async def test_key_of_the_services_own_lets_requests_say_anything() -> None:
+    """Where another key verifies notifications, no request can be posted as one."""
+    keys = evolve(SHARED_KEYS, service_keys="a key of the service's own")
+    with Recorder(otherwise=answer(200, b"{}")) as service:
+        async with Session(service.url, credentials=keys, profile=SHARED) as pay:
+            await pay.orders.place(total_amt=450, currency="CAD", body="late&refundStatus=SUCCESS")
+
+    assert 1 == len(service.requests)
+
+
 TOLD: Final[dict[str, Any]] = {
     "money": 200,
     "outRefundNo": "R1",

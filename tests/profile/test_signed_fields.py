@@ -24,6 +24,7 @@ from payasync import (
     SortedPairs,
 )
 from payasync.profile.signed_fields import SignedFields
+from payasync.wire.encode import make_proof_check
 from tests.foreign import signatures
 from tests.foreign.recorder import Recorder, answer
 from tests.profile.refusal import refusal
@@ -250,6 +251,17 @@ async def test_text_that_could_be_split_into_it(given: dict[str, Any]) -> None:
     assert error.field in {"body", "subject", "notifyUrl", "memo"}
 
 
+def test_nested_value_is_searched_as_it_is_signed() -> None:
+    """Whatever the separator is, a nested value is searched in the compact form that the scheme signs."""
+    scheme = SortedPairs(separator=',"', nested="json", allow_delimiters=("memo",))
+    check = make_proof_check(scheme, frozenset({"state"}))
+    assert check
+
+    check({"memo": ["a", "status=1"]})
+    with pytest.raises(InvalidArgumentError, match="memo must be free of"):
+        check({"memo": ["a", "state=1"]})
+
+
 async def test_text_of_a_request_of_ones_own_that_could_be_split() -> None:
     """`pay.request` is held to it, too, where it is signed."""
     error = await refused(BELIEVED, "request", method="POST", path="/x", fields={"body": "a&code=OK"}, signed=True)
@@ -329,3 +341,10 @@ def test_where_nothing_is_signed_nothing_is_read(document: Any) -> None:
     signed = SignedFields("data", "sign")
 
     assert {"data": {}} == signed.read({"head": document, **(document if isinstance(document, dict) else {})})
+
+
+def test_names_in_the_signed_object() -> None:
+    """Only what the signature covers has a name there: no path beside the object, and no field that is left out."""
+    signed = SignedFields("data", "sign", SortedPairs(exclude=("sign", "type")))
+
+    assert {"state", "sum"} == signed.names_of(["data.state", "data.sum.total", "data.type", "data.sign", "code.x", ""])

@@ -45,6 +45,7 @@ from payasync.middleware.recovery import expect_match
 from payasync.middleware.verify import verify_reply
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
+from payasync.resources.refunds import QueryRefund
 from payasync.wire.call import Objection, Reply
 from payasync.wire.encode import Codec
 from payasync.wire.match import (
@@ -55,6 +56,7 @@ from payasync.wire.match import (
     may_be_success,
     mismatch,
     names_number_and_amounts,
+    names_only_the_number,
     names_the_same,
 )
 from tests.foreign import signatures
@@ -732,6 +734,38 @@ def test_what_the_request_says_of_a_payment() -> None:
     assert not any(names_the_same(call, path, value) for path, value in others)
 
 
+@pytest.mark.parametrize(
+    ("query", "answers", "told", "expected"),
+    [
+        (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T1", "message": "no such order"}, True),
+        (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T2"}, False),
+        (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": ""}, False),
+        (QueryOrder(out_trade_no="T1"), {}, {"merchantId": "1001"}, False),
+        (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T1", "outRefundNo": "R1"}, False),
+        (QueryOrder(out_trade_no="T1"), {"out_refund_no": "refund"}, {"outTradeNo": "T1", "refund": "R1"}, False),
+        (QueryOrder(out_trade_no="T1"), {"out_trade_no": "no"}, {"no": "T1"}, True),
+        (QueryOrder(out_trade_no="T1"), {"out_trade_no": ""}, {"outTradeNo": "T1"}, False),
+        (QueryOrder(out_trade_no="T1"), {"total_amt": "sum"}, {"outTradeNo": "T1", "sum": 450}, False),
+        (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T1", "totalAmt": 450}, False),
+        (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T1", "amount": 450}, False),
+        (QueryRefund(identifier="R1"), {}, {"outTradeNo": "T1", "outRefundNo": "R1"}, True),
+        (QueryRefund(identifier="R1"), {}, {"no": "R1"}, True),
+        (QueryRefund(identifier="R1"), {}, {"outTradeNo": "T1", "no": "R2"}, False),
+        (QueryPayment(identifier="T1"), {}, {"outTradeNo": "T1"}, True),
+    ],
+)
+def test_payload_of_what_is_not_there(
+    query: QueryOrder | QueryRefund | QueryPayment, answers: dict[str, Any], told: dict[str, Any], *, expected: bool
+) -> None:
+    """It names the number that was asked for, and nothing that only an order or a refund that exists has."""
+    profile = evolve(SIGNED, refund_status=Parameter("no"), answer=evolve(SIGNED.answer, **answers))
+    call = Codec(profile, OWN_KEY).call(query)
+    if isinstance(query, QueryRefund):
+        call = expect_match(call, {"outTradeNo": "T1", "outRefundNo": "R1"})
+
+    assert expected is names_only_the_number(call, told)
+
+
 ENVELOPED: Final = evolve(
     SIGNED,
     signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json", allow_delimiters=("body", "data")),
@@ -746,6 +780,7 @@ ENVELOPED: Final = evolve(
         ({"code": 0, "data": {"outTradeNo": "T1", "tradeStatus": "PAID"}}, ""),
         ({"code": 0, "data": {"payUrl": "https://pay.example/?a=1&outTradeNo=T1", "tradeStatus": "PAID"}}, ""),
         ({"code": 0, "data": "[none]", "msg": "[E1] a"}, ""),
+        ({"body": '{"size":1}', "code": 0, "data": {}}, ""),
         ({"code": 0, "data": '{"outTradeNo":"T0","tradeStatus":"PAID"}'}, "data is a text that holds JSON"),
         ({"code": 0, "data": "[]"}, "data is a text that holds JSON"),
         ({"body": 'a&data={"outTradeNo":"T0"}', "code": 0}, "body holds &data="),
@@ -754,6 +789,8 @@ ENVELOPED: Final = evolve(
         ({"body": "a&outTradeNo=T0", "tradeStatus": "PAID"}, "body holds &outTradeNo="),
         ({"body": "a&data={}", "msg": "", "tradeStatus": "PAID"}, "body holds &data="),
         ({"body": "a&msg=DECLINED", "tradeStatus": "PAID"}, "body holds &msg="),
+        ({"body": "a&tradeStatus=PAID"}, "body holds &tradeStatus="),
+        ({"body": "a&payUrl=https://pay.example/1", "tradeStatus": "PAID"}, "body holds &payUrl="),
     ],
 )
 def test_what_is_hidden_from_an_envelope(document: dict[str, Any], doubt: str) -> None:
