@@ -217,12 +217,11 @@ def names_read_in_notifications(profile: "Profile", compared: Iterable[str], doc
         compared: The paths in the payload that are compared with a write.
         document: The notification; without an envelope it is the payload.
     """
-    signed, shape = notification_coverage(profile), profile.notification
-    if signed is None:
-        return frozenset()
+    shape = profile.notification
     paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, profile.answer.payment_id]
     paths += [path for several in shape.id.values() for path in several]
     located = [shape.kind, shape.time, *(path for _, path in state_paths(profile))]
+    signed = SignedFields.under(shape.signature, profile.signature)
     return signed.names_of([*located, *_paths_from_root(shape.data, paths, document)])
 
 
@@ -242,9 +241,8 @@ def notification_coverage(profile: "Profile") -> SignedFields | None:
 
 def notification_proof_paths(profile: "Profile") -> tuple[str, ...]:
     """Return the signed paths that notifications have and requests lack: of an event's name, a time or a state."""
-    signed, shape = notification_coverage(profile), profile.notification
-    if signed is None:
-        return ()
+    shape = profile.notification
+    signed = SignedFields.under(shape.signature, profile.signature)
     event = shape.kind if any(shape.kinds.values()) else ""
     return only_from_the_service(profile, signed, (event, shape.time, *(path for _, path in state_paths(profile))))
 

@@ -326,7 +326,7 @@ STATED: Final = Profile(
         subscription={"active": ("ON",), "cancelled": ("OFF",)},
     ),
 )
-LOCATED: Final = evolve(STATED, answer=evolve(STATED.answer, redirect_url="payUrl"))
+LOCATED: Final = evolve(STATED, answer=evolve(STATED.answer, redirect_url="payUrl", payment_id="payNo", subscription_id="subNo"))
 
 
 REFUSES: Final = "it refuses the request, and says that"
@@ -449,6 +449,7 @@ def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
         (PLACE_ORDER, {"outTradeNo": "T1", "totalAmt": "450"}, True),
         (PLACE_ORDER, {"outTradeNo": "T1"}, False),
         (CLOSE_ORDER, {"outTradeNo": "T1"}, True),
+        (CLOSE_ORDER, {}, False),
         (CREATE_PAYMENT, {}, True),
     ],
 )
@@ -470,6 +471,11 @@ def test_what_tells_a_write_from_another_under_its_number(
         (CREATE_REFUND, STATED, {"outRefundNo": "R1", "money": {"back": 199}}, False),
         (PLACE_ORDER, STATED, {"outTradeNo": "T1"}, False),
         (PLACE_ORDER, LOCATED, {"payUrl": "https://pay.example/1"}, True),
+        (PLACE_ORDER, LOCATED, {"payNo": "P1"}, True),
+        (QUERY_ORDER, LOCATED, {"payNo": "P1"}, False),
+        (CREATE_PAYMENT, LOCATED, {"payUrl": "https://pay.example/1"}, True),
+        (CREATE_PAYMENT, LOCATED, {"payNo": "P1"}, True),
+        (CREATE_SUBSCRIPTION, LOCATED, {"subNo": "S1"}, True),
         (CREATE_REFUND, BARE, {"outRefundNo": "R1"}, True),
         (CREATE_REFUND, BARE, {"message": "no"}, False),
         (CREATE_PAYMENT, BARE, {"amount": 1}, True),
