@@ -83,9 +83,8 @@ _NUMBER_OF: Final[Mapping[Operation, str]] = {
     QUERY_ORDER: "outTradeNo",
     CLOSE_ORDER: "outTradeNo",
     CREATE_REFUND: "outRefundNo",
-    QUERY_REFUND: "outRefundNo",
 }
-"""By operation, the wire name of the merchant's number of what it is about."""
+"""By operation without a parameter, the wire name of the merchant's number of what it is about."""
 
 _AMOUNT_OF: Final[Mapping[Operation, str]] = {
     PLACE_ORDER: "totalAmt",

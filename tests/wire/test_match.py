@@ -326,7 +326,9 @@ STATED: Final = Profile(
         subscription={"active": ("ON",), "cancelled": ("OFF",)},
     ),
 )
-LOCATED: Final = evolve(STATED, answer=evolve(STATED.answer, redirect_url="payUrl", payment_id="payNo", subscription_id="subNo"))
+LOCATED: Final = evolve(
+    STATED, answer=evolve(STATED.answer, redirect_url="payUrl", payment_id="payNo", subscription_id="subNo")
+)
 
 
 REFUSES: Final = "it refuses the request, and says that"
