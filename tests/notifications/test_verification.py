@@ -832,14 +832,54 @@ async def test_request_that_could_be_posted_as_a_notification_is_not_sent(
     assert [] == service.requests
 
 
-def test_number_that_is_hidden_in_a_text_of_a_notification() -> None:
-    """A refund's number that is moved into a text would make the refund's notification one of the order."""
-    genuine = signed({**REFUND, "notifyUrl": "https://a.example/n"}, SHARED_KEY)
-    hidden = {**genuine, "notifyUrl": "https://a.example/n&outRefundNo=R1"}
-    del hidden["outRefundNo"]
+TOLD: Final[dict[str, Any]] = {
+    "money": 200,
+    "outRefundNo": "R1",
+    "outTradeNo": "T1",
+    "payNo": "P1",
+    "period": 7,
+    "refundStatus": "SUCCESS",
+    "subNo": "S1",
+    "time": NOW,
+    "totalAmt": 450,
+    "what": "refund.done",
+}
+"""All that may be read of a notification, in the order in which it is signed."""
 
-    assert ["R1"] == refunds_of(SHARED, genuine)
-    assert "proves nothing: notifyUrl holds &outRefundNo=" in str(refusal(hidden, SHARED, SHARED_KEYS, "refund"))
+
+@pytest.mark.parametrize("place", ["", "data"])
+@pytest.mark.parametrize("name", TOLD)
+def test_field_that_is_hidden_in_a_text_of_a_notification(name: str, place: str) -> None:
+    """A refund's number that is moved into a text would make the refund's notification one of the order, and so on."""
+    root = f"{place}." if place else ""
+    shape = evolve(
+        SHARED_SHAPE,
+        data=place,
+        signature=f"{root}sign",
+        kind=f"{root}what",
+        kinds={"refund": ["refund.done"]},
+        time=f"{root}time",
+        subscription_id="subNo",
+        id={"refund": ["period"]},
+    )
+    profile = evolve(SHARED, notification=shape, answer=evolve(SHARED.answer, payment_id="payNo", refund_amt="money"))
+    text = {"body": f"Coffee&{name}={TOLD[name]}"}
+    genuine = signed(text | TOLD, SHARED_KEY)
+    hidden = signed(text | {each: told for each, told in TOLD.items() if each > name}, SHARED_KEY)
+
+    assert ["R1"] == refunds_of(profile, {place: genuine} if place else genuine)
+    error = refusal({place: hidden} if place else hidden, profile, SHARED_KEYS, None)
+    assert f"could have hidden {name} there" in str(error)
+
+
+def test_object_that_is_hidden_in_a_text_of_a_notification() -> None:
+    """If nested values are signed as JSON, the payload as a text has the same signature, and payasync reads nothing."""
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json")
+    shape = evolve(SHARED_SHAPE, data="data", kind="what", kinds={"refund": ["refund.done"]})
+    text = signed({"data": '{"outRefundNo":"R1"}', "what": "refund.done"}, SHARED_KEY)
+    documents = [{**text, "data": {"outRefundNo": "R1"}}, text]
+
+    assert ["R1", None] == refunds_of(evolve(SHARED, signature=scheme, notification=shape), *documents)
 
 
 @pytest.mark.parametrize(
