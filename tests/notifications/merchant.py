@@ -33,8 +33,8 @@ RENEWED: Final = {"subscriptionId": "S1", "period": "2027-01", "status": "SBX_AC
 class Clock:
     """Seconds since 1970, which stand still until a test moves them on."""
 
-    def __init__(self) -> None:
-        self.now = NOW
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
         self._sleeping: set[tuple[float, asyncio.Future[None]]] = set()
 
     def __call__(self) -> float:
