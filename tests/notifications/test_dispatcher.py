@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -14,7 +14,17 @@ from payasync.notifications.dispatcher import POLL_SECONDS
 from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.verification import verification_of
 from tests.inside import turns, until
-from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED, Clock, Shop, notification, opened, received
+from tests.notifications.merchant import (
+    CREDENTIALS,
+    PAID,
+    SIGNED,
+    Clock,
+    Shop,
+    Tampered,
+    notification,
+    opened,
+    received,
+)
 
 
 class Hanging:
@@ -102,33 +112,24 @@ async def test_lease_lasts_as_long_as_its_handler(tmp_path: Path) -> None:
         assert ("done", 1) == ((await shop.last()).state, (await shop.last()).attempts)
 
 
-async def test_closing_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
-    """A handler that hangs is cancelled, and its event is due again at once, for the next process."""
+@pytest.mark.parametrize(("grace", "attempts"), [(0, 2), (60, 1)])
+async def test_closing_gives_back_what_it_cuts_off(grace: float, attempts: int, tmp_path: Path) -> None:
+    """Within the grace, handlers end; after it they are cancelled, and their events are due again immediately."""
     async with opened(tmp_path) as shop:
         hanging = Hanging(shop)
         await shop.take()
         await until(lambda: hanging.running)
-        await shop.receiver.aclose(grace=0)
+        closing = asyncio.create_task(shop.receiver.aclose(grace=grace))
+        await turns(100 if grace else 0)
+        if grace:
+            hanging.open.set()
+        await closing
     async with opened(tmp_path) as next_one:
         next_one.recording()
         event = await next_one.last()
 
-        assert (0, 0) == (hanging.running, hanging.ended)
-        assert ("done", 2, 0) == (event.state, event.attempts, event.failures)
-
-
-async def test_closing_waits_for_what_runs(tmp_path: Path) -> None:
-    """Within the grace, handlers come to their end, and what they did is remembered."""
-    async with opened(tmp_path) as shop:
-        hanging = Hanging(shop)
-        await shop.take()
-        await until(lambda: hanging.running)
-        closing = asyncio.create_task(shop.receiver.aclose(grace=60))
-        await turns(100)
-        hanging.open.set()
-        await closing
-    async with opened(tmp_path) as next_one:
-        assert ["done"] == await next_one.states()
+        assert (0, 2 - attempts) == (hanging.running, hanging.ended)
+        assert ("done", attempts, 0) == (event.state, event.attempts, event.failures)
 
 
 async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
@@ -251,42 +252,20 @@ async def test_settling_that_is_given_up_harms_nobody(shop: Shop) -> None:
     assert "done" == (await shop.last()).state
 
 
-class Failing(SqliteInbox):
-    """An inbox whose methods fail for a while."""
-
-    failing: frozenset[str] = frozenset()
-
-    async def claim(self, limit: int, lease: float) -> list[Claim]:
-        """Lease, or fail."""
-        self._check("claim")
-        return await super().claim(limit, lease)
-
-    async def extend(self, claim: Claim, lease: float) -> bool:
-        """Extend a lease, or fail."""
-        self._check("extend")
-        return await super().extend(claim, lease)
-
-    async def finish(self, claim: Claim, *args: object, **kwargs: object) -> bool:
-        """End a lease, or fail."""
-        self._check("finish")
-        return await super().finish(claim, *args, **kwargs)  # type: ignore[arg-type]
-
-    def _check(self, name: str) -> None:
-        if name in self.failing:
-            raise StorageError(f"{name}: the disk is full")
+FULL: Final = StorageError("the disk is full")
 
 
 async def test_inbox_that_cannot_be_read_is_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Who settles is told, and the loop goes on: nothing is lost when the disk has room again."""
     clock = Clock()
-    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
         got = shop.recording()
-        inbox.failing = frozenset({"claim"})
+        inbox.errors["claim"] = FULL
         await shop.take()
         with pytest.raises(StorageError, match="disk is full"):
             await shop.receiver.settle()
-        inbox.failing = frozenset()
+        inbox.errors.clear()
         await shop.clock.run(lambda: got)
 
         assert "cannot be read: StorageError" in caplog.text
@@ -295,14 +274,14 @@ async def test_inbox_that_cannot_be_read_is_asked_again(tmp_path: Path, caplog: 
 async def test_end_that_cannot_be_written_comes_with_the_lease(tmp_path: Path) -> None:
     """Where the inbox cannot note that an event is done, it is handled again: at least once."""
     clock = Clock()
-    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
         got = shop.recording()
-        inbox.failing = frozenset({"finish", "extend"})
+        inbox.errors |= {"finish": FULL, "extend": FULL}
         await shop.take()
         await until(lambda: got)
         await shop.receiver.settle()
-        inbox.failing = frozenset()
+        inbox.errors.clear()
         clock.advance(31)
         event = await shop.last()
 
@@ -314,15 +293,15 @@ async def test_lease_that_cannot_be_extended_is_extended_later(
 ) -> None:
     """A disk that fails once while a handler runs does not cost it its event."""
     clock = Clock()
-    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
         hanging = Hanging(shop)
         await shop.take()
         await until(lambda: hanging.running)
-        inbox.failing = frozenset({"extend"})
+        inbox.errors["extend"] = FULL
         clock.advance(10)
         await until(lambda: "cannot be extended: StorageError" in caplog.text)
-        inbox.failing = frozenset()
+        inbox.errors.clear()
         for _ in range(3):
             await until(lambda: clock.sleeping(10))
             clock.advance(10)

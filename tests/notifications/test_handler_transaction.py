@@ -20,7 +20,7 @@ from sqlalchemy.orm import sessionmaker
 from sqlalchemy.pool import NullPool
 
 from payasync import ConfigurationError, Credentials
-from payasync.notifications import Claim, Notification, SqliteInbox, handler_transaction
+from payasync.notifications import Notification, handler_transaction
 from payasync.notifications.handler_transaction import TABLE, Begin, HandlerTransaction, build_insert, hash_mark
 from tests.inside import until
 from tests.notifications.databases import (
@@ -31,7 +31,7 @@ from tests.notifications.databases import (
     by_sqlite3,
     connected,
 )
-from tests.notifications.merchant import NOW, PAID, Clock, Shop, opened
+from tests.notifications.merchant import NOW, PAID, Clock, Shop, Tampered, opened
 
 AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -122,28 +122,13 @@ def credited_in(database: Database) -> Any:
     return credited
 
 
-class Stalling(SqliteInbox):
-    """An inbox whose caller stalls before it notes that a handler is done."""
-
-    stalled = False
-
-    def __init__(self, path: Path, clock: Clock) -> None:
-        super().__init__(path, clock=clock)
-        self.going = asyncio.Event()
-
-    async def handled(self, claim: Claim, handler: str) -> bool:
-        """Remember a handler, later."""
-        self.stalled = True
-        await self.going.wait()
-        return await super().handled(claim, handler)
-
-
 async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> None:
     """A receiver that stalls past its lease has lost its event: it calls no further handler, and stores nothing."""
-    database, clock, mailed = by_sqlite3(tmp_path / "shop.db"), Clock(), list[str]()
-    inboxes = [Stalling(tmp_path / "inbox.db", clock) for _ in range(2)]
+    database, mailed = by_sqlite3(tmp_path / "shop.db"), list[str]()
+    inboxes = [Tampered(tmp_path / "inbox.db", Clock(NOW + ahead)) for ahead in (0, 31)]
+    going = inboxes[0].gates["handled"] = asyncio.Event()
     async with (
-        opened(tmp_path, inbox=inboxes[0], lease=30, clock=clock) as first,
+        opened(tmp_path, inbox=inboxes[0], lease=30) as first,
         opened(tmp_path, inbox=inboxes[1], lease=30, clock=Clock(NOW + 31)) as second,
     ):
         for name, shop in (("first", first), ("second", second)):
@@ -154,11 +139,9 @@ async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> No
             shop.receiver.on("payment", transaction=database.begin)(credited_in(database))
             shop.receiver.on("payment", name="mail")(mail)
         await first.take()
-        await until(lambda: inboxes[0].stalled)
-        clock.now += 31
-        inboxes[1].going.set()
+        await until(lambda: inboxes[0].calls["handled"])
         done = await second.last()
-        inboxes[0].going.set()
+        going.set()
         await first.receiver.settle()
 
         assert (1, ["second"], "done") == (database.count(), mailed, done.state)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
@@ -23,12 +24,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payasync import ConfigurationError, Profile, StorageError
-from payasync.notifications import Added, Answer, Notification, Received, Receiver, SqliteInbox, ingest, verify
+from payasync.notifications import Answer, Notification, Receiver, SqliteInbox, ingest, verify
 from payasync.notifications.ingest import build_received
 from payasync.notifications.verification import MISMATCH
 from payasync.sandbox import PROFILE
 from tests.inside import until
-from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Clock, Shop, opened
+from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Clock, Shop, Tampered, opened
 from tests.notifications.wire import dripped, exchanged
 
 YES = Answer(200, '{"received":true}', {"Content-Type": "application/json"})
@@ -36,35 +37,11 @@ NO = Answer(400, '{"received":false}', {"Content-Type": "application/json"})
 OVERLOADED = Answer(503, NO.body, {**NO.headers, "Retry-After": "5"})
 
 
-class Gate(SqliteInbox):
-    """An inbox that keeps nothing before it is opened."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "gate.db", clock=Clock())
-        self.open = asyncio.Event()
-        self.waiting = 0
-        self.kept = list[Added]()
-
-    async def add(self, received: Received) -> Added:
-        """Keep a notification, later."""
-        self.waiting += 1
-        await self.open.wait()
-        self.kept.append(await super().add(received))
-        return self.kept[-1]
-
-
-class Broken(SqliteInbox):
-    """An inbox that cannot be written."""
-
-    def __init__(self, folder: Path, error: Exception) -> None:
-        super().__init__(folder / "broken.db", clock=Clock())
-        self.error: Exception | None = error
-
-    async def add(self, received: Received) -> Added:
-        """Fail, until it is mended."""
-        if self.error:
-            raise self.error
-        return await super().add(received)
+def gated(folder: Path) -> Tampered:
+    """Return an inbox that stores nothing before its gate is opened."""
+    inbox = Tampered(folder / "gated.db", Clock())
+    inbox.gates["add"] = asyncio.Event()
+    return inbox
 
 
 @pytest.fixture
@@ -75,16 +52,16 @@ async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
         yield shop
 
 
-async def held(gate: Gate, shop: Shop, *numbers: str) -> list[asyncio.Task[Answer]]:
+async def held(gate: Tampered, shop: Shop, *numbers: str) -> list[asyncio.Task[Answer]]:
     """Have notifications of orders wait at the gate."""
     taking = [asyncio.create_task(shop.take({**PAID, "outTradeNo": each})) for each in numbers]
-    await until(lambda: gate.waiting == len(numbers))
+    await until(lambda: gate.calls["add"] == len(numbers))
     return taking
 
 
 async def test_nothing_is_acknowledged_before_it_is_stored(tmp_path: Path) -> None:
     """A notification is on the disk before it is acknowledged; until then, only its bytes are held in memory."""
-    gate = Gate(tmp_path)
+    gate = gated(tmp_path)
     async with opened(tmp_path, inbox=gate) as shop:
         shop.recording()
         (taking,) = await held(gate, shop, "WAITING")
@@ -92,9 +69,9 @@ async def test_nothing_is_acknowledged_before_it_is_stored(tmp_path: Path) -> No
 
         assert not taking.done()
         assert [] == [each for each in decoded if each.out_trade_no == "WAITING"]
-        gate.open.set()
+        gate.gates["add"].set()
         assert YES == await taking
-        assert [Added.NEW] == gate.kept
+        assert ["WAITING"] == [json.loads(each.raw)["data"]["outTradeNo"] for each in await gate.events()]
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b'{"a":1,"a":2}', b"\xff", b'{"a":NaN}'])
@@ -210,11 +187,12 @@ async def test_what_cannot_be_kept_must_come_again(
     error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full or locked inbox acknowledges nothing: the service sends it again, and then it is kept."""
-    inbox = Broken(tmp_path, error)
+    inbox = Tampered(tmp_path / "broken.db", Clock())
+    inbox.errors["add"] = error
     async with opened(tmp_path, inbox=inbox) as shop:
         shop.recording()
         lost = await shop.take()
-        inbox.error = None
+        inbox.errors.clear()
 
         assert (OVERLOADED, "5") == (lost, lost.headers["Retry-After"])
         assert type(error).__name__ in caplog.text
@@ -223,7 +201,7 @@ async def test_what_cannot_be_kept_must_come_again(
 
 async def test_so_many_wait_for_the_disk_and_no_more(tmp_path: Path) -> None:
     """If the disk is too slow, further notifications get 503; a cancelled one counts no more."""
-    gate = Gate(tmp_path)
+    gate = gated(tmp_path)
     async with opened(tmp_path, inbox=gate, max_waiting=2) as shop:
         shop.recording()
         taking = await held(gate, shop, "T1", "T2")
@@ -232,13 +210,13 @@ async def test_so_many_wait_for_the_disk_and_no_more(tmp_path: Path) -> None:
         assert NO == await shop.receiver.receive(b"{}", {})
         taking[0].cancel()
         await asyncio.wait(taking[:1])
-        gate.open.set()
+        gate.gates["add"].set()
         assert YES == await shop.take({**PAID, "outTradeNo": "T3"}) == await taking[1]
 
 
 async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few long notifications fill the memory as many short ones do; a single one is taken, however long it is."""
-    gate = Gate(tmp_path)
+    gate = gated(tmp_path)
     length = len(Shop(tmp_path).sign().raw)
     monkeypatch.setattr(ingest, "MAX_WAITING_BYTES", 2 * length)
     async with opened(tmp_path, inbox=gate) as shop:
@@ -246,7 +224,7 @@ async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monke
         taking = await held(gate, shop, "T1", "T2")
 
         assert OVERLOADED == await shop.take({**PAID, "outTradeNo": "T3"})
-        gate.open.set()
+        gate.gates["add"].set()
         assert [YES, YES] == await asyncio.gather(*taking)
         assert YES == await shop.take({**PAID, "outTradeNo": "T4", "note": "x" * 3 * length})
         assert [YES, YES] == await asyncio.gather(*(shop.take({**PAID, "outTradeNo": each}) for each in ("T5", "T6")))
