@@ -97,10 +97,11 @@ from payasync.cli import main
 sys.argv = ["payasync", *sys.argv[1:]]
 main()
 """
-    helped, listed = ran(program, "-h"), ran(program, "journal", "list", "--journal", "postgresql://127.0.0.1/pay")
+    helped, listed = ran(program, "-h"), ran(program, "journal", "list", "--journal", "postgresql://me:canary@db/pay")
 
     assert (0, "", 2) == (helped.returncode, helped.stderr, listed.returncode)
     assert 'python -m pip install "payasync[postgres]"' in listed.stderr
+    assert "canary" not in listed.stderr
 
 
 def test_a_defect_of_our_own_is_not_called_a_missing_extra() -> None:

@@ -54,10 +54,10 @@ def toml(tmp_path: Path) -> str:
 def test_it_shows_every_point(toml: str) -> None:
     """Each point of the audit has a line with its status. Open points and missing keys are no failure."""
     result = run("--profile", toml)
-    points = {f"{point.status} {point.name}" for point in Profile.from_file(toml).audit()}
+    points = [f"{point.status} {point.name}" for point in Profile.from_file(toml).audit()]
 
     assert 0 == result.exit_code
-    assert points <= {" ".join(line.split()[:2]) for line in lines(result)}
+    assert [] == [point for point in points if not any(line.startswith(point) for line in lines(result))]
     assert "my-gateway" in result.output
     assert "answered  signature.encoding" in result.output
     assert "orders.place, .query, .close, refunds.create" in result.output
@@ -224,12 +224,13 @@ def test_short_secret_is_a_warning(toml: str) -> None:
     assert (0, 1) == (warned.exit_code, wrong.exit_code)
 
 
-def test_secret_of_standard_webhooks_is_tried(toml: str) -> None:
+def test_secret_of_standard_webhooks_is_tried() -> None:
     """A secret that a receiver would refuse is wrong."""
-    result, (told,) = with_keys(toml, notification_keys="whsec_Y2FuYXJ5")
+    environ = {**KEYS, "PAYASYNC_PROFILE": "sandbox", "PAYASYNC_NOTIFICATION_KEYS": "whsec_Y2FuYXJ5"}
+    result = run(environ=environ, columns=1000)
+    wrong = "wrong PAYASYNC_NOTIFICATION_KEYS credentials.notification_keys: key 1 must be whsec_"
 
-    assert 1 == result.exit_code
-    assert told.startswith("wrong PAYASYNC_NOTIFICATION_KEYS credentials.notification_keys: key 1 must be whsec_")
+    assert (1, True) == (result.exit_code, any(line.startswith(wrong) for line in lines(result)))
 
 
 def test_each_variable_is_inspected() -> None:

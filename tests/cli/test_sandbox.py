@@ -264,18 +264,6 @@ def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-def test_follows_a_profile(tmp_path: Path) -> None:
-    """With `--profile` it follows that profile; the line to paste has the full path."""
-    file = tmp_path / "mine.toml"
-    file.write_text('name = "mine"\n[status.payment]\nname = "number"\nplace = "path"\n')
-    with serving("--profile", str(file)) as sandbox:
-        status = ask(f"{sandbox.url}/payment/status/T1")
-
-    assert "mine" == sandbox.told["profile"]
-    assert str(file) == sandbox.told["environment"]["PAYASYNC_PROFILE"]
-    assert status in {401, 404}
-
-
 @pytest.mark.parametrize(
     ("text", "setting"),
     [

@@ -28,50 +28,38 @@ SECONDS: Final = 60
 INVOICES: Final = ("I1", "I2", "I3")
 TABLE: Final = "CREATE TABLE invoices (number, order_no, due, paid, refunded)"
 KEEP: Final = "import asyncio, shop; asyncio.run(shop.keep_refund('I3'))"
-NOT_DONE: Final = """
-import asyncio, shop
+PROGRAM: Final = """
+import asyncio, payasync, shop, sqlite3
 from payasync.journal import Result
 
-async def main():
-    kept = [await shop.journal.get(await shop.keep_refund(invoice)) for invoice in ("I1", "I2")]
-    shop.take_back([Result(intent=each, end="resolved", state=state) for each, state in zip(kept, STATES)])
+async def main():{}
+    await shop.pay.aclose()
     await shop.journal.aclose()
 
-STATES = "succeeded", "rejected"
 asyncio.run(main())
 """
-DECLINED: Final = """
-import asyncio, payasync, shop
-
-async def main():
+NOT_DONE: Final = PROGRAM.format("""
+    kept = [await shop.journal.get(await shop.keep_refund(invoice)) for invoice in ("I1", "I2")]
+    states = "succeeded", "rejected"
+    shop.take_back([Result(intent=each, end="resolved", state=state) for each, state in zip(kept, states)])
+""")
+DECLINED: Final = PROGRAM.format("""
     number = await shop.keep_refund("I1")
     for attempt in (1, 2):
         try:
             await shop.tried(f"intent {number}", shop.execute(number), attempt)
         except (shop.NotDoneError, payasync.InvalidArgumentError) as error:
             print(error)
-    await shop.pay.aclose()
-    await shop.journal.aclose()
-
-asyncio.run(main())
-"""
-LEFT: Final = """
-import asyncio, sqlite3, shop
-from payasync import CreateRefund
-
-async def main():
+""")
+LEFT: Final = PROGRAM.format("""
     with sqlite3.connect(shop.DATABASE) as db:
         for number in range(250):
-            refund = CreateRefund(out_trade_no="T1", out_refund_no=f"R{number}", total_amt=450, refund_amt=1)
+            refund = payasync.CreateRefund(out_trade_no="T1", out_refund_no=f"R{number}", total_amt=450, refund_amt=1)
             await shop.journal.add(refund, merchant="another", connection=db)
     number = await shop.keep_refund("I1")
     shop.forgotten = lambda intent: True
     print(await shop.reconcile() == [number])
-    await shop.pay.aclose()
-    await shop.journal.aclose()
-
-asyncio.run(main())
-"""
+""")
 REJECTED: Final = """
 import asyncio, payments
 from payasync.journal import PostgresJournal, Result
