@@ -76,7 +76,7 @@ async def test_nothing_is_acknowledged_before_it_is_stored(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b'{"a":1,"a":2}', b"\xff", b'{"a":NaN}'])
 async def test_what_is_no_notification_is_refused(raw: bytes, tmp_path: Path) -> None:
-    """Whoever signed it, it says nothing."""
+    """A body that is not a JSON object is refused, even if it is verified."""
     async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:
         assert NO == await shop.receiver.receive(raw, {})
 
@@ -115,7 +115,7 @@ def in_the_body(**facts: Any) -> Profile:
     ids=["no paths", "paths"],
 )
 async def test_redelivery_is_signed_afresh(facts: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the body is signed with its time, each delivery has another one, and is the same event nevertheless."""
+    """Deliveries that are signed with their own times and nonces are the same event."""
     async with opened(tmp_path, profile=in_the_body(**facts)) as shop:
         got = shop.recording()
         for number in range(3):
@@ -130,7 +130,7 @@ async def test_redelivery_is_signed_afresh(facts: Any, tmp_path: Path, caplog: p
 
 
 async def test_weak_keys_are_a_warning_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Who has named no paths hears of it with the first event that is believed, and of no other."""
+    """If the profile names no paths of a kind, the first verified event of it is logged as a warning."""
     async with opened(tmp_path, profile=in_the_body(id={})) as shop:
         shop.recording()
         forged = shop.sign().raw.replace(b"450", b"451")
@@ -156,7 +156,7 @@ async def test_payments_without_a_number_are_several(shop: Shop) -> None:
 
 
 async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
-    """A process ended before it had acknowledged; the next one dispatches what was kept, when that comes again."""
+    """If a process ended before it acknowledged, the redelivery has the next process dispatch the stored event."""
     async with opened(tmp_path) as ended:
         signed = ended.sign()
         kept = verify(
@@ -171,7 +171,7 @@ async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
 
 
 async def test_same_key_with_another_body_is_quarantined(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """Two genuine notifications contradict each other: the second is kept, and never handled by itself."""
+    """If two genuine notifications contradict each other, the second is stored, but not handled automatically."""
     got = shop.recording()
     answers = [await shop.take(), await shop.take({**PAID, "totalAmt": 1})]
     await shop.receiver.settle()
@@ -468,7 +468,7 @@ CHUNKED: Final = b"Transfer-Encoding: chunked\r\n\r\n"
 
 @servers(by_aiohttp, in_fastapi)
 async def test_body_that_never_ends_is_refused(served: Served, routed_shop: Shop) -> None:
-    """Who sends more than the limit gets an answer before the end, and no more is read."""
+    """A body beyond the limit gets a response before its end, and no more of it is read."""
     async with served(routed_shop.receiver) as url:
         parts = [b"10000\r\n" + b"x" * 0x10000 + b"\r\n"] * 32
         answered = await exchanged(url, HEAD + CHUNKED, *parts)
@@ -478,7 +478,7 @@ async def test_body_that_never_ends_is_refused(served: Served, routed_shop: Shop
 
 @servers(by_aiohttp, in_fastapi)
 async def test_body_that_drips_ends_after_ten_seconds(served: Served, routed_shop: Shop) -> None:
-    """Who sends a byte every three seconds, or none, holds a handler for ten seconds in all: then 408."""
+    """A body that has not arrived after ten seconds gets 408, however steadily its bytes drip."""
     async with served(routed_shop.receiver) as url:
         before, answer, closed = await dripped(url, HEAD + b"Content-Length: 1000\r\n\r\n", pause=3, drops=4)
 
@@ -491,7 +491,7 @@ async def test_body_that_drips_ends_after_ten_seconds(served: Served, routed_sho
 async def test_body_that_breaks_off_is_not_taken(
     served: Served, framing: bytes, routed_shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Half of a body is no notification, even where the half could be read, and is signed; it is no error of ours."""
+    """A body that breaks off is not stored, even if its beginning is a signed notification."""
     signed = routed_shop.sign(PAID, None)
     lines = b"".join(f"{name}: {value}\r\n".encode() for name, value in signed.headers.items())
     routed_shop.recording()
@@ -572,7 +572,7 @@ async def told(receiver: Receiver, message: MutableMapping[str, Any] | None = No
 
 
 async def test_server_does_not_start_with_a_foreign_file(tmp_path: Path) -> None:
-    """An inbox that is none is found as the server starts, not with the first money."""
+    """A file that is not an inbox keeps the server from starting."""
     file = tmp_path / "inbox.db"
     file.write_bytes(b"a diary" * 1000)
     async with opened(tmp_path, inbox=SqliteInbox(file)) as routed_shop:

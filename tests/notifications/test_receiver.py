@@ -92,7 +92,7 @@ SESSION = Session("http://127.0.0.1:1", credentials=CREDENTIALS, profile=SIGNED)
     ],
 )
 async def test_session_says_profile_and_credentials(own: dict[str, Any], statuses: list[int], tmp_path: Path) -> None:
-    """Who has a session gives nothing twice; what is given all the same goes before it."""
+    """Profile and credentials default to the session's; given ones come first."""
     settings = {"profile": None, "credentials": None, "session": SESSION, **own}
     async with opened(tmp_path, **settings) as shop:
         shop.recording()
@@ -149,7 +149,7 @@ async def test_events_are_listed(shop: Shop) -> None:
 
 @pytest.mark.parametrize("number", [None, "1", 1.0])
 async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
-    """The words say where the number comes from; that it could be left out would not be true."""
+    """The error says where the number comes from."""
     async with opened(tmp_path) as shop:
         with pytest.raises(InvalidArgumentError, match=r"event_id must be .* from events\(\)") as refused:
             await shop.receiver.replay(number)
@@ -158,7 +158,7 @@ async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
 
 
 async def test_listing_dispatches_nothing(tmp_path: Path) -> None:
-    """Who only looks, or replays, in a script leaves the handling to the servers."""
+    """A script that lists or replays events dispatches none: it leaves that to the servers."""
     shop = Shop(tmp_path)
     got = shop.recording("payment")
     inbox = SqliteInbox(shop.path, clock=shop.clock)
@@ -213,7 +213,7 @@ async def test_event_without_a_kind_is_handled_as_what_somebody_says(tmp_path: P
 
 
 async def test_event_that_has_come_again_is_not_replayed(tmp_path: Path) -> None:
-    """What was handled at the right address is not handled once more by giving its kind to the one that went astray."""
+    """An event without a kind is not replayed if it was handled at the right address meanwhile."""
     async with opened(tmp_path, profile=ROUTED) as shop:
         got = shop.recording("payment")
         parked = await astray(shop)
@@ -226,7 +226,7 @@ async def test_event_that_has_come_again_is_not_replayed(tmp_path: Path) -> None
 
 
 async def test_hint_without_a_kind_is_still_a_hint(tmp_path: Path) -> None:
-    """Who says of what kind it is does not say that it is true: the key is a hint's, and it is confirmed, or dead."""
+    """A hint that is replayed with a kind stays a hint, which must be confirmed."""
     profile = evolve(UNSIGNED, notification=evolve(UNSIGNED.notification, kind="", kinds={}))
     inbox = SqliteInbox(tmp_path / "inbox.db")
     await inbox.add(received("hint::a", kind=None, verified=False, raw=b'{"data":{"outTradeNo":"T1"}}'))
@@ -261,7 +261,7 @@ async def test_known_kind_may_be_said_and_no_other(shop: Shop) -> None:
 
 @pytest.mark.parametrize("signed", [True, False], ids=["verified", "hint"])
 async def test_refund_at_the_address_of_payments(signed: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
-    """No handler of payments is told of it, and nobody is asked about the order; a person gives it to those of refunds.
+    """A refund that comes as a payment is held until a person replays it as a refund.
 
     A service that calls all ends alike would have the order shipped: "succeeded" is "paid" there.
     """
@@ -289,7 +289,7 @@ async def test_refund_at_the_address_of_payments(signed: bool, tmp_path: Path) -
 
 
 async def test_all_events_of_a_state_are_replayed(tmp_path: Path) -> None:
-    """After an outage nobody goes through a list: what is dead is handled, and what is parked stays so."""
+    """`replay_all` replays all events of one state, and no others."""
     async with opened(tmp_path, attempts=1) as shop:
         mended, got = list[bool](), list[str | None]()
 
@@ -336,6 +336,6 @@ async def test_many_events_are_replayed_once_each(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", ["done", "pending", "leased", "lost", None])
 async def test_only_what_ended_badly_is_replayed(state: Any, shop: Shop) -> None:
-    """What is done is not done again by a slip of the pen."""
+    """`replay_all` refuses states that must not be replayed."""
     with pytest.raises(InvalidArgumentError, match="one of dead, parked, quarantined"):
         await shop.receiver.replay_all(state)
