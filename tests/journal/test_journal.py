@@ -1045,3 +1045,11 @@ async def test_arguments_are_checked(
 
             assert field == caught.value.field
     assert before == await journal.list()
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, -(2**63), "é\u2028\U0001f600", "\x01", {"a": [None, True, {}]}])
+async def test_request_comes_back_as_it_was_stored(journal: Journal, value: object) -> None:
+    """Long numbers, other letters and nested values of a request are stored as they were given."""
+    intent_id = await journal.add(refund(extra={"note": value}), merchant=MERCHANT)
+
+    assert {"note": value} == (await got(journal, intent_id)).request["extra"]
