@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import ssl
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -498,24 +499,37 @@ class Session:
             PayasyncError: As the method of the same name says.
         """
         _check_request("request", request)
-        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
+        return await self._send(lambda: request, timeout=timeout, intent=intent, shield=shield)
 
     async def _send(
-        self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
+        self,
+        make: Callable[[], Request[R]],
+        *,
+        timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> R:
-        """Send a request of a method that is decorated with `frameless_async`."""
-        if shield:
-            return await self._in_flight.shield(self._send(request, timeout=timeout, intent=intent))
-        usual = timeout is None and intent is None and not self._closed and not self._in_flight.closed
-        timeouts = self._options.timeouts if usual else self._timeouts_of(request, timeout, intent)
-        loop = asyncio.get_running_loop()
-        call = self._codec.call(request, timeouts, loop.time() + timeouts.total, intent)
-        self._in_flight.begin(call.progress, loop)
+        """Make a request and send it; the errors show no frame that holds its texts."""
+        request: Request[R] | None = None
+        call: Call | None = None
         try:
-            response: R = request.answer.of(call, await self._send_call(call))  # type: ignore[assignment] # its own
-            return response
-        finally:
-            self._in_flight.end(call.progress)
+            if shield:
+                return await self._in_flight.shield(self._send(make, timeout=timeout, intent=intent))
+            request = make()
+            usual = timeout is None and intent is None and not self._closed and not self._in_flight.closed
+            timeouts = self._options.timeouts if usual else self._timeouts_of(request, timeout, intent)
+            loop = asyncio.get_running_loop()
+            call = self._codec.call(request, timeouts, loop.time() + timeouts.total, intent)
+            self._in_flight.begin(call.progress, loop)
+            try:
+                response: R = request.answer.of(call, await self._send_call(call))  # type: ignore[assignment] # its own
+                return response
+            finally:
+                self._in_flight.end(call.progress)
+        except BaseException as error:  # noqa: BLE001 - it is raised below
+            ended = [error]
+        del make, request, call
+        raise drop_frames(ended.pop(), sys.exception())
 
     async def _reply_to(self, call: Call) -> Reply:
         """Send a call of a method that is decorated with `frameless_async`."""
@@ -623,7 +637,7 @@ class Session:
         while (left := self._quota.held_until - clock()) > 0 and not self._closed and not self._in_flight.closed:
             await self._in_flight.pause(left)
         try:
-            return Done(request, await self._send(request, timeout=timeout))
+            return Done(request, await self._send(lambda: request, timeout=timeout))
         except (OutcomeUnknownError, DuplicateError) as error:
             return Unknown(request, drop_frames(error))
         except PayasyncError as error:

@@ -690,7 +690,7 @@ async def test_own_frames_stay() -> None:
         error = await failure(session(service.url, middleware=[fails_before]), ASKS["read"], ValueError)
     names = [frame.f_code.co_name for frame in frames_of(error)]
 
-    assert ["failure", "_awaited", "fails_before"] == names
+    assert ["failure", "_send", "fails_before"] == names
     assert "Expecting property name" in str(error)
 
 

@@ -1,12 +1,11 @@
 """`pay.orders`: endpoints 2, 3 and 4."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar
 
 from attrs import field, frozen
 
 from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, QUERY_ORDER
-from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace
 from payasync.strict_json import ABSENT, Absent
 from payasync.wire.request import Request
@@ -85,8 +84,7 @@ class CloseOrder(Request[OrderResponse]):
 class Orders(Namespace):
     """Orders that the customer authorises at the gateway."""
 
-    @frameless_async
-    async def place(
+    def place(
         self,
         *,
         total_amt: int,
@@ -101,7 +99,7 @@ class Orders(Namespace):
         timeout: float | None = None,
         intent: str | None = None,
         shield: bool = False,
-    ) -> OrderResponse:
+    ) -> Coroutine[Any, Any, OrderResponse]:
         """Place an order (docs/service.md#orders); the customer goes to `redirect_url` of the response.
 
         Args:
@@ -126,23 +124,26 @@ class Orders(Namespace):
             DuplicateError: The number was used before.
             ServiceError: The service refused it.
         """
-        request = PlaceOrder(
-            total_amt=total_amt,
-            currency=currency,
-            subject=subject,
-            body=body,
-            notify_url=notify_url,
-            scene_type=scene_type,
-            return_url=return_url,
-            out_trade_no=out_trade_no,
-            extra=extra,
+        return self._send(
+            lambda: PlaceOrder(
+                total_amt=total_amt,
+                currency=currency,
+                subject=subject,
+                body=body,
+                notify_url=notify_url,
+                scene_type=scene_type,
+                return_url=return_url,
+                out_trade_no=out_trade_no,
+                extra=extra,
+            ),
+            timeout=timeout,
+            intent=intent,
+            shield=shield,
         )
-        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
-    @frameless_async
-    async def query(
+    def query(
         self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
-    ) -> OrderResponse:
+    ) -> Coroutine[Any, Any, OrderResponse]:
         """Ask for the state of an order (docs/service.md#orders).
 
         Args:
@@ -157,10 +158,9 @@ class Orders(Namespace):
             NoAnswerError: No usable response came.
             ServiceError: The service refused the query, or knows no such order.
         """
-        return await self._send(QueryOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
+        return self._send(lambda: QueryOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
 
-    @frameless_async
-    async def close(
+    def close(
         self,
         out_trade_no: str,
         *,
@@ -168,7 +168,7 @@ class Orders(Namespace):
         timeout: float | None = None,
         intent: str | None = None,
         shield: bool = False,
-    ) -> OrderResponse:
+    ) -> Coroutine[Any, Any, OrderResponse]:
         """Close an order that the customer cancelled, or that timed out (docs/service.md#orders).
 
         Args:
@@ -185,19 +185,18 @@ class Orders(Namespace):
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it, as for an order that is paid.
         """
-        return await self._send(
-            CloseOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout, intent=intent, shield=shield
+        return self._send(
+            lambda: CloseOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout, intent=intent, shield=shield
         )
 
-    @frameless_async
-    async def wait(
+    def wait(
         self,
         out_trade_no: str,
         *,
         until: str | Callable[[OrderResponse], bool],
         timeout: float,
         extra: Mapping[str, Any] = NOTHING,
-    ) -> OrderResponse:
+    ) -> Coroutine[Any, Any, OrderResponse]:
         """Wait until an order has a state: ask for it until then.
 
         Args:
@@ -212,4 +211,4 @@ class Orders(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such order.
         """
-        return await self._wait(QueryOrder(out_trade_no=out_trade_no, extra=extra), until, timeout)
+        return self._wait(lambda: QueryOrder(out_trade_no=out_trade_no, extra=extra), until, timeout)

@@ -1,12 +1,11 @@
 """`pay.payments`: endpoints 1 and 6."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar
 
 from attrs import field, frozen
 
 from payasync.endpoints import CREATE_PAYMENT, QUERY_PAYMENT
-from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace
 from payasync.strict_json import ABSENT, Absent
 from payasync.wire.request import Request
@@ -57,8 +56,7 @@ class QueryPayment(Request[PaymentResponse]):
 class Payments(Namespace):
     """Payments of the general style, and the state of any payment."""
 
-    @frameless_async
-    async def create(
+    def create(
         self,
         *,
         amount: int,
@@ -68,7 +66,7 @@ class Payments(Namespace):
         timeout: float | None = None,
         intent: str | None = None,
         shield: bool = False,
-    ) -> PaymentResponse:
+    ) -> Coroutine[Any, Any, PaymentResponse]:
         """Create a payment (docs/service.md#payments). Nothing names it, so it is never sent twice.
 
         Args:
@@ -86,13 +84,16 @@ class Payments(Namespace):
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
-        request = CreatePayment(amount=amount, currency=currency, description=description, extra=extra)
-        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
+        return self._send(
+            lambda: CreatePayment(amount=amount, currency=currency, description=description, extra=extra),
+            timeout=timeout,
+            intent=intent,
+            shield=shield,
+        )
 
-    @frameless_async
-    async def status(
+    def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
-    ) -> PaymentResponse:
+    ) -> Coroutine[Any, Any, PaymentResponse]:
         """Ask for the state of a payment, for example after the customer came back (docs/service.md#payments).
 
         Args:
@@ -107,17 +108,16 @@ class Payments(Namespace):
             NoAnswerError: No usable response came.
             ServiceError: The service refused the query, or knows no such payment.
         """
-        return await self._send(QueryPayment(identifier=identifier, extra=extra), timeout=timeout)
+        return self._send(lambda: QueryPayment(identifier=identifier, extra=extra), timeout=timeout)
 
-    @frameless_async
-    async def wait(
+    def wait(
         self,
         identifier: str,
         *,
         until: str | Callable[[PaymentResponse], bool],
         timeout: float,
         extra: Mapping[str, Any] = NOTHING,
-    ) -> PaymentResponse:
+    ) -> Coroutine[Any, Any, PaymentResponse]:
         """Wait until a payment has a state: ask for it until then.
 
         Args:
@@ -132,4 +132,4 @@ class Payments(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such payment.
         """
-        return await self._wait(QueryPayment(identifier=identifier, extra=extra), until, timeout)
+        return self._wait(lambda: QueryPayment(identifier=identifier, extra=extra), until, timeout)

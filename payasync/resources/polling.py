@@ -6,7 +6,7 @@ from typing import Final, Protocol, TypeVar
 
 import backoff
 
-from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitTimeoutError
+from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitTimeoutError, frameless_async
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ORDER_STATES, REFUND_STATES
 from payasync.settings import Pace, is_number
@@ -22,12 +22,17 @@ LONGEST_PAUSE: Final = 8.0
 
 
 class SendRequest(Protocol):
-    """`Session.send`, as the namespaces see it."""
+    """How the namespaces send. They give a function that makes the request, so no frame of theirs holds its texts."""
 
     async def __call__(
-        self, request: Request[R], *, timeout: float | None = None, intent: str | None = None, shield: bool = False
+        self,
+        make: Callable[[], Request[R]],
+        *,
+        timeout: float | None = None,
+        intent: str | None = None,
+        shield: bool = False,
     ) -> R:
-        """Send a request, and return its response."""
+        """Make a request, send it, and return its response."""
         ...
 
 
@@ -35,7 +40,7 @@ class Namespace:
     """One of `pay.payments`, `pay.orders`, `pay.refunds` and `pay.subscriptions`.
 
     Args:
-        send: Sends a request object.
+        send: Makes a request and sends it. Its errors show no frame of payasync.
         profile: Maps the states.
         pace: Time and chance between the queries of a wait.
     """
@@ -45,8 +50,10 @@ class Namespace:
         self._profile = profile
         self._pace = pace
 
-    async def _wait(self, query: Request[R], until: str | Callable[[R], bool], timeout: float) -> R:
+    @frameless_async
+    async def _wait(self, make: Callable[[], Request[R]], until: str | Callable[[R], bool], timeout: float) -> R:
         """Repeat a query until its response has a state, or a function says so; the session's refusals end it."""
+        query = make()
         pace, reached = self._pace, _condition(query.answer.thing, until, self._profile)
         if not is_number(timeout) or not 0 < timeout < float("inf"):
             raise invalid_argument("timeout", "a number of seconds above 0", timeout)
@@ -57,7 +64,7 @@ class Namespace:
         pauses = _pauses(pace)
         while (left := end - pace.clock()) > 0:
             try:
-                response = await self._send(query, timeout=left)
+                response = await self._send(lambda: query, timeout=left)
             except (NoAnswerError, NotSentError, RateLimitedError) as error:
                 if getattr(error, "permanent", False):
                     raise

@@ -1,12 +1,11 @@
 """`pay.refunds`: endpoints 5 and 7."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar
 
 from attrs import field, frozen
 
 from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
-from payasync.errors import frameless_async
 from payasync.resources.polling import Namespace
 from payasync.strict_json import ABSENT, Absent
 from payasync.wire.request import Request
@@ -63,8 +62,7 @@ class QueryRefund(Request[RefundResponse]):
 class Refunds(Namespace):
     """Refunds of paid orders."""
 
-    @frameless_async
-    async def create(
+    def create(
         self,
         *,
         out_trade_no: str,
@@ -77,7 +75,7 @@ class Refunds(Namespace):
         timeout: float | None = None,
         intent: str | None = None,
         shield: bool = False,
-    ) -> RefundResponse:
+    ) -> Coroutine[Any, Any, RefundResponse]:
         """Refund a paid order, in whole or in part (docs/service.md#refunds).
 
         Args:
@@ -101,21 +99,24 @@ class Refunds(Namespace):
             DuplicateError: The number was used before.
             ServiceError: The service refused it.
         """
-        request = CreateRefund(
-            out_trade_no=out_trade_no,
-            out_refund_no=out_refund_no,
-            total_amt=total_amt,
-            refund_amt=refund_amt,
-            refund_desc=refund_desc,
-            notify_url=notify_url,
-            extra=extra,
+        return self._send(
+            lambda: CreateRefund(
+                out_trade_no=out_trade_no,
+                out_refund_no=out_refund_no,
+                total_amt=total_amt,
+                refund_amt=refund_amt,
+                refund_desc=refund_desc,
+                notify_url=notify_url,
+                extra=extra,
+            ),
+            timeout=timeout,
+            intent=intent,
+            shield=shield,
         )
-        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
-    @frameless_async
-    async def status(
+    def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
-    ) -> RefundResponse:
+    ) -> Coroutine[Any, Any, RefundResponse]:
         """Ask for the outcome of a refund (docs/service.md#refunds).
 
         Args:
@@ -130,17 +131,16 @@ class Refunds(Namespace):
             NoAnswerError: No usable response came.
             ServiceError: The service refused the query, or knows no such refund.
         """
-        return await self._send(QueryRefund(identifier=identifier, extra=extra), timeout=timeout)
+        return self._send(lambda: QueryRefund(identifier=identifier, extra=extra), timeout=timeout)
 
-    @frameless_async
-    async def wait(
+    def wait(
         self,
         identifier: str,
         *,
         until: str | Callable[[RefundResponse], bool],
         timeout: float,
         extra: Mapping[str, Any] = NOTHING,
-    ) -> RefundResponse:
+    ) -> Coroutine[Any, Any, RefundResponse]:
         """Wait until a refund has a state: ask for it until then.
 
         Args:
@@ -155,4 +155,4 @@ class Refunds(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such refund.
         """
-        return await self._wait(QueryRefund(identifier=identifier, extra=extra), until, timeout)
+        return self._wait(lambda: QueryRefund(identifier=identifier, extra=extra), until, timeout)

@@ -1,13 +1,13 @@
 """`pay.subscriptions`: endpoints 8, 9 and 10."""
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import date
 from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
 
 from payasync.endpoints import CANCEL_SUBSCRIPTION, CREATE_SUBSCRIPTION, UPDATE_SUBSCRIPTION
-from payasync.errors import frameless, frameless_async
+from payasync.errors import frameless
 from payasync.resources.polling import Namespace
 from payasync.strict_json import ABSENT, Absent
 from payasync.wire.request import Request
@@ -105,8 +105,7 @@ class CancelSubscription(Request[SubscriptionResponse]):
 class Subscriptions(Namespace):
     """Recurring payments. Nothing names these writes, so none is ever sent twice."""
 
-    @frameless_async
-    async def create(
+    def create(
         self,
         *,
         frequency: str,
@@ -117,7 +116,7 @@ class Subscriptions(Namespace):
         timeout: float | None = None,
         intent: str | None = None,
         shield: bool = False,
-    ) -> SubscriptionResponse:
+    ) -> Coroutine[Any, Any, SubscriptionResponse]:
         """Start a recurring payment (docs/service.md#subscriptions).
 
         Args:
@@ -137,13 +136,16 @@ class Subscriptions(Namespace):
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
-        request = CreateSubscription(
-            frequency=frequency, amount=amount, start_date=start_date, customer=customer, extra=extra
+        return self._send(
+            lambda: CreateSubscription(
+                frequency=frequency, amount=amount, start_date=start_date, customer=customer, extra=extra
+            ),
+            timeout=timeout,
+            intent=intent,
+            shield=shield,
         )
-        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
-    @frameless_async
-    async def update(
+    def update(
         self,
         subscription_id: str,
         *,
@@ -155,7 +157,7 @@ class Subscriptions(Namespace):
         timeout: float | None = None,
         intent: str | None = None,
         shield: bool = False,
-    ) -> SubscriptionResponse:
+    ) -> Coroutine[Any, Any, SubscriptionResponse]:
         """Change a subscription (docs/service.md#subscriptions); omitted arguments stay as they are.
 
         Args:
@@ -176,18 +178,21 @@ class Subscriptions(Namespace):
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
-        request = UpdateSubscription(
-            subscription_id=subscription_id,
-            frequency=frequency,
-            amount=amount,
-            start_date=start_date,
-            customer=customer,
-            extra=extra,
+        return self._send(
+            lambda: UpdateSubscription(
+                subscription_id=subscription_id,
+                frequency=frequency,
+                amount=amount,
+                start_date=start_date,
+                customer=customer,
+                extra=extra,
+            ),
+            timeout=timeout,
+            intent=intent,
+            shield=shield,
         )
-        return await self._send(request, timeout=timeout, intent=intent, shield=shield)
 
-    @frameless_async
-    async def cancel(
+    def cancel(
         self,
         subscription_id: str,
         *,
@@ -195,7 +200,7 @@ class Subscriptions(Namespace):
         timeout: float | None = None,
         intent: str | None = None,
         shield: bool = False,
-    ) -> SubscriptionResponse:
+    ) -> Coroutine[Any, Any, SubscriptionResponse]:
         """End a subscription (docs/service.md#subscriptions).
 
         Args:
@@ -212,8 +217,8 @@ class Subscriptions(Namespace):
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
-        return await self._send(
-            CancelSubscription(subscription_id=subscription_id, extra=extra),
+        return self._send(
+            lambda: CancelSubscription(subscription_id=subscription_id, extra=extra),
             timeout=timeout,
             intent=intent,
             shield=shield,
