@@ -106,49 +106,6 @@ FULL: Final[Mapping[str, Request[Response]]] = {
 BARE: Final = Profile()
 """A profile that answers nothing beyond the document."""
 
-WIRE: Final[Mapping[str, Mapping[str, Any]]] = {
-    "payments.create": {"amount": 1000, "currency": "USD", "description": "Invoice 42"},
-    "orders.place": {
-        "merchantId": "M1",
-        "totalAmt": 450,
-        "currency": "CAD",
-        "subject": "Coffee",
-        "body": "Large coffee",
-        "notifyUrl": "https://shop.example/notify/payment",
-        "sceneType": "JSAPI",
-        "backTo": "https://shop.example/thanks",
-        "outTradeNo": "T1",
-    },
-    "orders.query": {"merchantId": "M1", "outTradeNo": "T1"},
-    "orders.close": {"merchantId": "M1", "outTradeNo": "T1"},
-    "refunds.create": {
-        "merchantId": "M1",
-        "outTradeNo": "T1",
-        "outRefundNo": "R1",
-        "totalAmt": 450,
-        "refundAmt": 200,
-        "refundDesc": "cold",
-        "notifyUrl": "https://shop.example/notify/refund",
-    },
-    "payments.status": {"tradeNo": "T1"},
-    "refunds.status": {"refundNo": "R1"},
-    "subscriptions.create": {
-        "every": "monthly",
-        "price": 900,
-        "from": "31.01.2027",
-        "payer": {"email": "a@example.com"},
-    },
-    "subscriptions.update": {
-        "planNo": "S1",
-        "every": "weekly",
-        "price": 1000,
-        "from": "01.02.2027",
-        "payer": {"email": "b@example.com"},
-    },
-    "subscriptions.cancel": {"planNo": "S1"},
-}
-"""What the document shows (docs/service.md#responses), with the profile's words for what it does not."""
-
 
 def codec(profile: Profile = PROFILE) -> Codec:
     """Return a codec for one merchant."""

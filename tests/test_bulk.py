@@ -1,7 +1,7 @@
 """`pay.bulk`: many requests, a few at a time, over a real service whose ledger is the truth."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -22,7 +22,6 @@ from payasync import (
     NotConfiguredError,
     NotSentError,
     OutcomeUnknownError,
-    Profile,
     QueryRefund,
     Refused,
     Reply,
@@ -39,8 +38,8 @@ from payasync.journal import SqliteJournal
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.session import Result, Unknown
 from tests.foreign.recorder import Recorder, answer
-from tests.inside import Time, until
-from tests.wire.ten import CREDENTIALS
+from tests.inside import Time, turns, until
+from tests.sessions import connect
 
 ONE_TRY: Final = RetryPolicy(attempts=1, quota=0)
 
@@ -150,13 +149,11 @@ def test_unknown_is_the_event_of_that_name() -> None:
 
 async def test_not_sent_is_refused(sandbox: Sandbox) -> None:
     """A request that never left is `Refused` with an error whose `sent` is `False`."""
-    settings: dict[str, Any] = {"credentials": sandbox.credentials, "profile": sandbox.profile, "retry": ONE_TRY}
-    async with Session("http://127.0.0.1:1", **settings) as pay:
-        found = [result async for result in pay.bulk(refunds(3))]
+    async with connect("http://127.0.0.1:1", credentials=sandbox.credentials, profile=PROFILE) as pay:
+        found = await _all(pay.bulk(refunds(3)))
 
-    assert [(NotSentError, False)] * 3 == [
-        (type(result.error), result.error.sent) for result in found if isinstance(result, Refused)
-    ]
+    assert [Refused] * 3 == [type(result) for result in found]
+    assert [(NotSentError, False)] * 3 == [(type(result.error), result.error.sent) for result in found]
     assert 0 == sandbox.ledger.refunds()
 
 
@@ -194,8 +191,7 @@ async def test_results_that_nobody_looks_at_hold_the_others_back(sandbox: Sandbo
     async with sandbox.session(middleware=[gate]) as pay, aclosing(pay.bulk(refunds(25), limit=3)) as results:
         await anext(results)
         await until(lambda: sandbox.ledger.refunds() == 3)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns(20)
         begun = list(gate.begun)
 
     assert ["R0", "R1", "R2"] == begun
@@ -215,11 +211,6 @@ async def test_nothing_to_send_is_nothing(pay: Session) -> None:
     assert [] == await _all(pay.bulk([]))
 
 
-def twice() -> Iterator[CreateRefund]:
-    """Yield two refunds of one number."""
-    yield from (refund("R1"), refund("R2"), refund("R1", refund_amt=1))
-
-
 BAD: Final[dict[str, tuple[Any, str, str]]] = {
     "no iterable": (refund(), "requests", "iterable of request objects"),
     "a text": ("R1", "requests", "iterable of request objects"),
@@ -228,7 +219,11 @@ BAD: Final[dict[str, tuple[Any, str, str]]] = {
     "refused by the profile": ([refund(), refund("R 2")], "requests[1].out_refund_no", "identifier"),
     "refused by the codec": ([refund(extra={"sign": "x"})], "requests[0].extra", "sign"),
     "cannot be signed": ([refund(), refund("R2", extra={"note": "a&b"})], "requests[1].note", "cannot be signed"),
-    "one number twice": (twice(), "requests[2].out_refund_no", "requests[0] has 'R1' already"),
+    "one number twice": (
+        iter([refund(), refund("R2"), refund(refund_amt=1)]),
+        "requests[2].out_refund_no",
+        "requests[0] has 'R1' already",
+    ),
 }
 
 
@@ -251,7 +246,7 @@ async def test_one_number_for_two_things_is_no_contradiction(pay: Session) -> No
     same = [refund("T1"), CloseOrder(out_trade_no="T1"), *[QueryRefund(identifier="T1")] * 2]
     payments: list[Request[Any]] = [CreatePayment(amount=1, currency="CAD")] * 2
 
-    assert 6 == len([result async for result in pay.bulk([*same, *payments])])
+    assert 6 == len(await _all(pay.bulk([*same, *payments])))
 
 
 async def _waiting(done: int, total: int) -> None:
@@ -275,8 +270,7 @@ async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session, 
 
 async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_sent(sandbox: Sandbox) -> None:
     """If the profile cannot send one request, none is sent."""
-    settings: dict[str, Any] = {"credentials": sandbox.credentials, "profile": Profile()}
-    async with Session(sandbox.url, **settings) as pay:
+    async with connect(sandbox.url, credentials=sandbox.credentials) as pay:
         with pytest.raises(NotConfiguredError, match="refund_status"):
             pay.bulk([CreatePayment(amount=1, currency="CAD"), QueryRefund(identifier="R1")])
 
@@ -419,10 +413,10 @@ async def test_nothing_new_begins_before_retry_after_is_over() -> None:
     """After a 429 the next request is sent when its `Retry-After` is over, and not before."""
     time, busy = Time(), answer(429, b"{}", ("Retry-After", "60"))
     with Recorder([busy, answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')]) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=PROFILE, retry=ONE_TRY) as pay:
+        async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
             results = pay.bulk(refunds(2), limit=1)
             first = await anext(results)
-            second = asyncio.ensure_future(_next(results))
+            second = asyncio.create_task(anext(results))
             await time.pass_by(59)
             early = len(service.requests)
             await time.pass_by(2)
@@ -432,15 +426,11 @@ async def test_nothing_new_begins_before_retry_after_is_over() -> None:
     assert [Refused, Done] == found
 
 
-async def _next(results: AsyncIterator[Any]) -> Any:
-    return await anext(results)
-
-
 async def test_closing_ends_the_wait_for_retry_after() -> None:
     """Closing ends the wait for `Retry-After`: requests that have not begun are `Refused`."""
     busy = answer(429, b"{}", ("Retry-After", "3600"))
     with Recorder([busy]) as service:
-        async with Session(service.url, credentials=CREDENTIALS, profile=PROFILE, retry=ONE_TRY) as pay:
+        async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
             results = pay.bulk(refunds(2), limit=1)
             first = await anext(results)
             closing = asyncio.create_task(pay.aclose())

@@ -13,7 +13,6 @@ import pickle
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
-import aiohttp
 import pytest
 
 from payasync import (
@@ -25,7 +24,6 @@ from payasync import (
     Profile,
     Reply,
     Response,
-    RetryPolicy,
     Secret,
     Send,
     Session,
@@ -33,6 +31,7 @@ from payasync import (
 )
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.reports import report
+from tests.sessions import connect, create
 
 CANARIES: Final = {
     "secret_key": "sk_canaryTweetSecretKey01",
@@ -43,7 +42,6 @@ CANARIES: Final = {
 }
 SONG: Final = "canaryTweet"
 """What all of them have in common, also if only a part of one were shown."""
-ONE_TRY: Final = RetryPolicy(attempts=1)
 GATE: Final = Profile(
     bearer=("payments.create", "orders.query", "payments.status"),
     signed=("orders.place", "orders.query", "orders.close", "refunds.create", "payments.status"),
@@ -62,13 +60,7 @@ def keys(**others: Any) -> Credentials:
 
 def session(service: Recorder, **settings: Any) -> Session:
     """Return a session that knows every canary."""
-    chosen: dict[str, Any] = {"credentials": keys(), "profile": GATE, "retry": ONE_TRY, **settings}
-    return Session(service.url, **chosen)
-
-
-async def write(pay: Session) -> Response:
-    """Make a write with Bearer."""
-    return await pay.payments.create(amount=1, currency="USD")
+    return connect(service, **{"credentials": keys(), "profile": GATE, **settings})
 
 
 async def read(pay: Session) -> Response:
@@ -81,7 +73,7 @@ async def get(pay: Session) -> Response:
     return await pay.payments.status("T1")
 
 
-ASKS: Final[dict[str, Ask]] = {"write": write, "read": read, "get": get}
+ASKS: Final[tuple[Ask, ...]] = (create, read, get)
 
 
 def written(error: BaseException) -> dict[str, str]:
@@ -149,7 +141,7 @@ async def test_only_the_secret_key_travels() -> None:
     """Only the secret key is sent, in the one header that the profile asks for."""
     with Recorder() as service:
         async with session(service) as pay:
-            for ask in ASKS.values():
+            for ask in ASKS:
                 await ask(pay)
             await pay.orders.close("T1")
     everything = service.received.decode()
@@ -171,9 +163,9 @@ async def test_nothing_shows_a_key() -> None:
     with Recorder([answer(), answer(), RESET]) as service:
         async with session(service, middleware=[layer], on_event=seen.append) as pay:
             copy = pay.for_merchant(keys())
-            seen += [await write(copy), await read(copy)]
+            seen += [await create(copy), await read(copy)]
             with pytest.raises(PayasyncError) as caught:
-                await write(pay)
+                await create(pay)
             seen += [caught.value, pay, copy, *vars(pay).values(), *vars(pay.payments).values(), keys()]
             insides = vars(vars(pay)["_transport"]).values()
             texts = {
@@ -191,66 +183,13 @@ async def test_events_and_answers_pickle_without_a_key() -> None:
         async with session(service, on_event=events.append) as pay:
             response = await read(pay)
             with pytest.raises(PayasyncError):
-                await write(pay)
+                await create(pay)
 
     assert 3 == len(events)
     assert SONG.encode() not in pickle.dumps([*events, response])
     for kept in (keys(), pay):
         with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
             pickle.dumps(kept)
-
-
-async def test_injected_session_that_refuses() -> None:
-    """An error of an injected aiohttp session is not shown in its own words."""
-    http = aiohttp.ClientSession()
-    await http.close()
-    with Recorder() as service:
-        error = await failure(service, write, http=http)
-
-    assert [] == singing(written(error))
-
-
-class Telling:
-    """A scheme that tells the key: in an error, by its cause, or as a value that is no signature."""
-
-    def __init__(self, how: str) -> None:
-        self.how = how
-
-    def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:  # noqa: ARG002 - as a scheme's is
-        """Fail in one of several ways."""
-        if self.how == "returns":
-            return key  # type: ignore[return-value] # the mistake that is looked for
-        raise ValueError(f"cannot sign with {key.reveal()}") from KeyError(key.reveal())
-
-    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
-        """Nothing is verified here."""
-        raise NotImplementedError
-
-
-class TellingLater(Telling):
-    """The same, in a coroutine."""
-
-    async def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:  # type: ignore[override] # it may be
-        """Fail in one of several ways."""
-        return super().sign(fields, path=path, key=key)
-
-
-class TellingElsewhere(Telling):
-    """The same, off the event loop."""
-
-    blocking = True
-
-
-@pytest.mark.parametrize("how", ["raises", "returns"])
-@pytest.mark.parametrize("kind", [Telling, TellingLater, TellingElsewhere])
-async def test_failed_signing(kind: type[Telling], how: str) -> None:
-    """If a merchant's own scheme fails, our error does not show the key, nor refer to the scheme's error."""
-    with Recorder() as service:
-        error = await failure(service, read, profile=Profile(signature=kind(how)))
-
-    assert [] == singing(written(error))
-    assert error.sent is False
-    assert [] == service.connections
 
 
 BAD_BEARERS: Final = {
@@ -264,14 +203,14 @@ BAD_BEARERS: Final = {
 async def test_bad_secret_keys(form: str) -> None:
     """A key that would split a header is refused before anything is sent, and is not shown."""
     with Recorder() as service:
-        error = await failure(service, write, credentials=keys(secret_key=BAD_BEARERS[form]))
+        error = await failure(service, create, credentials=keys(secret_key=BAD_BEARERS[form]))
 
     assert [] == singing(written(error))
     assert error.sent is False
     assert [] == service.connections
 
 
-REFUSED_TEXTS: Final[dict[str, Callable[[], object]]] = {
+REFUSED: Final[dict[str, Callable[[], object]]] = {
     "no merchant": lambda: Credentials("", **dict(CANARIES.items())),  # texts become secrets
     "merchant of another type": lambda: Credentials(1, **dict(CANARIES.items())),  # type: ignore[arg-type] # as above
     "lone surrogate": lambda: Credentials("M1", secret_key=f"{CANARIES['secret_key']}\ud800"),
@@ -279,13 +218,11 @@ REFUSED_TEXTS: Final[dict[str, Callable[[], object]]] = {
     "one of several is no text": lambda: Credentials("M1", service_keys=[CANARIES["service_keys"], 1]),  # type: ignore[list-item] # a mistake
     "bytes": lambda: Credentials("M1", secret_key=CANARIES["secret_key"].encode()),  # type: ignore[arg-type] # a mistake
     "a secret": lambda: Secret(f"{CANARIES['secret_key']}\ud800"),
-}
-MAKING: Final[dict[str, Callable[[], object]]] = {
     "environment": lambda: Credentials.from_env(environ(PAYASYNC_MERCHANT_ID="")),
     "environment says it twice": lambda: Credentials.from_env(environ(PAYASYNC_SIGNING_KEY_FILE="/nowhere")),
     "environment without an address": lambda: Session.from_env(environ()),
     "environment with a bad profile": lambda: Session.from_env(environ(PAYASYNC_PROFILE="/nowhere")),
-    "session without a profile": lambda: Session("https://pay.example.com", credentials=keys(), profile=None),  # type: ignore[arg-type] # a mistake
+    "session without a profile": lambda: connect("https://pay.example.com", credentials=keys(), profile=None),
 }
 
 
@@ -294,46 +231,13 @@ def environ(**others: str) -> dict[str, str]:
     return {"PAYASYNC_MERCHANT_ID": "M1"} | {f"PAYASYNC_{name.upper()}": key for name, key in CANARIES.items()} | others
 
 
-@pytest.mark.parametrize("make", REFUSED_TEXTS.values(), ids=REFUSED_TEXTS)
-def test_refused_texts(make: Callable[[], object]) -> None:
-    """No frame of ours shows a refused key, or a key beside a refused merchant number."""
+@pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
+def test_refused_credentials(make: Callable[[], object]) -> None:
+    """If credentials or a session are refused, no error and no frame of ours shows a key."""
     with pytest.raises(PayasyncError) as caught:
         make()
 
     assert [] == singing(written(caught.value))
-
-
-@pytest.mark.parametrize("make", MAKING.values(), ids=MAKING)
-def test_failed_making(make: Callable[[], object]) -> None:
-    """If credentials or a session are refused, the error does not show the keys."""
-    with pytest.raises(PayasyncError) as caught:
-        make()
-
-    assert [] == singing(written(caught.value))
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"base_url": f"https://user:{SONG}@pay.example.com"},
-        {"proxy": f"ftp://user:{SONG}@proxy.example"},
-        {"proxy": f"http://user:{SONG}@"},
-    ],
-    ids=["base_url", "proxy", "no proxy"],
-)
-def test_passwords_in_addresses(setting: dict[str, Any]) -> None:
-    """An error does not show the password of a refused address. The caller's own frames may."""
-    settings: dict[str, Any] = {
-        "base_url": "https://pay.example.com",
-        "credentials": keys(),
-        "profile": GATE,
-        **setting,
-    }
-
-    with pytest.raises(PayasyncError) as caught:
-        Session(settings.pop("base_url"), **settings)
-
-    assert [] == singing({name: text for name, text in written(caught.value).items() if name != "traceback"})
 
 
 async def test_session_that_is_forgotten(logs: pytest.LogCaptureFixture) -> None:
@@ -341,7 +245,7 @@ async def test_session_that_is_forgotten(logs: pytest.LogCaptureFixture) -> None
     loud()
     with Recorder([RESET]) as service:
         async with session(service) as pay:
-            task = asyncio.create_task(write(pay))
+            task = asyncio.create_task(create(pay))
             await asyncio.wait([task])
             del task
             gc.collect()

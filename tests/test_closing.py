@@ -1,16 +1,17 @@
-"""The end of a session: what waits between two attempts ends at once, and says what is known of it."""
+"""The end of a session, and calls that go on without their caller."""
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
 
 from payasync import (
+    Attempted,
     Call,
-    Credentials,
     Event,
     InvalidArgumentError,
     NoAnswerError,
@@ -32,16 +33,15 @@ from payasync import session as session_module
 from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Recorder, answer
 from tests.inside import turns, until
+from tests.sessions import FAST, KEYS, OK, connect
+from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN, TenCall
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
-FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 LONG: Final = "40"
 """Seconds that the service asks to be left alone: within the time of a call, and far beyond that of a test."""
 AT_ONCE: Final = 15.0
 """Seconds in which what ends at once has ended, on the busiest machine."""
 TURNS: Final = 40
 
-OK: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID"}')
 BUSY: Final = answer(503, b"{}", ("Retry-After", LONG))
 TOO_MANY: Final = answer(429, b"{}", ("Retry-After", LONG))
 NOT_THERE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
@@ -96,10 +96,7 @@ class Listener:
         return [event.reference for event in self.told if isinstance(event, Unknown)]
 
 
-def session(service: Recorder, profile: Profile = PROFILE, **settings: Any) -> Session:
-    """Return a session with a recorder."""
-    chosen: dict[str, Any] = {"retry": FAST, **settings}
-    return Session(service.url, credentials=KEYS, profile=profile, **chosen)
+session = partial(connect, profile=PROFILE, retry=FAST)
 
 
 PAUSES: Final[dict[str, tuple[Ask, list[Answer], Profile, type[PayasyncError], list[str | None]]]] = {
@@ -129,7 +126,7 @@ async def test_call_that_waits_ends_with_its_last_word(
     """Closing ends the wait before a retry, after the grace: the call raises its final error and sends no more."""
     heard = Listener()
     with Recorder(script, otherwise=OK) as service:
-        pay = session(service, profile, on_event=heard)
+        pay = session(service, profile=profile, on_event=heard)
         call = asyncio.ensure_future((shielded(ask) if shield else ask)(pay))
         await heard.waits.wait()
         async with asyncio.timeout(AT_ONCE):
@@ -188,7 +185,7 @@ async def test_call_in_its_grace_waits_on(monkeypatch: pytest.MonkeyPatch) -> No
 )
 @pytest.mark.parametrize("of_copy", [False, True], ids=["the owner's call", "the copy's call"])
 async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session], *, of_copy: bool) -> None:
-    """Closing a copy does not end waiting calls; closing its session does."""
+    """Closing a copy ends neither waiting calls nor connections; closing its session does."""
     heard = Listener()
     with Recorder([BUSY], otherwise=OK) as service:
         pay = session(service, on_event=heard)
@@ -198,6 +195,8 @@ async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session],
         await copy.aclose()
         await turns(TURNS)
         early = call.done()
+        with pytest.raises(SessionClosedError):
+            await query(copy)
         found = await query(pay)
         async with asyncio.timeout(AT_ONCE):
             await pay.aclose()
@@ -206,6 +205,7 @@ async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session],
 
     assert not early
     assert 200 == found.http_status
+    assert [1, 1] == [request.connection for request in service.requests]
 
 
 async def test_close_waits_for_shielded_calls() -> None:
@@ -230,6 +230,80 @@ async def test_close_waits_for_shielded_calls() -> None:
 
     assert ["refunds.create"] == at_the_end
     assert caller.cancelled()
+
+
+documented = partial(connect, credentials=CREDENTIALS, profile=DOCUMENTED, retry=RetryPolicy(attempts=1, quota=0))
+READS: Final = ("orders.query", "payments.status", "refunds.status")
+WRITES: Final[dict[str, Callable[..., Awaitable[Response]]]] = {
+    **{one.name: one.call for one in TEN if one.name not in READS},
+    "POST /bill": lambda pay, **options: pay.request("POST", "/bill", **options),
+}
+
+
+async def cancel(service: Recorder, call: Awaitable[Response]) -> None:
+    """Cancel a call once the service has read it whole."""
+    task = asyncio.ensure_future(call)
+    await asyncio.to_thread(service.wait_for_request)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
+async def test_call_that_is_cancelled_after_the_service_read_it(one: TenCall) -> None:
+    """A write that is cancelled after it was sent is reported as unknown; a read is not."""
+    told: list[Event] = []
+    with Recorder(otherwise=SILENT) as service:
+        async with documented(service, on_event=told.append) as pay:
+            await cancel(service, one.call(pay))
+
+    assert ([] if one.name in READS else [one.name]) == [each.operation for each in told if isinstance(each, Unknown)]
+    assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_shielded_write_goes_on_without_its_caller(name: str) -> None:
+    """A shielded write goes on after its caller is cancelled, and `aclose(grace=)` waits for it."""
+    go, told = threading.Event(), list[Event]()
+    with Recorder(otherwise=answer(after=go)) as service:
+        pay = documented(service, on_event=told.append)
+        await cancel(service, WRITES[name](pay, shield=True))
+        closing = asyncio.create_task(pay.aclose(grace=PATIENCE))
+        await asyncio.sleep(0)
+        waited = not closing.done()
+        go.set()
+        await closing
+
+    assert waited
+    assert [(name, 200)] == [(event.operation, event.status) for event in told if isinstance(event, Attempted)]
+    assert not [event for event in told if isinstance(event, Unknown)]
+
+
+async def test_shielded_write_is_repeated_and_asked_about() -> None:
+    """A shielded write keeps its retries and queries after its caller is cancelled."""
+    told: list[Event] = []
+    gate = threading.Event()
+    with Recorder([Answer(then="reset", after=gate)]) as service:
+        pay = documented(service, on_event=told.append, retry=RetryPolicy(base_delay=0))
+        await cancel(service, WRITES["refunds.create"](pay, shield=True))
+        asyncio.get_running_loop().call_soon(gate.set)
+        await pay.aclose(grace=PATIENCE)
+
+    assert ["/payment/refund", "/payment/refund/status"] == [request.path for request in service.requests]
+    assert not [event for event in told if isinstance(event, Unknown)]
+
+
+async def test_shielded_write_answers_its_caller() -> None:
+    """A shielded call returns or raises as one without a shield does."""
+    with Recorder([answer(), answer(400, b"{}")]) as service:
+        async with documented(service) as pay:
+            response = await WRITES["orders.place"](pay, shield=True)
+            with pytest.raises(PayasyncError) as caught:
+                await WRITES["orders.place"](pay, shield=True)
+
+    assert 200 == response.http_status
+    assert "orders.place" == caught.value.operation
+    assert 2 == len(service.requests)
 
 
 @pytest.fixture
@@ -294,20 +368,24 @@ async def test_close_does_not_wait_for_ever() -> None:
     assert 200 == found.http_status
 
 
-async def test_shielded_call_that_closes_its_session() -> None:
-    """A shielded call that closes its session does not wait for itself."""
+@pytest.mark.parametrize("shield", [False, True], ids=["plain", "shielded"])
+async def test_call_that_closes_its_session(*, shield: bool) -> None:
+    """A layer may close its own session: neither the grace nor `aclose` waits for its call."""
 
     async def closing(call: Call, send: Send) -> Reply:
         reply = await send(call)
-        await pay.aclose()
+        await pay.aclose(grace=60)
         return reply
 
     with Recorder(otherwise=OK) as service:
         pay = session(service, middleware=[closing])
         async with asyncio.timeout(AT_ONCE):
-            found = await refund(pay, shield=True)
+            found = await refund(pay, shield=shield)
+        with pytest.raises(SessionClosedError):
+            await refund(pay)
 
     assert 200 == found.http_status
+    assert 1 == len(service.requests)
 
 
 @pytest.mark.parametrize("grace", ["1", None, True, -0.1, float("nan"), 1j], ids=repr)

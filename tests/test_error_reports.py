@@ -53,7 +53,9 @@ from payasync.resources.refunds import CreateRefund
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
 from tests.reports import frames_of, report
+from tests.sessions import connect
 from tests.test_canary import SONG, keys
+from tests.wire.ten import DOCUMENTED, TEN, TenCall
 
 CUSTOMER: Final[dict[str, Any]] = {
     "email": "canary-mail@example.com",
@@ -177,8 +179,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Reports]:
 def session(url: str, scheme: Any = PAIRS, **settings: Any) -> Session:
     """Return a session; the variables of this frame are gone when it returns."""
     profile = settings.pop("profile", GATE)
-    chosen: dict[str, Any] = {"credentials": keys(), "retry": FAST, **settings}
-    return Session(url, profile=evolve(profile, signature=scheme), **chosen)
+    return connect(url, profile=evolve(profile, signature=scheme), **{"credentials": keys(), "retry": FAST, **settings})
 
 
 async def failure(pay: Session, ask: Ask, kind: type[BaseException] = PayasyncError) -> BaseException:
@@ -193,6 +194,7 @@ async def failure(pay: Session, ask: Ask, kind: type[BaseException] = PayasyncEr
     return caught.value
 
 
+HALF: Final = Answer(answer().raw[:-1])
 FAILING: Final = {
     "reset": RESET,
     "closed": GONE,
@@ -200,16 +202,13 @@ FAILING: Final = {
     "bad header": Answer(b"HTTP/1.1 200 OK\r\nBad Header\r\n\r\n", then="close"),
     "endless header": Answer(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", then="close"),
     "bad length": Answer(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n", then="close"),
-    "cut": Answer(answer().raw[:-1], then="close"),
+    "cut": Answer(HALF.raw, then="close"),
     "bad chunk": Answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", then="close"),
     "too large": answer(200, b"x" * 2000),
     "gzip": answer(200, gzip.compress(b"{}"), ("Content-Encoding", "gzip")),
     "malformed": answer(200, b"<html>"),
     "redirect": answer(302, b"", ("Location", "https://elsewhere.example")),
-    "bad request": answer(400),
     "unauthorised": answer(401, b"{}", ("WWW-Authenticate", "Bearer")),
-    "unlisted": answer(418),
-    "duplicate": answer(409),
     "too many": answer(429, b"{}", ("Retry-After", "99")),
     "broken": answer(503),
 }
@@ -306,68 +305,49 @@ async def test_waiting_for_a_connection(ask: Ask) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 @every_ask
 async def test_cancelled(ask: Ask, scheme: Any) -> None:
-    """Neither a cancelled call nor a caller's own `asyncio.timeout` shows the request."""
-    with Recorder(otherwise=SILENT) as service:
-        async with session(service.url, scheme) as pay:
-            flying = asyncio.create_task(ask(pay))
-            await asyncio.to_thread(service.wait_for_request)
-            flying.cancel()
-            with pytest.raises(asyncio.CancelledError) as cancelled:
-                await flying
-            with pytest.raises(TimeoutError) as late:
-                async with asyncio.timeout(0.05):
-                    await ask(pay)
-
-    assert [] == leaks(report(cancelled.value) + report(late.value), service)
-
-
-@some_asks
-async def test_cancelled_on_its_way(ask: Ask) -> None:
-    """A call cancelled during a TLS handshake, a response or a retry wait does not show the request."""
+    """A call that is cancelled before its first step, or at any step after it, does not show the request."""
     waits = asyncio.Event()
 
     def on_event(event: Event) -> None:
         if isinstance(event, Retrying):
             waits.set()
 
-    with Recorder() as silent, Recorder([Answer(answer().raw[:-1])]) as halting, Recorder(listening=False) as refusing:
-        secure = silent.url.replace("http:", "https:")
+    patient = {"retry": RetryPolicy(base_delay=30, max_delay=30), "on_event": on_event}
+    with Recorder() as secure, Recorder(otherwise=HALF) as service, Recorder(listening=False) as refusing:
+        https = session(secure.url.replace("http:", "https:"), scheme, tls=trusting_tls())
+        unbegun = await cancelled(session(service.url, scheme), ask)
         errors = [
-            await cancelled(session(secure, tls=trusting_tls()), ask, asyncio.to_thread(silent.wait_for_connection)),
-            await cancelled(session(halting.url), ask, asyncio.to_thread(halting.wait_for_request)),
-            await cancelled(
-                session(refusing.url, retry=RetryPolicy(base_delay=30, max_delay=30), on_event=on_event),
-                ask,
-                waits.wait(),
-            ),
+            await cancelled(https, ask, asyncio.to_thread(secure.wait_for_connection)),
+            await cancelled(session(service.url, scheme), ask, asyncio.to_thread(service.wait_for_request)),
+            await cancelled(session(refusing.url, scheme, **patient), ask, waits.wait()),
         ]
 
-    assert [] == [leak for error in errors for leak in leaks(report(error), halting)]
+    assert 1 == len(service.requests)
+    assert [] == leaks(report(unbegun, deep=False) + "".join(map(report, errors)), service)
 
 
-async def cancelled(pay: Session, ask: Ask, reached: Awaitable[object]) -> BaseException:
-    """Return the error of a call that is cancelled once it has reached a point."""
+@every_ask
+async def test_timeout_of_the_caller(ask: Ask) -> None:
+    """A caller's own `asyncio.timeout` does not show the request."""
+    with Recorder(otherwise=SILENT) as service:
+        async with session(service.url) as pay:
+            with pytest.raises(TimeoutError) as late:
+                async with asyncio.timeout(0.05):
+                    await ask(pay)
+
+    assert [] == leaks(report(late.value), service)
+
+
+async def cancelled(pay: Session, ask: Ask, reached: Awaitable[object] | None = None) -> BaseException:
+    """Return the error of a call that is cancelled once it has reached a point, or before its first step."""
     async with pay:
         flying = asyncio.create_task(ask(pay))
-        await reached
+        if reached:
+            await reached
         flying.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
             await flying
     return caught.value
-
-
-@every_ask
-async def test_cancelled_before_it_starts(ask: Ask) -> None:
-    """A task cancelled before its first step shows no argument, and leaves no coroutine behind."""
-    with Recorder() as service:
-        async with session(service.url) as pay:
-            flying = asyncio.create_task(ask(pay))
-            flying.cancel()
-            with pytest.raises(asyncio.CancelledError) as cancelled:
-                await flying
-
-    assert [] == leaks(report(cancelled.value, deep=False))
-    assert [] == service.connections
 
 
 @every_ask
@@ -443,11 +423,11 @@ async def test_on_event_that_fails_while_a_call_is_cancelled(ask: Ask, logged: R
 
 
 class Failing(Recording):
-    """A scheme of a merchant's own that fails once it has signed."""
+    """A scheme of a merchant's own that fails once it has signed, and tells the key."""
 
     def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
         """Sign, and fail."""
-        raise ValueError(super().sign(fields, path=path, key=key))
+        raise ValueError(super().sign(fields, path=path, key=key)) from KeyError(key.reveal())
 
 
 @every_ask
@@ -462,7 +442,7 @@ async def test_failing_scheme(ask: Ask) -> None:
 
 def subscribe(**others: Any) -> Ask:
     """Return a subscription, some of whose arguments are others."""
-    return lambda pay: pay.subscriptions.create(**{**SUBSCRIPTION, **others})
+    return lambda pay: pay.subscriptions.create(**subscription(**others))
 
 
 REFUSED: Final[dict[str, Ask]] = {
@@ -639,6 +619,7 @@ async def test_groups() -> None:
     with Recorder([SILENT, RESET], otherwise=RESET) as service:
         error = await failure(session(service.url, Recording()), all_at_once, ExceptionGroup)
 
+    assert service.requests
     assert [] == leaks(report(error), service)
 
 
@@ -661,26 +642,19 @@ def test_notifications(look: Callable[[], object]) -> None:
 
 
 TEXT: Final = "a text of a customer's"
-WITH_TEXTS: Final[dict[str, Ask]] = {
-    "payments.create": lambda pay: pay.payments.create(amount=1, currency="CAD", extra={"payer": TEXT}),
-    "orders.place": lambda pay: pay.orders.place(total_amt=1, currency="CAD", extra={"payer": TEXT}),
-    "orders.query": lambda pay: pay.orders.query("T1", extra={"payer": TEXT}),
-    "orders.close": lambda pay: pay.orders.close("T1", extra={"payer": TEXT}),
-    "refunds.create": lambda pay: pay.refunds.create(**REFUND, refund_desc=TEXT),
-    "refunds.status": lambda pay: pay.refunds.status("R1", extra={"payer": TEXT}),
-    "payments.status": lambda pay: pay.payments.status("T1", extra={"payer": TEXT}),
-    "subscriptions.cancel": lambda pay: pay.subscriptions.cancel("S1", extra={"payer": TEXT}),
-}
 
 
-@pytest.mark.parametrize("ask", WITH_TEXTS.values(), ids=WITH_TEXTS)
-async def test_texts_of_customers(ask: Ask) -> None:
-    """No error shows the free texts and the further fields of a request, which frames of payasync held."""
+@pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
+async def test_texts_of_customers(one: TenCall) -> None:
+    """No error shows the further fields of a request, which frames of payasync held."""
+
+    async def ask(pay: Session) -> None:
+        await one.call(pay, extra={"payer": TEXT})
+
     with Recorder(otherwise=RESET) as service:
-        pay = session(service.url, profile=evolve(GATE, fields={"subscription_id": "no"}))
-        error = await failure(pay, ask)
+        error = await failure(connect(service, profile=DOCUMENTED), ask)
 
-    assert TEXT in unquote_plus("".join(request.raw.decode() for request in service.requests))
+    assert TEXT in unquote_plus(service.requests[0].raw.decode())
     assert TEXT not in report(error)
 
 

@@ -18,10 +18,8 @@ from attrs import evolve
 from payasync import (
     Attempted,
     Call,
-    CancelSubscription,
     ConfigurationError,
     CreatePayment,
-    CreateRefund,
     Credentials,
     Event,
     InvalidArgumentError,
@@ -37,7 +35,6 @@ from payasync import (
     QueryRefund,
     RefundResponse,
     Reply,
-    Request,
     Response,
     Retrying,
     RetryPolicy,
@@ -50,42 +47,22 @@ from payasync import (
     Unknown,
 )
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from tests.building import CREDENTIALS
+from tests.building import FULL
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, SILENT, Answer, Recorder, answer
+from tests.sessions import FAST, KEYS, OK, OK_BODY, ONE_TRY, connect, create, query
+from tests.test_closing import WRITES
+from tests.wire.ten import CREDENTIALS, DOCUMENTED, TEN
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
-PROFILE: Final = SANDBOX
-BARE: Final = Profile()
-ONE_TRY: Final = RetryPolicy(attempts=1)
-FAST: Final = RetryPolicy(base_delay=0.001)
 REMOTE: Final = "https://pay.example.com"
-OK_BODY: Final = b'{"code":"SBX_OK","subscriptionId":"S1"}'
-OK: Final = answer(200, OK_BODY)
-
+pay_with = partial(connect, profile=SANDBOX)
 Ask = Callable[[Session], Awaitable[Response]]
-
-
-def pay_with(service: Recorder, **settings: Any) -> Session:
-    """Return a session with a recorder."""
-    chosen: dict[str, Any] = {"credentials": KEYS, "profile": PROFILE, **settings}
-    return Session(service.url, **chosen)
 
 
 def recorder(*script: Answer, **settings: Any) -> Recorder:
     """Return a recorder whose answers are successes by the profile of these tests."""
     chosen: dict[str, Any] = {"otherwise": OK, **settings}
     return Recorder(script, **chosen)
-
-
-async def create(pay: Session) -> Response:
-    """Make a write that nothing names."""
-    return await pay.payments.create(amount=1, currency="USD")
-
-
-async def query(pay: Session) -> Response:
-    """Make a read."""
-    return await pay.orders.query("T1")
 
 
 def test_constructing_opens_nothing() -> None:
@@ -99,11 +76,7 @@ def test_constructing_opens_nothing() -> None:
 
 def test_defaults() -> None:
     """The defaults of `Session` are those that the documentation promises."""
-    defaults = {
-        name: each.default
-        for name, each in inspect.signature(Session).parameters.items()
-        if each.default is not inspect.Parameter.empty
-    }
+    parameters = inspect.signature(Session).parameters
     promised = {
         "timeouts": Timeouts(total=45.0, connect=5.0, read=20.0),
         "retry": RetryPolicy(attempts=3, base_delay=0.5, max_delay=8.0, quota=500),
@@ -117,7 +90,7 @@ def test_defaults() -> None:
         "max_response_bytes": 1 << 20,
     }
 
-    assert promised == {name: defaults[name] for name in promised}
+    assert promised == {name: parameters[name].default for name in promised}
     assert Timeouts() == promised["timeouts"]
     assert RetryPolicy() == promised["retry"]
 
@@ -166,7 +139,7 @@ WRONG: Final[list[Any]] = [
 )
 def test_wrong_setting_is_named(setting: str, value: Any) -> None:
     """A wrong or unsafe setting is refused by name when the session is made."""
-    settings: dict[str, Any] = {"base_url": REMOTE, "credentials": KEYS, "profile": BARE, setting: value}
+    settings: dict[str, Any] = {"base_url": REMOTE, "credentials": KEYS, "profile": Profile(), setting: value}
 
     with pytest.raises(ConfigurationError) as caught:
         Session(settings.pop("base_url"), **settings)
@@ -179,7 +152,7 @@ def test_wrong_setting_is_named(setting: str, value: Any) -> None:
 @pytest.mark.parametrize("copy", [{"timeouts": 5}, {"timeouts": 0}, {"retry": 3}, {"retry": False}], ids=str)
 def test_copies_check_their_settings(copy: dict[str, Any]) -> None:
     """`with_options` refuses the settings that `Session` refuses."""
-    pay = Session(REMOTE, credentials=KEYS, profile=BARE)
+    pay = connect(REMOTE)
 
     with pytest.raises(ConfigurationError) as caught:
         pay.with_options(**copy)
@@ -187,15 +160,8 @@ def test_copies_check_their_settings(copy: dict[str, Any]) -> None:
     assert next(iter(copy)) == caught.value.field
 
 
-TEN: Final[list[Ask]] = [
-    create,
-    lambda pay: pay.orders.place(total_amt=1, currency="CAD"),
-    query,
-    lambda pay: pay.orders.close("T1"),
-    lambda pay: pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=2, refund_amt=1),
-    lambda pay: pay.payments.status("T1"),
-    lambda pay: pay.refunds.status("R1"),
-    lambda pay: pay.subscriptions.cancel("S1"),
+EACH_CALL: Final[list[Ask]] = [
+    *(one.call for one in TEN),
     lambda pay: pay.request("POST", "/payment/bill"),
     lambda pay: pay.send(QueryOrder(out_trade_no="T1")),
 ]
@@ -207,7 +173,7 @@ async def test_calls_after_the_end_are_refused() -> None:
         async with pay_with(service) as pay:
             await create(pay)
         await pay.aclose()
-        for ask in TEN:
+        for ask in EACH_CALL:
             with pytest.raises(SessionClosedError) as caught:
                 await ask(pay)
             assert caught.value.sent is False
@@ -271,7 +237,7 @@ async def test_copies_share_the_connections() -> None:
 
     assert [1, 1, 1] == [request.connection for request in payments]
     assert ["Bearer sk_1", "Bearer sk_1", "Bearer sk_2"] == [each.header("Authorization")[0] for each in payments]
-    assert [("M1", PROFILE), ("M1", PROFILE), ("M2", PROFILE)] == [(each.merchant_id, each.profile) for each in copies]
+    assert [("M1", SANDBOX), ("M1", SANDBOX), ("M2", SANDBOX)] == [(each.merchant_id, each.profile) for each in copies]
     assert "M2" == sent["merchantId"]
     assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M2") == sent["sign"]
 
@@ -313,20 +279,6 @@ async def test_copies_share_the_retry_budget(copied: Callable[[Session], Session
                 await create(copy)
 
     assert (3, attempts) == (first.value.attempts, second.value.attempts)
-
-
-async def test_closing_a_copy_leaves_the_pool() -> None:
-    """Closing a copy closes neither the connections nor the session and its other copies."""
-    with recorder() as service:
-        async with pay_with(service) as pay:
-            await create(pay)
-            async with pay.with_options(retry=ONE_TRY) as copy:
-                await create(copy)
-            with pytest.raises(SessionClosedError):
-                await create(copy)
-            await create(pay)
-
-    assert [1, 1, 1] == [request.connection for request in service.requests]
 
 
 @pytest.mark.parametrize(
@@ -391,22 +343,6 @@ async def test_grace_covers_a_call_that_made_another() -> None:
         assert 200 == (await flying).http_status
 
 
-async def test_call_that_closes_its_session_does_not_wait_for_itself() -> None:
-    """A layer may close its own session: the grace does not wait for the running call."""
-
-    async def closing(call: Call, send: Send) -> Reply:
-        async with asyncio.timeout(5):
-            await pay.aclose(grace=60)
-        return await send(call)
-
-    with recorder() as service:
-        pay = pay_with(service, middleware=[closing])
-        with pytest.raises(SessionClosedError):
-            await create(pay)
-
-    assert [] == service.connections
-
-
 async def test_close_that_is_cancelled_closes_all_the_same() -> None:
     """A cancelled `aclose` still closes the connections."""
     with recorder(SILENT) as service:
@@ -424,42 +360,21 @@ async def test_close_that_is_cancelled_closes_all_the_same() -> None:
     assert 1 == len(service.requests)
 
 
-async def test_injected_session_is_left_open() -> None:
-    """Closing the session does not close an injected `aiohttp.ClientSession`."""
-    with recorder() as service:
-        async with aiohttp.ClientSession() as http:
-            async with pay_with(service, http=http) as pay:
-                await create(pay)
-            with pytest.raises(SessionClosedError):
-                await create(pay)
-
-            assert not http.closed
-    assert 1 == len(service.requests)
-
-
 async def test_injected_session_brings_no_manners_of_its_own() -> None:
-    """An injected session's middlewares, redirects, decompression and `raise_for_status` are not applied."""
-    seen: list[str] = []
-
-    async def layer(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        seen.append(str(request.url))
-        return await handler(request)
-
+    """An injected session's redirects, decompression and `raise_for_status` are not applied. It stays open."""
     zipped = answer(200, gzip.compress(OK_BODY), ("Content-Encoding", "gzip"))
     moved = answer(307, b"{}", ("Location", "/elsewhere"))
     with recorder(zipped, moved, answer(400, b"{}")) as service:
-        async with (
-            aiohttp.ClientSession(middlewares=[layer], raise_for_status=True, auto_decompress=True) as http,
-            pay_with(service, http=http, retry=RetryPolicy(quota=0)) as pay,
-        ):
-            with pytest.raises(NoAnswerError) as unread:
-                await query(pay)
-            with pytest.raises(OutcomeUnknownError):
-                await create(pay)
-            with pytest.raises(ServiceError) as refused:
-                await query(pay)
+        async with aiohttp.ClientSession(raise_for_status=True, auto_decompress=True) as http:
+            async with pay_with(service, http=http) as pay:
+                with pytest.raises(NoAnswerError) as unread:
+                    await query(pay)
+                with pytest.raises(OutcomeUnknownError):
+                    await create(pay)
+                with pytest.raises(ServiceError) as refused:
+                    await query(pay)
 
-    assert [] == seen
+            assert not http.closed
     assert ["/payment/orderquery", "/v1/payments", "/payment/orderquery"] == [each.path for each in service.requests]
     assert unread.value.response is not None
     assert gzip.compress(OK_BODY)[:3] == unread.value.response.body[:3]
@@ -467,27 +382,22 @@ async def test_injected_session_brings_no_manners_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "answers", "path"),
+    ("name", "kind"),
     [
-        (CreatePayment(amount=1, currency="USD"), PaymentResponse, "/v1/payments"),
-        (QueryOrder(out_trade_no="T1"), OrderResponse, "/payment/orderquery"),
-        (
-            CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=2, refund_amt=1),
-            RefundResponse,
-            "/payment/refund",
-        ),
-        (CancelSubscription(subscription_id="S1"), SubscriptionResponse, "/subscriptions/cancel"),
+        ("payments.create", PaymentResponse),
+        ("orders.query", OrderResponse),
+        ("refunds.create", RefundResponse),
+        ("subscriptions.cancel", SubscriptionResponse),
     ],
-    ids=["payment", "order", "refund", "subscription"],
 )
-async def test_send_takes_request_objects(request_: Request[Response], answers: type[Response], path: str) -> None:
+async def test_send_takes_request_objects(name: str, kind: type[Response]) -> None:
     """`send` does the same as the method of that name."""
     with recorder() as service:
         async with pay_with(service) as pay:
-            response = await pay.send(request_)
+            response = await pay.send(FULL[name])
 
-    assert type(response) is answers
-    assert path == service.only.path
+    assert type(response) is kind
+    assert [service.only.path] == [one.path for one in TEN if one.name == name]
 
 
 @pytest.mark.parametrize(
@@ -568,6 +478,37 @@ async def test_request_is_a_write_unless_it_says_otherwise(error: type[PayasyncE
                 await pay.request("POST", "/payment/bill", read=read)
 
     assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize("name", WRITES)
+async def test_intent_travels_with_the_call_and_not_on_the_wire(name: str) -> None:
+    """Layers see `intent`; the service does not."""
+    seen: list[str | None] = []
+
+    async def layer(call: Call, send: Send) -> Reply:
+        seen.append(call.intent)
+        return await send(call)
+
+    with Recorder() as service:
+        async with pay_with(service, profile=DOCUMENTED, credentials=CREDENTIALS, middleware=[layer]) as pay:
+            await WRITES[name](pay, intent="invoice-42")
+            await WRITES[name](pay, intent=None)
+
+    assert ["invoice-42", None] == seen
+    assert b"invoice-42" not in service.received
+
+
+@pytest.mark.parametrize("intent", ["", " ", 42, True, "\ud800"], ids=repr)
+@pytest.mark.parametrize("name", WRITES)
+async def test_intent_is_a_text(name: str, intent: Any) -> None:
+    """An `intent` that is not a text is refused, and the error names the call."""
+    with Recorder() as service:
+        async with pay_with(service, profile=DOCUMENTED, credentials=CREDENTIALS) as pay:
+            with pytest.raises(InvalidArgumentError, match="intent must be a text that is not empty") as caught:
+                await WRITES[name](pay, intent=intent)
+
+    assert ("intent", name) == (caught.value.field, caught.value.operation)
+    assert [] == service.connections
 
 
 async def test_middleware_sees_each_attempt_before_it_is_signed() -> None:
@@ -721,7 +662,7 @@ async def test_arguments_go_before_the_environment() -> None:
             {"PAYASYNC_PROFILE": "/nowhere", "PAYASYNC_BASE_URL": "nonsense"},
             base_url=service.url,
             credentials=KEYS,
-            profile=PROFILE,
+            profile=SANDBOX,
             retry=ONE_TRY,
         ) as pay:
             await create(pay)
@@ -759,12 +700,13 @@ def test_environment_that_is_wrong(change: dict[str, str | None], field: str) ->
 @pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
 async def test_proxy_that_is_asked_for(*, lent: bool) -> None:
     """With a proxy, requests go to the proxy, with its password, and never to the service directly."""
-    with recorder() as proxy:
+    with Recorder() as proxy:
         via = proxy.url.replace("//", "//u:p@")
-        async with aiohttp.ClientSession() as http:
-            settings: dict[str, Any] = {"credentials": KEYS, "profile": PROFILE, "http": http if lent else None}
-            async with Session("http://localhost:1", proxy=via, **settings) as pay:
-                await create(pay)
+        async with (
+            aiohttp.ClientSession() as http,
+            connect("http://localhost:1", proxy=via, http=http if lent else None) as pay,
+        ):
+            await create(pay)
 
     assert "http://localhost:1/v1/payments" == proxy.only.target
     assert ["Basic dTpw"] == proxy.only.header("Proxy-Authorization")
@@ -784,8 +726,7 @@ async def test_environment_gives_a_proxy_if_asked_and_no_password(
     with Recorder() as service, Recorder() as proxy:
         for name, value in {"NETRC": str(netrc), "HTTP_PROXY": proxy.url, "http_proxy": proxy.url}.items():
             monkeypatch.setenv(name, value)
-        chosen = "environment" if asked else None
-        async with Session(service.url, credentials=KEYS, profile=BARE, proxy=chosen) as pay:
+        async with connect(service, proxy="environment" if asked else None) as pay:
             await create(pay)
             await pay.request("POST", "/payment/bill")
     paid, other = [*service.requests, *proxy.requests]
@@ -811,38 +752,27 @@ async def test_answer_that_is_too_large(ask: Ask, error: type[PayasyncError], si
 ELSEWHERE = "http://u:canary@proxy.example:3128"
 
 
-def session_through(address: str, proxy: str | None) -> Session:
-    """Return a session with an address through a proxy."""
-    return Session(address, credentials=CREDENTIALS, profile=Profile(), proxy=proxy)
-
-
-def refusal(address: str, proxy: str) -> ConfigurationError:
-    """Return the error that a proxy is refused with."""
-    with pytest.raises(ConfigurationError) as caught:
-        session_through(address, proxy)
-    return caught.value
-
-
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "http://localhost", "http://[::1]:8080/gate"])
 @pytest.mark.parametrize("proxy", [ELSEWHERE, "https://proxy.example", "http://10.0.0.1:3128"])
 def test_plain_http_leaves_this_machine_by_no_proxy(address: str, proxy: str) -> None:
     """Plain http through a remote proxy is refused, because keys would travel in plain text."""
-    error = refusal(address, proxy)
+    with pytest.raises(ConfigurationError) as caught:
+        connect(address, proxy=proxy)
 
-    assert str(error).startswith("proxy is not on this machine, and base_url is plain http: keys would leave it")
-    assert "canary" not in str(error)
-    assert "proxy" == error.field
+    assert str(caught.value).startswith("proxy is not on this machine, and base_url is plain http: keys would leave it")
+    assert "canary" not in str(caught.value)
+    assert "proxy" == caught.value.field
 
 
 def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A remote proxy of the environment is refused for plain http, unless NO_PROXY exempts the host."""
     monkeypatch.setenv("http_proxy", ELSEWHERE)
     monkeypatch.setenv("no_proxy", "")
-    error = refusal("http://127.0.0.1:1", "environment")
+    with pytest.raises(ConfigurationError, match="NO_PROXY"):
+        connect("http://127.0.0.1:1", proxy="environment")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
-    assert "NO_PROXY" in str(error)
-    assert "http://127.0.0.1:1" == session_through("http://127.0.0.1:1", "environment").service
+    assert "http://127.0.0.1:1" == connect("http://127.0.0.1:1", proxy="environment").service
 
 
 @pytest.mark.parametrize(
@@ -857,4 +787,4 @@ def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_other_proxies_are_taken(address: str, proxy: str | None) -> None:
     """A proxy on loopback is allowed for plain http, and any proxy for https."""
-    assert address == session_through(address, proxy).service
+    assert address == connect(address, proxy=proxy).service

@@ -20,21 +20,20 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from payasync import OutcomeUnknownError, RetryPolicy, Session
+from payasync import OutcomeUnknownError, RetryPolicy
 from payasync.cli.commands import payasync
 from payasync.cli.intent_table import now
 from payasync.cli.options import Address
 from payasync.cli.reconcile import ReconcileScreen, Remaining
 from payasync.cli.sandbox import environment_of
 from payasync.journal import SqliteJournal
-from payasync.journal.entries import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import State
 from payasync.journal.reconcile_policy import End, Report, Result
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import Sandbox
 from tests.cli.sandbox_process import Ended
 from tests.inside import until
-from tests.journal.building import kept
+from tests.journal.building import draft, kept
 
 COMMAND: Final = (sys.executable, "-W", "error", "-m", "payasync", "reconcile")
 SECONDS: Final = 60
@@ -60,19 +59,13 @@ def path(tmp_path: Path) -> Path:
 def environment(sandbox: Sandbox, **more: str) -> dict[str, str]:
     """Return the environment of a process that knows the service and its keys."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")}
-    return {
-        **bare,
-        **environment_of(sandbox),
-        "COLUMNS": "100",
-        **more,
-    }
+    return {**bare, **environment_of(sandbox), "COLUMNS": "100", **more}
 
 
 async def started(environ: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:
     """Start the command."""
-    return await asyncio.create_subprocess_exec(
-        *COMMAND, *arguments, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    pipe = subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*COMMAND, *arguments, env=environ, stdout=pipe, stderr=pipe)
 
 
 async def ended(process: asyncio.subprocess.Process) -> Ended:
@@ -82,17 +75,12 @@ async def ended(process: asyncio.subprocess.Process) -> Ended:
     return Ended(process.returncode, out.decode(), err.decode())
 
 
-async def run(sandbox: Sandbox, path: Path, *arguments: str) -> Ended:
-    """Run the command to its end, beside the service."""
-    return await beside(environment(sandbox), "--journal", str(path), *arguments)
+async def run(sandbox: Sandbox, path: Path, *arguments: str, **environ: str) -> Ended:
+    """Run the command to its end, in a thread of this process beside the service."""
+    return await asyncio.to_thread(invoked, environment(sandbox, **environ), "--journal", str(path), *arguments)
 
 
-async def beside(environ: dict[str, str], *arguments: str) -> Ended:
-    """Run the command in a thread of this process."""
-    return await asyncio.to_thread(invoked, environ, *arguments)
-
-
-def invoked(environ: dict[str, str], *arguments: str) -> Ended:
+def invoked(environ: Mapping[str, str | None], *arguments: str) -> Ended:
     """Run the command, without the signals that reach the main thread alone."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("payasync.cli.reconcile.stopped_by_signals", asyncio.Event)
@@ -100,30 +88,32 @@ def invoked(environ: dict[str, str], *arguments: str) -> Ended:
     return Ended(end.exit_code, end.stdout, end.stderr)
 
 
+def cells(out: str, word: str, count: int) -> list[list[str]]:
+    """Return the first words of each line that has a word in it."""
+    return [line.split()[:count] for line in out.splitlines() if word in line]
+
+
+def refund(number: str) -> CreateRefund:
+    """Return a refund of the paid order."""
+    return CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=100)
+
+
 async def lost(
     sandbox: Sandbox, path: Path, *, done: Sequence[str] = (), absent: Sequence[str] = (), ago: float = LONG_AGO
 ) -> None:
-    """Send refunds whose answers do not come, so many seconds ago: some were done, some never arrived."""
+    """Send refunds whose responses are lost, so many seconds ago: some were done, some never arrived."""
     async with (
         SqliteJournal(path, clock=lambda: time.time() - ago) as journal,
         sandbox.session(journal=journal, retry=ONCE) as pay,
     ):
-        for number in done:
-            sandbox.faults.reset_after_commit("refunds.create")
-            await refund(pay, number)
-        for number in absent:
-            sandbox.faults.reset_before("refunds.create")
-            await refund(pay, number)
-
-
-async def refund(pay: Session, number: str) -> None:
-    """Send a refund whose answer does not come."""
-    with pytest.raises(OutcomeUnknownError):
-        await pay.send(CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=100))
+        for number in (*done, *absent):
+            (sandbox.faults.reset_after_commit if number in done else sandbox.faults.reset_before)("refunds.create")
+            with pytest.raises(OutcomeUnknownError):
+                await pay.send(refund(number))
 
 
 async def unnamed(sandbox: Sandbox, path: Path) -> None:
-    """Send a payment whose answer does not come, and which nothing names."""
+    """Send a payment whose response is lost, and which has no number to query it by."""
     async with SqliteJournal(path) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
         sandbox.faults.reset_after_commit("payments.create")
         with pytest.raises(OutcomeUnknownError):
@@ -145,9 +135,7 @@ async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
     assert "Queried 3 writes." in result.out
     assert "resolved            3  2 succeeded, 1 rejected" in result.out
     assert "1 write not done: inform those who believe otherwise, or repeat the write under its number." in result.out
-    assert [["3", "refunds.create", "R3"]] == [
-        line.split()[:3] for line in result.out.splitlines() if "never arrived" in line
-    ]
+    assert [["3", "refunds.create", "R3"]] == cells(result.out, "never arrived", 3)
     assert ["succeeded", "succeeded", "rejected"] == await states(path)
     assert 200 == sandbox.ledger.refunded("T1")
 
@@ -161,8 +149,7 @@ async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> No
     third = await run(sandbox, path)
 
     for result in (first, second):
-        assert 3 == result.code
-        assert "1 write needs a person" in result.out
+        assert (3, True) == (result.code, "1 write needs a person" in result.out)
         assert "1  payments.create  invoice-42  1000 USD" in result.out
         assert f"payasync journal resolve ID --journal {path} --as succeeded|rejected --reason" in result.out
     assert "There was nothing to query." in third.out
@@ -174,25 +161,27 @@ async def test_accepted_without_an_end_is_listed(path: Path) -> None:
     async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
-            await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+            await pay.send(refund("R1"))
         sandbox.faults.redirect("refunds.status", times=None)
-        asked(path, 6)
+        changed(path, DENIED.format(6))
         before = await run(sandbox, path)
-        asked(path, 7)
+        changed(path, DENIED.format(7))
         result = await run(sandbox, path)
 
     assert (0, 3) == (before.code, result.code)
     assert "1 write needs a person" in result.out
-    assert ["1", "accepted", "refunds.create", "R1"] == next(
-        line.split()[:4] for line in result.out.splitlines() if "HTTP 302" in line and "R1" in line
-    )
+    assert ["1", "accepted", "refunds.create", "R1"] in cells(result.out, "HTTP 302", 4)
     assert ["accepted"] == await states(path)
 
 
-def asked(path: Path, times: int) -> None:
-    """Have all been asked about so many times in vain, and due."""
+DENIED: Final = "UPDATE payasync_intents SET due = created, denied = {}"
+"""Makes all due that have been queried so many times in vain."""
+
+
+def changed(path: Path, statement: str) -> None:
+    """Change the file of a journal."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("UPDATE payasync_intents SET due = created, denied = ?", [times])
+        database.execute(statement)
 
 
 async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
@@ -212,20 +201,18 @@ async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
 async def test_no_usable_response(sandbox: Sandbox, path: Path, changes: dict[str, str]) -> None:
     """If the keys are wrong or nobody responds, the exit code is 1, and the address is shown."""
     await lost(sandbox, path, absent=["R1"])
-    environ = environment(sandbox, **changes)
-    result = await beside(environ, "--journal", str(path))
+    result = await run(sandbox, path, **changes)
 
     assert (1, "") == (result.code, result.err)
     assert "No query had a usable response: no outcome is known yet." in result.out
-    assert environ["PAYASYNC_BASE_URL"] in result.out.split("Due")[0]
+    assert changes.get("PAYASYNC_BASE_URL", sandbox.url) in result.out.split("Due")[0]
 
 
 async def test_unsent_write_is_listed(sandbox: Sandbox, path: Path) -> None:
     """A write that was queued long ago and never sent is listed with exit code 3. A new one is not."""
     for number, ago in (("R1", 600.0), ("R2", 0.0)):
         async with SqliteJournal(path, clock=lambda ago=ago: time.time() - ago) as journal:  # type: ignore[misc]
-            queued = CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=100)
-            await journal.add(queued, merchant=str(sandbox.credentials.merchant_id))
+            await journal.add(refund(number), merchant=str(sandbox.credentials.merchant_id))
     result, facts = await run(sandbox, path), await run(sandbox, path, "--json")
     async with SqliteJournal(path) as journal:
         await journal.resolve(1, as_="rejected", reason="nobody wants it any more", seen="new")
@@ -236,9 +223,7 @@ async def test_unsent_write_is_listed(sandbox: Sandbox, path: Path) -> None:
     assert (0, False) == (last.code, "resolve" in last.out)
     assert "1 write queued, and not sent for some minutes: is a worker running?" in result.out
     assert "Why says" not in result.out
-    assert [["1", "refunds.create", "R1"]] == [
-        line.split()[:3] for line in result.out.splitlines() if "refunds.create" in line
-    ]
+    assert [["1", "refunds.create", "R1"]] == cells(result.out, "refunds.create", 3)
 
 
 async def test_writes_of_other_merchants(sandbox: Sandbox, path: Path) -> None:
@@ -246,8 +231,7 @@ async def test_writes_of_other_merchants(sandbox: Sandbox, path: Path) -> None:
     await lost(sandbox, path, absent=["R1", "R2", "R3"])
     async with SqliteJournal(path) as journal:
         await journal.resolve(3, as_="rejected", reason="seen")
-    environ = environment(sandbox, PAYASYNC_MERCHANT_ID="M9")
-    result, facts = [await beside(environ, "--journal", str(path), *more) for more in ((), ("--json",))]
+    result, facts = [await run(sandbox, path, *more, PAYASYNC_MERCHANT_ID="M9") for more in ((), ("--json",))]
     mine = str(sandbox.credentials.merchant_id)
 
     assert (0, 0) == (result.code, facts.code)
@@ -260,10 +244,7 @@ async def test_writes_of_other_merchants(sandbox: Sandbox, path: Path) -> None:
 async def test_interrupted_write(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
     """After a crash nothing is due yet; the output says when the interrupted write is queried."""
     async with SqliteJournal(path) as journal:
-        cut = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
-        await journal.begin(
-            draft_from_request(cut, str(sandbox.credentials.merchant_id), None, keep_all_but_customer), 5 * 3600
-        )
+        await journal.begin(draft(refund("R1"), merchant=str(sandbox.credentials.merchant_id)), 5 * 3600)
     result, facts = await run(sandbox, path, *more), await run(sandbox, path, "--json")
     told = json.loads(facts.out)
 
@@ -293,9 +274,7 @@ async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
     result = await run(sandbox, path, "--dry-run")
 
     assert 0 == result.code
-    assert ["1", "unknown", "refunds.create", "R1", "100", "2", "h", "ago"] in [
-        line.split()[:8] for line in result.out.splitlines()
-    ]
+    assert [["1", "unknown", "refunds.create", "R1", "100", "2", "h", "ago"]] == cells(result.out, "R1", 8)
     assert "nothing was sent, and nothing has changed" in result.out
     assert before == content(path)
     assert [] == sandbox.ledger.calls("refunds.status")
@@ -312,33 +291,18 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
     await lost(sandbox, path, done=["R1"], absent=["R2"])
     await unnamed(sandbox, path)
     result = await run(sandbox, path, "--json")
-    named = {"operation": "refunds.create", "intent": None}
-    expected = {
-        "asked": 3,
-        "questions": 3,
-        "runs": 1,
-        "resolved": 2,
-        "sent": 0,
-        "waiting": 0,
-        "manual": 1,
-        "lost": 0,
-        "silent": False,
-        "unsent": 0,
-        "rejected": 1,
-        "interrupted": False,
-        "cut_short": False,
-        "not_done": [{**named, "id": 2, "reference": "R2", "reason": "never arrived: the service does not know it"}],
+    refund = {"id": 2, "operation": "refunds.create", "reference": "R2", "intent": None}
+    payment = {"id": 3, "operation": "payments.create", "reference": None, "intent": "invoice-42"}
+    counts = {"asked": 3, "questions": 3, "runs": 1, "resolved": 2, "manual": 1, "rejected": 1}
+    expected: dict[str, Any] = {
+        **counts,
+        **dict.fromkeys(("sent", "waiting", "lost", "unsent", "sending"), 0),
+        **dict.fromkeys(("silent", "interrupted", "cut_short"), False),
+        "not_done": [{**refund, "reason": "never arrived: the service does not know it"}],
         "needs_a_person": [
-            {
-                "id": 3,
-                "operation": "payments.create",
-                "reference": None,
-                "intent": "invoice-42",
-                "reason": "nothing names it: the service cannot be asked what became of it",
-            }
+            {**payment, "reason": "nothing names it: the service cannot be asked what became of it"},
         ],
         "of_other_merchants": {},
-        "sending": 0,
         "next_in": None,
     }
 
@@ -347,29 +311,19 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
 
 async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
     """One line has what would be queried, with reasons and times; it is also printed if nothing is due."""
-    nothing = await run_of_nothing(sandbox, path)
-    await lost(sandbox, path, absent=["R1"])
     async with SqliteJournal(path) as journal:
+        await journal.list()
+        nothing = await run(sandbox, path, "--json", "--dry-run")
+        await lost(sandbox, path, absent=["R1"])
         (kept_,) = await journal.list()
     result = await run(sandbox, path, "--json", "--dry-run")
     rest = {"dry_run": True, "unsent": 0, "of_other_merchants": {}, "needs_a_person": [], "sending": 0}
     moments = {name: getattr(kept_, name).isoformat() for name in ("created", "sent_at", "due")}
     due = {"id": 1, "operation": "refunds.create", "reference": "R1", "intent": None, "state": "unknown"}
 
-    assert {**rest, "due": [], "next_in": None} == nothing
-    assert (0, {**rest, "due": [{**due, "reason": kept_.reason, **moments}], "next_in": 0}) == (
-        result.code,
-        json.loads(result.out),
-    )
-
-
-async def run_of_nothing(sandbox: Sandbox, path: Path) -> dict[str, Any]:
-    """Return what a dry run tells of an empty journal."""
-    async with SqliteJournal(path) as journal:
-        await journal.list()
-    (line,) = (await run(sandbox, path, "--json", "--dry-run")).out.splitlines()
-    told: dict[str, Any] = json.loads(line)
-    return told
+    assert (0, 0) == (nothing.code, result.code)
+    assert {**rest, "due": [], "next_in": None} == json.loads(nothing.out)
+    assert {**rest, "due": [{**due, "reason": kept_.reason, **moments}], "next_in": 0} == json.loads(result.out)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -378,7 +332,8 @@ async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals)
     await lost(sandbox, path, done=["R1"])
     hanging = sandbox.faults.hang("refunds.status")
     process = await started(environment(sandbox), "--journal", str(path))
-    await until_there(lambda: hanging.fired)
+    async with asyncio.timeout(SECONDS):
+        await until(lambda: hanging.fired)
     process.send_signal(number)
     result = await ended(process)
     again = await run(sandbox, path)
@@ -410,10 +365,10 @@ async def test_results_before_an_error(sandbox: Sandbox, path: Path, more: tuple
     """If the journal fails half-way, the results so far are listed, because no other run lists them."""
     await lost(sandbox, path, absent=[f"R{number}" for number in range(11)])
     hanging = sandbox.faults.hang("refunds.status", times=9)
-    unclaimable(path, 11)
+    changed(path, FAILING.format(11))
     cut = await run(sandbox, path, *more)
     hanging.disarm()
-    claimable(path)
+    changed(path, "DROP TRIGGER fails")
     rejected = [number for number, state in enumerate(await states(path), 1) if state == "rejected"]
     rest = json.loads((await run(sandbox, path, "--json")).out)
 
@@ -429,24 +384,14 @@ def ids(line: dict[str, Any]) -> list[int]:
     return [each["id"] for each in line["not_done"]]
 
 
-def unclaimable(path: Path, intent_id: int) -> None:
-    """Have the journal fail when one is to be asked about."""
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(
-            f"CREATE TRIGGER fails BEFORE UPDATE ON payasync_intents WHEN OLD.id = {intent_id} "
-            "BEGIN SELECT RAISE(ABORT, 'it fails'); END"
-        )
-
-
-def claimable(path: Path) -> None:
-    """Have it fail no more."""
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("DROP TRIGGER fails")
+FAILING: Final = (
+    "CREATE TRIGGER fails BEFORE UPDATE ON payasync_intents WHEN OLD.id = {} BEGIN SELECT RAISE(ABORT, 'it fails'); END"
+)
 
 
 def listed(out: str) -> list[int]:
     """Return the ids of the refunds in a table."""
-    return [int(line.split()[0]) for line in out.splitlines() if "  refunds.create  " in line]
+    return [int(number) for (number,) in cells(out, "  refunds.create  ", 1)]
 
 
 async def line_with(process: asyncio.subprocess.Process, word: str) -> str:
@@ -458,44 +403,41 @@ async def line_with(process: asyncio.subprocess.Process, word: str) -> str:
     raise EOFError(word)
 
 
-async def until_there(there: Any) -> None:
-    """Wait until something has come from another process."""
-    async with asyncio.timeout(SECONDS):
-        await until(there)
+SERVICE: Final[dict[str, str | None]] = {
+    "PAYASYNC_MERCHANT_ID": "M1",
+    "PAYASYNC_BASE_URL": "http://127.0.0.1:1",
+    "PAYASYNC_PROFILE": "sandbox",
+}
 
 
-def test_wrong_settings_end_with_2(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        (
+            "PAYASYNC_PROFILE",
+            None,
+            "no profile is given, so nothing says how to query the service. Give --profile FILE",
+        ),
+        ("PAYASYNC_PROFILE", "/nowhere.toml", "/nowhere.toml"),
+        ("PAYASYNC_MERCHANT_ID", None, "PAYASYNC_MERCHANT_ID is not set"),
+        ("PAYASYNC_BASE_URL", None, "PAYASYNC_BASE_URL is not set"),
+    ],
+)
+def test_wrong_settings_end_with_2(path: Path, name: str, value: str | None, words: str) -> None:
     """A wrong setting is reported in one line with exit code 2, before any query."""
-    asyncio.run(created(path))
-    unset = {name: None for name in os.environ if name.startswith("PAYASYNC_")}
-    known = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}
-    for environ, words in (
-        (known, "no profile is given, so nothing says how to query the service. Give --profile FILE, or set"),
-        ({**known, "PAYASYNC_PROFILE": "/nowhere.toml"}, "/nowhere.toml"),
-        ({"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}, "PAYASYNC_MERCHANT_ID is not set"),
-        ({"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}, "PAYASYNC_BASE_URL is not set"),
-    ):
-        result = CliRunner().invoke(payasync, ["reconcile", "--journal", str(path)], env={**unset, **environ})
+    asyncio.run(states(path))
+    result = invoked({**SERVICE, name: value}, "--journal", str(path))
 
-        assert 2 == result.exit_code
-        assert words in result.stderr
-        assert 1 == len(result.stderr.splitlines())
+    assert (2, 1, True) == (result.code, len(result.err.splitlines()), words in result.err)
 
 
 def test_dry_run_does_not_watch(path: Path) -> None:
     """`--dry-run` and `--watch` exclude each other, and the error says which one to leave out."""
-    asyncio.run(created(path))
-    result = CliRunner().invoke(payasync, ["reconcile", "--journal", str(path), "--watch", "--dry-run"])
-    (why,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    asyncio.run(states(path))
+    result = invoked({}, "--journal", str(path), "--watch", "--dry-run")
 
-    assert (2, "") == (result.exit_code, result.stdout)
-    assert "Leave out --watch to see what is due, or --dry-run to query it" in why
-
-
-async def created(path: Path) -> None:
-    """Make an empty journal."""
-    async with SqliteJournal(path) as journal:
-        await journal.list()
+    assert (2, "") == (result.code, result.out)
+    assert "Leave out --watch to see what is due, or --dry-run to query it" in result.err
 
 
 async def test_profile_and_address_can_be_given(sandbox: Sandbox, path: Path, tmp_path: Path) -> None:
@@ -503,9 +445,8 @@ async def test_profile_and_address_can_be_given(sandbox: Sandbox, path: Path, tm
     await lost(sandbox, path, done=["R1"])
     profile = tmp_path / "service.toml"
     profile.write_text(sandbox.profile.to_toml(), encoding="utf-8")
-    environ = environment(sandbox, PAYASYNC_PROFILE="/nowhere.toml", PAYASYNC_BASE_URL="http://127.0.0.1:1")
-    arguments = ("--journal", str(path), "--profile", str(profile), "--base-url", sandbox.url)
-    result = await beside(environ, *arguments)
+    wrong = {"PAYASYNC_PROFILE": "/nowhere.toml", "PAYASYNC_BASE_URL": "http://127.0.0.1:1"}
+    result = await run(sandbox, path, "--profile", str(profile), "--base-url", sandbox.url, **wrong)
 
     assert (0, "") == (result.code, result.err)
     assert ["succeeded"] == await states(path)

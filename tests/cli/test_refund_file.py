@@ -1,4 +1,4 @@
-"""The file of refunds, what becomes of each row, and the result file."""
+"""The file of refunds, the result of each row, and the result file."""
 
 import os
 import resource
@@ -12,7 +12,6 @@ import pytest
 from attrs import evolve
 
 from payasync import (
-    ABSENT,
     ConfigurationError,
     CreateRefund,
     Done,
@@ -49,7 +48,8 @@ from payasync.wire.call import Reply
 from payasync.wire.validators import invalid_argument
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, kept, refund
 
-HEADER = "out_trade_no,out_refund_no,total_amt,refund_amt"
+HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"
+REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
 
 
 def rows(*lines: str, header: str = HEADER) -> tuple[Row, ...]:
@@ -63,25 +63,16 @@ def wrong(*lines: str, header: str = HEADER) -> list[tuple[int, str]]:
 
 
 def test_row_is_a_refund() -> None:
-    """Each row is one request, and an amount is the number that stands there."""
-    (row,) = rows("T1,R1,450,200")
-
-    assert (2, "R1", "") == (row.line, row.number, row.wrong)
-    assert CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200) == row.request
-
-
-def test_columns_come_in_any_order() -> None:
-    """Columns are known by their names; a cell that is empty was not given, where it need not be."""
+    """Each row is one request. Columns are known by their names, and an empty optional cell is absent."""
     (row, other) = rows(
         "cold,200,https://a.example/r,R1,450,T1",
         ",200,,R2,450,T1",
         header="refund_desc,refund_amt,notify_url,out_refund_no,total_amt,out_trade_no",
     )
 
-    assert row.request
-    assert ("cold", "https://a.example/r") == (row.request.refund_desc, row.request.notify_url)
-    assert other.request
-    assert (ABSENT, ABSENT) == (other.request.refund_desc, other.request.notify_url)
+    assert [(2, "R1", ""), (3, "R2", "")] == [(each.line, each.number, each.wrong) for each in (row, other)]
+    assert evolve(REFUND, refund_desc="cold", notify_url="https://a.example/r") == row.request
+    assert evolve(REFUND, out_refund_no="R2") == other.request
 
 
 @pytest.mark.parametrize(
@@ -96,7 +87,7 @@ def test_columns_come_in_any_order() -> None:
     ],
 )
 def test_other_columns_are_refused(header: str, words: str) -> None:
-    """Nothing in the file is passed over: a column that nobody reads may have been meant."""
+    """An unknown, missing or duplicate column is refused, because it may have been meant."""
     with pytest.raises(InvalidArgumentError, match=r"^line 1: the columns must be ") as caught:
         read_rows(header, lambda _: None)
 
@@ -105,7 +96,7 @@ def test_other_columns_are_refused(header: str, words: str) -> None:
 
 @pytest.mark.parametrize("amount", ["4.5", "4,5", "-1", "+1", " 1", "1e3", "1_000", "٤", "0", "", "1" * 17])
 def test_amount_is_digits(amount: str) -> None:
-    """What a spreadsheet has made of an amount is not guessed at."""
+    """An amount in another form, such as a spreadsheet writes, is refused."""
     ((line, words),) = wrong(f'T1,R1,450,"{amount}"')
 
     assert 2 == line
@@ -115,21 +106,21 @@ def test_amount_is_digits(amount: str) -> None:
 
 @pytest.mark.parametrize("line", ["T1,R1,450", "T1,R1,450,200,", "T1"])
 def test_cells_are_as_many_as_columns(line: str) -> None:
-    """A row that is short or long has its cells under other columns than was meant."""
+    """A row with too few or too many cells is refused."""
     assert [(2, f"the row has {line.count(',') + 1} cells, but there are 4 columns")] == wrong(line)
 
 
 def test_all_rows_of_one_number_are_bad() -> None:
-    """Nobody can say which of them is meant, a bad one among them included."""
+    """All rows that share a number are refused, also if one of them is bad."""
     found = wrong("T1,R1,450,1", "T1,R2,450,1", "T1,R1,450,1", "T1,R2,450,x", "T1,R3,450,1")
+    words = "'R1' is on lines 2 and 4", "'R2' is on lines 3 and 5"
 
     assert [2, 3, 4, 5] == [line for line, _ in found]
-    assert "out_refund_no must be unique: 'R1' is on lines 2 and 4" == found[0][1]
-    assert "out_refund_no must be unique: 'R2' is on lines 3 and 5" == found[1][1]
+    assert [f"out_refund_no must be unique: {each}" for each in words] == [why for _, why in found[:2]]
 
 
 def test_line_is_where_a_row_begins() -> None:
-    """Empty lines, and cells of several lines, are counted as an editor counts them."""
+    """Lines are counted as an editor counts them, with empty lines and cells of several lines."""
     found = rows("", 'T1,R1,450,1,"cold\nand late"', "", "T1,R2,450,x,", header=f"{HEADER},refund_desc")
 
     assert [(3, ""), (6, "x")] == [(row.line, "x" if row.wrong else "") for row in found]
@@ -137,20 +128,20 @@ def test_line_is_where_a_row_begins() -> None:
 
 @pytest.mark.parametrize("letter", ["\u2028", "\u0085", "\x0b"])
 def test_only_line_ends_end_a_row(letter: str) -> None:
-    """Other separators that Unicode has stand in words, as when they were copied from a page."""
+    """Other separators of Unicode do not end a row."""
     (row,) = rows(f"T1,R1,450,1,cold{letter}late", header=f"{HEADER},refund_desc")
 
     assert ("", f"cold{letter}late") == (row.wrong, row.cells["refund_desc"])
 
 
-def test_broken_quotes_are_told_with_their_line() -> None:
-    """What is no CSV is refused as a whole, and where it begins is told."""
+def test_broken_quotes_are_refused_with_their_line() -> None:
+    """A file that is not CSV is refused as a whole, with the line."""
     with pytest.raises(InvalidArgumentError, match="line 3: not CSV"):
         rows("T1,R1,450,1", 'T1,"R2"x,450,1')
 
 
 def test_what_the_service_does_not_take_is_bad() -> None:
-    """The profile's rules count, as for any other refund."""
+    """A row that the profile does not allow is bad."""
 
     def check(request: CreateRefund) -> None:
         if request.out_trade_no == "T 1":
@@ -165,7 +156,7 @@ RESULT_HEADER = "line,out_trade_no,out_refund_no,refund_amt,state,code,message"
 
 
 def verdict(line: int = 2, *, number: str = "R1", **facts: Any) -> Verdict:
-    """Return what became of a row."""
+    """Return the result of a row."""
     row = Row(line=line, cells={"out_trade_no": "T1", "out_refund_no": number, "refund_amt": "200"})
     given: dict[str, Any] = {"state": "succeeded", **facts}
     return Verdict(row=row, **given)
@@ -178,12 +169,12 @@ def path(tmp_path: Path) -> Path:
 
 
 def beside(path: Path) -> Path:
-    """Return what grows while the import runs."""
+    """Return the partial file."""
     return path.with_name("out.csv.partial")
 
 
 def test_rows_are_there_as_they_end(path: Path) -> None:
-    """Each row is on the disk, whole, as soon as it has ended; the file itself comes at the end, in order."""
+    """Each row is in the partial file as soon as it has ended. The result file appears at the end, in order."""
     with closing(ResultFile(path)) as result:
         result.add(verdict(3, number="R2", state="refused", code="E1", message="no such order"))
         partial = beside(path).read_text()
@@ -197,7 +188,7 @@ def test_rows_are_there_as_they_end(path: Path) -> None:
 
 
 def test_result_of_a_former_run_is_replaced_at_once(path: Path) -> None:
-    """Until the end, the former result stands."""
+    """The former result stays until the end."""
     path.write_text(f"{RESULT_HEADER}\nold\n")
     with closing(ResultFile(path)) as result:
         before = path.read_text()
@@ -208,20 +199,15 @@ def test_result_of_a_former_run_is_replaced_at_once(path: Path) -> None:
 
 
 def test_another_file_is_left_alone(path: Path) -> None:
-    """A result never goes over the refunds, the journal, or whatever else is there."""
+    """Only the result of an import is replaced. If there can be no file, nothing is sent."""
     path.write_text("out_trade_no,out_refund_no\n")
-
     with pytest.raises(ConfigurationError, match=r"is not a result of an import"):
         ResultFile(path)
+    with pytest.raises(ConfigurationError, match="No such file"):
+        ResultFile(path.with_name("none") / "out.csv")
 
     assert "out_trade_no,out_refund_no\n" == path.read_text()
     assert [path] == list(path.parent.iterdir())
-
-
-def test_place_that_is_none_is_told(tmp_path: Path) -> None:
-    """What cannot be written is told before anything is sent."""
-    with pytest.raises(ConfigurationError, match="No such file"):
-        ResultFile(tmp_path / "none" / "out.csv")
 
 
 @contextmanager
@@ -236,7 +222,7 @@ def full() -> Generator[None]:
 
 
 def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
-    """The journal has it all: a full disk stops no refund, and is told."""
+    """If the result file cannot be written, the import goes on, and the reason is kept."""
     with full(), pytest.raises(ConfigurationError, match="File too large"):
         ResultFile(path)
     with closing(ResultFile(path)) as result:
@@ -248,7 +234,7 @@ def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
 
 
 def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
-    """No result is wanted: none is made."""
+    """Without a path no file is made."""
     with closing(ResultFile(None)) as result:
         result.add(verdict())
         result.finish([verdict()])
@@ -257,7 +243,7 @@ def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
-    """What an interrupted run has left is begun anew, and nobody else reads it; another name of it keeps the old."""
+    """The partial file is private, and made anew by each run. A hard link to the old one keeps its content."""
     with closing(ResultFile(path)) as result:
         result.add(verdict())
     former = beside(path).read_text()
@@ -271,7 +257,7 @@ def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])
 def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
-    """Others could write into it that a refund was made."""
+    """A file that others can write is refused, because they could write false results into it."""
     path.with_name(name).write_text(f"{RESULT_HEADER}\n")
     path.with_name(name).chmod(0o664)
 
@@ -280,13 +266,11 @@ def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
 
 
 def test_numbers_are_found_again(path: Path) -> None:
-    """A number that begins with a hyphen is one that the default pattern allows: it is written as it is."""
+    """A number that begins with a hyphen, which the default pattern allows, is written unchanged."""
     with closing(ResultFile(path)) as result:
-        result.finish([verdict(number="-R1"), verdict(3, number="-A1+1"), verdict(4, number="=A1")])
+        result.finish([verdict(number=number) for number in ("-R1", "-A1+1", "=A1")])
 
-    assert ["2,T1,-R1,200,succeeded,,", "3,T1,'-A1+1,200,succeeded,,", "4,T1,'=A1,200,succeeded,,"] == (
-        path.read_text().splitlines()[1:]
-    )
+    assert ["-R1", "'-A1+1", "'=A1"] == [line.split(",")[2] for line in path.read_text().splitlines()[1:]]
 
 
 @pytest.mark.parametrize(
@@ -312,22 +296,20 @@ def test_numbers_are_found_again(path: Path) -> None:
     ],
 )
 def test_words_of_others_are_harmless(path: Path, message: str, written: str) -> None:
-    """A spreadsheet reckons with nothing that the service said, and each row is one line."""
+    """A spreadsheet computes nothing from the service's words, and each row is one line."""
     with closing(ResultFile(path)) as result:
         result.finish([verdict(message=message)])
 
     assert [RESULT_HEADER, f"2,T1,R1,200,succeeded,,{written}", ""] == path.read_text().split("\n")
 
 
-REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
 ROW: Final = Row(line=2, cells={"out_refund_no": "R1"}, request=REFUND)
 FAILED: Final = "the refund's state is failed"
-DECLINED_BODY: Final = b'{"code":"SBX_OK","message":"done","status":"SBX_REFUND_FAILED"}'
-DECLINED: Final = Outcome(status=200, body=DECLINED_BODY)
-FOUND: Final = Outcome(status=200, body=b'{"code":"SBX_OK","message":"done"}', recovered=True)
+DECLINED: Final = Outcome(status=200, body=b'{"code":"SBX_OK","message":"done","status":"SBX_REFUND_FAILED"}')
+BODY: Final = b'{"code":"SBX_OK","message":"done"}'
 
 
-def done(profile: Profile = PROFILE, body: bytes = b'{"code":"SBX_OK","message":"done"}') -> CallResult[RefundResponse]:
+def done(profile: Profile = PROFILE, body: bytes = BODY) -> CallResult[RefundResponse]:
     """Return the result of a refund that the service accepted."""
     return Done(REFUND, RefundResponse(Reply(status=200, headers={}, body=body), profile.answer, profile.states))
 
@@ -337,14 +319,10 @@ def not_made(error: PayasyncError) -> CallResult[RefundResponse]:
     return Refused(REFUND, error)
 
 
-def used_before() -> CallResult[RefundResponse]:
-    """Return the result of a refund whose number the service knows already."""
-    return Unknown(REFUND, DuplicateError("HTTP 409", code="E9", message="used before"))
-
-
-def doubtful() -> CallResult[RefundResponse]:
-    """Return the result of a refund that may have been made."""
-    return Unknown(REFUND, OutcomeUnknownError("unknown", reason="another process sends it"))
+USED: Final[CallResult[RefundResponse]] = Unknown(REFUND, DuplicateError("HTTP 409", code="E9", message="used before"))
+DOUBTFUL: Final[CallResult[RefundResponse]] = Unknown(
+    REFUND, OutcomeUnknownError("unknown", reason="another process sends it")
+)
 
 
 @pytest.mark.parametrize(
@@ -352,21 +330,29 @@ def doubtful() -> CallResult[RefundResponse]:
     [
         (done(), kept(state="accepted"), ("accepted", "SBX_OK", "done")),
         (done(), kept(state="succeeded"), ("succeeded", "SBX_OK", "done")),
-        (done(body=DECLINED_BODY), kept(state="rejected", outcome=DECLINED, reason=FAILED), ("refused", "", FAILED)),
-        (done(body=DECLINED_BODY), None, ("refused", "", FAILED)),
+        (
+            done(body=DECLINED.body),
+            kept(state="rejected", outcome=DECLINED, reason=FAILED),
+            ("refused", "", FAILED),
+        ),
+        (done(body=DECLINED.body), None, ("refused", "", FAILED)),
         (not_made(ServiceError("400", code=7, message="none")), kept(state="rejected"), ("refused", "7", "none")),
         (not_made(ServiceError("HTTP 400, refused")), kept(state="rejected"), ("refused", "", "HTTP 400, refused")),
         (not_made(ServiceError("HTTP 400")), kept(state="manual"), ("manual", "", "HTTP 400")),
         (not_made(NotSentError("no connection")), kept(state="rejected"), ("unsent", "", "no connection")),
-        (used_before(), None, ("unknown", "E9", "used before")),
-        (used_before(), kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
-        (used_before(), kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
-        (used_before(), kept(state="accepted"), ("accepted", "", "")),
-        (doubtful(), None, ("unknown", "", "another process sends it")),
-        (doubtful(), kept(state="sending"), ("unknown", "", "another process sends it")),
-        (doubtful(), kept(state="unknown", reason="no response"), ("unknown", "", "no response")),
-        (doubtful(), kept(state="manual", reason="asked 8 times"), ("manual", "", "asked 8 times")),
-        (doubtful(), kept(state="succeeded", outcome=FOUND), ("succeeded", "SBX_OK", "done")),
+        (USED, None, ("unknown", "E9", "used before")),
+        (USED, kept(state="unknown", reason="HTTP 409"), ("unknown", "E9", "used before")),
+        (USED, kept(state="manual", reason="refundAmt is 1"), ("manual", "E9", "used before")),
+        (USED, kept(state="accepted"), ("accepted", "", "")),
+        (DOUBTFUL, None, ("unknown", "", "another process sends it")),
+        (DOUBTFUL, kept(state="sending"), ("unknown", "", "another process sends it")),
+        (DOUBTFUL, kept(state="unknown", reason="no response"), ("unknown", "", "no response")),
+        (DOUBTFUL, kept(state="manual", reason="asked 8 times"), ("manual", "", "asked 8 times")),
+        (
+            DOUBTFUL,
+            kept(state="succeeded", outcome=Outcome(status=200, body=BODY, recovered=True)),
+            ("succeeded", "SBX_OK", "done"),
+        ),
     ],
 )
 def test_result_of_a_row(
@@ -383,20 +369,17 @@ def test_response_without_a_readable_journal() -> None:
     assert Verdict(row=ROW, state="accepted") == verdict_of_result(ROW, done(Profile()), None, Profile())
 
 
-JOURNAL: Final[list[tuple[Intent | None, Word]]] = [
-    (None, "unsent"),
-    (kept(state="new"), "unsent"),
-    (kept(state="rejected"), "unsent"),
-    (kept(state="rejected", sent_at=START, reason="never arrived"), "refused"),
-    (kept(state="sending"), "unknown"),
-    (kept(state="unknown"), "unknown"),
-    (kept(state="manual"), "manual"),
-    (kept(state="accepted"), "accepted"),
-    (kept(state="succeeded"), "succeeded"),
-]
-
-
-@pytest.mark.parametrize(("intent", "word"), JOURNAL)
+@pytest.mark.parametrize(
+    ("intent", "word"),
+    [
+        (None, "unsent"),
+        (kept(state="new"), "unsent"),
+        (kept(state="rejected"), "unsent"),
+        (kept(state="rejected", sent_at=START, reason="never arrived"), "refused"),
+        (kept(state="sending"), "unknown"),
+        *((kept(state=state), state) for state in ("unknown", "manual", "accepted", "succeeded")),
+    ],
+)
 def test_row_that_only_an_earlier_run_may_have_sent(intent: Intent | None, word: Word) -> None:
     """A row is unsent only if the journal does not have it, or has it as not done: else it could be paid twice."""
     for error in (StorageError("the journal is closed"), SessionClosedError("closed", sent=False)):
@@ -423,12 +406,7 @@ def test_unreadable_journal_leaves_doubt() -> None:
         ("rejected", {"refund_amt": 20}, "refused", "was used before (rejected): refund_amt was 10 and is 20"),
         ("sending", {"refund_amt": 20}, "unknown", "may have been refunded already (sending): refund_amt was 10 and"),
         ("manual", {"refund_amt": 20}, "manual", "may have been refunded already (manual): refund_amt was 10 and is"),
-        (
-            "succeeded",
-            {"out_trade_no": "T2"},
-            "refused",
-            "was already refunded (succeeded): out_trade_no was T1 and",
-        ),
+        ("succeeded", {"out_trade_no": "T2"}, "refused", "was already refunded (succeeded): out_trade_no was T1 and"),
         ("succeeded", {"total_amt": 500}, "refused", "was already refunded (succeeded): total_amt was 450 and is 500"),
     ],
 )
@@ -470,115 +448,84 @@ REFUNDS: Final = rows("T1,R1,450,200", "T1,R2,450,200")
 
 
 @pytest.fixture
-async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
+async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
     """An empty journal."""
-    async with SqliteJournal(tmp_path / "pay.db", clock=clock) as journal:
+    async with SqliteJournal(tmp_path / "pay.db", clock=Clock()) as journal:
         yield journal
 
 
-@pytest.fixture
-def clock() -> Clock:
-    """A clock that stands."""
-    return Clock()
+Step = Callable[[Journal], Awaitable[object]]
 
 
-async def sent(journal: Journal) -> Intent:
-    """Send a refund, as far as the journal knows."""
-    return (await journal.begin(evolve(draft(), queued=False), LEASE)).intent
+def sent(state: State, **facts: Any) -> Step:
+    """Return a step that sends the refund, and settles it."""
+
+    async def step(journal: Journal) -> None:
+        begun = await journal.begin(evolve(draft(), queued=False), LEASE)
+        await journal.settle(begun.intent, state, **facts)
+
+    return step
 
 
-async def asked(journal: Journal) -> Intent:
-    """Claim what is due, to ask about it."""
-    (held,) = await journal.ask(1, LEASE)
-    return held
+def asked(state: State, **facts: Any) -> Step:
+    """Return a step that settles the refund after a query."""
+
+    async def step(journal: Journal) -> None:
+        (held,) = await journal.ask(1, LEASE)
+        await journal.settle(held, state, **facts)
+
+    return step
 
 
-async def declined_at_once(journal: Journal) -> None:
-    """The service takes it, and declines it in the same answer."""
-    await journal.settle(await sent(journal), "rejected", outcome=DECLINED, reason=FAILED)
+def told(state: State | str) -> Step:
+    """Return a step in which a notification says the refund's state."""
+    return lambda journal: journal.told("refunds.create", "R1", state, {}, merchant=MERCHANT)
 
 
-async def declined_later(journal: Journal) -> None:
-    """A question finds out that what was accepted was declined."""
-    await journal.settle(await sent(journal), "accepted", outcome=Outcome(status=200))
-    await journal.settle(await asked(journal), "rejected", outcome=DECLINED, reason="the refund's state is failed")
+def queued(journal: Journal) -> Awaitable[object]:
+    """Queue the refund."""
+    return journal.add(refund(), merchant=MERCHANT)
 
 
-async def notified(journal: Journal) -> None:
-    """A notification says so of what was accepted, and had no answer that is kept."""
-    await journal.settle(await sent(journal), "accepted")
-    await journal.told("refunds.create", "R1", "failed", {}, merchant=MERCHANT)
+def given_up(journal: Journal) -> Awaitable[object]:
+    """Have a person say that the refund was not made."""
+    return journal.resolve(1, as_="rejected", reason="asked the bank")
 
 
-async def lost(journal: Journal) -> None:
-    """A question finds out that what was in doubt was not done."""
-    await journal.settle(await sent(journal), "unknown")
-    await journal.settle(await asked(journal), "rejected", reason="never arrived")
+REFUSED: Final = sent("rejected", reason="no such order")
+ACCEPTED: Final = sent("accepted", outcome=Outcome(status=200))
+KNOWN_TO_OTHERS: Final[dict[str, tuple[Step, ...]]] = {
+    "declined immediately": (sent("rejected", outcome=DECLINED, reason=FAILED),),
+    "declined later": (ACCEPTED, asked("rejected", outcome=DECLINED, reason=FAILED)),
+    "notified": (sent("accepted"), told("failed")),
+    "lost": (sent("unknown"), asked("rejected", reason="never arrived")),
+    "given up in doubt": (sent("unknown"), given_up),
+    "given up after a contradiction": (REFUSED, told("succeeded"), given_up),
+    "given up unsent": (queued, given_up),
+}
+KNOWN_TO_THE_SENDER: Final = {
+    "refused": (REFUSED,),
+    "refused twice": (REFUSED, REFUSED),
+    "not sent": (sent("rejected", reason="no connection"),),
+}
 
 
-async def given_up_in_doubt(journal: Journal) -> None:
-    """A person says that what was in doubt was not done."""
-    held = await sent(journal)
-    await journal.settle(held, "unknown")
-    await journal.resolve(held.id, as_="rejected", reason="asked the bank")
-
-
-async def given_up_after_a_contradiction(journal: Journal) -> None:
-    """A person says that what the service refused, and told to be done later, was not done."""
-    held = await sent(journal)
-    await journal.settle(held, "rejected", reason="no such order")
-    await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
-    await journal.resolve(held.id, as_="rejected", reason="asked the bank")
-
-
-async def given_up_unsent(journal: Journal) -> None:
-    """A person says that nobody is to send what was queued."""
-    intent_id = await journal.add(refund(), merchant=MERCHANT)
-    await journal.resolve(intent_id, as_="rejected", reason="paid in cash")
-
-
-async def refused(journal: Journal) -> None:
-    """The service refuses it."""
-    await journal.settle(await sent(journal), "rejected", reason="no such order")
-
-
-async def refused_twice(journal: Journal) -> None:
-    """The service refuses it, again and again."""
-    await refused(journal)
-    await refused(journal)
-
-
-async def not_sent(journal: Journal) -> None:
-    """It never left."""
-    await journal.settle(await sent(journal), "rejected", reason="no connection")
-
-
-Way = Callable[[Journal], Awaitable[None]]
-KNOWN_TO_OTHERS: Final[tuple[Way, ...]] = (
-    declined_at_once,
-    declined_later,
-    notified,
-    lost,
-    given_up_in_doubt,
-    given_up_after_a_contradiction,
-    given_up_unsent,
-)
-
-
-@pytest.mark.parametrize("way", KNOWN_TO_OTHERS)
-async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJournal, way: Way) -> None:
+@pytest.mark.parametrize("steps", KNOWN_TO_OTHERS.values(), ids=KNOWN_TO_OTHERS)
+async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJournal, steps: tuple[Step, ...]) -> None:
     """Whatever settled an earlier refund as not done, its row is listed with the reason, and no other row is."""
-    await way(journal)
+    for step in steps:
+        await step(journal)
     (intent,) = await journal.find("refunds.create", "R1")
     expected = Verdict(row=REFUNDS[0], state="refused", message=intent.reason)
 
     assert [expected] == resubmissions(REFUNDS, [intent], MERCHANT)
 
 
-@pytest.mark.parametrize("way", [refused, refused_twice, not_sent])
-async def test_plain_refusal_is_not_listed(journal: SqliteJournal, way: Way) -> None:
+@pytest.mark.parametrize("steps", KNOWN_TO_THE_SENDER.values(), ids=KNOWN_TO_THE_SENDER)
+async def test_plain_refusal_is_not_listed(journal: SqliteJournal, steps: tuple[Step, ...]) -> None:
     """Only the sender knows of a refusal, or of a refund that was not sent, so the row is tried again silently."""
-    await way(journal)
+    for step in steps:
+        await step(journal)
 
     assert not resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
 
@@ -586,7 +533,8 @@ async def test_plain_refusal_is_not_listed(journal: SqliteJournal, way: Way) -> 
 @pytest.mark.parametrize("row", ["T1,R1,450,100", "T2,R1,450,200", "T1,R3,450,200"])
 async def test_only_the_same_refund_is_listed(journal: SqliteJournal, row: str) -> None:
     """Another refund, merchant or operation is not the one that was rejected."""
-    await declined_later(journal)
+    for step in KNOWN_TO_OTHERS["declined later"]:
+        await step(journal)
     rejected = await journal.list("rejected")
 
     assert not resubmissions(rows(row), rejected, MERCHANT)

@@ -20,7 +20,8 @@ from payasync.settings import Pace, Timeouts
 from payasync.wire.call import Layer
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.journal.building import Clock, move_away, refund
-from tests.matrix.cells import ABSENT_BODY, FAST, KEYS, REFUND_QUERY, SURE, session
+from tests.matrix.cells import ABSENT_BODY, REFUND_QUERY, SURE, session
+from tests.sessions import FAST, KEYS
 
 LEASE: Final = Timeouts().total + LEASE_MARGIN
 QUARANTINE: Final = 60.0

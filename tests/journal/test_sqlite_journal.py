@@ -25,7 +25,8 @@ from tests.journal.building import (
     move_away,
     refund,
 )
-from tests.matrix.cells import OK_BODY, session
+from tests.matrix.cells import session
+from tests.sessions import OK_BODY
 
 
 async def references(path: Path) -> list[str | None]:

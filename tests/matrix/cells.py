@@ -6,20 +6,18 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from payasync import Credentials, HttpCodes, PayasyncError, Profile, Recovery, Response, RetryPolicy, Session
+from payasync import HttpCodes, PayasyncError, Profile, Recovery, Response, Session
 from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import Recorder
 from tests.matrix.table import KINDS
+from tests.sessions import FAST, connect
 from tests.wire.ten import TEN
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 UNSURE: Final = evolve(PROFILE, http=HttpCodes(absent=(404,)), recovery=Recovery())
 """It says what absent is, but not when that is final, and nothing of 429."""
 SURE: Final = evolve(PROFILE, recovery=Recovery(quarantine=0.0))
 """A 429 precedes execution, and an absent answer is final at once."""
-FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
-OK_BODY: Final = b'{"code":"SBX_OK","status":"SBX_PAID","subscriptionId":"S1"}'
 ABSENT_BODY: Final = b'{"code":"SBX_NOT_FOUND"}'
 
 ORDER_QUERY: Final = "/payment/orderquery"
@@ -58,9 +56,8 @@ COLUMNS: Final = tuple(BY_NUMBER.values())
 
 def session(service: Recorder, profile: Profile = UNSURE, scheme: str = "", **settings: Any) -> Session:
     """Return a session with a recorder, that waits for next to nothing, and may expect another scheme of it."""
-    chosen: dict[str, Any] = {"credentials": KEYS, "retry": FAST, "tls": trusting_tls(), **settings}
     url = service.url.replace("http:", scheme) if scheme else service.url
-    return Session(url, profile=profile, **chosen)
+    return connect(url, profile=profile, **{"retry": FAST, "tls": trusting_tls(), **settings})
 
 
 async def ended(call: Awaitable[Response]) -> Any:

@@ -30,10 +30,11 @@ from payasync import (
     Unknown,
 )
 from tests.foreign import signatures
-from tests.foreign.certificates import server_tls, trusting_tls
+from tests.foreign.certificates import server_tls
 from tests.foreign.recorder import PATIENCE, RESET, SILENT, Answer, Connection, Recorder, answer
 from tests.inside import turns, until
-from tests.matrix.cells import KEYS, OK_BODY, REFUND_QUERY, UNSURE, session
+from tests.matrix.cells import REFUND_QUERY, session
+from tests.sessions import OK_BODY
 
 NOBODY: Final = 10**6
 """The number of a call that none that is cancelled has."""
@@ -202,15 +203,13 @@ async def staged(phase: Phase) -> AsyncGenerator[Stage]:
     calls: list[Call] = []
 
     settings: dict[str, Any] = {
-        "tls": trusting_tls(),
         "retry": SLOW,
         "on_event": told.append,
         "middleware": [noting(calls)],
         **phase.settings,
     }
     with phase.service() as service:
-        url = service.url.replace("http:", phase.scheme)
-        async with Session(url, credentials=KEYS, profile=UNSURE, **settings) as pay:
+        async with session(service, scheme=phase.scheme, **settings) as pay:
             stage = Stage(service, pay, told, calls)
             held = [asyncio.ensure_future(call(pay, NOBODY)) for call in phase.hold]
             await until(lambda: stage.asked() == len(held))

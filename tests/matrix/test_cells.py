@@ -29,7 +29,6 @@ from tests.matrix.cells import (
     ABSENT_BODY,
     BY_NUMBER,
     COLUMNS,
-    OK_BODY,
     ORDER_QUERY,
     SURE,
     UNSURE,
@@ -39,8 +38,8 @@ from tests.matrix.cells import (
     session,
 )
 from tests.matrix.table import ROWS
+from tests.sessions import OK, OK_BODY
 
-OK: Final = answer(200, OK_BODY)
 ABSENT: Final = answer(200, ABSENT_BODY)
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 2, "refund_amt": 1}
 LONG: Final = pytest.mark.long

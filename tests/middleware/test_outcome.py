@@ -1,6 +1,7 @@
 """The failure matrix as plain functions: what the end of an attempt means, and what follows from it."""
 
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any, Final
 
 import pytest
@@ -8,7 +9,6 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.endpoints import OPERATIONS, Kind
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -207,9 +207,10 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
         (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
         (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
-        (evolve(reply({"code": "NONE", "data": {"totalAmt": 450}}), verified=True), BESIDE, False),
-        (evolve(reply({"code": "NONE", "data": {"amount": 450}}), verified=True), BESIDE, False),
-        (evolve(reply({"code": "NONE", "data": {"text": "none"}}), verified=True), BESIDE, False),
+        *(
+            (evolve(reply({"code": "NONE", "data": {name: 450}}), verified=True), BESIDE, False)
+            for name in ("totalAmt", "amount", "text")
+        ),
         (reply({"code": "NONE", "totalAmt": 450}), CODED, True),
         (reply({"code": "NONE"}), UNSIGNED_REFUSALS, True),
         (evolve(reply({"code": "NONE"}), verified=False), UNSIGNED_REFUSALS, False),
@@ -230,8 +231,6 @@ ENVELOPED: Final = evolve(
     ),
     http=HttpCodes(not_executed=(400, 401, 403, 404, 422), absent=(404, 410)),
 )
-READ_NAMES: Final = [operation.name for operation in OPERATIONS if operation.kind is Kind.READ]
-WRITES: Final = [operation.name for operation in OPERATIONS if operation.kind is not Kind.READ]
 
 
 def code(value: object, status: int = 200, **more: object) -> Reply:
@@ -246,37 +245,22 @@ BY_STATUS: Final[list[tuple[int, Outcome]]] = [
 ]
 """What is judged by status alone."""
 
+WITHOUT_CODE: Final[tuple[object, ...]] = ({"msg": "already paid"}, {}, [], "OK", None)
 BY_CODE: Final[list[tuple[Reply, Outcome]]] = [
-    (code(0), Outcome.SUCCESS),
-    (code("OK"), Outcome.SUCCESS),
-    (code("OK", 201), Outcome.SUCCESS),
-    (code("OK", data={"a": 1}), Outcome.SUCCESS),
-    (code("0"), Outcome.UNLISTED),
-    (code(False), Outcome.UNLISTED),  # noqa: FBT003 - a code
-    (code(0.0), Outcome.UNLISTED),
-    (code(None), Outcome.UNLISTED),
-    (code("ok"), Outcome.UNLISTED),
-    (code([0]), Outcome.UNLISTED),
-    (code("PARAM"), Outcome.NOT_EXECUTED),
-    (code(7), Outcome.NOT_EXECUTED),
-    (code("7"), Outcome.UNLISTED),
-    (code("BUSY"), Outcome.SERVER_ERROR),
-    (code("USED"), Outcome.DUPLICATE),
-    (code("NONE"), Outcome.ABSENT),
-    (code("FAIL", msg="already paid"), Outcome.DUPLICATE),
+    *((code(value), Outcome.SUCCESS) for value in (0, "OK")),
+    (code("OK", 201, data={"a": 1}), Outcome.SUCCESS),
+    (code("OK", msg="already paid"), Outcome.SUCCESS),
+    *((code(value), Outcome.UNLISTED) for value in ("0", False, 0.0, None, "ok", [0], "7")),
     (code("FAIL", msg="something else"), Outcome.UNLISTED),
+    *((code(value), Outcome.NOT_EXECUTED) for value in ("PARAM", 7)),
     (code("FAIL", msg=7), Outcome.NOT_EXECUTED),
     (code("PARAM", msg="already paid"), Outcome.NOT_EXECUTED),
     (code("BUSY", msg="PARAM"), Outcome.SERVER_ERROR),
-    (code("OK", msg="already paid"), Outcome.SUCCESS),
-    (reply({"msg": "already paid"}), Outcome.UNRECOGNISED),
-    (reply({}), Outcome.UNRECOGNISED),
-    (reply([]), Outcome.UNRECOGNISED),
-    (reply("OK"), Outcome.UNRECOGNISED),
-    (reply(None), Outcome.UNRECOGNISED),
-    (HTML, Outcome.UNRECOGNISED),
-    (code("OK", 199), Outcome.UNRECOGNISED),
-    (code("OK", 101), Outcome.UNRECOGNISED),
+    (code("USED"), Outcome.DUPLICATE),
+    (code("FAIL", msg="already paid"), Outcome.DUPLICATE),
+    (code("NONE"), Outcome.ABSENT),
+    *((reply(document), Outcome.UNRECOGNISED) for document in WITHOUT_CODE),
+    *((answer, Outcome.UNRECOGNISED) for answer in (HTML, code("OK", 199), code("OK", 101))),
 ]
 """Answers that say whether it was done, where the profile has a path to a code."""
 
@@ -286,17 +270,14 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
     (reply({}, 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
     (reply({}, 410), Outcome.ABSENT, Outcome.UNLISTED),
     (reply({}, 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
-    (reply({}, 402), Outcome.UNLISTED, Outcome.UNLISTED),
     (reply({}, 418), Outcome.UNLISTED, Outcome.UNLISTED),
     (code("USED", 400), Outcome.DUPLICATE, Outcome.DUPLICATE),
     (code("NONE", 400), Outcome.ABSENT, Outcome.ABSENT),
     (code("BUSY", 400), Outcome.SERVER_ERROR, Outcome.SERVER_ERROR),
     (code("PARAM", 409), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
-    (code("BUSY", 404), Outcome.SERVER_ERROR, Outcome.SERVER_ERROR),
     (code("OTHER", 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
     (code("OTHER", 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
     (code("OK", 400), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
-    (code("OK", 418), Outcome.UNLISTED, Outcome.UNLISTED),
     (code("x", 418, msg="already paid"), Outcome.DUPLICATE, Outcome.DUPLICATE),
 ]
 """4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then 409."""
@@ -346,36 +327,27 @@ BY_MESSAGE: Final = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
 
 
 @pytest.mark.parametrize(
-    ("message", "expected"),
+    ("expected", "messages"),
     [
-        ("PARAM", Outcome.NOT_EXECUTED),
-        (7, Outcome.NOT_EXECUTED),
-        ("BUSY", Outcome.SERVER_ERROR),
-        ("USED", Outcome.DUPLICATE),
-        ("already paid", Outcome.DUPLICATE),
-        ("NONE", Outcome.ABSENT),
-        ("all is well", Outcome.SUCCESS),
-        ("OK", Outcome.SUCCESS),
-        ("", Outcome.SUCCESS),
-        ("param", Outcome.SUCCESS),
-        ("7", Outcome.SUCCESS),
-        (None, Outcome.SUCCESS),
-        (["PARAM"], Outcome.SUCCESS),
+        (Outcome.NOT_EXECUTED, ("PARAM", 7)),
+        (Outcome.SERVER_ERROR, ("BUSY",)),
+        (Outcome.DUPLICATE, ("USED", "already paid")),
+        (Outcome.ABSENT, ("NONE",)),
+        (Outcome.SUCCESS, ("all is well", "OK", "", "param", "7", None, ["PARAM"])),
     ],
 )
 @pytest.mark.parametrize("name", ["refunds.create", "payments.create", "orders.query"])
-def test_outcome_by_message_alone(name: str, message: object, expected: Outcome) -> None:
+def test_outcome_by_message_alone(name: str, messages: tuple[object, ...], expected: Outcome) -> None:
     """Without a path to a code, a listed message decides a 2xx, and any other message means success."""
-    for status in (200, 201):
-        assert expected is classify(call_for(name, BY_MESSAGE), reply({"msg": message, "code": "PARAM"}, status))
+    call = call_for(name, BY_MESSAGE)
+    for message, status in product(messages, (200, 201)):
+        assert expected is classify(call, reply({"msg": message, "code": "PARAM"}, status))
 
 
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
     """A listed code counts only at the places that the profile names."""
-    profile = evolve(ENVELOPED, answer=AnswerShape(message="msg"))
-
-    assert Outcome.NOT_EXECUTED is classify(call_for("refunds.create", profile), code("USED", 400))
-    assert Outcome.DUPLICATE is classify(call_for("refunds.create", profile), reply({"msg": "USED"}, 400))
+    assert Outcome.NOT_EXECUTED is classify(call_for("refunds.create", BY_MESSAGE), code("USED", 400))
+    assert Outcome.DUPLICATE is classify(call_for("refunds.create", BY_MESSAGE), reply({"msg": "USED"}, 400))
 
 
 @pytest.mark.parametrize(
@@ -391,7 +363,7 @@ def test_message_is_asked_only_where_the_profile_says_so() -> None:
         (SessionClosedError("closed"), Outcome.NOT_SENDABLE),
     ],
 )
-@pytest.mark.parametrize("name", READ_NAMES + WRITES)
+@pytest.mark.parametrize("name", ["orders.query", "refunds.create"])
 def test_outcome_without_a_reply(name: str, outcome: PayasyncError, expected: Outcome) -> None:
     """An attempt without a reply was not sent, cannot be sent, or had no response."""
     assert expected is classify(call_for(name), outcome)
@@ -537,24 +509,6 @@ def test_unknown_outcome_has_the_answer() -> None:
 NOW: Final = datetime(2027, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
-NONSENSE: Final = (
-    None,
-    "",
-    "soon",
-    "-5",
-    "1.5",
-    "1e3",
-    "5 s",
-    "1000000000",
-    "٣",
-    "Sun",
-    "Sun, 99 Jan 2027 12:00:30 GMT",
-    "Sun, 31 Jan 99999 12:00:30 GMT",
-    "Sun, 31 Jan 99999999999999999999 12:00:30 GMT",
-    "Sun, 31 Jan 2027 12:00:30 +9999999",
-)
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -567,7 +521,9 @@ NONSENSE: Final = (
         ("Sun, 31 Jan 2027 12:00:30", 30.0),
         ("Sunday, 31-Jan-27 12:01:00 GMT", 60.0),
         ("Sun, 31 Jan 2027 11:00:00 GMT", 0.0),
-        *((value, None) for value in NONSENSE),
+        *((value, None) for value in (None, "", "soon", "-5", "1.5", "1e3", "5 s", "1000000000", "٣", "Sun")),
+        *((f"Sun, {day} Jan {year} 12:00:30 GMT", None) for day, year in ((99, 2027), (31, 99999), (31, 10**19))),
+        ("Sun, 31 Jan 2027 12:00:30 +9999999", None),
     ],
 )
 def test_retry_after(value: str | None, expected: float | None) -> None:

@@ -1,6 +1,7 @@
 """What became of a write: the question within a call, and `Session.reconcile` after it."""
 
 import pickle
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -19,7 +20,6 @@ from payasync import (
     RefundResponse,
     RetryPolicy,
     ServiceError,
-    Session,
 )
 from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
@@ -27,6 +27,7 @@ from payasync.profile.schema import Accept, AnswerShape
 from tests.building import PROFILE, call_for, codec
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
+from tests.sessions import connect
 from tests.wire.ten import CREDENTIALS
 
 
@@ -54,11 +55,7 @@ def unknown(operation: str | None, reference: str | None) -> OutcomeUnknownError
     return OutcomeUnknownError("lost", operation=operation, reference=reference)
 
 
-def pay_with(service: Recorder, profile: Profile = SANDBOX) -> Session:
-    """Return a session with a recorder."""
-    return Session(service.url, credentials=CREDENTIALS, profile=profile, retry=RetryPolicy(attempts=1))
-
-
+pay_with = partial(connect, credentials=CREDENTIALS, profile=SANDBOX)
 PAID: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_PAID"}')
 DONE: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
 NONE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
@@ -86,27 +83,16 @@ async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any,
     assert "extra" == caught.value.field
 
 
-async def test_reconcile_what_a_call_raised() -> None:
+@pytest.mark.parametrize(("began", "queries"), [([RESET], 4), ([answer(409, b"{}")], 1)], ids=["lost", "duplicate"])
+async def test_reconcile_what_a_call_raised(began: list[Answer], queries: int) -> None:
     """The error of a call is enough to ask what became of it."""
-    with Recorder([RESET, *[RESET] * 3, PAID]) as service:
-        async with pay_with(service) as pay:
-            fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
-            with pytest.raises(OutcomeUnknownError) as caught:
-                await fast.orders.place(total_amt=1, currency="CAD", out_trade_no="T1")
-            found = await pay.reconcile(caught.value)
-
-    assert ["/payment/unifiedorder", *["/payment/orderquery"] * 4] == [each.path for each in service.requests]
-    assert "paid" == found.state
-
-
-async def test_reconcile_a_duplicate() -> None:
-    """`reconcile` takes a `DuplicateError`, too."""
-    with Recorder([answer(409, b"{}"), PAID]) as service:
-        async with pay_with(service) as pay:
-            with pytest.raises(DuplicateError) as caught:
+    with Recorder([*began, *[RESET] * (queries - 1), PAID]) as service:
+        async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
+            with pytest.raises((OutcomeUnknownError, DuplicateError)) as caught:
                 await pay.orders.place(total_amt=1, currency="CAD", out_trade_no="T1")
             found = await pay.reconcile(caught.value)
 
+    assert ["/payment/unifiedorder", *["/payment/orderquery"] * queries] == [each.path for each in service.requests]
     assert "paid" == found.state
 
 
@@ -122,10 +108,9 @@ LOST: Final = [RESET, *[RESET] * 3]
 async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     """A response about another amount never says that this order is paid."""
     with Recorder([*began, ANOTHER]) as service:
-        async with pay_with(service) as pay:
-            fast = pay.with_options(retry=RetryPolicy(attempts=1, base_delay=0))
+        async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
             with pytest.raises((OutcomeUnknownError, ServiceError)) as lost:
-                await fast.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+                await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
             with pytest.raises(OutcomeUnknownError) as caught:
                 await pay.reconcile(pickle.loads(pickle.dumps(lost.value)))  # noqa: S301 - made in the same line
 
@@ -135,18 +120,6 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     asked = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD", "merchantId": "M1"}
     assert asked == lost.value.asked == caught.value.asked
     assert "450" not in f"{lost.value} {lost.value!r}".replace(service.url, "")  # its port may be 4501
-
-
-async def test_reconcile_a_conflict() -> None:
-    """An `IntentConflictError` is raised again, and nothing is asked."""
-    error = IntentConflictError("another", operation="refunds.create", reference="R1")
-    with Recorder() as service:
-        async with pay_with(service) as pay:
-            with pytest.raises(IntentConflictError) as caught:
-                await pay.reconcile(error)
-
-    assert error is caught.value
-    assert [] == service.requests
 
 
 async def test_reconcile_an_error_of_ones_own() -> None:
@@ -162,7 +135,7 @@ async def test_reconcile_an_empty_answer() -> None:
     """An empty envelope leaves the outcome unknown."""
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
     with Recorder([EMPTY]) as service:
-        async with pay_with(service, profile) as pay:
+        async with pay_with(service, profile=profile) as pay:
             with pytest.raises(OutcomeUnknownError) as caught:
                 await pay.reconcile(unknown("orders.place", "T1"))
 
@@ -182,13 +155,20 @@ async def test_reconcile_without_an_answer(said: Answer, expected: type[Payasync
     assert (expected, "orders.query", "T1") == (type(caught.value), caught.value.operation, caught.value.reference)
 
 
-@pytest.mark.parametrize(("operation", "reference"), [("payments.create", None), ("subscriptions.update", "S1")])
-async def test_reconcile_what_nothing_names(operation: str, reference: str | None) -> None:
-    """An error without a number is raised again, and nothing is sent."""
-    error = unknown(operation, reference)
+@pytest.mark.parametrize(
+    "error",
+    [
+        unknown("payments.create", None),
+        unknown("subscriptions.update", "S1"),
+        IntentConflictError("another", operation="refunds.create", reference="R1"),
+    ],
+    ids=repr,
+)
+async def test_reconcile_what_nothing_names(error: PayasyncError) -> None:
+    """An error without a number, or whose number belongs to another request, is raised again; nothing is sent."""
     with Recorder() as service:
         async with pay_with(service) as pay:
-            with pytest.raises(OutcomeUnknownError) as caught:
+            with pytest.raises(type(error)) as caught:
                 await pay.reconcile(error)
 
     assert error is caught.value
@@ -198,7 +178,7 @@ async def test_reconcile_what_nothing_names(operation: str, reference: str | Non
 async def test_reconcile_where_the_profile_does_not_say_how() -> None:
     """The open point is named, and nothing is sent."""
     with Recorder() as service:
-        async with pay_with(service, evolve(SANDBOX, refund_status=None)) as pay:
+        async with pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
             with pytest.raises(NotConfiguredError) as caught:
                 await pay.reconcile(unknown("refunds.create", "R1"))
 
@@ -206,23 +186,20 @@ async def test_reconcile_where_the_profile_does_not_say_how() -> None:
     assert [] == service.requests
 
 
-async def test_reconcile_within_a_time() -> None:
-    """`reconcile` takes a timeout."""
+@pytest.mark.parametrize(
+    ("error", "timeout", "field"),
+    [
+        (unknown("orders.place", "T1"), 0, "timeout"),
+        *((error, None, "error") for error in (None, "R1", ValueError("lost"))),
+    ],
+    ids=repr,
+)
+async def test_reconcile_takes_an_error_of_ours_alone(error: Any, timeout: float | None, field: str) -> None:
+    """An argument that is not a `PayasyncError`, and an invalid timeout, are refused by name."""
     with Recorder() as service:
         async with pay_with(service) as pay:
             with pytest.raises(InvalidArgumentError) as caught:
-                await pay.reconcile(unknown("orders.place", "T1"), timeout=0)
+                await pay.reconcile(error, timeout=timeout)
 
-    assert "timeout" == caught.value.field
-
-
-@pytest.mark.parametrize("given", [None, "R1", ValueError("lost")], ids=repr)
-async def test_reconcile_takes_an_error_of_ours_alone(given: Any) -> None:
-    """An argument that is not a `PayasyncError` is refused by name."""
-    with Recorder() as service:
-        async with pay_with(service) as pay:
-            with pytest.raises(InvalidArgumentError) as caught:
-                await pay.reconcile(given)
-
-    assert "error" == caught.value.field
+    assert field == caught.value.field
     assert [] == service.requests

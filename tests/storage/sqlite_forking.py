@@ -41,23 +41,15 @@ def forked(path: str) -> int:
     return 0
 
 
-def both(file: SqliteFile) -> None:
-    """Have parent and child write, and the child end as programs end, before the parent goes on."""
-    asyncio.run(note(file, "before"))
-    child = forked(file.path)
-    if child:
-        well(child)
-    asyncio.run(note(file, "parent" if child else "child"))
-    if child:
-        asyncio.run(file.aclose())
-
-
-def closed(file: SqliteFile) -> None:
-    """Have the child close its file, while the parent goes on with its own."""
+def use(file: SqliteFile, what: str) -> None:
+    """Have the child write and end as programs end, or close its file, before the parent goes on."""
     asyncio.run(note(file, "before"))
     if child := forked(file.path):
         well(child)
         asyncio.run(note(file, "parent"))
+    elif what == "both":
+        asyncio.run(note(file, "child"))
+        return
     asyncio.run(file.aclose())
 
 
@@ -66,7 +58,8 @@ async def _writer(file: SqliteFile, numbers: "itertools.count[int]", enough: asy
         await note(file, f"parent {next(numbers)}")
 
 
-async def _under_load(file: SqliteFile) -> None:
+async def under_load(file: SqliteFile) -> None:
+    """Fork again and again while others write, at whatever moment of a transaction that is."""
     numbers, enough = itertools.count(), asyncio.Event()
     writers = [asyncio.ensure_future(_writer(file, numbers, enough)) for _ in range(WRITERS)]
     children = list[int]()
@@ -85,13 +78,9 @@ async def _under_load(file: SqliteFile) -> None:
     await file.aclose()
 
 
-def load(file: SqliteFile) -> None:
-    """Fork again and again while others write, at whatever moment of a transaction that is."""
-    asyncio.run(_under_load(file))
-
-
 if __name__ == "__main__":
     what, journal, path = sys.argv[1:]
     if journal == "log":
         sqlite.WAL_SINCE = (3, 0, 0)  # type: ignore[misc] # as if SQLite were new enough
-    {"both": both, "closed": closed, "load": load}[what](SqliteFile(path, SCHEMA))
+    opened = SqliteFile(path, SCHEMA)
+    asyncio.run(under_load(opened)) if what == "load" else use(opened, what)

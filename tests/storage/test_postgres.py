@@ -2,7 +2,8 @@ import asyncio
 import subprocess
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,8 @@ from payasync.storage.postgres import Database, Transaction, parse_dsn
 from payasync.wire.validators import invalid_argument
 from tests.postgres import database, postgres
 
-SCHEMA: Final = Schema(name="notebook", migrations=("CREATE TABLE notes (text text UNIQUE);",))
+NOTES: Final = "CREATE TABLE notes (text text UNIQUE);"
+SCHEMA: Final = Schema(name="notebook", migrations=(NOTES,))
 
 
 PATIENT: Final = 500
@@ -29,46 +31,51 @@ PATIENT: Final = 500
 PROGRAM: Final = Path(__file__).with_name("postgres_forking.py")
 
 
-HALF_A_PAIR: Final = "\ud800"
-
-
 Rows = list[dict[str, Any]]
 
 
+@asynccontextmanager
+async def opened(dsn: str, schema: Schema = SCHEMA, *, most: int = 8, **settings: str) -> AsyncGenerator[Database]:
+    """Return a database whose connection string has further settings."""
+    notebook = Database(Hidden(make_conninfo(dsn, **settings)), schema, connections=most)
+    try:
+        yield notebook
+    finally:
+        await notebook.aclose()
+
+
 @pytest.fixture
-async def notebook(postgres_dsn: str) -> AsyncIterator[Database]:
+async def notebook(postgres_dsn: str) -> AsyncGenerator[Database]:
     """A database to write in."""
-    notebook = Database(Hidden(postgres_dsn), SCHEMA)
-    yield notebook
-    await notebook.aclose()
+    async with opened(postgres_dsn) as notebook:
+        yield notebook
 
 
 def note(text: str) -> Callable[[Transaction], Awaitable[Rows]]:
-    """Return what writes a text."""
+    """Return a function that writes a text."""
     return lambda transaction: transaction.rows("INSERT INTO notes VALUES (%(text)s)", {"text": text})
 
 
 def asking(statement: str) -> Callable[[Transaction], Awaitable[Rows]]:
-    """Return what asks for something."""
+    """Return a function that returns the rows of a statement."""
     return lambda transaction: transaction.rows(statement)
 
 
+async def write(notebook: Database, text: str) -> None:
+    """Write a text."""
+    await notebook.run(note(text))
+
+
 async def notes(notebook: Database) -> list[str]:
-    """Return the texts that were kept."""
+    """Return the texts that were written."""
     return [row["text"] for row in await notebook.run(asking("SELECT text FROM notes ORDER BY text"))]
 
 
 def elsewhere(dsn: str, *statements: str) -> list[Any]:
-    """Return what somebody else finds, each time with another connection."""
+    """Execute statements as another program would, and return the rows of the last one."""
     with psycopg.connect(dsn, autocommit=True) as connection:
-        for each in statements[:-1]:
-            connection.execute(each.encode())
-        return connection.execute(statements[-1].encode()).fetchall()
-
-
-def hidden(dsn: str, **settings: str) -> Hidden:
-    """Return a connection string with further settings."""
-    return Hidden(make_conninfo(dsn, **settings))
+        (*_, last) = [connection.execute(each.encode()) for each in statements]
+        return last.fetchall() if last.description else []
 
 
 def connections(dsn: str, name: str, expected: int = 0) -> int:
@@ -83,14 +90,14 @@ def connections(dsn: str, name: str, expected: int = 0) -> int:
 
 
 async def test_what_was_done_is_there(notebook: Database, postgres_dsn: str) -> None:
-    """What returns is committed: everybody sees it."""
+    """When a call returns, everybody sees what it wrote."""
     await notebook.run(note("a"))
 
     assert [("a",)] == elsewhere(postgres_dsn, "SELECT text FROM notes")
 
 
 async def test_error_leaves_nothing(notebook: Database) -> None:
-    """What raises has done nothing, and its error comes as it is."""
+    """If the function raises, nothing of it is written, and its error is raised unchanged."""
 
     async def fail(transaction: Transaction) -> None:
         await note("a")(transaction)
@@ -103,52 +110,50 @@ async def test_error_leaves_nothing(notebook: Database) -> None:
 
 
 async def test_texts_that_it_does_not_take_are_escaped(notebook: Database) -> None:
-    """Half a surrogate pair, or a zero, comes in JSON: it fails nobody, and is shown as its escape."""
-    await notebook.run(note(f"a\0{HALF_A_PAIR}"))
+    """Half a surrogate pair and NUL, which JSON can hold, are stored as their escapes."""
+    await notebook.run(note("a\0\ud800"))
 
     assert ["a\\x00\\ud800"] == await notes(notebook)
 
 
 async def test_commit_waits_for_the_disk(postgres_dsn: str) -> None:
-    """Whatever the defaults are there, what is committed outlives a crash, and no transaction refuses to write."""
+    """Whatever the server's defaults are, a commit survives a crash, and transactions can write."""
     defaults = (
         "synchronous_commit=off",
         "default_transaction_read_only=on",
         "default_transaction_isolation=serializable",
     )
-    notebook = Database(hidden(postgres_dsn, options=" ".join(f"-c {each}" for each in defaults)), SCHEMA)
-    await notebook.run(note("a"))
-    asked = "synchronous_commit", "transaction_read_only", "transaction_isolation"
-    found = await notebook.run(asking(f"SELECT {', '.join(f'current_setting({each!r}) AS {each}' for each in asked)}"))
-    await notebook.aclose()
+    async with opened(postgres_dsn, options=" ".join(f"-c {each}" for each in defaults)) as notebook:
+        await notebook.run(note("a"))
+        names = "synchronous_commit", "transaction_read_only", "transaction_isolation"
+        (found,) = await notebook.run(
+            asking(f"SELECT {', '.join(f'current_setting({name!r}) {name}' for name in names)}")
+        )
 
-    assert ["on", "off", "read committed"] == list(found[0].values())
+    assert ["on", "off", "read committed"] == list(found.values())
 
 
 @pytest.mark.parametrize("setting", ["on", "remote_apply"])
 async def test_stricter_commits_stay_so(postgres_dsn: str, setting: str) -> None:
-    """Who waits for replicas, too, goes on to."""
-    notebook = Database(hidden(postgres_dsn, options=f"-c synchronous_commit={setting}"), SCHEMA)
-    (found,) = await notebook.run(asking("SELECT current_setting('synchronous_commit') AS now"))
-    await notebook.aclose()
+    """A server that also waits for replicas goes on to do so."""
+    async with opened(postgres_dsn, options=f"-c synchronous_commit={setting}") as notebook:
+        (found,) = await notebook.run(asking("SELECT current_setting('synchronous_commit') AS now"))
 
     assert setting == found["now"]
 
 
 async def test_so_many_connections_at_most(postgres_dsn: str) -> None:
     """A hundred callers share what is allowed, and none of them is refused."""
-    notebook = Database(hidden(postgres_dsn, application_name="many"), SCHEMA, connections=3)
-    await asyncio.gather(*(notebook.run(note(str(number))) for number in range(100)))
-    found = connections(postgres_dsn, "many", expected=3)
-    kept = await notes(notebook)
-    await notebook.aclose()
+    async with opened(postgres_dsn, most=3, application_name="many") as notebook:
+        await asyncio.gather(*(notebook.run(note(str(number))) for number in range(100)))
 
-    assert (3, 100) == (found, len(kept))
+        assert 3 == connections(postgres_dsn, "many", expected=3)
+        assert 100 == len(await notes(notebook))
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, None])
 def test_number_of_connections_is_checked(wrong: Any) -> None:
-    """A pool of none would wait for ever."""
+    """The number of connections must be 1 or more, because an empty pool would wait for ever."""
     with pytest.raises(ConfigurationError, match="connections must be an integer of 1 or more") as caught:
         Database(Hidden("host=h"), SCHEMA, connections=wrong)
 
@@ -156,11 +161,11 @@ def test_number_of_connections_is_checked(wrong: Any) -> None:
 
 
 def test_each_loop_has_its_own_connections(postgres_dsn: str) -> None:
-    """One database, and one `asyncio.run` per task: each works, and the connections of a loop end with it."""
-    notebook = Database(hidden(postgres_dsn, application_name="loops"), SCHEMA)
+    """Each `asyncio.run` has connections of its own, which are closed when it ends."""
+    notebook = Database(Hidden(make_conninfo(postgres_dsn, application_name="loops")), SCHEMA)
     open_after = list[int]()
     for text in "abc":
-        asyncio.run(discarded(notebook.run(note(text))))
+        asyncio.run(write(notebook, text))
         open_after.append(connections(postgres_dsn, "loops"))
     kept = asyncio.run(notes(notebook))
     asyncio.run(notebook.aclose())
@@ -170,22 +175,17 @@ def test_each_loop_has_its_own_connections(postgres_dsn: str) -> None:
 
 
 def test_loop_that_ended_badly_leaves_no_connection(postgres_dsn: str) -> None:
-    """A loop that was closed without being shut down takes its connections along, with the next use at the latest."""
-    notebook = Database(hidden(postgres_dsn, application_name="badly"), SCHEMA)
+    """Connections of a loop that was closed without a shutdown are closed at the next use."""
+    notebook = Database(Hidden(make_conninfo(postgres_dsn, application_name="badly")), SCHEMA)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(notebook.run(note("a")))
     loop.close()
     before = connections(postgres_dsn, "badly", expected=1)
-    asyncio.run(discarded(notebook.run(note("b"))))
+    asyncio.run(write(notebook, "b"))
     after = connections(postgres_dsn, "badly")
     asyncio.run(notebook.aclose())
 
     assert (1, 0) == (before, after)
-
-
-async def discarded(awaitable: Awaitable[object]) -> None:
-    """Wait for something."""
-    await awaitable
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_fork_leaves_the_parents_connections_alone(postgres_dsn: str, what: str)
 
 
 async def test_transactions_in_each_others_way_are_done_again(notebook: Database) -> None:
-    """One that was undone because of another is done again, wholly; who keeps being in the way is told of."""
+    """A transaction that another one undid runs again as a whole. If that does not help, the error says why."""
     await notebook.run(note("a"))
     tried = list[str]()
 
@@ -216,7 +216,7 @@ async def test_transactions_in_each_others_way_are_done_again(notebook: Database
 
 
 async def test_connection_that_was_cut_is_replaced(notebook: Database, postgres_dsn: str) -> None:
-    """One that died while it idled is noticed before anything is done; one that dies within is an error of ours."""
+    """A connection that was cut while idle is replaced. If it is cut inside a transaction, the call fails."""
     (row,) = await notebook.run(asking("SELECT pg_backend_pid() AS id"))
     elsewhere(postgres_dsn, f"SELECT pg_terminate_backend({row['id']}, 5000)")
     await notebook.run(note("a"))
@@ -229,24 +229,22 @@ async def test_connection_that_was_cut_is_replaced(notebook: Database, postgres_
 
 @pytest.mark.long
 async def test_server_that_is_started_anew_is_found() -> None:
-    """While the server is away it is unavailable; afterwards all goes on by itself."""
+    """While the server is stopped, calls fail. After its restart, they succeed."""
     with postgres() as server:
-        notebook = Database(Hidden(server.dsn), SCHEMA)
-        await asyncio.gather(*(notebook.run(note(str(number))) for number in range(5)))
-        server.stop()
-        with pytest.raises(StorageError, match="is unavailable"):
-            await notebook.run(note("lost"))
-        server.start()
-        kept = await notes(notebook)
-        await notebook.aclose()
+        async with opened(server.dsn) as notebook:
+            await asyncio.gather(*(notebook.run(note(str(number))) for number in range(5)))
+            server.stop()
+            with pytest.raises(StorageError, match="is unavailable"):
+                await notebook.run(note("lost"))
+            server.start()
 
-    assert list("01234") == kept
+            assert list("01234") == await notes(notebook)
 
 
 async def test_lock_is_not_waited_for_long(
     notebook: Database, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What somebody else holds locked is unavailable, and nobody hangs behind it."""
+    """If another program locks a table for too long, the call fails."""
     monkeypatch.setattr(module, "BEGIN", module.BEGIN.replace("'5s'", "'50ms'"))
     await notes(notebook)
     with psycopg.connect(postgres_dsn) as other:
@@ -260,7 +258,7 @@ async def test_lock_is_not_waited_for_long(
 async def test_who_stops_in_the_middle_holds_nobody_up(
     notebook: Database, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a process that is stopped within a transaction, the server ends it, and it has done nothing."""
+    """If a process stops within a transaction, the server ends the transaction, and nothing of it is written."""
     monkeypatch.setattr(module, "BEGIN", module.BEGIN.replace("'30s'", "'100ms'"))
     await notebook.run(note("a"))
 
@@ -276,7 +274,7 @@ async def test_who_stops_in_the_middle_holds_nobody_up(
 
 
 async def test_server_that_says_nothing_is_given_up(notebook: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No answer within half a minute is none; the next who asks gets another connection."""
+    """If the server does not respond in time, the call fails. The next call gets another connection."""
     await notes(notebook)
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
     with pytest.raises(StorageError, match="is unavailable: the server does not respond"):
@@ -286,8 +284,7 @@ async def test_server_that_says_nothing_is_given_up(notebook: Database, monkeypa
 
 
 async def test_who_is_cancelled_holds_nobody_up(postgres_dsn: str) -> None:
-    """What was cancelled has done nothing, and its connection is free for others."""
-    notebook = Database(Hidden(postgres_dsn), SCHEMA, connections=1)
+    """A cancelled call has written nothing, and its connection is free for others."""
     inside = asyncio.Event()
 
     async def hang(transaction: Transaction) -> None:
@@ -295,24 +292,23 @@ async def test_who_is_cancelled_holds_nobody_up(postgres_dsn: str) -> None:
         inside.set()
         await asyncio.Event().wait()
 
-    hanging = asyncio.create_task(notebook.run(hang))
-    await inside.wait()
-    hanging.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await hanging
-    kept = await notes(notebook)
-    await notebook.aclose()
+    async with opened(postgres_dsn, most=1, application_name="cancelled") as notebook:
+        hanging = asyncio.create_task(notebook.run(hang))
+        await inside.wait()
+        hanging.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await hanging
 
-    assert [] == kept
+        assert [] == await notes(notebook)
+        assert 1 == connections(postgres_dsn, "cancelled", expected=1)
 
 
 async def test_closing_waits_for_what_was_begun(postgres_dsn: str) -> None:
-    """What runs is finished and kept; what comes afterwards is refused, and closing again does nothing."""
-    notebook = Database(hidden(postgres_dsn, application_name="closing"), SCHEMA)
-    begun = [asyncio.create_task(notebook.run(note(str(number)))) for number in range(20)]
-    await asyncio.sleep(0)
-    await notebook.aclose()
-    await notebook.aclose()
+    """Closing finishes the calls in flight. Later calls fail, and a second closing does nothing."""
+    async with opened(postgres_dsn, application_name="closing") as notebook:
+        begun = [asyncio.create_task(notebook.run(note(str(number)))) for number in range(20)]
+        await asyncio.sleep(0)
+        await notebook.aclose()
     with pytest.raises(StorageError, match="the notebook is closed"):
         await notebook.run(note("late"))
     await asyncio.gather(*begun)
@@ -324,26 +320,11 @@ async def test_closing_waits_for_what_was_begun(postgres_dsn: str) -> None:
 PASSWORD: Final = "letmein"
 
 
-NOTES: Final = "CREATE TABLE notes (text text NOT NULL);"
-
-
-NOTEBOOK: Final = Schema(name="notebook", migrations=(NOTES,))
-
-
-async def used(dsn: str, schema: Schema = NOTEBOOK) -> list[dict[str, Any]]:
-    """Use a database, and return which versions stand in it."""
-    made = Database(Hidden(dsn), schema)
-    try:
-        return await made.run(lambda each: each.rows("SELECT name, version FROM payasync_migrations ORDER BY 1, 2"))
-    finally:
-        await made.aclose()
-
-
-def execute(dsn: str, *statements: str) -> None:
-    """Do something to a database, as somebody else would."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        for each in statements:
-            connection.execute(each.encode())
+async def versions(dsn: str, schema: Schema = SCHEMA) -> list[tuple[str, int]]:
+    """Use a database, and return the versions of its tables."""
+    async with opened(dsn, schema) as notebook:
+        rows = await notebook.run(asking("SELECT name, version FROM payasync_migrations ORDER BY 1, 2"))
+        return [(row["name"], row["version"]) for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -364,7 +345,7 @@ def execute(dsn: str, *statements: str) -> None:
     ],
 )
 def test_no_connection_string_is_refused_unseen(dsn: Any) -> None:
-    """What cannot be read may be a password in the wrong place: the error shows what is right, and nothing of it."""
+    """An invalid connection string may hold a password, so the error shows the valid form, and nothing of it."""
     with pytest.raises(ConfigurationError, match="dsn must be a connection string") as caught:
         parse_dsn(Hidden(dsn))
 
@@ -375,7 +356,7 @@ def test_no_connection_string_is_refused_unseen(dsn: Any) -> None:
 
 @pytest.mark.parametrize("given", [str, Secret])
 def test_password_is_never_shown(given: type[Any]) -> None:
-    """What a log shows of a database says which one it is, and lets nobody in."""
+    """Logs and errors show which database it is, without its password."""
     found = parse_dsn(Hidden(given(f"postgresql://shop:{PASSWORD}@db.example:5433/pay?connect_timeout=3")))
 
     assert "host=db.example port=5433 dbname=pay user=shop" == found.shown
@@ -384,14 +365,14 @@ def test_password_is_never_shown(given: type[Any]) -> None:
 
 
 def test_waiting_for_a_connection_is_bounded_unless_it_is_said() -> None:
-    """Libpq waits for minutes for a host that says nothing; who knows better says so in the connection string."""
+    """Connecting takes ten seconds at most, unless the connection string sets `connect_timeout`."""
     assert {"connect_timeout": 10} == parse_dsn(Hidden("host=h")).options
     assert {} == parse_dsn(Hidden("host=h connect_timeout=60")).options
 
 
 @pytest.mark.parametrize("kind", [PostgresInbox, PostgresJournal])
 def test_password_is_in_no_frame(kind: type[Any]) -> None:
-    """Nor does a traceback with local variables show it, of whatever is made with a connection string."""
+    """A traceback with local variables does not show the password of an invalid connection string."""
     with pytest.raises(ConfigurationError) as caught:
         kind(f"host=h password='{PASSWORD}")
 
@@ -408,12 +389,12 @@ def locals_of(error: Exception) -> str:
 
 
 async def test_server_that_is_away_is_unavailable(caplog: pytest.LogCaptureFixture) -> None:
-    """A server that cannot be reached may be there later: that is no matter of configuration."""
+    """If the server cannot be reached, the call fails with `StorageError`, and no password is shown or logged."""
     caplog.set_level("DEBUG")
     with pytest.raises(
         StorageError, match=r"the notebook 'host=127.0.0.1 port=1 dbname=pay user=shop' is unavailable: .*refused"
     ) as caught:
-        await used(f"postgresql://shop:{PASSWORD}@127.0.0.1:1/pay")
+        await versions(f"postgresql://shop:{PASSWORD}@127.0.0.1:1/pay")
     shown = "".join(traceback.format_exception(caught.value))
 
     assert PASSWORD not in shown + caplog.text
@@ -421,67 +402,65 @@ async def test_server_that_is_away_is_unavailable(caplog: pytest.LogCaptureFixtu
 
 
 async def test_tables_are_made_once(postgres_dsn: str) -> None:
-    """Workers that all begin at once make the tables one by one: the first does, the others find them."""
-    versions = await asyncio.gather(*(used(postgres_dsn) for _ in range(8)))
+    """If several workers begin at once, the first one makes the tables, and the others use them."""
+    found = await asyncio.gather(*(versions(postgres_dsn) for _ in range(8)))
 
-    assert [[{"name": "notebook", "version": 1}]] * 8 == versions
+    assert [[("notebook", 1)]] * 8 == found
 
 
 async def test_several_schemas_share_a_database(postgres_dsn: str) -> None:
-    """A journal and an inbox may stand in one database; each counts its own versions."""
-    await used(postgres_dsn)
-    versions = await used(
-        postgres_dsn, Schema(name="diary", migrations=("CREATE TABLE days ();", "CREATE TABLE nights ();"))
-    )
+    """A journal and an inbox can share a database; each has versions of its own."""
+    diary = Schema(name="diary", migrations=("CREATE TABLE days ();", "CREATE TABLE nights ();"))
+    await versions(postgres_dsn)
 
-    assert [("diary", 1), ("diary", 2), ("notebook", 1)] == [(each["name"], each["version"]) for each in versions]
+    assert [("diary", 1), ("diary", 2), ("notebook", 1)] == await versions(postgres_dsn, diary)
 
 
 async def test_older_tables_are_brought_up_to_date(postgres_dsn: str) -> None:
-    """A later payasync goes on with what is there; this one refuses what the later one has made."""
-    await used(postgres_dsn)
-    execute(postgres_dsn, "INSERT INTO notes VALUES ('kept')")
+    """A newer payasync migrates the tables and their data. An older one then refuses the database."""
+    await versions(postgres_dsn)
+    elsewhere(postgres_dsn, "INSERT INTO notes VALUES ('kept')")
     later = Schema(name="notebook", migrations=(NOTES, "ALTER TABLE notes ADD COLUMN more text DEFAULT 'x';"))
-    await used(postgres_dsn, later)
-    with psycopg.connect(postgres_dsn) as connection:
-        found = connection.execute("SELECT text, more FROM notes").fetchall()
+    await versions(postgres_dsn, later)
     with pytest.raises(ConfigurationError, match=r"for the notebook: a newer payasync made it \(schema 2, here 1\)"):
-        await used(postgres_dsn)
+        await versions(postgres_dsn)
 
-    assert [("kept", "x")] == found
+    assert [("kept", "x")] == elsewhere(postgres_dsn, "SELECT text, more FROM notes")
 
 
 async def test_step_that_fails_leaves_nothing(postgres_dsn: str) -> None:
-    """Tables are brought to a version wholly, or not at all."""
+    """If one step of a migration fails, nothing of the migration is done."""
     half = Schema(name="notebook", migrations=(NOTES, "CREATE TABLE more (); CREATE TABLE notes ();"))
     with pytest.raises(ConfigurationError, match='relation "notes" already exists'):
-        await used(postgres_dsn, half)
+        await versions(postgres_dsn, half)
 
-    assert [{"name": "notebook", "version": 1}] == await used(postgres_dsn)
+    assert [("notebook", 1)] == await versions(postgres_dsn)
 
 
 async def test_another_programs_tables_are_refused(postgres_dsn: str) -> None:
-    """A table of the same name is not ours to write into."""
-    execute(postgres_dsn, "CREATE TABLE notes (amount integer)")
+    """A table of another program that has the same name is refused."""
+    elsewhere(postgres_dsn, "CREATE TABLE notes (amount integer)")
     with pytest.raises(ConfigurationError, match=r"cannot use '.*' for the notebook: .*already exists") as caught:
-        await used(postgres_dsn)
+        await versions(postgres_dsn)
 
     assert "dsn" == caught.value.field
 
 
 async def test_role_that_may_not_make_tables_is_told(postgres_dsn: str) -> None:
-    """Who may not make them is told so, and not that the database is away."""
-    execute(postgres_dsn, "CREATE ROLE guest LOGIN", "GRANT USAGE ON SCHEMA public TO guest")
+    """If the role may not make tables, the error says so."""
+    elsewhere(postgres_dsn, "CREATE ROLE guest LOGIN", "GRANT USAGE ON SCHEMA public TO guest")
     try:
         with pytest.raises(ConfigurationError, match="permission denied for schema public"):
-            await used(make_conninfo(postgres_dsn, user="guest"))
+            await versions(make_conninfo(postgres_dsn, user="guest"))
     finally:
-        execute(postgres_dsn, "DROP OWNED BY guest", "DROP ROLE guest")
+        elsewhere(postgres_dsn, "DROP OWNED BY guest", "DROP ROLE guest")
 
 
 async def test_database_of_another_encoding_is_refused(postgres_database: str) -> None:
-    """What it could not hold would be found out by the first notification that has it."""
+    """A database whose encoding cannot hold all notifications is refused at the first use."""
     with database(postgres_database, "latin") as dsn:
-        execute(postgres_database, "DROP DATABASE latin", "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'")
+        elsewhere(
+            postgres_database, "DROP DATABASE latin", "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'"
+        )
         with pytest.raises(ConfigurationError, match="its encoding is LATIN1: make a database with ENCODING 'UTF8'"):
-            await used(dsn)
+            await versions(dsn)

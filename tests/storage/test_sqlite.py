@@ -1,4 +1,4 @@
-"""The thread that writes an SQLite file: who waits together is written together, and told after the commit."""
+"""The thread that writes an SQLite file: callers that wait together share a commit, and hear of it afterwards."""
 
 import asyncio
 import errno
@@ -9,9 +9,9 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -77,15 +77,6 @@ def commits(path: Path) -> int:
     return int.from_bytes(path.read_bytes()[CHANGES], "big")
 
 
-@contextmanager
-def held(path: Path) -> Generator[None]:
-    """Hold the file, so that whoever writes waits."""
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as db:
-        db.execute("BEGIN IMMEDIATE")
-        yield
-        db.execute("ROLLBACK")
-
-
 def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable[[sqlite3.Connection], None]:
     """Return what tells that it has begun, and then keeps the thread until it may go."""
 
@@ -137,19 +128,12 @@ async def all_of(file: SqliteFile, *works: Callable[[sqlite3.Connection], Any]) 
     return await asyncio.gather(*(file.run(work) for work in works), return_exceptions=True)
 
 
-async def test_nothing_is_opened_before_the_first_use(path: Path, file: SqliteFile) -> None:
-    """To make the object is free: programs make it while they are imported."""
+async def test_result_is_returned_after_the_commit(path: Path, file: SqliteFile) -> None:
+    """Nothing is opened before the first use. When a call returns, everybody sees what it wrote."""
     made = is_there(path)
-    await file.run(notes)
-
-    assert (False, True) == (made, is_there(path))
-
-
-async def test_caller_is_told_after_the_commit(path: Path, file: SqliteFile) -> None:
-    """What a caller was told of, everybody sees."""
     told = await file.run(note("a"))
 
-    assert ("a", ["a"]) == (told, on_disk(path))
+    assert (False, "a", ["a"]) == (made, told, on_disk(path))
 
 
 async def test_callers_that_wait_share_a_commit(path: Path, file: SqliteFile) -> None:
@@ -177,7 +161,7 @@ def raising(mistake: Exception) -> Callable[[sqlite3.Connection], None]:
 
 @pytest.mark.parametrize("mistake", [ZeroDivisionError(), ConfigurationError("not here")])
 async def test_who_fails_fails_alone(path: Path, file: SqliteFile, mistake: Exception) -> None:
-    """What shares a transaction with a mistake is written all the same, and the mistake's own part is not."""
+    """If one job of a shared transaction fails, nothing of it is written, and the other jobs are."""
     async with busy(file):
         ends = asyncio.ensure_future(all_of(file, note("a"), raising(mistake), note("b"), note(None), note("c")))
         await begun(ends)
@@ -190,10 +174,11 @@ async def test_who_fails_fails_alone(path: Path, file: SqliteFile, mistake: Exce
 
 
 async def test_file_that_is_held_is_unavailable(path: Path, file: SqliteFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who holds the file for too long makes it unavailable, to all that wait and no longer than it is held."""
+    """While another process holds the file for too long, all waiting calls fail. Later calls succeed."""
     monkeypatch.setattr("payasync.storage.sqlite.LOCKED_SECONDS", 0.01)
     await file.run(note("a"))
-    with held(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
         ends = await all_of(file, note("b"), note("c"))
     await file.run(note("d"))
 
@@ -204,7 +189,7 @@ async def test_file_that_is_held_is_unavailable(path: Path, file: SqliteFile, mo
 
 
 async def test_full_disk_keeps_nothing_and_loses_nothing(path: Path, file: SqliteFile) -> None:
-    """Where the disk is full nobody is told of a success; when there is room again, it goes on."""
+    """If the disk is full, the calls fail. When there is room again, calls succeed."""
 
     def fill(db: sqlite3.Connection) -> None:
         pages = db.execute("PRAGMA page_count").fetchone()[0]
@@ -221,7 +206,7 @@ async def test_full_disk_keeps_nothing_and_loses_nothing(path: Path, file: Sqlit
 
 
 async def test_errors_are_each_callers_own(tmp_path: Path) -> None:
-    """No two callers raise one and the same error: each adds its own traceback to it."""
+    """Each caller raises an error of its own, because each adds its own traceback."""
     (tmp_path / "inbox.db").write_text("My passwords")
     file = SqliteFile(tmp_path / "inbox.db", SCHEMA)
     errors = await all_of(file, *[notes] * CALLERS)
@@ -239,7 +224,7 @@ def _mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.usefixtures("_mode")
 async def test_file_that_vanishes_is_not_begun_anew(path: Path, file: SqliteFile) -> None:
-    """A file is made at the first use alone: an empty one would deny all that stood in it. Put back, it goes on."""
+    """If the file is deleted while in use, no new one is made. When it is put back, calls succeed."""
     await file.run(note("a"))
     move_away(path)
     ends = [(await all_of(file, notes))[0] for _ in range(3)]
@@ -256,7 +241,7 @@ async def test_file_that_vanishes_is_not_begun_anew(path: Path, file: SqliteFile
 @pytest.mark.usefixtures("_mode")
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_file_whose_place_another_takes_is_unavailable(path: Path, file: SqliteFile, *, deleted: bool) -> None:
-    """What another process has made in its place knows nothing of what stood in it; it is not written, nor believed."""
+    """If another file takes the place of the file in use, that file is neither read nor written."""
     await file.run(note("a"))
     if deleted:
         delete(path)
@@ -277,7 +262,7 @@ async def test_file_whose_place_another_takes_is_unavailable(path: Path, file: S
 
 
 async def test_file_that_is_emptied_is_damaged(path: Path, file: SqliteFile) -> None:
-    """What was in use, and has 0 bytes by now, is not begun anew, neither here nor by another process."""
+    """If the file in use is emptied, neither this process nor another one makes new tables in it."""
     await file.run(note("a"))
     empty(path)
     other = SqliteFile(path, SCHEMA)
@@ -289,7 +274,7 @@ async def test_file_that_is_emptied_is_damaged(path: Path, file: SqliteFile) -> 
 
 
 async def test_file_that_vanished_while_nobody_held_it_is_not_begun_anew(path: Path, file: SqliteFile) -> None:
-    """What was in use stays known over a fork and an error, with which the file is closed."""
+    """A fork and an error close the file. If it is deleted meanwhile, no new one is made."""
     await file.run(note("a"))
     file.pause()
     file.resume()
@@ -301,7 +286,7 @@ async def test_file_that_vanished_while_nobody_held_it_is_not_begun_anew(path: P
 
 
 async def test_who_is_cancelled_before_its_turn_writes_nothing(path: Path, file: SqliteFile) -> None:
-    """What nobody waits for any more, and was not begun, is not done."""
+    """If a call is cancelled before its job begins, nothing is written."""
     async with busy(file):
         first, second = (asyncio.ensure_future(file.run(note(text))) for text in "ab")
         await begun(first, second)
@@ -314,7 +299,7 @@ async def test_who_is_cancelled_before_its_turn_writes_nothing(path: Path, file:
 
 
 async def test_who_is_cancelled_midway_stops_nobody(path: Path, file: SqliteFile) -> None:
-    """What was begun is finished, though its caller is gone."""
+    """If a call is cancelled after its job has begun, the job is finished."""
     async with busy(file) as first:
         first.cancel()
         await asyncio.wait([first])
@@ -325,7 +310,7 @@ async def test_who_is_cancelled_midway_stops_nobody(path: Path, file: SqliteFile
 
 
 async def test_closing_finishes_what_waits(path: Path) -> None:
-    """Who came before the end is served; whoever comes after it is told that it is closed."""
+    """Closing finishes the waiting jobs. Later calls fail."""
     file = SqliteFile(path, SCHEMA)
     waiting = [asyncio.ensure_future(file.run(note(text))) for text in "ab"]
     await asyncio.sleep(0)
@@ -338,7 +323,7 @@ async def test_closing_finishes_what_waits(path: Path) -> None:
 
 
 async def test_closing_that_is_cancelled_closes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is in a hurry does not leave the file open, nor its thread behind."""
+    """If closing is cancelled, the file is closed all the same, and its thread ends."""
     monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,))
     log = path.with_name("inbox.db-wal")
     file = SqliteFile(path, SCHEMA)
@@ -375,7 +360,7 @@ def test_loops_share_a_file(path: Path) -> None:
 
 
 def test_loop_that_ended_stops_nobody(path: Path) -> None:
-    """Where a caller's event loop is gone before the disk was ready, the others are told all the same."""
+    """If the event loop of a caller is closed before the commit, the other callers get their results."""
     file, inside, go = SqliteFile(path, SCHEMA), threading.Event(), threading.Event()
 
     async def be_gone() -> None:
@@ -414,7 +399,7 @@ if "close" in sys.argv:
 
 @pytest.mark.parametrize(("how", "expected"), [("close", ["early", "late"]), ("forget", ["early"])])
 def test_program_ends_by_itself(path: Path, how: str, expected: list[str]) -> None:
-    """The thread keeps no program alive, and who closes at the very end, when no thread starts, closes well."""
+    """The thread keeps no program alive. Closing works at exit, too, when no thread can start."""
     done = subprocess.run(
         [sys.executable, "-c", AT_THE_END, str(path), how], capture_output=True, text=True, timeout=SECONDS, check=False
     )
@@ -423,14 +408,9 @@ def test_program_ends_by_itself(path: Path, how: str, expected: list[str]) -> No
     assert expected == on_disk(path)
 
 
-TWO_VERSIONS: Final = Schema(
-    name="inbox",
-    application=0x1234,
-    migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n", "ALTER TABLE notes ADD COLUMN\n    colour TEXT;\n"),
+TWO_VERSIONS: Final = evolve(
+    SCHEMA, migrations=(*SCHEMA.migrations, "ALTER TABLE notes ADD COLUMN\n    colour TEXT;\n")
 )
-
-
-OLDER: Final = evolve(TWO_VERSIONS, migrations=TWO_VERSIONS.migrations[:1])
 
 
 DYING: Final = """
@@ -449,12 +429,6 @@ open_database(sys.argv[1], {schema})
 """
 
 
-EXTRA: Final = 3
-
-
-FULL: Final = 2
-
-
 @pytest.fixture
 def open_(path: Path) -> Iterator[Callable[[Schema], sqlite3.Connection]]:
     """Open the file; it is closed with the test."""
@@ -463,11 +437,16 @@ def open_(path: Path) -> Iterator[Callable[[Schema], sqlite3.Connection]]:
 
 
 def made(path: Path, *statements: str) -> None:
-    """Make a database by hand."""
-    with closing(sqlite3.connect(path)) as db:
+    """Make a database of another program."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for statement in statements:
             db.execute(statement)
-        db.commit()
+
+
+def ours(path: Path, schema: Schema = TWO_VERSIONS, size: int | None = None) -> None:
+    """Make a database of payasync, cut to so many bytes."""
+    open_database(str(path), schema).close()
+    os.truncate(path, path.stat().st_size if size is None else size)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -491,25 +470,18 @@ def asked(db: sqlite3.Connection, pragma: str) -> Any:
     ],
 )
 def test_journal_by_version(version: tuple[int, ...], expected: tuple[str, str]) -> None:
-    """A write-ahead log only where SQLite has mended what could damage it; each commit waits for the disk."""
+    """A write-ahead log is used only from the SQLite that cannot damage it. Each commit waits for the disk."""
     assert expected == journaling(version)
 
 
-@pytest.mark.parametrize(("since", "mode", "synchronous"), [((99,), "delete", EXTRA), ((3,), "wal", FULL)])
-def test_connection_is_durable(
-    open_: Callable[[Schema], sqlite3.Connection],
-    monkeypatch: pytest.MonkeyPatch,
-    since: tuple[int, ...],
-    mode: str,
-    synchronous: int,
-) -> None:
-    """The connection that writes has the journal and the care that were decided on."""
-    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", since)
-
+@pytest.mark.usefixtures("_mode")
+def test_connection_is_durable(open_: Callable[[Schema], sqlite3.Connection]) -> None:
+    """The connection that writes has the `journal_mode` and the `synchronous` that `journaling` returns."""
     db = open_(TWO_VERSIONS)
     found = [asked(db, pragma) for pragma in ("journal_mode", "synchronous", "fullfsync", "foreign_keys")]
+    mode, synchronous = journaling(sqlite3.sqlite_version_info)
 
-    assert [mode, synchronous, 1, 1] == found
+    assert [mode, {"FULL": 2, "EXTRA": 3}[synchronous], 1, 1] == found
 
 
 @pytest.mark.parametrize("given", ["inbox.db", Path("inbox.db")])
@@ -520,14 +492,6 @@ def test_path_is_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: 
     assert str(tmp_path / "inbox.db") == SqliteFile(given, TWO_VERSIONS).path
 
 
-def test_nothing_else_is_left_beside_a_new_file(path: Path, open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """A new file is made under another name, which is gone afterwards."""
-    open_(TWO_VERSIONS)
-
-    assert [path] == [each for each in path.parent.iterdir() if "-" not in each.name]
-    assert 1 == path.stat().st_nlink
-
-
 def without_links(*_: object) -> None:
     """Fail as `os.link` does where the file system has no hard links."""
     raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
@@ -535,7 +499,7 @@ def without_links(*_: object) -> None:
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_who_is_faster_makes_the_file(path: Path, monkeypatch: pytest.MonkeyPatch, *, linked: bool) -> None:
-    """Of two that make a file at the same moment one does, and what it wrote by then stays; both use that one."""
+    """If two processes make a file at once, both use the first one, also on a file system without hard links."""
 
     def outrun(*names: Any) -> None:
         monkeypatch.setattr(os, "link", last)
@@ -550,21 +514,12 @@ def test_who_is_faster_makes_the_file(path: Path, monkeypatch: pytest.MonkeyPatc
 
     assert [("first",)] == found
     assert [path] == list(path.parent.iterdir())
-
-
-def test_file_system_without_hard_links(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is made there, too."""
-    monkeypatch.setattr(os, "link", without_links)
-    with closing(open_database(str(path), TWO_VERSIONS)) as db:
-        db.execute("INSERT INTO notes VALUES ('a', NULL)")
-
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
-    assert [path] == list(path.parent.iterdir())
 
 
 @pytest.mark.parametrize("link", ["before", "after"])
 def test_process_that_dies_while_it_makes_the_file(path: Path, link: str) -> None:
-    """It leaves none, or the whole one; the next process opens that, or makes it."""
+    """A process that is killed while it makes the file leaves no file, or the whole one. The next process opens it."""
     code = DYING.format(first="link(*names)" if link == "after" else "", schema=TWO_VERSIONS)
     died = subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False)
     left = path.stat().st_size if path.exists() else None
@@ -577,7 +532,7 @@ def test_process_that_dies_while_it_makes_the_file(path: Path, link: str) -> Non
 
 @pytest.mark.parametrize("end", ["-wal", "-journal"])
 def test_log_without_its_file_is_not_replayed(path: Path, end: str) -> None:
-    """A log tells that its file was lost, and may hold the end of it: no new file is made beside it."""
+    """If a log is there without its file, no new file is made, because the log may hold part of the data."""
     path.with_name(path.name + end).write_bytes(b"what was committed last")
     before = content(path.parent)
     with pytest.raises(ConfigurationError, match=f"it is missing, but '?{path}{end}'? is left beside it"):
@@ -588,7 +543,7 @@ def test_log_without_its_file_is_not_replayed(path: Path, end: str) -> None:
 
 def test_older_schema_is_brought_up_to_date(open_: Callable[[Schema], sqlite3.Connection]) -> None:
     """A file of an older version takes the steps that it lacks, and keeps what stands in it."""
-    with closing(open_(OLDER)) as db:
+    with closing(open_(SCHEMA)) as db:
         db.execute("INSERT INTO notes VALUES ('kept')")
 
     db = open_(TWO_VERSIONS)
@@ -599,7 +554,7 @@ def test_older_schema_is_brought_up_to_date(open_: Callable[[Schema], sqlite3.Co
 
 def test_step_that_fails_changes_nothing(path: Path, open_: Callable[[Schema], sqlite3.Connection]) -> None:
     """An update is done wholly, or not at all."""
-    open_(OLDER).close()
+    open_(SCHEMA).close()
     before = content(path.parent)
     broken = evolve(
         TWO_VERSIONS, migrations=(*TWO_VERSIONS.migrations, "CREATE TABLE more (a);\nCREATE TABLE notes (a);\n")
@@ -610,59 +565,29 @@ def test_step_that_fails_changes_nothing(path: Path, open_: Callable[[Schema], s
     assert before == content(path.parent)
 
 
-def another_programs(path: Path) -> None:
-    """Leave a database that is not ours."""
-    made(path, "PRAGMA application_id = 7", "CREATE TABLE notes (a)")
-
-
-def nobodys(path: Path) -> None:
-    """Leave a database that does not say whose it is."""
-    made(path, "CREATE TABLE notes (a)")
-
-
-def newer(path: Path) -> None:
-    """Leave ours, of a later version."""
-    open_database(
-        str(path), evolve(TWO_VERSIONS, migrations=(*TWO_VERSIONS.migrations, "CREATE TABLE more (a);"))
-    ).close()
-
-
-def truncated(path: Path) -> None:
-    """Leave the beginning of ours."""
-    open_database(str(path), TWO_VERSIONS).close()
-    path.write_bytes(path.read_bytes()[:4096])
-
-
-def no_database(path: Path) -> None:
-    """Leave a text."""
-    path.write_text("My passwords\n" * 1000)
-
-
-def left_empty(path: Path) -> None:
-    """Leave nothing of ours."""
-    open_database(str(path), TWO_VERSIONS).close()
-    path.write_bytes(b"")
-
-
-def short_text(path: Path) -> None:
-    """Leave a text that is shorter than the header of a database."""
-    path.write_text("My passwords")
-
-
-REFUSED: Final[dict[Callable[[Path], None], str]] = {
-    another_programs: "it is the file of another program: name another file",
-    nobodys: "it is the file of another program: name another file",
-    newer: "a newer payasync made it .schema 3, here 2.: upgrade, or name another file",
-    truncated: "malformed",
-    no_database: "file is not a database",
-    short_text: "file is not a database",
-    left_empty: "it is empty, so it is damaged, .*restore it from a backup",
+NOT_OURS: Final[dict[str, tuple[Callable[[Path], object], str]]] = {
+    "another program's": (
+        lambda path: made(path, "PRAGMA application_id = 7", "CREATE TABLE notes (a)"),
+        "it is the file of another program: name another file",
+    ),
+    "nobody's": (
+        lambda path: made(path, "CREATE TABLE notes (a)"),
+        "it is the file of another program: name another file",
+    ),
+    "newer": (
+        lambda path: ours(path, evolve(TWO_VERSIONS, migrations=(*TWO_VERSIONS.migrations, "CREATE TABLE more (a);"))),
+        "a newer payasync made it .schema 3, here 2.: upgrade, or name another file",
+    ),
+    "cut": (lambda path: ours(path, size=4096), "malformed"),
+    "emptied": (lambda path: ours(path, size=0), "it is empty, so it is damaged, .*restore it from a backup"),
+    "text": (lambda path: path.write_text("My passwords\n" * 1000), "file is not a database"),
+    "short text": (lambda path: path.write_text("My passwords"), "file is not a database"),
 }
 
 
-@pytest.mark.parametrize(("leave", "why"), REFUSED.items(), ids=lambda one: getattr(one, "__name__", ""))
-def test_file_that_is_not_ours_stays_as_it_is(path: Path, leave: Callable[[Path], None], why: str) -> None:
-    """A wrong path must not cost anybody a file: it is refused, and nothing in its folder has changed."""
+@pytest.mark.parametrize(("leave", "why"), NOT_OURS.values(), ids=NOT_OURS)
+def test_file_that_is_not_ours_stays_as_it_is(path: Path, leave: Callable[[Path], object], why: str) -> None:
+    """A file that is not payasync's is refused, and nothing in its folder changes."""
     leave(path)
     before = content(path.parent)
     with pytest.raises(ConfigurationError, match=f"cannot use '{path}' as the inbox: .*{why}") as caught:
@@ -673,7 +598,7 @@ def test_file_that_is_not_ours_stays_as_it_is(path: Path, leave: Callable[[Path]
 
 
 def test_log_of_another_program_stays_as_it_is(path: Path) -> None:
-    """What another program has written into its log, and not yet into its file, is left for that program."""
+    """A log of another program, which is not yet in its file, is left for that program."""
     with closing(sqlite3.connect(path)) as theirs:
         theirs.execute("PRAGMA journal_mode = WAL")
         theirs.execute("CREATE TABLE notes (a)")
@@ -695,7 +620,7 @@ def test_log_of_another_program_stays_as_it_is(path: Path) -> None:
     ],
 )
 def test_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str, why: str) -> None:
-    """A folder that is not there is the configuration's fault, and the error says what is wrong with it."""
+    """A path where no file can be is refused, with the reason."""
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
 
@@ -703,16 +628,9 @@ def test_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str, why: s
         open_database(str(tmp_path / name), TWO_VERSIONS)
 
 
-@pytest.mark.parametrize(("since", "beside"), [((99,), "inbox.db-journal"), ((3,), "inbox.db-wal")])
-def test_what_a_crash_left_midway_is_undone(
-    tmp_path: Path,
-    open_: Callable[[Schema], sqlite3.Connection],
-    monkeypatch: pytest.MonkeyPatch,
-    since: tuple[int, ...],
-    beside: str,
-) -> None:
-    """A process that dies inside a transaction leaves a file that opens, with what was committed and nothing else."""
-    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", since)
+@pytest.mark.usefixtures("_mode")
+def test_what_a_crash_left_midway_is_undone(tmp_path: Path, open_: Callable[[Schema], sqlite3.Connection]) -> None:
+    """If a process dies inside a transaction, its file opens with what was committed, and nothing else."""
     (tmp_path / "crashing").mkdir()
     with closing(open_database(str(tmp_path / "crashing/inbox.db"), TWO_VERSIONS)) as crashing:
         crashing.execute("INSERT INTO notes VALUES ('committed', NULL)")
@@ -727,14 +645,14 @@ def test_what_a_crash_left_midway_is_undone(
 
     db = open_(TWO_VERSIONS)
 
-    assert left[beside]
+    assert left.get("inbox.db-journal") or left["inbox.db-wal"]
     assert 100_000 < sum(len(each) for each in left.values())
     assert [("committed",)] == db.execute("SELECT text FROM notes").fetchall()
     assert "ok" == asked(db, "integrity_check")
 
 
 def test_transaction_holds_the_file_from_its_beginning(open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """Who reads before it writes must not find that another has written meanwhile."""
+    """A transaction locks the file at its beginning, so that nobody writes between its read and its write."""
     first, second = open_(TWO_VERSIONS), open_(TWO_VERSIONS)
     second.execute("PRAGMA busy_timeout = 0")
     with transaction(first), pytest.raises(sqlite3.OperationalError, match="locked"), transaction(second):
@@ -746,18 +664,16 @@ PROGRAM: Final = Path(__file__).with_name("sqlite_forking.py")
 
 @pytest.mark.parametrize("journal", ["journal", pytest.param("log", marks=pytest.mark.long)])
 @pytest.mark.parametrize("what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "load"))])
-def test_nothing_is_lost_by_a_fork(tmp_path: Path, what: str, journal: str) -> None:
+def test_nothing_is_lost_by_a_fork(path: Path, what: str, journal: str) -> None:
     """What parent or child was told of stands in the file, once, and the child inherits no handle of the file.
 
     SQLite forbids to carry a connection through a fork: the child would believe in locks that only the parent has.
     """
-    path = tmp_path / "inbox.db"
     # Later Pythons warn of every fork beside a thread.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAM), what, journal, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     with closing(sqlite3.connect(path)) as db:
-        found = [text for (text,) in db.execute("SELECT text FROM notes ORDER BY text")]
-        whole = db.execute("PRAGMA integrity_check").fetchone()[0]
+        whole = asked(db, "integrity_check")
 
     assert (0, "", "ok") == (done.returncode, done.stderr, whole)
-    assert sorted(done.stdout.splitlines()) == found
+    assert sorted(done.stdout.splitlines()) == on_disk(path)

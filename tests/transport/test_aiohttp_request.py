@@ -11,13 +11,14 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from payasync import Credentials, Event, NotSentError, Response, Retrying, RetryPolicy, Session, Unknown
+from payasync import Event, NotSentError, Response, Retrying, Session, Unknown
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport import aiohttp_request
 from payasync.transport.aiohttp_request import SHORT, OneShotBody, OwnRequest
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.inside import idle, until
+from tests.sessions import FAST, ONE_TRY, connect
 
 CONTENT: Final = b'{"totalAmt":450}'
 OF_AIOHTTP: Final = aiohttp.ClientRequest.send
@@ -169,9 +170,6 @@ async def cancelled_after(
     await asyncio.gather(task, return_exceptions=True)
 
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
-FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
-
 CALLS: Final[dict[str, Callable[[Session, str], Awaitable[Response]]]] = {
     "payment": lambda pay, number: pay.payments.create(amount=1, currency="USD", description=number),
     "order query": lambda pay, number: pay.orders.query(number),
@@ -210,8 +208,8 @@ async def stage(*, own: bool = True, secure: bool = False, **settings: Any) -> A
         tls = server_tls() if secure else None
         service = stack.enter_context(Recorder([said("first")], otherwise=said("second"), tls=tls))
         http = None if own else await stack.enter_async_context(aiohttp.ClientSession())
-        chosen: dict[str, Any] = {"credentials": KEYS, "profile": PROFILE, "retry": FAST, "http": http, **settings}
-        pay = Session(service.url, tls=trusting_tls() if secure else None, **chosen)
+        chosen: dict[str, Any] = {"retry": FAST, "http": http, "tls": trusting_tls() if secure else None, **settings}
+        pay = connect(service, profile=PROFILE, **chosen)
         yield service, await stack.enter_async_context(pay)
 
 
@@ -271,7 +269,7 @@ async def test_what_the_loop_has_not_read_yet(
 
 async def test_without_a_retry_it_was_not_sent() -> None:
     """A call that meets unsolicited bytes, and has no retry, was not sent."""
-    async with stage(retry=RetryPolicy(attempts=1)) as (service, pay):
+    async with stage(retry=ONE_TRY) as (service, pay):
         await CALLS["payment"](pay, "N1")
         await say_unasked(service, pay, STALE)
         with pytest.raises(NotSentError) as caught:

@@ -2,21 +2,22 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Final
 
 import aiohttp
 import pytest
 
-from payasync import Credentials, NotSentError, Profile, RetryPolicy, Session, Timeouts
+from payasync import NotSentError, Profile, Session, Timeouts
 from payasync.endpoints import PLACE_ORDER
 from payasync.errors import NotSentTimeoutError
 from payasync.transport import deadlines as module
 from payasync.transport.deadlines import Deadline, Deadlines, running_task
 from payasync.wire.call import Call, Lease
-from tests.foreign.recorder import SILENT, Answer, Recorder, answer
+from tests.foreign.recorder import HEAD_END, SILENT, Answer, Recorder, answer
 from tests.inside import Time, turns, until, waiting
+from tests.sessions import connect, create
 
 LONG: Final = 20
 """Turns of the loop in which a look has certainly come, where one is to come."""
@@ -127,9 +128,7 @@ async def test_closing(clock: StandingTime) -> None:
     assert deadlines.timer is None
 
 
-KEYS: Final = Credentials("M1", secret_key="sk_test")
-ONE_TRY: Final = RetryPolicy(attempts=1)
-TIMES: Final = Timeouts(total=45, connect=5, read=20)
+session = partial(connect, timeouts=Timeouts(total=45, connect=5, read=20))
 
 
 @pytest.fixture
@@ -138,18 +137,7 @@ async def time() -> Time:
     return Time()
 
 
-def session(url: str, **settings: Any) -> Session:
-    """Return a session that tries once."""
-    chosen: dict[str, Any] = {"credentials": KEYS, "profile": Profile(), "retry": ONE_TRY, "timeouts": TIMES}
-    return Session(url, **{**chosen, **settings})
-
-
-async def create(pay: Session) -> None:
-    """Make one payment."""
-    await pay.payments.create(amount=1, currency="USD")
-
-
-async def failed(call: Awaitable[None]) -> NotSentError:
+async def failed(call: Awaitable[object]) -> NotSentError:
     """Return what a call ends with; the test's patience is shorter than the call's own time."""
     async with asyncio.timeout(15):
         with pytest.raises(NotSentError) as caught:
@@ -157,31 +145,33 @@ async def failed(call: Awaitable[None]) -> NotSentError:
     return caught.value
 
 
-@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
-async def test_waiting_for_the_pool_is_not_connecting(time: Time, *, lent: bool) -> None:
+@pytest.fixture(params=[False, True], ids=["own pool", "lent connector"])
+async def http(request: pytest.FixtureRequest) -> AsyncIterator[aiohttp.ClientSession | None]:
+    """Return an aiohttp session with one connection to lend, or none."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as lent:
+        yield lent if request.param else None
+
+
+async def test_waiting_for_the_pool_is_not_connecting(time: Time, http: aiohttp.ClientSession | None) -> None:
     """A call may wait for a connection of the pool for longer than `Timeouts.connect`."""
     go = threading.Event()
-    async with AsyncExitStack() as stack:
-        service = stack.enter_context(Recorder([answer(after=go)]))
-        http = None
-        if lent:
-            http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)))
-        pay = await stack.enter_async_context(session(service.url, max_connections=1, http=http))
-        calls = [asyncio.ensure_future(create(pay)) for _ in range(4)]
-        await until(lambda: waiting(pay) == 3)
-        await asyncio.to_thread(service.wait_for_request)
-        await time.pass_by(19)
-        go.set()
-        ends = await asyncio.gather(*calls, return_exceptions=True)
+    with Recorder([answer(after=go)]) as service:
+        async with session(service, max_connections=1, http=http) as pay:
+            calls = [asyncio.ensure_future(create(pay)) for _ in range(4)]
+            await until(lambda: waiting(pay) == 3)
+            await asyncio.to_thread(service.wait_for_request)
+            await time.pass_by(19)
+            go.set()
+            ends = await asyncio.gather(*calls)
 
-    assert [None] * 4 == ends
+    assert [200] * 4 == [each.http_status for each in ends]
     assert [1] * 4 == [request.connection for request in service.requests]
 
 
 async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
     """A call that gets no connection in time was not sent, and the error names the setting."""
     with Recorder([SILENT]) as service:
-        async with session(service.url, max_connections=1) as pay:
+        async with session(service, max_connections=1) as pay:
             first = asyncio.ensure_future(create(pay))
             await asyncio.to_thread(service.wait_for_request)
             second = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, connect=5))))
@@ -199,24 +189,19 @@ async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
     assert 1 == len(service.requests)
 
 
-@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
-async def test_a_free_connection_is_not_forgotten(*, lent: bool) -> None:
+async def test_a_free_connection_is_not_forgotten(http: aiohttp.ClientSession | None) -> None:
     """If the next waiting call is cancelled at any step, the one behind it gets the connection."""
-    async with AsyncExitStack() as stack:
-        service = stack.enter_context(Recorder())
-        http = None
-        if lent:
-            http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)))
-        pay = await stack.enter_async_context(session(service.url, max_connections=1, http=http))
-        for steps in range(12):
-            first, second, third = (asyncio.ensure_future(create(pay)) for _ in range(3))
-            await until(lambda: waiting(pay) == 2)
-            first.cancel()
-            await turns(steps)
-            second.cancel()
-            async with asyncio.timeout(15):
-                await third
-            await asyncio.gather(first, second, return_exceptions=True)
+    with Recorder() as service:
+        async with session(service, max_connections=1, http=http) as pay:
+            for steps in range(12):
+                first, second, third = (asyncio.ensure_future(create(pay)) for _ in range(3))
+                await until(lambda: waiting(pay) == 2)
+                first.cancel()
+                await turns(steps)
+                second.cancel()
+                async with asyncio.timeout(15):
+                    await third
+                await asyncio.gather(first, second, return_exceptions=True)
 
 
 async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> NotSentError:
@@ -247,28 +232,28 @@ async def test_a_name_server_that_is_silent(time: Time, monkeypatch: pytest.Monk
         await connecting(pay, time, lambda: asked)
 
 
-@pytest.mark.parametrize("lent", [False, True], ids=["own pool", "lent connector"])
-async def test_a_handshake_that_never_ends(time: Time, *, lent: bool) -> None:
+async def test_a_handshake_that_never_ends(time: Time, http: aiohttp.ClientSession | None) -> None:
     """`Timeouts.connect` includes the TLS handshake."""
-    async with AsyncExitStack() as stack:
-        service = stack.enter_context(Recorder())
-        http = await stack.enter_async_context(aiohttp.ClientSession()) if lent else None
-        pay = await stack.enter_async_context(session(service.url.replace("http:", "https:"), http=http))
-        await connecting(pay, time, lambda: service.received)
+    with Recorder() as service:
+        async with session(service.url.replace("http:", "https:"), http=http) as pay:
+            await connecting(pay, time, lambda: service.received)
 
     assert b"payments" not in service.received
 
 
-@pytest.mark.parametrize("connected", [False, True])
-async def test_a_proxy_that_is_silent(time: Time, *, connected: bool) -> None:
+@pytest.mark.parametrize(
+    ("said", "reached"),
+    [
+        (SILENT, lambda proxy: proxy.requests),
+        (Answer(b"HTTP/1.1 200 OK\r\n\r\n"), lambda proxy: b"pay.example" in proxy.received.partition(HEAD_END)[2]),
+    ],
+    ids=["silent", "connected"],
+)
+async def test_a_proxy_that_is_silent(time: Time, said: Answer, reached: Callable[[Recorder], object]) -> None:
     """`Timeouts.connect` includes the way through a proxy, and starts only once."""
-    with Recorder([Answer(b"HTTP/1.1 200 OK\r\n\r\n") if connected else SILENT]) as proxy:
+    with Recorder([said]) as proxy:
         async with session("https://pay.example", proxy=proxy.url) as pay:
-            await connecting(
-                pay,
-                time,
-                lambda: b"pay.example" in proxy.received.partition(b"\r\n\r\n")[2] if connected else proxy.requests,
-            )
+            await connecting(pay, time, partial(reached, proxy))
 
     assert "CONNECT" == proxy.only.method
 
@@ -277,7 +262,7 @@ async def test_an_answer_has_its_whole_time(time: Time) -> None:
     """`Timeouts.connect` does not bound the response."""
     go = threading.Event()
     with Recorder([answer(after=go)]) as service:
-        async with session(service.url) as pay:
+        async with session(service) as pay:
             call = asyncio.ensure_future(create(pay))
             await asyncio.to_thread(service.wait_for_request)
             await time.pass_by(19)

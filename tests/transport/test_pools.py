@@ -3,34 +3,21 @@
 import asyncio
 import gc
 import json
-import ssl
 import subprocess
 import sys
 import threading
 import warnings
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
-from payasync import ConfigurationError, Credentials, Profile, Session, SessionClosedError
+from payasync import ConfigurationError, Session, SessionClosedError
 from tests.foreign.certificates import authority, server_tls, trusting_tls
 from tests.foreign.recorder import Recorder
+from tests.sessions import connect, create
 
 PROGRAM = Path(__file__).with_name("program.py")
-
-
-def session(service: Recorder, tls: ssl.SSLContext | None = None, **settings: Any) -> Session:
-    """Return a session with a recorder."""
-    return Session(
-        service.url, credentials=Credentials("M1", secret_key="sk_test"), profile=Profile(), tls=tls, **settings
-    )
-
-
-async def create(pay: Session, amount: int = 1) -> None:
-    """Make one payment."""
-    await pay.payments.create(amount=amount, currency="USD")
 
 
 def amounts(service: Recorder) -> list[int]:
@@ -66,7 +53,7 @@ def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
     server, client = (server_tls(), trusting_tls()) if scheme == "https" else (None, None)
     with Recorder(tls=server) as service, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        pay = session(service, client)
+        pay = connect(service, tls=client)
         loop = asyncio.new_event_loop()
         loop.run_until_complete(create(pay, 1))
         loop.close()
@@ -81,7 +68,7 @@ def test_a_dead_loop_leaves_no_socket_open(scheme: str) -> None:
 def test_two_living_loops_have_a_pool_each() -> None:
     """Loops in two threads share no connection, and closing the session closes both pools."""
     with Recorder() as service:
-        pay = session(service)
+        pay = connect(service)
         first_paid, may_end = threading.Event(), threading.Event()
 
         def other_thread() -> None:
@@ -115,7 +102,7 @@ def test_closing_from_another_loop_ends_one_that_stands_still() -> None:
     """Closing a session also closes the connections of a loop that does not run."""
     with Recorder() as service, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # asyncio's word of the transport of the loop that stands
-        pay = session(service)
+        pay = connect(service)
         still = asyncio.new_event_loop()
         still.run_until_complete(create(pay, 1))
         asyncio.run(pay.aclose())
@@ -135,7 +122,7 @@ def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
 
         async def first() -> tuple[aiohttp.ClientSession, Session]:
             http = aiohttp.ClientSession()
-            pay = session(service, http=http)
+            pay = connect(service, http=http)
             await create(pay, 1)
             if closed:
                 await http.close()
@@ -157,7 +144,7 @@ def test_injected_session_belongs_to_one_loop(*, closed: bool) -> None:
 async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:
     """If a loop ends its async generators and goes on, the next call opens a new pool."""
     with Recorder() as service:
-        async with session(service) as pay:
+        async with connect(service) as pay:
             await create(pay, 1)
             await asyncio.get_running_loop().shutdown_asyncgens()
             with warnings.catch_warnings():
@@ -171,7 +158,7 @@ async def test_a_closed_guard_makes_way_for_a_new_pool() -> None:
 async def test_writes_do_not_share_connections_with_reads() -> None:
     """Writes and reads use separate pools."""
     with Recorder() as service:
-        async with session(service) as pay:
+        async with connect(service) as pay:
             await create(pay)
             await pay.request("GET", "/bill", read=True)
             await create(pay)
@@ -190,7 +177,7 @@ async def test_idle_connection_is_reused_for_a_while(
     now = 1000.0
     monkeypatch.setattr("aiohttp.connector.monotonic", lambda: now)
     with Recorder() as service:
-        async with session(service) as pay:
+        async with connect(service) as pay:
             await pay.request("POST", "/bill", read=read)
             now += idle
             await pay.request("POST", "/bill", read=read)

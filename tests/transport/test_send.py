@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
@@ -15,7 +16,6 @@ from yarl import URL
 
 from payasync import (
     Call,
-    Credentials,
     NoAnswerError,
     NoAnswerTimeoutError,
     NotSentError,
@@ -23,7 +23,6 @@ from payasync import (
     OutcomeUnknownError,
     Profile,
     Response,
-    RetryPolicy,
     Session,
     Timeouts,
 )
@@ -36,6 +35,7 @@ from payasync.transport.send import ResponseTooLargeError, Transport, attempt_er
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.inside import busy, turns, until, waiting
+from tests.sessions import connect, create
 
 BILL = custom_operation("GET", "/bill", read=True)
 
@@ -208,7 +208,6 @@ def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> No
     assert ("certificate" in words) == unsent.permanent
 
 
-KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
 LIMIT: Final = 200
 """Bytes that an answer may have in these tests."""
 OK: Final = answer(200, b'{"code":"SBX_OK"}').raw
@@ -218,16 +217,13 @@ LONG: Final = answer(200, b'{"code":"SBX_OK"}'.ljust(LIMIT + 1)).raw
 Calls = tuple["asyncio.Task[Response]", threading.Event]
 
 CALLS: Final[dict[str, Callable[[Session, int], Awaitable[Response]]]] = {
-    "write": lambda pay, number: pay.payments.create(amount=number, currency="USD"),
+    "write": create,
     "read": lambda pay, number: pay.orders.query(f"T{number}"),
 }
 
 
-def session(service: Recorder, **settings: Any) -> Session:
-    """Return a session with one connection of a kind, and no second try."""
-    once = RetryPolicy(attempts=1)
-    chosen: dict[str, Any] = {"max_connections": 1, "max_response_bytes": LIMIT, "retry": once, **settings}
-    return Session(service.url, credentials=KEYS, profile=PROFILE, **chosen)
+session = partial(connect, profile=PROFILE, max_connections=1, max_response_bytes=LIMIT)
+"""It has one connection for writes and one for reads, and no second try."""
 
 
 @asynccontextmanager

@@ -11,30 +11,14 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from payasync import ConfigurationError, Credentials, NotSentError, Profile, RetryPolicy, Session
+from payasync import ConfigurationError, NotSentError, Profile, RetryPolicy, Session
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import HOST, Recorder, answer
+from tests.sessions import ONE_TRY, connect, create
 
-KEYS: Final = Credentials("M1", secret_key="sk_test")
 NAME: Final = "pay.example"
-TRIES: Final = RetryPolicy(attempts=3, base_delay=0)
+session = partial(connect, retry=RetryPolicy(attempts=3, base_delay=0))
 BESIDE: Final = ("X-Team", "Cookie", "Proxy-Authorization")
-
-
-def unknown_tls() -> ssl.SSLContext:
-    """Return the context of a server whose certificate nobody but the tests trusts."""
-    return server_tls()
-
-
-def session(url: str, **settings: Any) -> Session:
-    """Return a session, by default one that trusts this machine's authorities."""
-    chosen: dict[str, Any] = {"credentials": KEYS, "profile": Profile(), "retry": TRIES}
-    return Session(url, **{**chosen, **settings})
-
-
-async def create(pay: Session) -> None:
-    """Make one payment."""
-    await pay.payments.create(amount=1, currency="USD")
 
 
 async def refused(pay: Session) -> NotSentError:
@@ -105,7 +89,7 @@ async def test_a_context_that_is_weakened_on_the_way(*, restored: bool) -> None:
     trace = aiohttp.TraceConfig()
     trace.on_connection_create_end.append(connected)
     connector = aiohttp.TCPConnector(socket_factory=opened)
-    with Recorder(tls=unknown_tls()) as service:
+    with Recorder(tls=server_tls()) as service:
         async with (
             aiohttp.ClientSession(connector=connector, trace_configs=[trace]) as http,
             session(service.url, http=http, tls=tls) as pay,
@@ -133,7 +117,7 @@ async def test_anonymous_ciphers() -> None:
 async def test_a_weakened_context_gives_no_password_to_a_proxy() -> None:
     """An https proxy is verified before it receives its password."""
     tls = ssl.create_default_context()
-    with Recorder(tls=unknown_tls()) as proxy:
+    with Recorder(tls=server_tls()) as proxy:
         async with session(f"https://{NAME}", tls=tls, proxy=proxy.url.replace("//", "//user:word@")) as pay:
             unverified(tls)
             await refused(pay)
@@ -144,7 +128,7 @@ async def test_a_weakened_context_gives_no_password_to_a_proxy() -> None:
 @pytest.mark.parametrize("used", [False, True], ids=["fresh", "used before"])
 async def test_a_lent_connector_that_does_not_verify(*, used: bool) -> None:
     """Our requests verify on a lent connector with `ssl=False`, and do not reuse its connections."""
-    with Recorder(tls=unknown_tls()) as service:
+    with Recorder(tls=server_tls()) as service:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as http:
             if used:
                 await (await http.get(service.url)).read()
@@ -159,7 +143,7 @@ async def test_a_lent_connector_that_does_not_verify(*, used: bool) -> None:
 async def test_a_connection_that_was_opened_while_the_context_was_weak() -> None:
     """A connection that the user's own request opened without verification is not used."""
     tls = ssl.create_default_context()
-    with Recorder(tls=unknown_tls()) as service:
+    with Recorder(tls=server_tls()) as service:
         async with aiohttp.ClientSession() as http, session(service.url, http=http, tls=tls) as pay:
             unverified(tls)
             await (await http.get(service.url, ssl=tls)).read()
@@ -269,7 +253,7 @@ async def test_nothing_else_is_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert ([], {"c"}) == (seen, kept)
     for request in service.requests:
         assert [[]] * len(BESIDE) == [request.header(name) for name in BESIDE]
-        assert (["Bearer sk_test"], ["2"]) == (request.header("Authorization"), request.header("X-Version"))
+        assert (["Bearer sk_1"], ["2"]) == (request.header("Authorization"), request.header("X-Version"))
         assert (["application/json"], ["identity"]) == (
             request.header("Content-Type"),
             request.header("Accept-Encoding"),
@@ -301,7 +285,7 @@ async def test_a_closed_session_lends_nothing() -> None:
     with Recorder() as service:
         async with aiohttp.ClientSession() as http:
             unused = session(service.url, http=http)
-            used = session(service.url, http=http, retry=RetryPolicy(attempts=1))
+            used = session(service.url, http=http, retry=ONE_TRY)
             await create(used)
         with pytest.raises(ConfigurationError, match="http is closed") as rejected:
             await create(unused)

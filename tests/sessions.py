@@ -1,0 +1,29 @@
+"""Sessions with a recorder, and the calls that several test modules make with them."""
+
+from typing import Any, Final
+
+from payasync import Credentials, PaymentResponse, Profile, Response, RetryPolicy, Session
+from tests.foreign.recorder import Recorder, answer
+
+KEYS: Final = Credentials("M1", secret_key="sk_1", signing_key="signing key of M1")
+ONE_TRY: Final = RetryPolicy(attempts=1)
+FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
+OK_BODY: Final = b'{"code":"SBX_OK","status":"SBX_PAID","subscriptionId":"S1"}'
+OK: Final = answer(200, OK_BODY)
+"""A success by the sandbox's profile."""
+
+
+def connect(service: Recorder | str, **settings: Any) -> Session:
+    """Return a session with a recorder or an address; by default it tries once, with an empty profile."""
+    chosen: dict[str, Any] = {"credentials": KEYS, "profile": Profile(), "retry": ONE_TRY, **settings}
+    return Session(service if isinstance(service, str) else service.url, **chosen)
+
+
+async def create(pay: Session, amount: int = 1) -> PaymentResponse:
+    """Make a write that nothing names."""
+    return await pay.payments.create(amount=amount, currency="USD")
+
+
+async def query(pay: Session) -> Response:
+    """Make a read."""
+    return await pay.orders.query("T1")
