@@ -1026,13 +1026,59 @@ async def test_request_that_could_be_posted_as_a_notification_is_not_sent(
     assert [] == service.requests
 
 
-async def test_number_that_is_hidden_in_a_text_of_a_notification(tmp_path: Path) -> None:
-    """A refund's number that is moved into a text would make the refund's notification one of the order."""
-    text = "https://a.example/n"
-    genuine = {"notifyUrl": text, "outRefundNo": "R1", "outTradeNo": "T1", "refundStatus": "SUCCESS"}
-    hidden = {**share_signed(genuine), "notifyUrl": f"{text}&outRefundNo=R1"}
-    del hidden["outRefundNo"]
-    statuses, got = await received(SHARED, tmp_path, share_signed(genuine), hidden)
+TOLD: Final[dict[str, Any]] = {
+    "money": 200,
+    "outRefundNo": "R1",
+    "outTradeNo": "T1",
+    "payNo": "P1",
+    "period": 7,
+    "refundStatus": "SUCCESS",
+    "subNo": "S1",
+    "time": 1_800_000_000,
+    "totalAmt": 450,
+    "what": "refund.done",
+}
+"""All that may be read of a notification, in the order in which it is signed."""
+
+
+@pytest.mark.parametrize("place", ["", "data"])
+@pytest.mark.parametrize("name", TOLD)
+def test_field_that_is_hidden_in_a_text_of_a_notification(name: str, place: str) -> None:
+    """A refund's number that is moved into a text would make the refund's notification one of the order, and so on."""
+    root = f"{place}." if place else ""
+    shape = evolve(
+        SHARED_SHAPE,
+        data=place,
+        signature=f"{root}sign",
+        kind=f"{root}what",
+        kinds={"refund": ["refund.done"]},
+        time=f"{root}time",
+        tolerance=10**9,
+        subscription_id="subNo",
+        id={"refund": ["period"]},
+    )
+    profile = evolve(SHARED, notification=shape, answer=evolve(SHARED.answer, payment_id="payNo", refund_amt="money"))
+    text = {"body": f"Coffee&{name}={TOLD[name]}"}
+    hidden = share_signed(text | {each: told for each, told in TOLD.items() if each > name})
+    genuine = share_signed(text | TOLD)
+
+    def verified(fields: dict[str, Any]) -> Notification:
+        body = json.dumps({place: fields} if place else fields)
+        return verify(body.encode(), {}, profile=profile, credentials=SHARED_KEYS)
+
+    assert "R1" == verified(genuine).out_refund_no
+    with pytest.raises(InvalidSignatureError, match=f"could have hidden {name} there"):
+        verified(hidden)
+
+
+async def test_object_that_is_hidden_in_a_text_of_a_notification(tmp_path: Path) -> None:
+    """If nested values are signed as JSON, the payload as a text has the same signature, and payasync reads nothing."""
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json")
+    shape = evolve(SHARED_SHAPE, data="data", kind="what", kinds={"refund": ["refund.done"]})
+    told = {"data": '{"outRefundNo":"R1"}', "what": "refund.done"}
+    text = share_signed(told)
+    profile = evolve(SHARED, signature=scheme, notification=shape)
+    statuses, got = await received(profile, tmp_path, {**text, "data": {"outRefundNo": "R1"}}, text)
 
     assert ([200, 400], ["R1"]) == (statuses, [each.out_refund_no for each in got])
 
