@@ -147,14 +147,6 @@ def test_answer_that_holds_nothing(state: State, document: object) -> None:
     assert (Finding.UNCLEAR, "the service tells nothing of the refund") == (evidence.finding, evidence.reason)
 
 
-def test_answer_about_itself() -> None:
-    """What the service repeats of the refund is what was asked for."""
-    intent = unknown(request=ASKED_FOR)
-    found = classify_response(intent, answered(RefundResponse, "refunds.status", "DONE", refundAmt=200), PROFILE)
-
-    assert "succeeded" == found.state
-
-
 MEANINGLESS: Final = ", and the profile does not say what its state means"
 
 
