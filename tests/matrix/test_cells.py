@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import UserDict
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
@@ -19,7 +18,6 @@ from payasync import (
     Response,
     RetryPolicy,
     ServiceError,
-    Session,
     Timeouts,
 )
 from tests.foreign import signatures
@@ -41,7 +39,6 @@ from tests.matrix.table import ROWS
 from tests.sessions import OK, OK_BODY
 
 ABSENT: Final = answer(200, ABSENT_BODY)
-REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 2, "refund_amt": 1}
 LONG: Final = pytest.mark.long
 DAILY: Final = ("1", "3", "5")
 """A write that nothing names, a read, and a write that can be asked about."""
@@ -154,24 +151,14 @@ LARGE: Final = {"padding": "x" * 8_000_000}
 """More than the buffers of two sockets hold: its writing fails before it ends."""
 
 
-@pytest.mark.parametrize(
-    ("number", "call"),
-    [
-        ("1", lambda pay: pay.payments.create(amount=1, currency="USD", extra=LARGE)),
-        ("3", lambda pay: pay.orders.query("T1", extra=LARGE)),
-        ("4", lambda pay: pay.orders.close("T1", extra=LARGE)),
-        ("5", lambda pay: pay.refunds.create(**REFUND, extra=LARGE)),
-        ("6", lambda pay: pay.payments.status("T1", extra=LARGE)),
-    ],
-    ids=["1", "3", "4", "5", "6"],
-)
-async def test_write_that_failed_midway(number: str, call: Callable[[Session], Awaitable[Response]]) -> None:
+@pytest.mark.parametrize("number", ["1", "3", "4", "5", "6"])
+async def test_write_that_failed_midway(number: str) -> None:
     """A request that broke off in the middle has begun, so that a write is never sent again."""
     column = BY_NUMBER[number]
     told: list[Event] = []
     with Recorder(otherwise=OK, cuts=[1000]) as service:
         async with session(service, on_event=told.append) as pay:
-            result = await ended(call(pay))
+            result = await ended(column.call(pay, extra=LARGE))
     starts = tuple(f"{method} {column.path}{end}".encode() for method, end in (("GET", "?"), ("POST", " ")))
     begun = [each for each in service.connections if each.received.startswith(starts)]
     unnamed = column.kind == "unnamed"

@@ -9,6 +9,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payasync.endpoints import OPERATIONS
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -53,29 +54,14 @@ BESIDE: Final = evolve(CODED, answer=AnswerShape(data="data", code="code", ok=("
 """The code stands beside what is signed: whoever has a genuine success can change it."""
 UNSIGNED_REFUSALS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=False))
 
-COLUMNS: Final = {
-    "1": "payments.create",
-    "2": "",
-    "2n": "orders.place",
-    "3": "orders.query",
-    "4": "orders.close",
-    "5": "refunds.create",
-    "6": "payments.status",
-    "7": "refunds.status",
-    "8": "subscriptions.create",
-    "9": "subscriptions.update",
-    "10": "subscriptions.cancel",
-}
-"""The ten operations; 2 with a number stands beside 2 without one."""
-
 READS: Final = ("3", "6", "7")
 
 
 def call_of(number: str, profile: Profile = CODED) -> Call:
-    """Return the call of a column."""
+    """Return the call of an endpoint; 2 with a number stands beside 2 without one."""
     if number == "2":
         return codec(profile).call(PlaceOrder(total_amt=1, currency="CAD"))
-    return call_for(COLUMNS[number], profile)
+    return call_for(OPERATIONS[int(number.strip("n")) - 1].name, profile)
 
 
 USUAL_4XX: Final = (400, 404, 405, 413, 415, 422)
@@ -106,19 +92,13 @@ ENDS: Final[list[tuple[str, Ends, Profile]]] = [
 ]
 """By row of the table, the attempts that end so, and what the service does."""
 
-ACTIONS: Final = {
-    "repeat": Action.REPEAT,
-    "wait": Action.REPEAT,
-    "query": Action.QUERY,
-    "unknown": Action.END,
-    "definite": Action.END,
-    "used": Action.END,
-}
+NEXT: Final = {"repeat": Action.REPEAT, "wait": Action.REPEAT, "query": Action.QUERY}
+"""By word of the table, the next action; the other words are the end."""
 CELLS: Final = [
     pytest.param(name, end, number, profile, id=f"{name}-{index}-{number}")
     for name, ends, profile in ENDS
     for index, end in enumerate(ends)
-    for number in COLUMNS
+    for number in KINDS
 ]
 cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
 
@@ -131,7 +111,7 @@ def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profi
     doubt = leaves_doubt(call, outcome)
 
     assert (row.error(number) is OutcomeUnknownError) == doubt
-    assert ACTIONS[row.word(number)] is decide(call, outcome, doubt=doubt)
+    assert NEXT.get(row.word(number), Action.END) is decide(call, outcome, doubt=doubt)
     assert row.error(number) is type(final_error(call, outcome, end, doubt=doubt))
 
 
@@ -144,7 +124,7 @@ def second(name: str, number: str) -> Action:
         return Action.QUERY
     if name in {"not executed", "not authenticated", "absent"}:
         return Action.END if kind == "close" else Action.QUERY
-    return Action.QUERY if word == "wait" and kind == "named" else ACTIONS[word]
+    return Action.QUERY if word == "wait" and kind == "named" else NEXT.get(word, Action.END)
 
 
 @cells
@@ -158,7 +138,7 @@ def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, numbe
         assert OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
 
 
-@pytest.mark.parametrize("number", COLUMNS)
+@pytest.mark.parametrize("number", KINDS)
 @pytest.mark.parametrize("doubt", [False, True])
 def test_success_is_the_end(number: str, *, doubt: bool) -> None:
     """A recognised success ends the call, whatever happened before."""
@@ -172,14 +152,8 @@ def test_success_is_the_end(number: str, *, doubt: bool) -> None:
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        (NoAnswerError("cut"), Action.REPEAT),
-        (reply({}, 503), Action.REPEAT),
-        (HTML, Action.REPEAT),
-        (reply({}, 302), Action.REPEAT),
-        (reply({}, 418), Action.REPEAT),
-        (reply({}, 400), Action.END),
-        (reply({"code": "NONE"}), Action.END),
-        (reply({}, 409), Action.END),
+        *((end, Action.REPEAT) for end in (NoAnswerError("cut"), HTML, *(reply({}, each) for each in (302, 418, 503)))),
+        *((end, Action.END) for end in (reply({}, 400), reply({"code": "NONE"}), reply({}, 409))),
     ],
 )
 @pytest.mark.parametrize("number", ["2n", "5"])
@@ -383,9 +357,7 @@ SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signa
         (code("NONE"), False, Outcome.UNVERIFIED),
         (reply({}, 400), None, Outcome.NOT_EXECUTED),
         (reply({}, 400), False, Outcome.UNVERIFIED),
-        (reply({}, 302), False, Outcome.REDIRECT),
-        (reply({}, 429), False, Outcome.RATE_LIMITED),
-        (reply({}, 500), False, Outcome.SERVER_ERROR),
+        *((reply({}, status), False, outcome) for status, outcome in BY_STATUS),
         (HTML, None, Outcome.UNRECOGNISED),
     ],
 )
