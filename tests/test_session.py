@@ -187,17 +187,6 @@ async def test_refused_argument_names_the_call(ask: Ask, named: tuple[str, str |
     assert [] == service.connections
 
 
-async def test_session_closes_its_connections() -> None:
-    """After `async with` all connections are closed."""
-    with recorder() as service:
-        async with pay_with(service) as pay:
-            await create(pay)
-            await query(pay)
-        service.wait_for_ends()
-
-    assert 2 == len(service.connections)
-
-
 async def test_copies_share_the_connections() -> None:
     """Copies use the connections that are there. A copy for another merchant sends, and signs as, that merchant."""
     other = Credentials("M2", secret_key="sk_2", signing_key="signing key of M2")
@@ -703,18 +692,6 @@ async def test_environment_gives_a_proxy_if_asked_and_no_password(
     assert (["Bearer sk_1"], []) == (paid.header("Authorization"), other.header("Authorization"))
     assert [[], []] == [request.header("Proxy-Authorization") for request in (paid, other)]
     assert b"canary" not in service.received + proxy.received
-
-
-@pytest.mark.parametrize(("ask", "error"), [(query, NoAnswerError), (create, OutcomeUnknownError)])
-@pytest.mark.parametrize("size", [len(OK_BODY) + 1, 10_000_000])
-async def test_answer_that_is_too_large(ask: Ask, error: type[PayasyncError], size: int) -> None:
-    """A response longer than `max_response_bytes` counts as unreadable, and is not read to its end."""
-    with recorder(answer(200, OK_BODY.ljust(size))) as service:
-        async with pay_with(service, max_response_bytes=len(OK_BODY), retry=ONE_TRY) as pay:
-            with pytest.raises(error) as caught:
-                await ask(pay)
-
-    assert "max_response_bytes" in str(caught.value)
 
 
 ELSEWHERE = "http://u:canary@proxy.example:3128"
