@@ -18,17 +18,10 @@ from attrs import evolve
 from payasync import (
     Attempted,
     Call,
-    ConfigurationError,
     CreatePayment,
     Credentials,
     Event,
-    InvalidArgumentError,
-    NoAnswerError,
-    NotConfiguredError,
-    NotSentError,
     OrderResponse,
-    OutcomeUnknownError,
-    PayasyncError,
     PaymentResponse,
     Profile,
     QueryOrder,
@@ -39,12 +32,11 @@ from payasync import (
     Retrying,
     RetryPolicy,
     Send,
-    ServiceError,
     Session,
-    SessionClosedError,
     SubscriptionResponse,
     Timeouts,
     Unknown,
+    errors,
 )
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from tests.building import FULL
@@ -122,7 +114,7 @@ def test_wrong_setting_is_named(setting: str, value: Any) -> None:
     """A wrong or unsafe setting is refused by name when the session is made."""
     settings: dict[str, Any] = {"base_url": REMOTE, "credentials": KEYS, "profile": Profile(), setting: value}
 
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(errors.ConfigurationError) as caught:
         Session(settings.pop("base_url"), **settings)
 
     assert setting == caught.value.field
@@ -135,7 +127,7 @@ def test_copies_check_their_settings(copy: dict[str, Any]) -> None:
     """`with_options` refuses the settings that `Session` refuses."""
     pay = connect(REMOTE)
 
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(errors.ConfigurationError) as caught:
         pay.with_options(**copy)
 
     assert next(iter(copy)) == caught.value.field
@@ -155,7 +147,7 @@ async def test_calls_after_the_end_are_refused() -> None:
             await create(pay)
         await pay.aclose()
         for ask in EACH_CALL:
-            with pytest.raises(SessionClosedError) as caught:
+            with pytest.raises(errors.SessionClosedError) as caught:
                 await ask(pay)
             assert caught.value.sent is False
             assert caught.value.operation is not None
@@ -180,7 +172,7 @@ async def test_refused_argument_names_the_call(ask: Ask, named: tuple[str, str |
     """An error that refuses an argument names the call."""
     with recorder() as service:
         async with pay_with(service) as pay:
-            with pytest.raises(InvalidArgumentError) as caught:
+            with pytest.raises(errors.InvalidArgumentError) as caught:
                 await ask(pay)
 
     assert named == (caught.value.operation, caught.value.reference)
@@ -211,9 +203,9 @@ async def test_inquiry_gives_the_call_and_the_answer_as_it_came() -> None:
     with recorder(OK, answer(400, b"{}")) as service:
         async with pay_with(service, retry=ONE_TRY) as pay:
             call, came = await pay.inquire(QueryOrder(out_trade_no="T1"), timeout=7.0)
-            with pytest.raises(ServiceError):
+            with pytest.raises(errors.ServiceError):
                 await pay.inquire(QueryOrder(out_trade_no="T1"))
-            with pytest.raises(InvalidArgumentError, match="timeout"):
+            with pytest.raises(errors.InvalidArgumentError, match="timeout"):
                 await pay.inquire(QueryOrder(out_trade_no="T1"), timeout=0)
 
     assert ("orders.query", "T1", 7.0) == (call.operation.name, call.reference, call.timeouts.total)
@@ -237,9 +229,9 @@ async def test_copies_share_the_retry_budget(copied: Callable[[Session], Session
     with recorder(listening=False) as service:
         async with pay_with(service, retry=RetryPolicy(base_delay=0, quota=10)) as pay:
             copy = copied(pay)
-            with pytest.raises(NotSentError) as first:
+            with pytest.raises(errors.NotSentError) as first:
                 await create(pay)
-            with pytest.raises(NotSentError) as second:
+            with pytest.raises(errors.NotSentError) as second:
                 await create(copy)
 
     assert (3, attempts) == (first.value.attempts, second.value.attempts)
@@ -254,9 +246,9 @@ async def test_closing_the_owner_closes_all(copied: Callable[[Session], Session]
         async with pay_with(service) as pay:
             copy = copied(copied(pay))
             await create(copy)
-        with pytest.raises(SessionClosedError):
+        with pytest.raises(errors.SessionClosedError):
             await create(copy)
-        with pytest.raises(SessionClosedError, match="the session is closed: make another"):
+        with pytest.raises(errors.SessionClosedError, match="the session is closed: make another"):
             await copy.__aenter__()
 
     assert 1 == len(service.requests)
@@ -275,7 +267,7 @@ async def test_grace_lets_a_call_finish(copied: Callable[[Session], Session], gr
         await asyncio.to_thread(service.wait_for_request)
         closing = asyncio.create_task(pay.aclose(grace=grace))
         await asyncio.sleep(0)
-        with pytest.raises(SessionClosedError):
+        with pytest.raises(errors.SessionClosedError):
             await create(copy)
         go.set()
         await closing
@@ -316,7 +308,7 @@ async def test_close_that_is_cancelled_closes_all_the_same() -> None:
         closing = asyncio.create_task(pay.aclose(grace=60))
         await asyncio.sleep(0)
         closing.cancel()
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError):
             await flying
         with pytest.raises(asyncio.CancelledError):
             await closing
@@ -331,11 +323,11 @@ async def test_injected_session_brings_no_manners_of_its_own() -> None:
     with recorder(zipped, moved, answer(400, b"{}")) as service:
         async with aiohttp.ClientSession(raise_for_status=True, auto_decompress=True) as http:
             async with pay_with(service, http=http) as pay:
-                with pytest.raises(NoAnswerError) as unread:
+                with pytest.raises(errors.NoAnswerError) as unread:
                     await query(pay)
-                with pytest.raises(OutcomeUnknownError):
+                with pytest.raises(errors.OutcomeUnknownError):
                     await create(pay)
-                with pytest.raises(ServiceError) as refused:
+                with pytest.raises(errors.ServiceError) as refused:
                     await query(pay)
 
             assert not http.closed
@@ -377,7 +369,7 @@ async def test_check_refuses_as_sending_would(wrong: Any, field: str) -> None:
     profile = evolve(SANDBOX, accept=evolve(SANDBOX.accept, length={"description": 3}), refund_status=None)
     with recorder() as service:
         async with pay_with(service, profile=profile) as pay:
-            with pytest.raises((InvalidArgumentError, NotConfiguredError)) as checked:
+            with pytest.raises((errors.InvalidArgumentError, errors.NotConfiguredError)) as checked:
                 pay.check(wrong)
             with pytest.raises(type(checked.value)) as sent:
                 await pay.send(wrong)
@@ -426,15 +418,15 @@ async def test_request_refuses_before_it_sends(arguments: dict[str, Any], field:
     chosen: dict[str, Any] = {"method": "POST", "path": "/payment/bill", **arguments}
     with recorder() as service:
         async with pay_with(service) as pay:
-            with pytest.raises(InvalidArgumentError) as caught:
+            with pytest.raises(errors.InvalidArgumentError) as caught:
                 await pay.request(**chosen)
 
     assert field == caught.value.field
     assert [] == service.connections
 
 
-@pytest.mark.parametrize(("read", "error"), [(False, OutcomeUnknownError), (True, NoAnswerError)])
-async def test_request_is_a_write_unless_it_says_otherwise(error: type[PayasyncError], *, read: bool) -> None:
+@pytest.mark.parametrize(("read", "error"), [(False, errors.OutcomeUnknownError), (True, errors.NoAnswerError)])
+async def test_request_is_a_write_unless_it_says_otherwise(error: type[errors.PayasyncError], *, read: bool) -> None:
     """If the response to `request` is lost, the outcome is unknown unless `read=True`."""
     with recorder(RESET) as service:
         async with pay_with(service, retry=ONE_TRY) as pay:
@@ -468,7 +460,7 @@ async def test_intent_is_a_text(name: str, intent: Any) -> None:
     """An `intent` that is not a text is refused, and the error names the call."""
     with Recorder() as service:
         async with pay_with(service, profile=DOCUMENTED, credentials=CREDENTIALS) as pay:
-            with pytest.raises(InvalidArgumentError, match="intent must be a text that is not empty") as caught:
+            with pytest.raises(errors.InvalidArgumentError, match="intent must be a text that is not empty") as caught:
                 await WRITES[name](pay, intent=intent)
 
     assert ("intent", name) == (caught.value.field, caught.value.operation)
@@ -550,7 +542,7 @@ async def test_events_tell_the_story() -> None:
             open_door(event)
 
         async with pay_with(service, on_event=on_event, retry=FAST) as pay:
-            with pytest.raises(OutcomeUnknownError):
+            with pytest.raises(errors.OutcomeUnknownError):
                 await pay.subscriptions.cancel("S1")
 
     assert [Attempted, Retrying, Attempted, Unknown] == [type(event) for event in told]
@@ -648,7 +640,7 @@ def test_environment_that_is_wrong(change: dict[str, str | None], field: str) ->
     """A missing, empty or wrong variable is named; the sandbox's profile is refused for other machines."""
     environ = ENVIRON | {"PAYASYNC_BASE_URL": REMOTE} | change
 
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(errors.ConfigurationError) as caught:
         Session.from_env({name: value for name, value in environ.items() if value is not None})
 
     assert field == caught.value.field
@@ -701,7 +693,7 @@ ELSEWHERE = "http://u:canary@proxy.example:3128"
 @pytest.mark.parametrize("proxy", [ELSEWHERE, "https://proxy.example", "http://10.0.0.1:3128"])
 def test_plain_http_leaves_this_machine_by_no_proxy(address: str, proxy: str) -> None:
     """Plain http through a remote proxy is refused, because keys would travel in plain text."""
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(errors.ConfigurationError) as caught:
         connect(address, proxy=proxy)
 
     assert str(caught.value).startswith("proxy is not on this machine, and base_url is plain http: keys would leave it")
@@ -713,7 +705,7 @@ def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     """A remote proxy of the environment is refused for plain http, unless NO_PROXY exempts the host."""
     monkeypatch.setenv("http_proxy", ELSEWHERE)
     monkeypatch.setenv("no_proxy", "")
-    with pytest.raises(ConfigurationError, match="NO_PROXY"):
+    with pytest.raises(errors.ConfigurationError, match="NO_PROXY"):
         connect("http://127.0.0.1:1", proxy="environment")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 

@@ -6,20 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from payasync import (
-    Attempted,
-    Event,
-    NoAnswerError,
-    NotSentError,
-    NotSentTimeoutError,
-    OutcomeUnknownError,
-    PayasyncError,
-    Profile,
-    Response,
-    RetryPolicy,
-    ServiceError,
-    Timeouts,
-)
+from payasync import Attempted, Event, Profile, Response, RetryPolicy, Timeouts, errors
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls
 from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
@@ -127,14 +114,16 @@ async def test_cell_that_is_repeated(name: str, end: Answer, column: Column, pro
 @pytest.mark.parametrize(
     ("server", "times", "kind", "attempts"),
     [
-        pytest.param({"listening": False}, Timeouts(), NotSentError, 3, id="refused"),
-        pytest.param({"cuts": [100] * 3}, Timeouts(), NotSentError, 3, id="handshake cut"),
-        pytest.param({"otherwise": SILENT}, Timeouts(connect=0.02), NotSentTimeoutError, 3, id="no connection in time"),
-        pytest.param({"tls": "elsewhere.example"}, Timeouts(), NotSentError, 1, id="bad certificate"),
+        pytest.param({"listening": False}, Timeouts(), errors.NotSentError, 3, id="refused"),
+        pytest.param({"cuts": [100] * 3}, Timeouts(), errors.NotSentError, 3, id="handshake cut"),
+        pytest.param(
+            {"otherwise": SILENT}, Timeouts(connect=0.02), errors.NotSentTimeoutError, 3, id="no connection in time"
+        ),
+        pytest.param({"tls": "elsewhere.example"}, Timeouts(), errors.NotSentError, 1, id="bad certificate"),
     ],
 )
 async def test_nothing_is_sent(
-    column: Column, server: dict[str, Any], times: Timeouts, kind: type[PayasyncError], attempts: int
+    column: Column, server: dict[str, Any], times: Timeouts, kind: type[errors.PayasyncError], attempts: int
 ) -> None:
     """Without a TLS connection no byte of a request leaves. Only a certificate error is not retried."""
     settings: dict[str, Any] = {**server, "tls": server_tls(server["tls"]) if "tls" in server else None}
@@ -166,7 +155,7 @@ async def test_write_that_failed_midway(number: str) -> None:
     assert (2 if column.kind in {"read", "close"} else 1) == len(begun)
     assert (1 if unnamed else 2) == len(service.connections) == result.attempts
     assert "NoAnswerError" == next(event.error for event in told if isinstance(event, Attempted))
-    assert (OutcomeUnknownError is type(result)) == unnamed
+    assert (errors.OutcomeUnknownError is type(result)) == unnamed
     assert bool(column.query) == getattr(result, "recovered", False)
 
 
@@ -181,7 +170,7 @@ cut_column = pytest.mark.parametrize(
 def is_as_told(column: Column, result: Any) -> bool:
     """Return whether a call whose first attempt was cut ended as the table says."""
     if column.kind == "unnamed":
-        return OutcomeUnknownError is type(result) and result.attempts == 1
+        return errors.OutcomeUnknownError is type(result) and result.attempts == 1
     return isinstance(result, Response) and (result.attempts, result.recovered) == (2, bool(column.query))
 
 
@@ -246,7 +235,7 @@ async def test_absent_is_sent_again(column: Column, profile: Profile) -> None:
     if profile is SURE:
         assert (2, {"nonceStr", "sign"}, 3, False) == (len(sends), changed, result.attempts, result.recovered)
     else:
-        assert (1, OutcomeUnknownError) == (len(sends), type(result))
+        assert (1, errors.OutcomeUnknownError) == (len(sends), type(result))
 
 
 @pytest.mark.parametrize(
@@ -255,9 +244,9 @@ async def test_absent_is_sent_again(column: Column, profile: Profile) -> None:
         ("CLOSED", Response),
         ("EXPIRED", Response),
         ("FAILED", Response),
-        ("PAID", ServiceError),
-        ("PENDING", OutcomeUnknownError),
-        ("WHO_KNOWS", OutcomeUnknownError),
+        ("PAID", errors.ServiceError),
+        ("PENDING", errors.OutcomeUnknownError),
+        ("WHO_KNOWS", errors.OutcomeUnknownError),
     ],
 )
 async def test_duplicate_after_a_lost_close_is_asked_about(state: str, expected: type[Any]) -> None:
@@ -269,7 +258,7 @@ async def test_duplicate_after_a_lost_close_is_asked_about(state: str, expected:
 
     assert expected is type(result) or (expected is Response and isinstance(result, Response))
     assert {"/payment/closeorder": 2, ORDER_QUERY: 1} == received(service)
-    assert expected is not ServiceError or "the order's state is paid" in str(result)
+    assert expected is not errors.ServiceError or "the order's state is paid" in str(result)
 
 
 class InTurn(UserDict[str, list[Answer]]):
@@ -293,7 +282,7 @@ async def test_duplicate_after_an_absent_answer_is_asked_about(column: Column, s
     if second is OK:
         assert (True, 4) == (result.recovered, result.attempts)
     else:
-        assert (OutcomeUnknownError, True) == (type(result), result.used_before)
+        assert (errors.OutcomeUnknownError, True) == (type(result), result.used_before)
 
 
 async def test_dead_service() -> None:
@@ -303,7 +292,7 @@ async def test_dead_service() -> None:
         async with session(service, retry=impatient, max_connections=10) as pay:
             ends = await asyncio.gather(*(ended(pay.orders.query("T1")) for _ in range(many)))
 
-    assert {NoAnswerError} == {type(end) for end in ends}
+    assert {errors.NoAnswerError} == {type(end) for end in ends}
     assert many < len(service.requests) <= 1.1 * many
 
 
@@ -318,5 +307,5 @@ async def test_slow_drip(number: str) -> None:
             result = await ended(column.call(pay))
             lasted = loop.time() - begun
 
-    assert (NoAnswerError if column.kind == "read" else OutcomeUnknownError) in type(result).__mro__
+    assert (errors.NoAnswerError if column.kind == "read" else errors.OutcomeUnknownError) in type(result).__mro__
     assert lasted < 1

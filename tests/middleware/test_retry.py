@@ -244,17 +244,15 @@ async def test_foreign_error_after_a_write_was_sent(operation: Operation, foreig
     assert 1 == len(end.calls)
 
 
-@pytest.mark.parametrize(
-    "denial",
-    [
-        unsent(),
-        errors.NotSentTimeoutError("late"),
-        errors.InvalidArgumentError("the answer does not fit"),
-        errors.ConfigurationError("no"),
-        errors.ServiceError("another call was refused"),
-    ],
-    ids=repr,
+DENIALS: Final = (
+    errors.NotSentTimeoutError,
+    errors.InvalidArgumentError,
+    errors.ConfigurationError,
+    errors.ServiceError,
 )
+
+
+@pytest.mark.parametrize("denial", [unsent(), *(kind("another call") for kind in DENIALS)], ids=repr)
 async def test_what_denies_a_write_that_was_sent(denial: errors.PayasyncError) -> None:
     """A layer's error cannot deny a write that was sent."""
     end = way(denial)
@@ -491,6 +489,5 @@ def test_questions_have_tokens_of_their_own() -> None:
 def test_question_takes_what_retries_may_take_first() -> None:
     """A query uses the reserve last; without any success the reserve is empty."""
     quota = Quota(100)
-    taken = [quota.take(RETRY_COST, asking=True) for _ in range(21)]
 
-    assert [*[True] * 20, False] == taken
+    assert [*[True] * 20, False] == [quota.take(RETRY_COST, asking=True) for _ in range(21)]
