@@ -237,7 +237,7 @@ class RetryPolicy:
     """How often a call is tried, and how long it waits between attempts.
 
     Args:
-        attempts: The largest number of attempts, including the first.
+        attempts: How often a call sends its request at most, the first time included. Queries do not count.
         base_delay: The call waits a random time from 0 to this many seconds before the second attempt. The limit
             doubles with each attempt.
         max_delay: The longest wait, in seconds.

@@ -1,10 +1,12 @@
 """A client that shares nothing with payasync's own: it signs and sends by its own few lines."""
 
 import asyncio
+import errno
 import hashlib
 import hmac
 import itertools
 import json
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -19,6 +21,14 @@ QUERY: Final = "/payment/orderquery"
 CLOSE: Final = "/payment/closeorder"
 REFUND: Final = "/payment/refund"
 PAY: Final = "/v1/payments"
+SUBSCRIBE: Final = "/subscriptions/create"
+PLAN: Final[Mapping[str, Any]] = {
+    "billingFrequency": "monthly",
+    "amount": 900,
+    "startDate": "2999-01-31",
+    "customer": {"email": "a@example.com"},
+}
+"""A subscription that the sandbox accepts."""
 
 
 @frozen
@@ -95,6 +105,10 @@ class Foreign:
         """Ask for a refund."""
         told = {"outTradeNo": out_trade_no, "outRefundNo": out_refund_no, **fields}
         return await self.post(REFUND, totalAmt=total_amt, refundAmt=refund_amt, **told)
+
+    async def subscribe(self, **changes: Any) -> Answer:
+        """Ask for a subscription."""
+        return await self.send("POST", SUBSCRIBE, json={**PLAN, **changes}, headers=self.bearer)
 
 
 @frozen
@@ -182,3 +196,10 @@ async def raw(url: str, request: bytes) -> bytes:
     writer.close()
     await writer.wait_closed()
     return answer
+
+
+def refuses(url: str) -> bool:
+    """Return whether the kernel refuses connections to a server."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    with socket.socket() as client:
+        return client.connect_ex((host, int(port))) == errno.ECONNREFUSED

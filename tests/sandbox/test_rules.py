@@ -109,15 +109,8 @@ def test_what_is_cancelled_is_not_renewed() -> None:
 
 START: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 MONTH: Final = timedelta(days=31)
-CREATE: Final = "/subscriptions/create"
 UPDATE: Final = "/subscriptions/update"
 CANCEL: Final = "/subscriptions/cancel"
-PLAN: Final[dict[str, Any]] = {
-    "billingFrequency": "monthly",
-    "amount": 900,
-    "startDate": "2027-01-31",
-    "customer": {"email": "a@example.com"},
-}
 
 
 @pytest.fixture
@@ -140,7 +133,7 @@ def told(receiver: Receiver) -> list[tuple[str, int]]:
 
 async def created(foreign: Foreign, **changes: Any) -> str:
     """Make a subscription over the wire, and return its number."""
-    answer = await foreign.send("POST", CREATE, json={**PLAN, **changes}, headers=foreign.bearer)
+    answer = await foreign.subscribe(**{"startDate": "2027-01-31", **changes})
     return str(answer.document["subscriptionId"])
 
 
@@ -257,7 +250,7 @@ async def test_neither_yes_nor_no(sandbox: Sandbox, foreign: Foreign, flag: obje
 @pytest.mark.parametrize("word", ["hourly", "month", "", "1"])
 async def test_unknown_frequency(foreign: Foreign, word: str) -> None:
     """A frequency that the sandbox does not know is refused with those that it knows."""
-    answer = await foreign.send("POST", CREATE, json={**PLAN, "billingFrequency": word}, headers=foreign.bearer)
+    answer = await foreign.subscribe(billingFrequency=word)
 
     assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.told, answer.document["field"])
     assert "one of daily, weekly, monthly, quarterly, yearly" in answer.document["message"]

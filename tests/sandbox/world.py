@@ -7,15 +7,17 @@ run with any profile.
 import itertools
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date
 from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
 from attrs import evolve, field, frozen
+from standardwebhooks import Webhook, WebhookVerificationError
 from yarl import URL
 
-from payasync import Profile, Session
+from payasync import Credentials, Profile, Session
 from payasync.endpoints import Operation
 from payasync.profile.schema import NONCE, SIGN
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
@@ -225,3 +227,19 @@ class Notified:
         numbers = {"refund": shape.out_refund_no, "subscription": shape.subscription_id, "order": shape.out_trade_no}
         thing, number = next((thing, found) for thing, path in numbers.items() if (found := at(self.data, path, None)))
         return number, self.profile.states.name(thing, at(self.data, getattr(answer, f"{thing}_status")))
+
+    def is_genuine(self, credentials: Credentials) -> bool:
+        """Return whether it is as it was signed: `standardwebhooks` says so, or the service's key."""
+        shape, scheme = self.profile.notification, self.profile.signature
+        if shape.verification == "standard-webhooks":
+            verifier = Webhook(credentials.notification_keys[0].reveal())
+            with suppress(WebhookVerificationError):
+                return bool(
+                    self.delivered.document == verifier.verify(self.delivered.body, dict(self.delivered.headers))
+                )
+            return False
+        above, _, name = shape.signature.rpartition(".")
+        fields = dict(at(self.delivered.document, above) if above else self.delivered.document)
+        signature = fields.pop(name)
+        assert scheme
+        return scheme.verify(fields, signature, path="", key=credentials.service_keys[0]) is True

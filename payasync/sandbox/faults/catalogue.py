@@ -226,7 +226,7 @@ KINDS: Final[Mapping[str, FaultKind]] = {
             _EITHER,
             {"status": _REDIRECT_STATUS, "location": _LOCATION},
         ),
-        FaultKind("stale_keep_alive", "A connection that was kept open closes at its next call.", _BEFORE),
+        FaultKind("stale_keep_alive", "An idle connection closes at its next call.", _BEFORE),
         FaultKind("notification.before_answer", "Notifications of a call arrive before its response.", _AFTER),
         FaultKind("notification.drop", "The notification is lost, and sent again later.", ()),
         FaultKind("notification.duplicate", "The notification arrives twice.", ()),

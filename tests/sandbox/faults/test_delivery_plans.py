@@ -7,14 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from aiohttp import web
 from attrs import evolve
-from standardwebhooks import Webhook, WebhookVerificationError
 
-from payasync import CreateRefund, NotificationShape
+from payasync import NotificationShape
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.strict_json import at
 from tests.inside import turns
-from tests.sandbox.foreign import Delivered, Receiver
-from tests.sandbox.world import World
+from tests.sandbox.foreign import Receiver
+from tests.sandbox.world import World, refund
 
 
 async def paid(world: World, *numbers: str) -> None:
@@ -22,13 +21,6 @@ async def paid(world: World, *numbers: str) -> None:
     for number in numbers:
         await world.sandbox.given.paid_order(out_trade_no=number)
         await world.sandbox.settle()
-
-
-def refund(out_refund_no: str, out_trade_no: str) -> CreateRefund:
-    """Return a request for a refund of 100."""
-    return CreateRefund(
-        out_trade_no=out_trade_no, out_refund_no=out_refund_no, total_amt=450, refund_amt=100, refund_desc="cold"
-    )
 
 
 def delivered_orders(world: World) -> list[object]:
@@ -116,27 +108,10 @@ async def test_corrupt(world: World) -> None:
     """One character differs from what was signed; the next notification is right."""
     world.sandbox.faults.notifications.corrupt("payment")
     await paid(world, "T1", "T2")
-    bad, good = (each.delivered for each in world.notified())
+    bad, good = world.notified()
 
-    assert isinstance(bad.document, dict)
-    assert [False, True] == [genuine(world, each) for each in (bad, good)]
-
-
-def genuine(world: World, delivered: Delivered) -> bool:
-    """Return whether a notification is as it was signed."""
-    shape, scheme = world.profile.notification, world.profile.signature
-    credentials = world.sandbox.credentials
-    if shape.verification == "standard-webhooks":
-        try:
-            Webhook(credentials.notification_keys[0].reveal()).verify(delivered.body, dict(delivered.headers))
-        except WebhookVerificationError:
-            return False
-        return True
-    above, _, name = shape.signature.rpartition(".")
-    fields = dict(at(delivered.document, above) if above else delivered.document)
-    signature = fields.pop(name)
-    assert scheme
-    return scheme.verify(fields, signature, path="", key=credentials.service_keys[0]) is True
+    assert isinstance(bad.delivered.document, dict)
+    assert [False, True] == [each.is_genuine(world.sandbox.credentials) for each in (bad, good)]
 
 
 async def test_old_timestamp(world: World) -> None:
@@ -149,12 +124,11 @@ async def test_old_timestamp(world: World) -> None:
         assert 0 == fault.fired
         fault.disarm()
         return
-    written = at(notified.delivered.document, shape.time) if shape.time else ""
     if shape.verification == "standard-webhooks":
         when = datetime.fromtimestamp(int(notified.delivered.headers["webhook-timestamp"]), UTC)
     else:
-        when = datetime.fromisoformat(written)
-        assert genuine(world, notified.delivered)
+        when = datetime.fromisoformat(at(notified.delivered.document, shape.time))
+        assert notified.is_genuine(world.sandbox.credentials)
 
     assert 1 == fault.fired
     assert timedelta(hours=1.9) < datetime.now(UTC) - when < timedelta(hours=2.1)
@@ -185,16 +159,17 @@ async def test_before_answer(world: World) -> None:
     """The notification is acknowledged before the call gets its response, however long that takes."""
     await paid(world, "T1")
 
+    acknowledge = world.receiver.answer
+
     async def slow() -> web.Response:
         await turns(100)
-        shape = world.profile.notification
-        return web.Response(status=shape.ack_status or 200, text=shape.ack_body or "")
+        return await acknowledge()
 
     world.receiver.answer = slow
     world.sandbox.faults.notifications.before_answer("refunds.create")
-    await world.pay.send(refund("R1", "T1"))
+    await world.pay.send(refund())
     at_answer = len(world.sandbox.ledger.deliveries())
-    await world.pay.send(refund("R2", "T1"))
+    await world.pay.send(refund(out_refund_no="R2"))
     without = len(world.sandbox.ledger.deliveries())
     await world.sandbox.settle()
 
@@ -206,10 +181,10 @@ async def test_what_a_notification_matches(world: World) -> None:
     about = world.sandbox.faults.notifications.drop("refund", order="T1")
     other = world.sandbox.faults.notifications.drop("subscription")
     await paid(world, "T1", "T2")
-    await world.pay.send(refund("R2", "T2"))
+    await world.pay.send(refund(out_trade_no="T2", out_refund_no="R2"))
     await world.sandbox.settle()
     before = about.seen
-    await world.pay.send(refund("R1", "T1"))
+    await world.pay.send(refund())
     await world.sandbox.settle()
     other.disarm()
 
