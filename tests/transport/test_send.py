@@ -292,5 +292,6 @@ async def test_answer_that_has_not_ended(name: str) -> None:
             (ended,) = await asyncio.gather(first, return_exceptions=True)
 
     assert isinstance(ended, errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError)
+    assert "the response is longer than max_response_bytes" == ended.reason
     assert 200 == found.http_status
     assert [1, 2] == [request.connection for request in service.requests]
