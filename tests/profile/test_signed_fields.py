@@ -225,7 +225,10 @@ async def test_no_request_says_what_a_response_is_recognised_by(name: str) -> No
     assert ["extra", "fields"] == [extra.field, fields.field]
     assert [f"without {name}"] * 2 == [extra.rule, fields.rule]
     for error in (extra, fields):
-        assert f"must not hold {name}, which no request may say, because a response is recognised by it" in str(error)
+        assert (
+            f"must not hold {name}, which no request may say, because a response or a notification is recognised by it"
+            in str(error)
+        )
 
 
 @pytest.mark.parametrize(

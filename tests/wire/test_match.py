@@ -25,6 +25,7 @@ from payasync import (
     SortedPairs,
     States,
 )
+from payasync.credentials import Secret
 from payasync.endpoints import (
     CANCEL_SUBSCRIPTION,
     CLOSE_ORDER,
@@ -40,7 +41,12 @@ from payasync.endpoints import (
     Operation,
     custom_operation,
 )
-from payasync.wire.call import Objection
+from payasync.middleware.recovery import expect_match
+from payasync.middleware.verify import verify_reply
+from payasync.resources.orders import QueryOrder
+from payasync.resources.payments import QueryPayment
+from payasync.wire.call import Objection, Reply
+from payasync.wire.encode import Codec
 from payasync.wire.match import (
     PAYMENT,
     comparison_of,
@@ -49,6 +55,7 @@ from payasync.wire.match import (
     may_be_success,
     mismatch,
     names_number_and_amounts,
+    names_the_same,
 )
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
@@ -679,6 +686,9 @@ ODD: Final = {"outRefundNo": "R1", "outTradeNo": "T1", "refundStatus": "ODD"}
         (True, {"outTradeNo": "T1"}, 1),
         (True, {"outRefundNo": "R1", "tradeStatus": "CLOSED"}, 1),
         (True, {"outRefundNo": "R1", "refundAmt": 200}, 1),
+        (True, {"outRefundNo": "R1", "paymentNo": "P1"}, 1),
+        (True, {"outRefundNo": "R1", "payUrl": "https://pay.example/1"}, 1),
+        (True, {"outRefundNo": "R1", "refundStatus": "", "refundAmt": ""}, 3),
     ],
 )
 async def test_absent_beside_what_the_service_signed(
@@ -699,6 +709,9 @@ async def test_absent_beside_what_the_service_signed(
         ("orders.query", {"body": "Coffee&outTradeNo=T0", "outTradeNo": "", "tradeStatus": "PAID"}),
         ("refunds.status", {"notifyUrl": "https://shop.example/n&outRefundNo=R0", "refundStatus": "DONE"}),
         ("orders.place", {"body": "Coffee&outTradeNo=T0", "payUrl": "https://pay.example/0"}),
+        ("orders.query", {"body": "Coffee&outTradeNo=T0&subject=x", "outTradeNo": "T1", "tradeStatus": "PAID"}),
+        ("orders.query", {"body": "Coffee", "outTradeNo": "T1", "returnUrl": "x&outTradeNo=T0", "tradeStatus": "PAID"}),
+        ("orders.query", {"body": "Coffee", "returnUrl": "x&outTradeNo=T0", "tradeStatus": "PAID"}),
     ],
 )
 async def test_number_that_is_hidden_in_a_text(name: str, data: dict[str, Any]) -> None:
@@ -714,15 +727,66 @@ async def test_number_that_is_hidden_in_a_text(name: str, data: dict[str, Any]) 
     [
         ("orders.place", {"outTradeNo": "T1", "payUrl": "https://pay.example/?a=1&outTradeNo=T1"}),
         ("orders.place", {"payUrl": "https://pay.example/?a=1&outTradeNo=T1"}),
+        ("orders.place", {"payUrl": "https://pay.example/?a=1&outTradeNo=T1&totalAmt=0450&currency=cad"}),
+        ("orders.place", {"body": "Coffee", "payUrl": "https://pay.example/?a=1&merchantId=1001&totalAmt=4.50"}),
+        ("refunds.create", {"notifyUrl": "https://shop.example/?a=1&outRefundNo=R1", "refundStatus": "DONE"}),
         ("orders.query", {"body": "Coffee&Tea=2", "tradeStatus": "PAID"}),
         ("orders.query", {"body": "Coffee&outTradeNo=T0", "outTradeNo": "T1", "tradeStatus": "PAID"}),
     ],
 )
 async def test_delimiters_in_a_text_that_hides_nothing(name: str, data: dict[str, Any]) -> None:
-    """A text may hold what could not be signed as a field of its own: it stands there already, or out of order."""
+    """A text may hold what the request says, too, and what could not be signed as a field of its own."""
     found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
 
     assert data.items() <= found.data.items()
+
+
+def test_what_the_request_says_of_a_payment() -> None:
+    """A text matches only what the request has, or the write that it asks about, however it is written."""
+    asked = {"outTradeNo": "T1", "amount": 1000, "payment_id": "P1", "currency": None}
+    profile = evolve(SIGNED, payment_status=Parameter("no"))
+    call = expect_match(Codec(profile, OWN_KEY).call(QueryPayment(identifier="T1")), asked)
+    same = (("outTradeNo", "T1"), ("paymentNo", "P1"), ("totalAmt", "01000"), ("amount", "10.00"))
+    others = (("outTradeNo", "T0"), ("paymentNo", "T1"), ("amount", "999"), ("currency", "CAD"), ("refundAmt", "1"))
+
+    assert all(names_the_same(call, path, value) for path, value in same)
+    assert not any(names_the_same(call, path, value) for path, value in others)
+
+
+ENVELOPED: Final = evolve(
+    SIGNED,
+    signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json", allow_delimiters=("body", "data")),
+    answer=evolve(SIGNED.answer, signature="sign", message="msg"),
+    codes=ResultCodes(not_executed=("DECLINED",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("document", "doubt"),
+    [
+        ({"code": 0, "data": {"outTradeNo": "T1", "tradeStatus": "PAID"}}, ""),
+        ({"code": 0, "data": {"payUrl": "https://pay.example/?a=1&outTradeNo=T1", "tradeStatus": "PAID"}}, ""),
+        ({"code": 0, "data": "[none]", "msg": "[E1] a"}, ""),
+        ({"code": 0, "data": '{"outTradeNo":"T0","tradeStatus":"PAID"}'}, "data is a text that holds JSON"),
+        ({"code": 0, "data": "[]"}, "data is a text that holds JSON"),
+        ({"body": 'a&data={"outTradeNo":"T0"}', "code": 0}, "body holds &data="),
+        ({"body": "a&code=9", "data": {}}, "body holds &code="),
+        ({"body": "a&outTradeNo=T0", "code": 0}, ""),
+        ({"body": "a&outTradeNo=T0", "tradeStatus": "PAID"}, "body holds &outTradeNo="),
+        ({"body": "a&data={}", "msg": "", "tradeStatus": "PAID"}, "body holds &data="),
+        ({"body": "a&msg=DECLINED", "tradeStatus": "PAID"}, "body holds &msg="),
+    ],
+)
+def test_what_is_hidden_from_an_envelope(document: dict[str, Any], doubt: str) -> None:
+    """What payasync reads may stand in an envelope, beside it, or without one: no text may hide it."""
+    scheme, secret = ENVELOPED.signature, Secret(SERVICE_KEY)
+    assert isinstance(scheme, SortedPairs)
+    sign = scheme.sign(document, path="", key=secret)
+    call = Codec(ENVELOPED, OWN_KEY).call(QueryOrder(out_trade_no="T1"))
+    found = verify_reply(call, Reply(200, {}, orjson.dumps({**document, "sign": sign})), scheme, [secret])
+
+    assert (not doubt) is found.verified
+    assert doubt == found.doubt.partition(":")[0]
 
 
 async def echo(name: str, code: int, profile: Profile) -> Recorder:
