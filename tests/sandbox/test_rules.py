@@ -238,7 +238,7 @@ async def test_cancel_at_once(sandbox: Sandbox, foreign: Foreign, receiver: Rece
 
 @pytest.mark.parametrize("flag", [1, "yes", None, [], {}])
 async def test_neither_yes_nor_no(sandbox: Sandbox, foreign: Foreign, flag: object) -> None:
-    """Another word for when to cancel is refused, and nothing is cancelled."""
+    """A value of `atPeriodEnd` that is neither true nor false is refused, and nothing is cancelled."""
     number = await created(foreign)
     fields = {"subscriptionId": number, "atPeriodEnd": flag}
     answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)

@@ -309,9 +309,3 @@ def test_each_algorithm_has_a_key_of_its_kind() -> None:
 
     assert (shared, shared.secret_key) == (again, private.secret_key)
     assert shared.signing_key != private.signing_key
-
-
-def test_keys_in_a_file_are_not_known_before() -> None:
-    """The credentials in a file cannot be read before the sandbox runs."""
-    with pytest.raises(ConfigurationError, match="does not run: credentials "):
-        _ = Sandbox(db="sandbox.db").credentials

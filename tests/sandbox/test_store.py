@@ -18,7 +18,7 @@ from payasync.errors import ConfigurationError
 from payasync.sandbox import Sandbox
 from payasync.sandbox.model import Answered, Notification, Order, Refund, RefusedError, Subscription
 from payasync.sandbox.store import APPLICATION, VERSION, Store
-from tests.inside import connection_of, set_writable, store_of
+from tests.inside import connection_of, store_of
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import Receiver
 
@@ -168,16 +168,6 @@ def test_savepoint_undoes_itself_only(store: Store) -> None:
             raise RefusedError("wrong_state", "no")
 
     assert ["a"] == names(store)
-
-
-def test_file_that_cannot_be_written(store: Store) -> None:
-    """A full disk or a lost file is an error of ours that names the setting; nothing of the change is stored."""
-    set_writable(store, writable=False)
-    with pytest.raises(ConfigurationError, match="cannot be written") as failed, store.transaction():
-        store.add(call("a"))
-    set_writable(store, writable=True)
-
-    assert ("db", []) == (failed.value.field, names(store))
 
 
 def test_file_is_its_owners(path: Path) -> None:
