@@ -3,7 +3,6 @@
 import base64
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -252,20 +251,6 @@ async def test_signature_without_a_place_stands_in_the_payload() -> None:
     signer = signer_of(notification=NotificationShape(verification="body", data="data"))
 
     assert {"a", "nonceStr", "sign"} == set((await notified(signer, '{"data":{"a":"1"}}'))["data"])
-
-
-async def test_file_keeps_the_keys(tmp_path: Path) -> None:
-    """Started again on its file, the sandbox knows its merchant and signs with the key that it signed with before."""
-    scheme = SortedPairs(algorithm="ed25519", encoding="hex")
-    profile = Profile(signature=scheme, answer=AnswerShape(signature="seal"))
-    keys = list[Any]()
-    for number in ("T1", "T2"):
-        async with Sandbox(profile, db=str(tmp_path / "sandbox.db")) as sandbox, sandbox.session() as pay:
-            keys.append(sandbox.credentials)
-            placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no=number)
-            assert placed.document["seal"]
-
-    assert keys[0] == keys[1]
 
 
 @pytest.mark.parametrize(("prehash", "skip_null"), [("", True), ("sha256", False), ("sha256-hex", False)])

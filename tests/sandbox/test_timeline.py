@@ -157,14 +157,6 @@ def test_texts_are_cut(store: Store) -> None:
     assert f"{'x' * MAX_TEXT}… ({MAX_TEXT + 1:,} characters)" == store.find_all(Entry)[0].expected
 
 
-def test_entries_about_one_number(store: Store) -> None:
-    """The entries about one number can be read alone."""
-    for reference in ("T1", "T2", "T1"):
-        store.add_entry(Entry(kind="request", name="orders.query", reference=reference))
-
-    assert [1, 3] == [entry.seq for entry in store.entries_about("T1")]
-
-
 def test_line_is_one_line() -> None:
     """Control characters in an entry are escaped, so that it stays one line."""
     entry = Entry(kind="request", name="GET /\n\x1b[2J", reference="\u2028é", reason="a\tb\ud800")
