@@ -91,7 +91,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def chaos(session: nox.Session) -> None:
-    """Check at length; `-- soak` is one part of it, and `-- --operations 5000 --kills 40` are fewer kills."""
+    """Check at length; `-- soak` is one part of it, and `-- kills --operations 5000 --kills 40` are fewer kills."""
     session.install(".[cli,postgres,rsa]", *_group("test"))
     session.run("python", "-m", "tests.chaos", *session.posargs)
 

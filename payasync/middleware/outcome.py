@@ -1,7 +1,6 @@
 """The failure matrix: what the end of an attempt means, and what the client does next."""
 
 import enum
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
@@ -202,7 +201,7 @@ def _object_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection 
     if outcome not in REFUSALS:
         return None
     profile, data = call.profile, payload(call.profile.answer, reply.document)
-    if mismatch := match.mismatch(_fields_to_match(call), call.expected.compared, data, success=False):
+    if mismatch := match.mismatch(match.fields_to_match(call), call.expected.compared, data, success=False):
         return mismatch
     if outcome is Outcome.DUPLICATE:  # the response may describe the earlier use of the number
         return None
@@ -217,13 +216,7 @@ def _object_to_success(call: Call, reply: Reply) -> Objection | None:
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
     if path := call.profile.answer.data:
         data = at(data, path, data)
-    return match.mismatch(_fields_to_match(call) if expected.asked else call.fields, expected.compared, data)
-
-
-def _fields_to_match(call: Call) -> Mapping[str, object]:
-    """Return the fields that a response must match: the call's, and those of the write that a query is about."""
-    asked = call.expected.asked
-    return {**call.fields, **asked} if asked else call.fields
+    return match.mismatch(match.fields_to_match(call) if expected.asked else call.fields, expected.compared, data)
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
@@ -233,7 +226,7 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
         return True
     covered = bool(shape.code) and SignedFields.under(shape.signature, call.profile.signature).covers(shape.code)
     return not covered and match.may_be_success(
-        call.operation, call.profile, _fields_to_match(call), call.expected.compared, data
+        call.operation, call.profile, match.fields_to_match(call), call.expected.compared, data
     )
 
 

@@ -12,8 +12,9 @@ from payasync.profile.profile import not_configured
 from payasync.profile.signed_fields import join_path, names_read
 from payasync.settings import invalid_setting
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
-from payasync.strict_json import ExactNumber, at, loads_exact
+from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
+from payasync.wire.match import names_the_same
 
 
 def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> Reply:
@@ -40,14 +41,23 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
     )
     if not verified:
         return evolve(reply, verified=False, doubt=refused_field(scheme, signed, place, name))
-    compared = call.expected.compared.fields
-    paths = (path for each in compared for path in (each.path, *each.also))
-    doubt = hidden_field(scheme, signed, place, name, partial(names_read, call.profile, paths))
+
+    def names() -> frozenset[str]:
+        paths = [path for each in call.expected.compared.fields for path in (each.path, *each.also)]
+        return names_read(call.profile, paths, reply.document)
+
+    doubt = hidden_field(scheme, signed, place, name, names, is_expected=partial(names_the_same, call))
     return evolve(reply, verified=not doubt, doubt=doubt)
 
 
 def hidden_field(
-    scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str, names: Callable[[], Iterable[str]]
+    scheme: SignatureScheme,
+    signed: Mapping[str, Any],
+    place: str,
+    name: str,
+    names: Callable[[], Iterable[str]],
+    *,
+    is_expected: Callable[[str, str], bool] = lambda _name, _value: False,
 ) -> str:
     """Return which text of a verified object may hide a field that payasync reads; empty if none does.
 
@@ -57,17 +67,29 @@ def hidden_field(
         place: The path of the object in the document.
         name: The name of the field that holds the signature.
         names: Returns the fields that payasync reads.
+        is_expected: Returns whether a name and its value are believed wherever they stand, so that nothing is hidden.
     """
     if not isinstance(scheme, SortedPairs):
         return ""
-    found = scheme.hidden_name({each: value for each, value in signed.items() if each != name}, names)
-    if found is None:
-        return ""
-    field, other = found
-    return (
-        f"{join_path(place, field)} holds {scheme.separator}{other}=: the same text is signed if {other} stands beside "
-        f"it, so anybody could have hidden {other} there"
+    fields = {each: value for each, value in signed.items() if each != name}
+    for field, other, value in scheme.hidden_fields(fields, names):
+        if not is_expected(other, value):
+            return (
+                f"{join_path(place, field)} holds {scheme.separator}{other}=: the same text is signed if {other} "
+                f"stands beside it, so anybody could have hidden {other} there"
+            )
+    field = _written_object(fields, names) if scheme.nested == "json" else ""
+    return field and (
+        f"{join_path(place, field)} is a text that holds JSON: the same text is signed if the JSON itself stands "
+        "there, so anybody could have hidden it"
     )
+
+
+def _written_object(fields: Mapping[str, Any], names: Callable[[], Iterable[str]]) -> str:
+    """Return a field that payasync reads and whose text may have been an object or a list; empty if there is none."""
+    texts = {name: value for name, value in fields.items() if isinstance(value, str) and value.startswith(("{", "["))}
+    read = sorted(texts.keys() & set(names())) if texts else []
+    return next((name for name in read if loads(texts[name].encode()) is not ABSENT), "")
 
 
 def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:

@@ -434,7 +434,9 @@ class BodyVerification(Verification):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
-        names = partial(signed_fields.names_read_in_notifications, self.profile, _compared_paths(self.profile))
+        names = partial(
+            signed_fields.names_read_in_notifications, self.profile, _compared_paths(self.profile), document
+        )
         if doubt := hidden_field(self.scheme, signed, above, name, names):
             raise _error(field, f"proves nothing: {doubt}")
         if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):

@@ -15,18 +15,18 @@ from payasync.errors import ConfigurationError
 from payasync.profile.schema import COMPARED, RESERVED
 from payasync.settings import invalid_setting
 from payasync.signing.schemes import SortedPairs
-from payasync.strict_json import ExactNumber, at
+from payasync.strict_json import ABSENT, ExactNumber, at
 
 if TYPE_CHECKING:
     from payasync.credentials import Credentials
     from payasync.profile.profile import Profile
     from payasync.signing.schemes import SignatureScheme
 
-_STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
-"""The paths in a response that decide whether money has moved."""
+STATE_KEYS: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
+"""The keys of `[answer]` that locate states, which decide whether money has moved."""
 
-_OWN: Final = ("redirect_url", "payment_id", "subscription_id")
-"""The paths in a response of values that the service itself makes."""
+OWN_KEYS: Final = ("redirect_url", "payment_id", "subscription_id")
+"""The keys of `[answer]` that locate what the service itself makes."""
 
 
 @frozen
@@ -124,7 +124,7 @@ def check_answers_covered(profile: "Profile") -> None:
     if not shape.signature:
         return
     believed = [("answer.data", shape.data, join_path(shape.data, "any field of it"))] if shape.data else []
-    given = {name: path for name in (*_STATES, *COMPARED) if (path := getattr(shape, name))}
+    given = {name: path for name in (*STATE_KEYS, *COMPARED) if (path := getattr(shape, name))}
     believed += [(f"answer.{name}", path, join_path(shape.data, path)) for name, path in given.items()]
     check_covered(SignedFields.under(shape.signature, profile.signature), shape.signature, believed)
 
@@ -167,7 +167,7 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
         return ()
     # What is compared with the request is left out: a request says it.
     located = [shape.code, shape.message, "" if ":" in shape.request_id else shape.request_id]
-    located += [join_path(shape.data, path) for name in (*_STATES, *_OWN) if (path := getattr(shape, name))]
+    located += [join_path(shape.data, path) for name in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, name))]
     found = only_from_the_service(profile, SignedFields.under(shape.signature, profile.signature), located)
     if not found:
         raise ConfigurationError(
@@ -195,33 +195,41 @@ def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str
     return names
 
 
-def names_read(profile: "Profile", compared: Iterable[str]) -> frozenset[str]:
+def names_read(profile: "Profile", compared: Iterable[str], document: object) -> frozenset[str]:
     """Return the fields of a signed response by which payasync recognises it, and what became of the request.
 
     Args:
         profile: Locates them.
         compared: The paths in the payload that are compared with the request.
+        document: The response; without an envelope it is the payload.
     """
     shape = profile.answer
-    paths = [*compared, *(getattr(shape, name) for name in (*_STATES, *_OWN))]
-    located = [shape.code, *paths, *(join_path(shape.data, path) for path in paths if path)]
+    paths = [*compared, *(getattr(shape, name) for name in (*STATE_KEYS, *OWN_KEYS))]
+    located = [shape.code, shape.message, *_paths_from_root(shape.data, paths, document)]
     return SignedFields.under(shape.signature, profile.signature).names_of(located)
 
 
-def names_read_in_notifications(profile: "Profile", compared: Iterable[str]) -> frozenset[str]:
+def names_read_in_notifications(profile: "Profile", compared: Iterable[str], document: object) -> frozenset[str]:
     """Return the fields of the signed object of a notification that say what it is about, and what happened.
 
     Args:
         profile: Locates them.
         compared: The paths in the payload that are compared with a write.
+        document: The notification; without an envelope it is the payload.
     """
     signed, shape = notification_coverage(profile), profile.notification
     if signed is None:
         return frozenset()
-    paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id]
+    paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, profile.answer.payment_id]
     paths += [path for several in shape.id.values() for path in several]
     located = [shape.kind, shape.time, *(path for _, path in state_paths(profile))]
-    return signed.names_of([*located, *paths, *(join_path(shape.data, path) for path in paths if path)])
+    return signed.names_of([*located, *_paths_from_root(shape.data, paths, document)])
+
+
+def _paths_from_root(place: str, paths: Iterable[str], document: object) -> list[str]:
+    """Return the paths from the root of the document, given those in a payload that may stand at a place."""
+    given = [path for path in paths if path]
+    return [join_path(place, path) for path in given] + (given if at(document, place) is ABSENT else [])
 
 
 def notification_coverage(profile: "Profile") -> SignedFields | None:

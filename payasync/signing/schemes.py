@@ -8,7 +8,7 @@ import base64
 import binascii
 import hashlib
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
@@ -176,11 +176,14 @@ class SortedPairs:
         """
         return self._complete(self._join_pairs(fields, path), path, "<signing key>")
 
-    def hidden_name(self, fields: Mapping[str, Any], names: Callable[[], Iterable[str]]) -> tuple[str, str] | None:
-        """Return a field whose text may hide another field, with the name of that field; `None` if there is none.
+    def hidden_fields(
+        self, fields: Mapping[str, Any], names: Callable[[], Iterable[str]]
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yield each field whose text may hide another field, with the name and the value of that field.
 
         The two fields `body=x` and `outTradeNo=T0` have the same signed text as one field `body` that holds both. So
-        whoever repeats a genuine response could hide its number in a text, and the signature would still verify.
+        whoever repeats a genuine response could hide its number in a text, and the signature would still verify. A
+        value that also stands in the open is not hidden.
 
         Args:
             fields: The fields of a response or a notification that the signature verifies.
@@ -191,16 +194,23 @@ class SortedPairs:
         if not any(
             self.separator in text if isinstance(text, str) else isinstance(text, dict | list) for text in texts
         ):
-            return None
+            return
         pairs = [(name, self._text_of(name, fields[name])) for name in sorted(fields) if name not in self.exclude]
-        signed = [(name, text) for name, text in pairs if text or (text is not None and not self.skip_empty)]
-        hidden = sorted(set(names()).difference(name for name, _ in signed))
-        for (name, text), (following, _) in pairwise([*signed, (_LAST_NAME, "")]):
-            # Names are signed in their order, so a field can be hidden only where it would stand.
-            for other in hidden:
-                if name < other < following and f"{self.separator}{other}=" in text:
-                    return name, other
-        return None
+        signed = {name: text for name, text in pairs if text or (text is not None and not self.skip_empty)}
+        # Names are signed in their order, and only these may hold delimiters. Each may itself be hidden in another.
+        free = [name for name in sorted(self.allow_delimiters) if name not in self.exclude]
+        first = next((name for name in free if name in signed), _LAST_NAME)
+        read = sorted(set(names()))
+        for (name, text), (following, _) in pairwise([*signed.items(), (_LAST_NAME, "")]):
+            last = max((each for each in free if self._mark(each) in text), default="")
+            for other in read:
+                if first < other and (other < following or other <= last):
+                    values = [after.partition(self.separator)[0] for after in text.split(self._mark(other))[1:]]
+                    yield from ((name, other, value) for value in values if value != signed.get(other))
+
+    def _mark(self, name: str) -> str:
+        """Return what stands before the value of a field that is not the first."""
+        return f"{self.separator}{name}="
 
     def _make_message(self, pairs: str, path: str, key: Secret) -> bytes:
         message = self._complete(pairs, path, key.reveal() if self.key_param else "").encode()

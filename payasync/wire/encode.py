@@ -41,7 +41,8 @@ _ARGUMENT: Final = "is an argument: give it as such"
 _SET: Final = "is set by payasync itself"
 _OWN_KEY: Final = "give a key of the service's own as credentials.service_keys"
 _PROOF: Final = (
-    f"no request may say, because a response is recognised by it: leave it out, or {_OWN_KEY} if the service has one"
+    "no request may say, because a response or a notification is recognised by it: leave it out, or "
+    f"{_OWN_KEY} if the service has one"
 )
 
 
@@ -86,13 +87,14 @@ def _write_date(profile: Profile, value: date) -> str:
 
 
 def make_proof_check(scheme: SignatureScheme | None, forbidden: frozenset[str]) -> ProofCheck | None:
-    """Return a function that refuses texts that could be read as a field by which a response is recognised.
+    """Return a function that refuses texts that could be read as a field by which the service is recognised.
 
     It looks where the scheme lets the separator and `=` stand.
 
     Args:
         scheme: The scheme.
-        forbidden: Such fields. Without any, a request that is sent back cannot pass for a response.
+        forbidden: Such fields, of responses and notifications. Without any, a request that is sent back cannot pass
+            for one.
     """
     if not forbidden or not isinstance(scheme, SortedPairs):
         return None
@@ -102,12 +104,14 @@ def make_proof_check(scheme: SignatureScheme | None, forbidden: frozenset[str]) 
     def check(fields: Mapping[str, Any]) -> None:
         for name in names:
             value = fields.get(name, "")
-            text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+            nested = isinstance(value, dict | list)
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":")) if nested else value
             if isinstance(text, str) and "=" in text and (found := search(text)):
                 rule = f"free of {found[0]!r}"
                 raise InvalidArgumentError(
-                    f"{name} must be {rule}, because a response is recognised by such a field, and a request that is "
-                    f"sent back must not pass for one. Change the text, or {_OWN_KEY} if the service has one",
+                    f"{name} must be {rule}, because a response or a notification is recognised by such a field, and a "
+                    f"request that is sent back must not pass for one. Change the text, or {_OWN_KEY} if the service "
+                    "has one",
                     field=name,
                     rule=rule,
                     value=found[0],

@@ -26,6 +26,7 @@ from payasync.endpoints import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape, Parameter
+from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS
 from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
 from payasync.wire.response import is_empty_envelope
@@ -69,9 +70,6 @@ _DONE: Final[Mapping[str, frozenset[str]]] = {
     CANCEL_SUBSCRIPTION.name: frozenset({"cancelled"}),
 }
 """By write, the states that only a success of the write can lead to."""
-
-_STATES: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
-"""The keys of `[answer]` that locate states."""
 
 _MADE: Final[Mapping[Operation, tuple[str, ...]]] = {
     CREATE_PAYMENT: ("payment_id", "redirect_url"),
@@ -296,21 +294,34 @@ def names_number_and_amounts(
 
 
 def names_only_the_number(query: Call, data: object) -> bool:
-    """Return whether the payload of a "not found" names the number that was asked for, and nothing of its state.
+    """Return whether the payload of a "not found" names the number that was asked for, and nothing that exists has.
 
-    A payload with an amount or a state is that of something that exists. One that names another thing may have been
-    signed for that thing.
+    What exists has an amount, a state, an address or a number of the service's. A payload that names another thing may
+    have been signed for that thing.
     """
     shape, comparison = query.profile.answer, query.expected.compared
     names = {_NUMBER_OF.get(query.operation), query.parameter.name if query.parameter else None}
-    fields = {**query.fields, **(query.expected.asked or {})}
+    fields = fields_to_match(query)
     if not any(each.name in names and _names(each, fields, data) for each in comparison.fields):
         return False
     paths = [getattr(shape, key) or name for key, name in _AMOUNTS]
-    paths += [path for key in _STATES if (path := getattr(shape, key))]
+    paths += [path for key in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, key))]
     if query.operation is QUERY_ORDER:  # a refund of the order names the order, too
         paths.append(shape.out_refund_no or _WIRE["out_refund_no"][0])
-    return all(at(data, path, None) is None for path in paths)
+    return all(_is_missing(at(data, path, None)) for path in paths)
+
+
+def fields_to_match(call: Call) -> Mapping[str, object]:
+    """Return the fields that a response must match: the call's, and those of the write that a query is about."""
+    asked = call.expected.asked
+    return {**call.fields, **asked} if asked else call.fields
+
+
+def names_the_same(call: Call, path: str, value: str) -> bool:
+    """Return whether a request has a value that is compared with this path of the payload, and this text matches it."""
+    fields, compared = fields_to_match(call), call.expected.compared.fields
+    mine = [(each.kind, fields[each.name]) for each in compared if each.path == path and each.name in fields]
+    return bool(mine) and not any(sent is None or _differs(kind, sent, value) for kind, sent in mine)
 
 
 def _names(each: ComparedField, fields: Mapping[str, object], data: object) -> bool:

@@ -11,8 +11,7 @@ from tests.chaos.growth import Soak
 from tests.chaos.kills import CHOICES, killed
 from tests.chaos.properties import LONG, MODELS, PROPERTIES, tried
 from tests.chaos.run import Scale
-from tests.chaos.soak import SHORT
-from tests.chaos.soak_screen import soaked
+from tests.chaos.soak import SHORT, soaked
 
 CONSOLE: Final = Console()
 SEED: Final = click.option("--seed", type=int, default=None, help="Repeats the draws; by default by the clock.")
@@ -21,21 +20,12 @@ FAULTS: Final = click.option(
 )
 
 
-class Parts(click.Group):
-    """Options without the name of a part are those of the kills."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Name the part."""
-        nameless = bool(args) and args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx)
-        return super().parse_args(ctx, ["kills", *args] if nameless else args)
-
-
-@click.group(cls=Parts, invoke_without_command=True)
+@click.group(invoke_without_command=True)
 @click.pass_context
 def main(context: click.Context) -> list[str]:
     """Check at length: one part, or without a name one after the other.
 
-    Options without the name of a part are those of the kills. Each part prints how to repeat it.
+    Each part prints how to repeat it.
     """
     flaws: list[str] = []
     if context.invoked_subcommand is None:

@@ -16,8 +16,6 @@ from payasync import Call, Reply, Send
 from tests.chaos.growth import Sample
 
 PROC: Final = Path("/proc/self")
-
-
 MOST: Final = 5
 """So many lines of code, and so many classes, are named."""
 
@@ -28,25 +26,22 @@ def measured(operations: int) -> Sample:
     classes = census()
     opened = list(descriptors())
     sockets = sum(each.startswith("socket:") for each in opened)
-    return Sample(
-        operations=operations,
-        resident=int((PROC / "statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE"),
-        blocks=sys.getallocatedblocks(),
-        objects=classes.total(),
-        ours=sum(count for name, count in classes.items() if name.startswith("payasync.")),
-        sockets=sockets,
-        files=len(opened) - sockets,
-        tasks=len(asyncio.all_tasks()),
-        threads=threading.active_count(),
-    )
+    return {
+        "operations": operations,
+        "resident": int((PROC / "statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+        "blocks": sys.getallocatedblocks(),
+        "objects": classes.total(),
+        "ours": sum(count for name, count in classes.items() if name.startswith("payasync.")),
+        "sockets": sockets,
+        "files": len(opened) - sockets,
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+    }
 
 
 def census() -> Counter[str]:
     """Return how many objects there are of each class, of those that the garbage collector knows."""
-    named = Counter[str]()
-    for kind, count in Counter(map(type, gc.get_objects())).items():
-        named[f"{kind.__module__}.{kind.__qualname__}"] += count
-    return named
+    return Counter(f"{kind.__module__}.{kind.__qualname__}" for kind in map(type, gc.get_objects()))
 
 
 def descriptors() -> Iterator[str]:
@@ -75,11 +70,7 @@ class Before:
 
 PER_DESCRIPTOR: Final = 100
 """After so many calls, one more descriptor stays open."""
-
-
 PER_TASK: Final = 25
-
-
 SHOWN_BY: Final = ("blocks", "ours", "files", "tasks")
 """The gauges that must show it."""
 

@@ -1,13 +1,12 @@
 """What a process is told to do, what it holds in the course of it, and whether that grows: decided without I/O."""
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import median
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Final
 
-from attrs import asdict, frozen
+from attrs import frozen
 
 BOUNDS: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -22,6 +21,10 @@ BOUNDS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 """By how much each gauge may seem to grow over the second half of a run, however long that is.
+
+`resident` is memory in bytes, as the kernel has it; `blocks` are pieces of memory that small objects stand in.
+`objects` are what the garbage collector knows, and `ours` those of payasync's classes. `files` are all descriptors but
+`sockets`.
 
 A sample finds more connections idle than another, or fewer: up to sixteen for writes and as many for reads, each a
 socket, 80 blocks and 30 objects. Where the service tells something just then, that is up to two tasks. Memory as the
@@ -51,41 +54,9 @@ class Soak:
     leaky: bool = False
     trace: bool = False
 
-    def json(self) -> str:
-        """Return it as one argument of a command."""
-        return json.dumps(asdict(self))
 
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """Return what `json` wrote."""
-        return cls(**json.loads(text))
-
-
-@frozen(kw_only=True)
-class Sample:
-    """What a process holds after so many operations, when nothing is under way.
-
-    Attributes:
-        operations: How many have ended.
-        resident: Bytes of memory, as the kernel has it.
-        blocks: Pieces of memory that small objects stand in, of any class.
-        objects: What the garbage collector knows, after it has collected.
-        ours: Those of them whose classes are payasync's.
-        sockets: Descriptors of connections.
-        files: All other descriptors.
-        tasks: Of asyncio.
-        threads: Of the process.
-    """
-
-    operations: int
-    resident: int
-    blocks: int
-    objects: int
-    ours: int
-    sockets: int
-    files: int
-    tasks: int
-    threads: int
+Sample = Mapping[str, int]
+"""The gauges of a process after so many `operations`, when nothing is under way."""
 
 
 def growth(samples: Sequence[Sample], gauge: str) -> float:
@@ -93,7 +64,7 @@ def growth(samples: Sequence[Sample], gauge: str) -> float:
 
     The median of the slopes between any two samples, over all operations: one sample that is off moves nothing.
     """
-    points: list[tuple[int, int]] = [(each.operations, getattr(each, gauge)) for each in samples[len(samples) // 2 :]]
+    points = [(each["operations"], each[gauge]) for each in samples[len(samples) // 2 :]]
     slopes = [(after - before) / (end - start) for (start, before), (end, after) in combinations(points, 2)]
     return median(slopes) * (points[-1][0] - points[0][0])
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from aiohttp import web
-from attrs import asdict
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -103,13 +102,14 @@ async def main(soak: Soak, folder: Path) -> None:
             await run_all(errands, range(first, end))
             async with standstill:
                 await receiver.settle()
-                say(sample=asdict(measured(end)))
+                say(sample=measured(end))
         say(done=errands.done + told, more=before.more())
 
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)  # what fails is what the run is about
     told, where = sys.argv[1:]
-    if Soak.read(told).trace:
+    soak = Soak(**json.loads(told))
+    if soak.trace:
         tracemalloc.start()
-    asyncio.run(main(Soak.read(told), Path(where)))
+    asyncio.run(main(soak, Path(where)))

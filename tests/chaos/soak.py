@@ -7,11 +7,16 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from types import MappingProxyType
 from typing import Any, Final
+
+from attrs import asdict, evolve
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
 
 from payasync.cli.sandbox import environment_of
 from payasync.sandbox import Sandbox
@@ -40,8 +45,6 @@ WANTED: Final = (*ERRANDS, "OutcomeUnknownError", "handled", "resolved")
 """What must have happened in any run."""
 
 Heard = Callable[[Sample], None]
-
-
 SHORT: Final = Soak(operations=450, samples=10)
 """Long enough to show a leak, as the control proves."""
 
@@ -79,7 +82,7 @@ async def run(soak: Soak, heard: Heard | None = None) -> Soaked:
             await sandbox.settle()
     *samples, end = lines
     return Soaked(
-        samples=[Sample(**each["sample"]) for each in samples],
+        samples=[each["sample"] for each in samples],
         done=dict.fromkeys(WANTED, 0) | end["done"],
         more=end["more"],
         faults={each.kind: each.fired for each in armed},
@@ -97,15 +100,16 @@ async def _served(soak: Soak, folder: str, sandbox: Sandbox, heard: Heard | None
     said: list[dict[str, Any]] = []
     with TemporaryFile() as complaints:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-W", "error", str(PROGRAM), soak.json(), folder,
+            sys.executable, "-W", "error", str(PROGRAM), json.dumps(asdict(soak)), folder,
             env={**os.environ, **environment_of(sandbox)},
             limit=LONGEST, stdout=asyncio.subprocess.PIPE, stderr=complaints,
         )  # fmt: skip
         try:
-            async for line in _lines(process.stdout):
+            assert process.stdout
+            async for line in process.stdout:
                 said.append(json.loads(line))
                 if heard and "sample" in said[-1]:
-                    heard(Sample(**said[-1]["sample"]))
+                    heard(said[-1]["sample"])
             await process.wait()
         finally:
             if process.returncode is None:
@@ -118,7 +122,32 @@ async def _served(soak: Soak, folder: str, sandbox: Sandbox, heard: Heard | None
     return said
 
 
-async def _lines(stream: asyncio.StreamReader | None) -> AsyncGenerator[bytes]:
-    if stream:
-        async for line in stream:
-            yield line
+def soaked(soak: Soak, console: Console) -> list[str]:
+    """Run the control, and a soak; return what is wrong with them."""
+    console.print(
+        f"python -m tests.chaos soak --seed {soak.seed} --operations {soak.operations} --faults {soak.faults}"
+    )
+    with console.status("a server that leaks ...") as status:
+
+        def heard(sample: Sample) -> None:
+            status.update(f"{sample['operations']:,} of {soak.operations:,} errands ...")
+
+        try:
+            leaking = asyncio.run(run(evolve(SHORT, seed=soak.seed, leaky=True)))
+            end = asyncio.run(run(soak, heard))
+        except (TimeoutError, RuntimeError) as error:
+            return [str(error) or f"it took more than {soak.seconds:.0f} s"]
+    console.print(table(end))
+    console.print({"done": dict(end.done), "faults": dict(end.faults), "more at the end": end.more})
+    return overlooked(leaking) + end.flaws()
+
+
+def table(end: Soaked) -> Table:
+    """Return the samples at the quarters, and the growth."""
+    quarters = [end.samples[len(end.samples) * each // 4 - 1] for each in range(1, 5)]
+    columns: dict[str, Mapping[str, float]] = {f"after {each['operations']:,}": each for each in quarters}
+    columns |= {"growth": end.growths(), "allowed": BOUNDS}
+    shown = Table("", *columns, box=SIMPLE, padding=0, title="What the process holds", title_justify="left")
+    for gauge in BOUNDS:
+        shown.add_row(gauge, *(f"{values[gauge]:,.0f}" for values in columns.values()))
+    return shown

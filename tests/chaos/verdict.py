@@ -83,6 +83,21 @@ class Result:
         """Those that were refused or not sent to the last, as their callers were told: the run was too short."""
         return len(self._undone())
 
+    def counts(self) -> dict[str, int]:
+        """Return what there was of everything, by its name."""
+        return {
+            "operations": self.operations,
+            "faults": self.faults,
+            "kills": self.kills,
+            "jumps": self.jumps or 0,
+            "duplicates": self.duplicates,
+            "lost": len(self.lost),
+            "undone": self.undone,
+            "nonces reused": self.nonces,
+            "sent again": self.again,
+            "unresolved": len(self.unresolved),
+        }
+
     def _wrong(self) -> set[int]:
         """Return the operations that are not done, recorded and known to be done."""
         unresolved = self.unresolved

@@ -366,6 +366,13 @@ async def test_silent_host() -> None:
     assert "no connection within 0.05 s" in found.words
 
 
+async def test_host_name_that_does_not_exist() -> None:
+    """The doctor says in words that a host name does not resolve."""
+    found = await doctor.inspect_connection("https://no-such-host.invalid")
+
+    assert ("wrong", "https://no-such-host.invalid: the host name does not resolve") == (found.verdict, found.words)
+
+
 async def test_proxy_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy in the environment is mentioned, because a session does not use it by default."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")

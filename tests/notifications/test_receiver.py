@@ -72,6 +72,7 @@ def test_public_names_are_pinned() -> None:
         ),
         *(({"retention": wrong}, "retention") for wrong in (timedelta(0), timedelta(days=-1), timedelta.max, 30, None)),
         ({"session": "https://pay.example.com"}, "session"),
+        ({"profile": UNSIGNED}, "session"),
         ({"expect": {"totalAmt": 450}}, "expect"),
         ({"expect": lambda: None}, "expect"),
         ({"verifier": "mine"}, "verifier"),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from payasync.errors import StorageError
-from payasync.notifications.inbox import InboxEvent
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from tests.journal.building import Clock
 from tests.notifications.inbox_building import received
@@ -36,15 +35,6 @@ async def test_inbox_that_vanishes_takes_nothing(path: Path, inbox: SqliteInbox)
             await inbox.add(received())
 
     assert not await asyncio.to_thread(path.exists)
-
-
-async def reopened(path: Path) -> list[InboxEvent]:
-    """Return what an inbox holds, as who opens it anew finds it."""
-    inbox = SqliteInbox(path)
-    try:
-        return await inbox.events()
-    finally:
-        await inbox.aclose()
 
 
 def test_inbox_says_where_it_is(path: Path) -> None:

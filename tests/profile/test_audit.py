@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -65,24 +66,8 @@ COMPARED: Final = [f"answer.{name}" for name in COMPARED_KEYS]
 SIGNED: Final = AnswerShape(signature="sign")
 
 
-class Custom:
-    """A scheme of a merchant's own."""
-
-    def sign(self, *_: object, **__: object) -> str:
-        """Sign anything."""
-        return "signed"
-
-    def verify(self, *_: object, **__: object) -> bool:
-        """Verify nothing."""
-        return False
-
-
-PROFILES: Final = {
-    "bare": Profile(),
-    "sandbox": SANDBOX,
-    "custom": Profile(signature=Custom()),
-    "signed": Profile(answer=SIGNED),
-}
+OWN_SCHEME: Final = SimpleNamespace(sign=str, verify=bool)
+"""A scheme of a merchant's own."""
 
 
 def audited(profile: Profile) -> dict[str, Point]:
@@ -90,7 +75,7 @@ def audited(profile: Profile) -> dict[str, Point]:
     return {point.name: point for point in profile.audit()}
 
 
-@pytest.mark.parametrize("profile", [PROFILES["bare"], SANDBOX], ids=["bare", "sandbox"])
+@pytest.mark.parametrize("profile", [Profile(), SANDBOX], ids=["bare", "sandbox"])
 def test_each_point_once_and_in_order(profile: Profile) -> None:
     """Every open point is listed, once, in the order of the TOML form, whatever the profile answers."""
     names = [point.name for point in profile.audit()]
@@ -101,13 +86,17 @@ def test_each_point_once_and_in_order(profile: Profile) -> None:
     assert [name.partition(".")[0] for name in POINTS] == [name.partition(".")[0] for name in names]
 
 
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+@pytest.mark.parametrize(
+    "profile",
+    [Profile(), SANDBOX, Profile(signature=OWN_SCHEME), Profile(answer=SIGNED)],
+    ids=["bare", "sandbox", "own scheme", "signed"],
+)
 def test_every_point_says_what_to_put_there(profile: Profile) -> None:
     """Whoever reads the table knows what is missing, and for which methods; an open point has no value."""
     points = profile.audit()
 
     assert all(point.means for point in points)
-    assert {None} == {point.value for point in points if point.status == "open"} | {None}
+    assert all(point.value is None for point in points if point.status == "open")
     assert all(point.value is not None for point in points if point.status == "answered")
     assert set(NAMES) >= {method for point in points for method in point.needed_by}
 
@@ -161,20 +150,6 @@ def test_what_is_answered_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "name"),
-    [
-        (Profile(answer=AnswerShape(merchant_id="")), "answer.merchant_id"),
-        (Profile(http=HttpCodes(duplicate=())), "http.duplicate"),
-        (Profile(recovery=Recovery(quarantine=0.0)), "recovery.quarantine"),
-        (Profile(codes=ResultCodes(absent=("N",)), answer=AnswerShape(message="m")), "codes.absent"),
-    ],
-)
-def test_empty_answers_are_answers(profile: Profile, name: str) -> None:
-    """An empty path, an empty list and 0 say something, and codes are also found in messages."""
-    assert ("answered", value_at(profile, name)) == (audited(profile)[name].status, audited(profile)[name].value)
-
-
-@pytest.mark.parametrize(
     ("lists", "expected"),
     [
         ({}, ("assumed", "none")),
@@ -204,6 +179,8 @@ def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[
         ("codes.absent", {"orders.place", "refunds.create"}),
         ("states.order", set(NAMES[1:4])),
         ("answer.subscription_status", set(NAMES[7:])),
+        ("answer.subscription_id", set(NAMES[7:])),
+        ("answer.total_amt", {*NAMES[:7]} - {"orders.close"}),
         ("notification.id", set()),
     ],
 )
@@ -212,113 +189,94 @@ def test_who_needs_a_point(name: str, expected: set[str]) -> None:
     assert expected == set(audited(Profile())[name].needed_by)
 
 
-@pytest.mark.parametrize("scheme", [None, SortedPairs(), Custom()], ids=["none", "pairs", "custom"])
+@pytest.mark.parametrize("scheme", [None, SortedPairs(), OWN_SCHEME], ids=["none", "pairs", "own"])
 def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | None) -> None:
-    """Where answers are signed, those that carry Bearer must verify, too."""
-    points = audited(Profile(signature=scheme, answer=AnswerShape(signature="sign"))).values()
-    needed = [point.needed_by for point in points if point.name.startswith("signature")]
+    """Where responses are signed, calls with Bearer need the scheme, too."""
+    points = audited(Profile(signature=scheme, answer=SIGNED)).values()
 
-    assert {NAMES} == set(needed)
-    assert ("signature" in [point.name for point in points]) is isinstance(scheme, Custom)
+    assert {NAMES} == {point.needed_by for point in points if point.name.startswith("signature")}
+    assert ("signature" in [point.name for point in points]) is (scheme is OWN_SCHEME)
+
+
+NO_EFFECT: Final = "; the value that is given has no effect without answer"
+NOT_FINAL: Final = "is never final, and recovery.quarantine has no effect"
+FINAL: Final = "no write is ever sent a second time"
+SUBSCRIPTION: Final = "in subscriptions.update and subscriptions.cancel"
+STATES: Final[dict[str, dict[str, tuple[str | int, ...]]]] = {
+    "order": {"paid": ("P",)},
+    "payment": {"paid": ("P",)},
+    "refund": {"failed": ("P",)},
+    "subscription": {"active": (1,)},
+}
+UNRECOGNISED: Final = "a success that lacks it, or names another number, is unrecognised"
+TAKING: Final = AnswerShape(out_trade_no="no", total_amt="no", subscription_id="no")
+OFF: Final = AnswerShape(out_trade_no="", total_amt="", merchant_id="", subscription_id="")
+NONE: Final = ResultCodes(absent=("N",))
+OPEN: Final = ("open", None)
+MINUTE: Final = ("answered", 60.0)
+
+
+def signing(*, said: bool | None, path: str = "sign") -> dict[str, Any]:
+    """Return a profile's parts that say whether failures are signed, and give a quarantine."""
+    return {"answer": AnswerShape(signature=path, refusals_signed=said), "recovery": Recovery(quarantine=60.0)}
 
 
 @pytest.mark.parametrize(
-    ("part", "name", "missing"),
+    ("parts", "name", "expected", "means"),
     [
-        ({"states": States(order={"paid": ("P",)})}, "states.order", "answer.order_status"),
-        ({"states": States(payment={"paid": ("P",)})}, "states.payment", "answer.payment_status"),
-        ({"states": States(refund={"failed": ("P",)})}, "states.refund", "answer.refund_status"),
-        ({"states": States(subscription={"active": (1,)})}, "states.subscription", "answer.subscription_status"),
-        ({"codes": ResultCodes(absent=("N",))}, "codes.absent", "answer.code or answer.message"),
-        ({"codes": ResultCodes(retryable=(1,))}, "codes.retryable", "answer.code or answer.message"),
+        # An empty path, an empty list and 0 are answers; codes are also found in messages.
+        ({"answer": OFF}, "answer.merchant_id", ("answered", ""), "is not compared"),
+        ({"http": HttpCodes(duplicate=())}, "http.duplicate", ("answered", ()), ""),
+        ({"recovery": Recovery(quarantine=0.0)}, "recovery.quarantine", ("answered", 0.0), FINAL),
+        ({"codes": NONE, "answer": AnswerShape(message="m")}, "codes.absent", ("answered", ("N",)), ""),
+        # Values that no response is searched for have no effect.
+        *(
+            ({"states": States(**{thing: table})}, f"states.{thing}", OPEN, f"{NO_EFFECT}.{thing}_status")
+            for thing, table in STATES.items()
+        ),
+        ({"codes": NONE}, "codes.absent", OPEN, f"{NO_EFFECT}.code or answer.message"),
+        ({"codes": ResultCodes(retryable=(1,))}, "codes.retryable", OPEN, f"{NO_EFFECT}.code or answer.message"),
+        # What a response is compared in has its wire name until a path is given.
+        ({}, "answer.out_trade_no", ("assumed", "outTradeNo"), "names another outTradeNo is refused"),
+        ({}, "answer.total_amt", ("assumed", "totalAmt"), "another totalAmt (payments.create: amount) is refused"),
+        ({"answer": TAKING}, "answer.out_trade_no", ("answered", "no"), "or names another outTradeNo, is refused"),
+        ({"answer": TAKING}, "answer.total_amt", ("answered", "no"), "names another amount, here or as amount"),
+        ({"answer": TAKING}, "answer.subscription_id", ("answered", "no"), f"{SUBSCRIPTION} {UNRECOGNISED}"),
+        ({"answer": OFF}, "answer.out_trade_no", ("answered", ""), "outTradeNo is not compared"),
+        ({"answer": OFF}, "answer.total_amt", ("answered", ""), "totalAmt and amount are not compared"),
+        ({"answer": OFF}, "answer.subscription_id", ("answered", ""), f"{SUBSCRIPTION} it is not compared"),
+        ({}, "answer.subscription_id", OPEN, f"{SUBSCRIPTION} it is compared under its wire name, if it is there"),
+        ({"answer": AnswerShape(ok=("OK",))}, "answer.code", ("assumed", None), "and answer.ok has no effect"),
+        ({}, "http.duplicate", ("assumed", (409,)), ""),
+        # If successes are signed, the quarantine counts once the profile says whether failures are, too.
+        (signing(said=None), "answer.refusals_signed", OPEN, NOT_FINAL),
+        (signing(said=None), "recovery.quarantine", OPEN, f"{NO_EFFECT}.refusals_signed"),
+        *(
+            (signing(said=said), "answer.refusals_signed", ("answered", said), "is signed, too")
+            for said in (True, False)
+        ),
+        *((signing(said=said), "recovery.quarantine", MINUTE, FINAL) for said in (True, False)),
+        (signing(said=True, path=""), "answer.refusals_signed", OPEN, f"{NO_EFFECT}.signature"),
+        *((signing(said=said, path=""), "recovery.quarantine", MINUTE, FINAL) for said in (True, None)),
     ],
 )
-def test_values_that_stand_nowhere_are_open(part: dict[str, Any], name: str, missing: str) -> None:
-    """Values that no answer is searched for have no effect: their point stays open, and says what is missing."""
-    point = audited(Profile(**part))[name]
+def test_point(parts: dict[str, Any], name: str, expected: tuple[str, object], means: str) -> None:
+    """A point says what its value means: what is compared, what has no effect, and what another point must add."""
+    point = audited(Profile(**parts))[name]
 
-    assert ("open", None) == (point.status, point.value)
-    assert point.means.endswith(f"; the value that is given has no effect without {missing}")
+    assert expected == (point.status, point.value)
+    assert point.means.endswith(means)
 
 
 def test_what_a_response_is_compared_in() -> None:
-    """Each has its wire name until it is given, at the top level of the payload; the duplicate is HTTP 409."""
+    """Each has its wire name until it is given, at the top level of the payload."""
     points = audited(Profile())
     wire = ["outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency", "merchantId"]
 
     assert wire == [points[name].value for name in COMPARED]
-    assert (409,) == points["http.duplicate"].value
-    assert "a response that names another outTradeNo is refused" == points["answer.out_trade_no"].means
-    assert points["answer.total_amt"].means.startswith(
-        "a response that names another totalAmt (payments.create: amount)"
-    )
-    assert "payments.create" in points["answer.total_amt"].needed_by
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "means"),
-    [
-        (None, "open", "it is compared under its wire name, if it is there"),
-        ("", "answered", "it is not compared"),
-        ("no", "answered", "a success that lacks it, or names another number, is unrecognised"),
-    ],
-)
-def test_where_a_subscription_is_named(path: str | None, status: str, means: str) -> None:
-    """It says what that means for endpoints 9 and 10, too."""
-    point = audited(Profile(answer=AnswerShape(subscription_id=path)))["answer.subscription_id"]
-
-    assert (status, path) == (point.status, point.value)
-    assert point.means.endswith(f"in subscriptions.update and subscriptions.cancel {means}")
-    assert {"subscriptions.create", "subscriptions.update", "subscriptions.cancel"} == set(point.needed_by)
-
-
-NO_EFFECT: Final = "the value that is given has no effect without answer"
-FINAL: Final = "no write is ever sent a second time"
-UNTIL_THEN: Final = "is never final, and recovery.quarantine has no effect"
-
-
-@pytest.mark.parametrize(
-    ("signature", "said", "refusals", "quarantine"),
-    [
-        ("sign", None, ("open", None, UNTIL_THEN), ("open", None, f"{NO_EFFECT}.refusals_signed")),
-        ("sign", True, ("answered", True, "is signed, too"), ("answered", 60.0, FINAL)),
-        (
-            "sign",
-            False,
-            ("answered", False, "is signed, too"),
-            ("answered", 60.0, FINAL),
-        ),
-        ("", True, ("open", None, f"{NO_EFFECT}.signature"), ("answered", 60.0, FINAL)),
-        ("", None, None, ("answered", 60.0, FINAL)),
-    ],
-)
-def test_signed_refusals(signature: str, said: Any, refusals: Any, quarantine: Any) -> None:
-    """Where successes are signed, the quarantine counts once it is said whether failures are, too."""
-    answer = AnswerShape(signature=signature, refusals_signed=said)
-    points = audited(Profile(answer=answer, recovery=Recovery(quarantine=60.0)))
-
-    for name, expected in (("answer.refusals_signed", refusals), ("recovery.quarantine", quarantine)):
-        point = points.get(name)
-        assert (expected and expected[:2]) == (point and (point.status, point.value))
-        assert point is None or point.means.endswith(expected[2])
 
 
 ADDRESS: Final = "signature.allow_delimiters"
-
-
-@pytest.mark.parametrize(
-    ("answer", "name", "means"),
-    [
-        (AnswerShape(ok=("OK",)), "answer.code", "HTTP 2xx is success, and answer.ok has no effect"),
-        (AnswerShape(out_trade_no="no"), "answer.out_trade_no", "or names another outTradeNo, is refused"),
-        (AnswerShape(out_trade_no=""), "answer.out_trade_no", "outTradeNo is not compared"),
-        (AnswerShape(total_amt=""), "answer.total_amt", "totalAmt and amount are not compared"),
-        (AnswerShape(total_amt="t"), "answer.total_amt", "names another amount, here or as amount"),
-    ],
-)
-def test_what_an_answer_means(answer: AnswerShape, name: str, means: str) -> None:
-    """A path that is given demands more than the assumed one, and an empty one nothing: the point says so."""
-    assert audited(Profile(answer=answer))[name].means.endswith(means)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +289,7 @@ def test_what_an_answer_means(answer: AnswerShape, name: str, means: str) -> Non
         (AnswerShape(signature="sign"), SortedPairs(), "no point"),
         (AnswerShape(data="data", signature="sign", redirect_url="payUrl"), SortedPairs(), "no point"),
         (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(exclude=("sign", "payUrl")), "no point"),
-        (AnswerShape(signature="sign", redirect_url="payUrl"), Custom(), "no point"),
+        (AnswerShape(signature="sign", redirect_url="payUrl"), OWN_SCHEME, "no point"),
     ],
     ids=["in the payload", "in an object", "allowed", "unsigned", "none", "outside", "excluded", "custom"],
 )

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -14,7 +15,6 @@ from attrs import evolve
 
 from payasync import Credentials, Session, SortedPairs
 from payasync.endpoints import ARGUMENTS
-from payasync.errors import ConfigurationError
 from payasync.notifications import Receiver, SqliteInbox
 from payasync.profile.profile import Profile
 from payasync.profile.schema import (
@@ -27,13 +27,7 @@ from payasync.profile.schema import (
     States,
 )
 from tests.foreign import signatures
-
-
-def refusal(**parts: Any) -> tuple[str | None, str]:
-    """Return the field and the words of the error that a profile is refused with."""
-    with pytest.raises(ConfigurationError) as caught:
-        Profile(**parts)
-    return caught.value.field, str(caught.value)
+from tests.profile.refusal import refusal, refused
 
 
 @pytest.mark.parametrize(
@@ -51,7 +45,7 @@ def test_two_arguments_under_one_name(fields: Mapping[str, str], point: str, oth
     name = fields[point]
     words = f"fields.{point} is {name!r}, which is also the wire name of {other}: one would replace the other"
 
-    assert (f"fields.{point}", words) == refusal(fields=fields)
+    assert (f"fields.{point}", words) == refusal(Profile, fields=fields)
 
 
 def test_one_name_in_two_operations() -> None:
@@ -75,7 +69,7 @@ def never_sent(operation: str, name: str, argument: str) -> tuple[str, str]:
 @pytest.mark.parametrize(("operation", "argument", "wire"), ALWAYS_GIVEN)
 def test_a_constant_is_no_required_argument(operation: str, argument: str, wire: str) -> None:
     """A constant under the wire name of what every call gives would have no effect."""
-    assert never_sent(operation, wire, argument) == refusal(constants={operation: {"v": 1, wire: "x"}})
+    assert never_sent(operation, wire, argument) == refusal(Profile, constants={operation: {"v": 1, wire: "x"}})
 
 
 @pytest.mark.parametrize(
@@ -91,20 +85,14 @@ def test_a_constant_has_no_name_that_the_profile_gives_to_one(
     further: Mapping[str, Any], argument: str, operation: str
 ) -> None:
     """A name that the profile gives to a required argument is as taken as one that the document shows."""
-    assert never_sent(operation, "back", argument) == refusal(constants={operation: {"back": 1}}, **further)
-
-
-@pytest.mark.parametrize(("operation", "wire"), MAY_BE_LEFT_OUT)
-def test_a_constant_stands_in_for_an_optional_argument(operation: str, wire: str) -> None:
-    """What a call may leave out has the constant's value then, such as the one scene type of a merchant."""
-    constants = {operation: {wire: "x"}}
-
-    assert constants == Profile(constants=constants).constants
+    assert never_sent(operation, "back", argument) == refusal(Profile, constants={operation: {"back": 1}}, **further)
 
 
 @pytest.mark.parametrize(
     ("constants", "further"),
     [
+        # A constant may stand in for an optional argument, such as the one scene type of a merchant.
+        *(({operation: {wire: "x"}}, {}) for operation, wire in MAY_BE_LEFT_OUT),
         ({"orders.query": {"totalAmt": 1}}, {}),
         ({"*": {"currency": "CAD"}}, {}),
         ({"payments.status": {"outTradeNo": "T1"}}, {"payment_status": Parameter("no")}),
@@ -125,7 +113,7 @@ def test_a_header_stands_once(second: str) -> None:
     """Names of headers are the same in any case: one of two would be lost, or both be sent."""
     words = f"headers: X-Version and {second} are the same header: keep one"
 
-    assert (f"headers.{second}", words) == refusal(headers={"X-Version": "1", "X-A": "1", second: "2"})
+    assert (f"headers.{second}", words) == refusal(Profile, headers={"X-Version": "1", "X-A": "1", second: "2"})
 
 
 @pytest.mark.parametrize("key", ["payment_status", "refund_status"])
@@ -135,7 +123,7 @@ def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
     in_header, in_query = Parameter("X-Order", "header"), Parameter("X-Order")
     taken: dict[str, Any] = {key: in_query}
 
-    assert expected == refusal(headers={"x-order": "1"}, **{key: in_header})
+    assert expected == refusal(Profile, headers={"x-order": "1"}, **{key: in_header})
     assert in_query == getattr(Profile(headers={"x-order": "1"}, **taken), key)
 
 
@@ -156,7 +144,7 @@ def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
 def test_a_required_name_that_is_nearly_an_argument(operation: str, name: str, meant: str) -> None:
     """A misspelt argument would be missing from every call: what was meant is said, and what else there is."""
     profile = {"fields": {"return_url": "backTo"}, "payment_status": Parameter("orderNo")}
-    field, words = refusal(accept=Accept(required={operation: [name]}), **profile)
+    field, words = refusal(Profile, accept=Accept(required={operation: [name]}), **profile)
 
     assert f"accept.required.{operation}" == field
     assert words.startswith(f"{field} must not hold {name!r}: did you mean {meant}? Arguments are ")
@@ -179,7 +167,7 @@ def test_what_no_caller_gives_is_not_required_of_him(name: str) -> None:
     words = f"accept.required.orders.place must not hold {name!r}: payasync sets it, or a constant does"
 
     assert ("accept.required.orders.place", words) == refusal(
-        constants=constants, accept=Accept(required={"orders.place": ["subject", name]})
+        Profile, constants=constants, accept=Accept(required={"orders.place": ["subject", name]})
     )
 
 
@@ -188,7 +176,7 @@ def test_each_date_is_written_in_its_own_way(form: str) -> None:
     """Without a directive of a date, every subscription would start on the same words."""
     words = f"formats.start_date must write any two dates differently, as %Y-%m-%d does, not {form!r}"
 
-    assert ("formats.start_date", words) == refusal(formats={"start_date": form})
+    assert ("formats.start_date", words) == refusal(Profile, formats={"start_date": form})
 
 
 @pytest.mark.parametrize("form", ["", "%Y-%m-%d", "%d.%m.%Y", "%x", "on %A", "%j", "%m/%y", "%G", "%Y-%m-%dT00:00:00Z"])
@@ -197,39 +185,27 @@ def test_dates_in_any_form(form: str) -> None:
     assert {"start_date": form} == Profile(formats={"start_date": form}).formats
 
 
-class Scheme:
-    """A scheme whose `verify` is whatever it is given, and which signs in its own time."""
-
-    def __init__(self, verify: Any) -> None:
-        self.verify = verify
-
-    async def sign(self, *_: object, **__: object) -> str:
-        """Sign anything, in its own time."""
-        return "signed"
-
-
-class Asynchronous:
+class Later:
     """An object that is called as a coroutine function is."""
 
-    async def __call__(self, *_: object, **__: object) -> bool:
+    async def __call__(self) -> None:
         """Verify everything, later."""
-        return True
 
 
-async def later(*_: object, **__: object) -> bool:
-    """Verify everything, later."""
-    return True
+LATER: Final = Later().__call__
 
 
-@pytest.mark.parametrize("verify", [later, partial(later, 1), Asynchronous()], ids=["function", "partial", "object"])
+OWN_SCHEME: Final[Any] = SimpleNamespace(sign=LATER, verify=bool)
+
+
+@pytest.mark.parametrize("verify", [LATER, partial(LATER), Later()], ids=["function", "partial", "object"])
 def test_a_scheme_verifies_immediately(verify: Any) -> None:
     """A coroutine is not `True`, so that nothing would ever verify; only `sign` may be a coroutine function."""
-    field, words = refusal(signature=Scheme(verify))
-    scheme = Scheme(bool)
+    field, words = refusal(Profile, signature=SimpleNamespace(sign=LATER, verify=verify))
 
     assert "signature" == field
     assert words.startswith("signature.verify must be a plain function, not a coroutine function, because nothing")
-    assert Profile(signature=scheme).signature is scheme
+    assert Profile(signature=OWN_SCHEME).signature is OWN_SCHEME
 
 
 @pytest.mark.parametrize(
@@ -263,7 +239,7 @@ def acknowledging(statuses: Any, bodies: Any) -> NotificationShape:
 )
 def test_a_refusal_is_no_acknowledgement(statuses: Any, bodies: Any) -> None:
     """A service could not tell the two apart: it would take what was refused for kept."""
-    field, words = refusal(notification=acknowledging(statuses, bodies))
+    field, words = refusal(Profile, notification=acknowledging(statuses, bodies))
 
     assert "notification.nack_status" == field
     assert "could not tell" in words
@@ -286,7 +262,7 @@ def test_a_status_has_one_meaning() -> None:
         "or take it out of http.duplicate"
     )
 
-    assert ("http.duplicate", words) == refusal(http=HttpCodes(duplicate=(409, 422)))
+    assert ("http.duplicate", words) == refusal(Profile, http=HttpCodes(duplicate=(409, 422)))
     assert (409, 422) == Profile(http=HttpCodes(duplicate=(409, 422), not_executed=(400,))).http.duplicate
 
 
@@ -340,21 +316,14 @@ def session(credentials: Credentials, profile: Profile = SIGNED) -> Session:
     return Session("https://pay.example", credentials=credentials, profile=profile)
 
 
-def refused(make: Callable[[], object]) -> ConfigurationError:
-    """Return the error of settings that are refused."""
-    with pytest.raises(ConfigurationError) as caught:
-        make()
-    return caught.value
-
-
 def body(key: str) -> str:
     """Return what nobody would write by chance of a key."""
     return "".join(line for line in key.splitlines() if "-" not in line)[-20:] or key
 
 
 def shown(error: BaseException) -> str:
-    """Return a traceback with the local variables of every frame below the test's own."""
-    below = error.__traceback__ and error.__traceback__.tb_next and error.__traceback__.tb_next.tb_next
+    """Return a traceback with the local variables of every frame of what was refused."""
+    below = error.__traceback__ and error.__traceback__.tb_next
     return "".join(traceback.TracebackException(type(error), error, below, capture_locals=True).format())
 
 
@@ -390,9 +359,9 @@ def test_key_that_cannot_sign_or_verify(field: str, bad: str, why: str, keys: Ke
     good: dict[str, Any] = {"signing_key": keys["rsa private"], "service_keys": keys["rsa public"]}
     given = Credentials("M2", **good | {field: keys[bad]})
     errors = [
-        refused(lambda: session(given)),
-        refused(lambda: session(Credentials("M1", **good)).for_merchant(given)),
-        refused(lambda: Receiver(profile=BODY, credentials=given, inbox=SqliteInbox(tmp_path / "inbox.db"))),
+        refused(session, given),
+        refused(session(Credentials("M1", **good)).for_merchant, given),
+        refused(Receiver, profile=BODY, credentials=given, inbox=SqliteInbox(tmp_path / "inbox.db")),
     ]
 
     assert {f"credentials.{field}"} == {each.field for each in errors}
@@ -403,7 +372,7 @@ def test_key_that_cannot_sign_or_verify(field: str, bad: str, why: str, keys: Ke
 def test_second_of_two(keys: Keys) -> None:
     """While keys rotate each of them is tried, and the one that is refused is named by its place."""
     given = Credentials("M1", signing_key=keys["rsa private"], service_keys=[keys["rsa public"], keys["rsa private"]])
-    error = refused(lambda: session(given))
+    error = refused(session, given)
 
     assert str(error).startswith("credentials.service_keys: key 2 is not a public key for rsa-sha256: it is a private")
     assert "credentials.service_keys" == error.field
@@ -424,12 +393,9 @@ def test_shared_secret_that_is_none(algorithm: Any, bad: str, why: str, keys: Ke
     """A secret that is guessed, or that everybody has, protects nothing: it is refused on both sides."""
     scheme = SortedPairs(algorithm=algorithm, encoding="hex", key_param="key")
     key = keys.get(bad, bad)
-    signing = refused(lambda: session(Credentials("M1", signing_key=key), evolve(SIGNED, signature=scheme)))
-    verifying = refused(
-        lambda: session(
-            Credentials("M1", signing_key=SHARED, service_keys=[SHARED, key]), evolve(SIGNED, signature=scheme)
-        )
-    )
+    signing = refused(session, Credentials("M1", signing_key=key), evolve(SIGNED, signature=scheme))
+    both = Credentials("M1", signing_key=SHARED, service_keys=[SHARED, key])
+    verifying = refused(session, both, evolve(SIGNED, signature=scheme))
 
     assert ("credentials.signing_key", "credentials.service_keys") == (signing.field, verifying.field)
     assert str(signing).startswith(f"credentials.signing_key {why}")
@@ -441,7 +407,7 @@ def test_shared_secret_that_is_none(algorithm: Any, bad: str, why: str, keys: Ke
     [
         Profile(),
         Profile(signature=SortedPairs(encoding="hex"), answer=AnswerShape(signature="sign")),
-        Profile(signature=Scheme(bool), answer=AnswerShape(signature="sign")),
+        Profile(signature=OWN_SCHEME, answer=AnswerShape(signature="sign")),
         evolve(SIGNED, signed=(), answer=AnswerShape()),
     ],
     ids=["no scheme", "the algorithm is open", "own scheme", "nothing is signed"],
@@ -461,7 +427,7 @@ def test_without_the_cryptography_package(keys: Keys, monkeypatch: pytest.Monkey
     """The extra that is missing is named as the session is made."""
     # The tests' own environment has the package: `None` makes this import fail as if it had not.
     monkeypatch.setitem(sys.modules, "payasync.signing.asymmetric", None)
-    error = refused(lambda: session(Credentials("M1", signing_key=keys["rsa private"], service_keys=["a", "b"])))
+    error = refused(session, Credentials("M1", signing_key=keys["rsa private"], service_keys=["a", "b"]))
 
     assert 'pip install "payasync[rsa]"' in str(error)
     assert "signature.algorithm" == error.field

@@ -8,7 +8,6 @@ import attrs
 import pytest
 
 from payasync import SortedPairs
-from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     COMPARED,
     Accept,
@@ -21,6 +20,7 @@ from payasync.profile.schema import (
     ResultCodes,
     States,
 )
+from tests.profile.refusal import refusal
 
 Shape = Callable[..., Any]
 
@@ -67,13 +67,6 @@ def made(field: str, value: Any) -> Any:
     return getattr(SHAPES[section](**{name: value}), name)
 
 
-def refusal(make: Callable[[], object]) -> tuple[str | None, str]:
-    """Return the field and the words of the error that something is refused with."""
-    with pytest.raises(ConfigurationError) as caught:
-        make()
-    return caught.value.field, str(caught.value)
-
-
 @pytest.mark.parametrize("shape", [*SHAPES.values(), SortedPairs])
 def test_shapes_are_frozen_values(shape: Shape) -> None:
     """A part of a profile is compared by its value, sent to workers, and never changed; no misspelt key is taken."""
@@ -105,7 +98,7 @@ def test_a_value_is_no_list(field: str, wanted: str, wrong: Any) -> None:
     """`ok="SUCCESS"` would otherwise mean the codes S, U, C and E; and `false` is not the code 0."""
     given = [*FITTING[wanted], *wrong] if isinstance(wrong, list) else wrong
 
-    assert (field, f"{field} must be {wanted}, not {given!r}") == refusal(lambda: made(field, given))
+    assert (field, f"{field} must be {wanted}, not {given!r}") == refusal(made, field, given)
 
 
 @pytest.mark.parametrize(("field", "entry"), TABLES.items())
@@ -127,7 +120,7 @@ def test_a_value_in_a_table_is_no_list(field: str, entry: tuple[str, str], wrong
     key, wanted = entry
     words = f"{field} must be a table of names, each with {wanted}, not {key!r} with {wrong!r}"
 
-    assert (f"{field}.{key}", words) == refusal(lambda: made(field, {"x": [], key: wrong}))
+    assert (f"{field}.{key}", words) == refusal(made, field, {"x": [], key: wrong})
 
 
 @pytest.mark.parametrize("wrong", [["paid"], "paid", None, [("paid", ["A"])]])
@@ -136,13 +129,13 @@ def test_a_value_is_no_table(wrong: Any) -> None:
     for field, wanted in [("accept.length", "an integer"), *((field, wanted) for field, (_, wanted) in TABLES.items())]:
         words = f"{field} must be a table of names, each with {wanted}, not {wrong!r}"
 
-        assert (field, words) == refusal(lambda field=field: made(field, wrong))  # type: ignore[misc] # bound at once
+        assert (field, words) == refusal(made, field, wrong)
 
 
 @pytest.mark.parametrize(("field", "wrong"), [*((field, None) for field in PATHS), (PATHS[0], 5), (PATHS[0], b"a")])
 def test_a_path_or_a_text_is_one(field: str, wrong: Any) -> None:
     """What is read as a path, or sent as a body, is a text: a `None` would be found in no answer."""
-    assert (field, f"{field} must be a text, not {wrong!r}") == refusal(lambda: made(field, wrong))
+    assert (field, f"{field} must be a text, not {wrong!r}") == refusal(made, field, wrong)
 
 
 AMOUNT: Final = "accept.amount"
@@ -200,26 +193,26 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
 )
 def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Any) -> None:
     """What would be looked for in vain, or have no effect, is refused with the rule; no value is converted."""
-    assert (field, f"{field} must be {wanted}, not {wrong!r}") == refusal(lambda: made(field, wrong))
+    assert (field, f"{field} must be {wanted}, not {wrong!r}") == refusal(made, field, wrong)
 
 
 def test_an_entry_of_a_table_breaks_a_rule() -> None:
     """The entry is named."""
     expected = ("accept.length.subject", "accept.length.subject must be 1 or more, not 0")
 
-    assert expected == refusal(lambda: made("accept.length", {"body": 1, "subject": 0}))
+    assert expected == refusal(made, "accept.length", {"body": 1, "subject": 0})
 
 
 def test_parameter() -> None:
     """It has a name, and stands in the query unless something else is said."""
     assert Parameter("no", "query") == Parameter("no")
-    assert "status.name" == refusal(lambda: Parameter(""))[0]
-    assert "status.place" == refusal(lambda: Parameter("no", "body"))[0]  # type: ignore[arg-type] # the mistake that is refused
+    assert "status.name" == refusal(Parameter, "")[0]
+    assert "status.place" == refusal(Parameter, "no", "body")[0]
 
 
 def test_a_code_needs_to_know_success() -> None:
     """With a result code, but without those that mean success, no answer would be one."""
-    field, words = refusal(lambda: AnswerShape(code="code"))
+    field, words = refusal(AnswerShape, code="code")
 
     assert ("answer.ok", True) == (field, "must list the codes that mean success" in words)
 
@@ -228,7 +221,7 @@ def test_a_code_needs_to_know_success() -> None:
 def test_our_names_of_states(thing: str, names: list[str]) -> None:
     """Each of our names can be mapped, and gives the name back for the service's value; another is refused."""
     states = States(**{thing: {name: [name.upper()] for name in names}})
-    field, words = refusal(lambda: States(**{thing: {"payed": ["A"], "done": ["B"]}}))
+    field, words = refusal(States, **{thing: {"payed": ["A"], "done": ["B"]}})
 
     assert names == [states.name(thing, name.upper()) for name in names]
     assert f"states.{thing}.done" == field
@@ -246,7 +239,7 @@ def test_our_names_of_states(thing: str, names: list[str]) -> None:
 )
 def test_a_value_has_one_meaning(table: dict[str, list[str | int]], second: str) -> None:
     """A value under two names could be read as either: paid, or not."""
-    field, words = refusal(lambda: States(order=table))
+    field, words = refusal(States, order=table)
 
     assert (f"states.order.{second}", True) == (field, "two meanings" in words)
 
@@ -288,9 +281,7 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
     """What identifies an event stands somewhere: the kind whose paths are wrong is named."""
     expected = f"notification.id.refund must be a list, each of it {A_PATH}, not {paths!r}"
 
-    assert ("notification.id.refund", expected) == refusal(
-        lambda: NotificationShape(id={"payment": ["a.b"], "refund": paths})
-    )
+    assert ("notification.id.refund", expected) == refusal(NotificationShape, id={"payment": ["a.b"], "refund": paths})
 
 
 @pytest.mark.parametrize(

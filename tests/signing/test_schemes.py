@@ -4,11 +4,12 @@ import itertools
 import shutil
 import subprocess
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -306,6 +307,66 @@ def test_no_two_small_requests_share_a_text() -> None:
             assert found.setdefault(signed, plain(fields)) == plain(fields)
 
     assert 24 == accepted
+
+
+def small_responses() -> Iterator[dict[str, str]]:
+    """Yield responses of two free texts and two other fields, with each other's names inside the texts."""
+    parts = ("", "&a=1", "&b=1", "&b=2", "&c=1", "&d=1", "&x=1")
+    texts = [None, *("1" + "".join(several) for several in itertools.product(parts, repeat=2))]
+    for values in itertools.product(texts, (None, "1", "2"), texts, (None, "1")):
+        yield {name: value for name, value in zip("abcd", values, strict=True) if value is not None}
+
+
+def test_field_that_another_response_with_this_text_has() -> None:
+    """Of all small responses with one signed text, each names what it lacks or says otherwise than another does."""
+    scheme = SortedPairs(allow_delimiters=("a", "c"))
+    by_text: dict[str, list[dict[str, str]]] = {}
+    for response in small_responses():
+        same = by_text.setdefault(scheme.text(response, path=""), [])
+        if response not in same:
+            same.append(response)
+    judged = 0
+    for genuine, changed in (pair for same in by_text.values() for pair in itertools.permutations(same, 2)):
+        hidden = {(name, value) for _, name, value in scheme.hidden_fields(changed, lambda: ("b", "d"))}
+        lost = {each for each in genuine.items() if each[0] in {"b", "d"}} - changed.items()
+        judged += bool(lost)
+        assert lost <= hidden, (genuine, changed)
+
+    assert judged > 1000
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "expected"),
+    [
+        ({"b": "1&m=1"}, {}, [("b", "m", "1")]),
+        ({"b": "1&m=1", "c": "1"}, {}, []),
+        ({"b": "1&m=1", "n": "1"}, {}, [("b", "m", "1")]),
+        ({"n": "1&m=1"}, {}, []),
+        ({"b": "1", "n": "1&m=1"}, {}, [("n", "m", "1")]),
+        ({"b": "1&m=1", "m": "1"}, {}, []),
+        ({"b": "1&m=1&n=1", "m": "2"}, {}, [("b", "m", "1")]),
+        ({"b": "1&m=1&m=2"}, {}, [("b", "m", "1"), ("b", "m", "2")]),
+        ({"b": "1&mm=1&m&xm=1"}, {}, []),
+        ({"b": "1&m=1", "m": ""}, {}, [("b", "m", "1")]),
+        ({"b": "1&m=1", "m": ""}, {"skip_empty": False}, []),
+        ({"b": "1&m=1", "m": None}, {}, [("b", "m", "1")]),
+        ({"b": "1&m=1", "m": None}, {"skip_null": False}, []),
+        ({"b": "1&m=1"}, {"exclude": ("sign", "b")}, []),
+        ({"b": {"x": "1&m=1"}}, {"nested": "json"}, [("b", "m", '1"}')]),
+        ({"b": {"x": "1&m=1"}}, {"nested": "omit"}, []),
+        ({"b": "1|m=1&m=2"}, {"separator": "|"}, [("b", "m", "1&m=2")]),
+        ({"b": "1&&&m=1"}, {"separator": "&&"}, [("b", "m", "1")]),
+        ({"b": "1&m=1"}, {"prehash": "sha256", "key_param": "key"}, [("b", "m", "1")]),
+    ],
+    ids=str,
+)
+def test_field_that_a_text_may_hide(
+    fields: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
+    """A text hides a field only if the field could be signed in its place, and nowhere stands in the open."""
+    scheme = evolve(SortedPairs(allow_delimiters=("b", "n")), **options)
+
+    assert expected == list(scheme.hidden_fields(fields, lambda: ("m",)))
 
 
 @given(st.text())
