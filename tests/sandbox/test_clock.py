@@ -38,7 +38,7 @@ async def test_frozen_time_stands() -> None:
 
 
 async def test_real_time_goes_on() -> None:
-    """Without a word the sandbox's time is the machine's; `advance` leads it ahead."""
+    """By default the sandbox's time is the machine's, and `advance` adds to it."""
     async with Sandbox() as sandbox:
         before = datetime.now(UTC)
         real = sandbox.clock.now()
@@ -131,7 +131,7 @@ async def test_receiver_sees_the_moment_and_may_call_back(http: Any, receiver: R
 
 
 async def test_each_at_its_own_moment_while_time_goes_on() -> None:
-    """What falls due while a running clock is advanced is done as at its own moment, to the microsecond."""
+    """While a running clock is advanced, each event has the exact time at which it fell due."""
     async with Sandbox() as sandbox:
         number = await sandbox.given.subscription("daily")
         await sandbox.clock.advance(days=3)
@@ -140,7 +140,7 @@ async def test_each_at_its_own_moment_while_time_goes_on() -> None:
 
 
 async def test_two_advances_add_up() -> None:
-    """Who advances while another one does waits, and goes on from there."""
+    """Concurrent calls of `advance` wait for each other and add up."""
     async with Sandbox(clock=NOON) as sandbox:
         reports = await asyncio.gather(*(sandbox.clock.advance(hours=1) for _ in range(3)))
 
@@ -175,7 +175,7 @@ async def test_many_timers_leave_room_for_requests(http: Any) -> None:
     ],
 )
 async def test_no_way_to_go(span: tuple[Any, ...], units: dict[str, Any]) -> None:
-    """Back, beyond the calendar, or by what is no time: refused, and the time stays."""
+    """`advance` refuses to go back or beyond the calendar, and values that are no span; the time stays."""
     async with Sandbox(clock=NOON) as sandbox:
         with pytest.raises(InvalidArgumentError, match="advance must be given"):
             await sandbox.clock.advance(*span, **units)
@@ -204,7 +204,7 @@ def copy_files(folder: Path, to: Path) -> None:
 
 
 async def test_time_is_kept_as_it_is_advanced(tmp_path: Path) -> None:
-    """Killed right after `advance` has returned, a sandbox goes on from there: what a kill leaves is its files."""
+    """A sandbox that is killed right after `advance` continues from there: a kill leaves its files."""
     left = tmp_path / "left"
     left.mkdir()
     async with Sandbox(clock=NOON, db=str(tmp_path / "sandbox.db")) as first:
@@ -224,7 +224,7 @@ def test_time_ends(store: Store) -> None:
 
 
 async def test_closed_while_somebody_waits(receiver: Receiver) -> None:
-    """Whoever waits in `settle` when the sandbox is closed gets an error, and is not cancelled."""
+    """If the sandbox is closed, a waiting `settle` raises an error, and its task is not cancelled."""
     held = receiver.hold()
     async with Sandbox(webhook_url=receiver.url) as sandbox:
         await sandbox.given.paid_order()
@@ -265,7 +265,7 @@ async def test_database_that_cannot_be_written() -> None:
     ],
 )
 def test_settings(setting: Any, expected: ClockRate) -> None:
-    """A word, a factor, or the moment at which the time stands."""
+    """A clock is given as a word, a factor, or the time at which it stands."""
     assert expected == read_clock_rate(setting)
 
 
@@ -278,7 +278,7 @@ def test_settings(setting: Any, expected: ClockRate) -> None:
     ],
 )
 def test_what_is_no_clock(setting: Any) -> None:
-    """Anything else is a mistake in the configuration, which says what is allowed."""
+    """Any other clock is a `ConfigurationError` that says what is allowed."""
     with pytest.raises(ConfigurationError, match='clock must be "real", "frozen"') as refused:
         read_clock_rate(setting)
 

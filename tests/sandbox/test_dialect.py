@@ -67,7 +67,7 @@ def test_open_points_of_notifications(given: NotificationShape, expected: tuple[
 
 
 def test_codes_that_stand_in_messages() -> None:
-    """Where the profile has no place for a code, but lists messages by what they mean, the message is the code."""
+    """If the profile has no place for a code but lists codes, the message of a refusal is the code."""
     codes, gone = ResultCodes(absent=("NO_ORDER",)), RefusedError("absent", "there is no such order")
     busy = RefusedError("busy", "later")
 
@@ -81,7 +81,7 @@ def test_codes_that_stand_in_messages() -> None:
 
 
 def test_codes_by_what_they_mean() -> None:
-    """Where a profile lists fewer codes than the sandbox has reasons, the last one stands for the rest."""
+    """If a profile lists fewer codes than the sandbox has reasons, the last code stands for the rest."""
     told = words(codes=ResultCodes(not_executed=("PARAM", "AUTH"), duplicate=(77,)))
 
     assert ["PARAM", "AUTH", "AUTH", "AUTH", 77] == [
@@ -174,7 +174,7 @@ def test_constant_in_a_query_is_its_digits(value: str, field: str | None) -> Non
 
 
 def test_extra_field_that_is_required() -> None:
-    """What `accept.required` names beyond the arguments travels in `extra`: any value counts."""
+    """`accept.required` may name fields of `extra`; any value of these is accepted."""
     profile = Profile(**BARE, accept=Accept(required={"orders.place": ["deviceNo", "subject"]}))
 
     assert ["subject", "deviceNo", None] == [

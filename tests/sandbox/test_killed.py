@@ -26,7 +26,7 @@ Step = Callable[[], object]
 
 @define
 class Acknowledged:
-    """What the service confirmed, and so must never lose."""
+    """Everything that the service confirmed, and must never lose."""
 
     orders: dict[str, str] = Factory(dict)
     """The last confirmed state of each order."""

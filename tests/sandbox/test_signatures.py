@@ -144,7 +144,7 @@ class Reversed:
 
 @pytest.mark.parametrize(("signature", "genuine"), [("1T", True), ("T1", False), ("x" * 11, False), ("x" * 20, False)])
 def test_scheme_of_ones_own_is_asked(signature: str, *, genuine: bool) -> None:
-    """Only its owner knows how a custom scheme signs; what it complains of, or fails at, is not genuine."""
+    """A custom scheme verifies its own signatures; if it raises an error, the signature is invalid."""
     assert genuine == verify(Reversed(), FIELDS, signature, path=PATH, key=KEY)
 
 
@@ -184,7 +184,7 @@ async def test_answer_is_signed_over_the_object_that_holds_the_signature() -> No
 
 
 async def test_words_for_people_do_not_split_the_text() -> None:
-    """A message in a signed object holds no delimiter: the client would take none of it."""
+    """A message in a signed object contains no delimiter, because the client would refuse the response."""
     signer = signer_of(answer=AnswerShape(message="text", signature="seal"))
     sent = await signer.sign_answer(outgoing({"text": "a=b & c"}), QUERY)
     fields = dict(sent.document)
@@ -195,7 +195,7 @@ async def test_words_for_people_do_not_split_the_text() -> None:
 
 
 async def test_scheme_of_ones_own_makes_its_own_signature() -> None:
-    """Only its owner knows how a custom scheme signs; its `sign` may be a coroutine function."""
+    """A custom scheme signs responses; its `sign` may be a coroutine function."""
 
     class AsyncReversed:
         async def sign(self, fields: Any, *, path: str, key: Secret) -> str:
@@ -220,7 +220,7 @@ async def test_scheme_of_ones_own_makes_its_own_signature() -> None:
     ],
 )
 async def test_objects_that_the_scheme_refuses(parts: dict[str, Any]) -> None:
-    """What could never be signed is refused as the sandbox starts, and says which part of the profile to change."""
+    """A profile whose objects can never be signed is refused at the start; the error names the part to change."""
     sandbox = Sandbox(Profile(signature=SCHEME, **parts))
     with pytest.raises(ConfigurationError, match="refuses to sign an object") as refused:
         await sandbox.start()
@@ -240,7 +240,7 @@ async def test_each_attempt_has_a_nonce_of_its_own() -> None:
 
 
 async def test_time_that_is_not_volatile_is_that_of_the_event() -> None:
-    """What the profile does not call volatile, a redelivery may not change."""
+    """A redelivery does not change a time that the profile does not list as volatile."""
     signer = signer_of(notification=NotificationShape(verification="body", signature="seal", time="at"))
 
     assert "before" == (await notified(signer, '{"at":"before"}'))["at"]
