@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
@@ -70,6 +72,29 @@ def ended(process: subprocess.Popen[str] | Forked) -> Ended:
     """Wait for the end of a process."""
     out, err = process.communicate(timeout=SECONDS)
     return Ended(process.wait(), out, err)
+
+
+def lines(process: subprocess.Popen[str] | Forked, last: str) -> list[str]:
+    """Return the lines that a process shows, up to one that holds a text."""
+    shown: list[str] = []
+    assert process.stdout
+    while not shown or last not in shown[-1]:
+        line = process.stdout.readline()
+        assert line, ended(process).err
+        shown.append(line.rstrip())
+    return shown
+
+
+def fact(shown: list[str], name: str) -> str:
+    """Return the first word after a name in the first lines of a command, such as an address."""
+    return next(words[1] for words in map(str.split, shown) if words[:1] == [name])
+
+
+def free_address() -> tuple[str, str]:
+    """Return a loopback address of the test's own, where nobody else takes the port, and a free port."""
+    host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
+    with socket.create_server((host, 0)) as free:
+        return host, str(free.getsockname()[1])
 
 
 def running(*arguments: str) -> Forked:

@@ -280,10 +280,10 @@ async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
     assert [] == sandbox.ledger.calls("refunds.status")
 
 
-def content(path: Path) -> list[Any]:
-    """Return all that a journal keeps."""
+def content(path: Path) -> list[str]:
+    """Return all that a journal stores."""
     with closing(sqlite3.connect(path)) as db:
-        return db.execute("SELECT * FROM payasync_intents ORDER BY id").fetchall()
+        return list(db.iterdump())
 
 
 async def test_json(sandbox: Sandbox, path: Path) -> None:
@@ -313,7 +313,9 @@ async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
     """One line has what would be queried, with reasons and times; it is also printed if nothing is due."""
     async with SqliteJournal(path) as journal:
         await journal.list()
+        before = content(path)
         nothing = await run(sandbox, path, "--json", "--dry-run")
+        assert before == content(path)
         await lost(sandbox, path, absent=["R1"])
         (kept_,) = await journal.list()
     result = await run(sandbox, path, "--json", "--dry-run")
