@@ -229,7 +229,7 @@ ENVELOPED: Final = evolve(
     codes=ResultCodes(
         not_executed=("PARAM", 7), retryable=("BUSY",), duplicate=("USED", "already paid"), absent=("NONE",)
     ),
-    http=HttpCodes(not_executed=(400, 401, 403, 404, 422), absent=(404, 410)),
+    http=HttpCodes(not_executed=(400, 401, 403, 404, 425), absent=(404, 410), duplicate=(423,)),
 )
 
 
@@ -269,18 +269,20 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
     (evolve(HTML, status=401), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
     (reply({}, 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
     (reply({}, 410), Outcome.ABSENT, Outcome.UNLISTED),
-    (reply({}, 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
-    (reply({}, 418), Outcome.UNLISTED, Outcome.UNLISTED),
+    (reply({}, 423), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (reply({}, 425), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    # The profile's lists take the place of the usual ones.
+    *((reply({}, status), Outcome.UNLISTED, Outcome.UNLISTED) for status in (409, 418, 422)),
     (code("USED", 400), Outcome.DUPLICATE, Outcome.DUPLICATE),
     (code("NONE", 400), Outcome.ABSENT, Outcome.ABSENT),
     (code("BUSY", 400), Outcome.SERVER_ERROR, Outcome.SERVER_ERROR),
     (code("PARAM", 409), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
     (code("OTHER", 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
-    (code("OTHER", 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (code("OTHER", 423), Outcome.DUPLICATE, Outcome.DUPLICATE),
     (code("OK", 400), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
     (code("x", 418, msg="already paid"), Outcome.DUPLICATE, Outcome.DUPLICATE),
 ]
-"""4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then 409."""
+"""4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then `http.duplicate`."""
 
 
 @pytest.mark.parametrize(("status", "expected"), BY_STATUS)
