@@ -40,7 +40,7 @@ class SandboxProcess:
 
     process: Forked
     told: dict[str, Any] = field(repr=False)
-    """What `--json` told."""
+    """The line of `--json`."""
 
     @property
     def url(self) -> str:
@@ -49,7 +49,7 @@ class SandboxProcess:
 
     @property
     def credentials(self) -> Credentials:
-        """Those that it told."""
+        """The credentials of that line."""
         return Credentials.from_env(self.told["environment"])
 
     def end(self, number: int = signal.SIGTERM) -> Ended:
@@ -104,7 +104,7 @@ def running(*arguments: str) -> Forked:
 
 @contextmanager
 def serving(*arguments: str) -> Generator[SandboxProcess]:
-    """Run the command on a free port unless one is given, wait until it serves, and see to it that it ends."""
+    """Run the command, on a free port unless one is given, and wait until it serves."""
     port = () if "--port" in arguments else ("--port", "0")
     with running("--json", *port, *arguments) as process:
         line = process.stdout.readline()
@@ -113,7 +113,7 @@ def serving(*arguments: str) -> Generator[SandboxProcess]:
 
 
 def order_paid(environ: Mapping[str, str], number: str = "T1", notify_url: str | Absent = ABSENT) -> int:
-    """Have an order placed, and paid on the gateway's page; return the status of its answer."""
+    """Place an order, and pay it on the gateway's page; return the status of the response."""
 
     async def main() -> int:
         async with Session.from_env(environ) as pay, aiohttp.ClientSession() as http:

@@ -58,7 +58,7 @@ def in_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]], **sett
 
 
 async def filled(journal: SqliteJournal) -> None:
-    """Keep four intents."""
+    """Store four intents."""
     await journal.settle(
         await sending(journal, refund("R1")), "succeeded", outcome=Outcome(status=200, body=b'{"state":"DONE"}')
     )
@@ -70,7 +70,7 @@ async def filled(journal: SqliteJournal) -> None:
 
 
 async def sending(journal: Journal, request: Request[Any], intent: str | None = None) -> Intent:
-    """Keep an intent as being sent."""
+    """Store an intent as being sent."""
     return (await journal.begin(draft_from_request(request, "M1", intent, keep_all_but_customer), 60.0)).intent
 
 
@@ -248,28 +248,22 @@ def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
     assert (end, "seen there") == (intent.state, intent.reason)
 
 
-@pytest.mark.parametrize(("given", "state", "code"), [("y\n", "succeeded", 0), ("n\n", "manual", 1), ("", "manual", 1)])
-def test_resolve_asks_first(path: Path, given: str, state: str, code: int) -> None:
-    """`resolve` shows the intent and asks; without a clear yes nothing changes."""
-    result = run("resolve", "4", "--journal", str(path), "--as", "succeeded", "--reason", "seen", given=given)
-
-    assert (code, state) == (result.exit_code, kept(path, 4).state)
-    assert "amount = 1000" in result.output
-    assert "Are you sure" in result.output
-
-
 @pytest.mark.parametrize(
-    ("end", "question"),
+    ("intent_id", "end", "answer", "question"),
     [
-        ("rejected", "payasync has not sent it, and will not send it. Are you sure that it is no longer wanted?"),
-        ("succeeded", "payasync has not sent it. Are you sure that it was done by other means?"),
+        *(("4", "succeeded", answer, "Are you sure") for answer in ("y\n", "n\n", "")),
+        ("3", "rejected", "y\n", "not sent it, and will not send it. Are you sure that it is no longer wanted?"),
+        ("3", "succeeded", "y\n", "payasync has not sent it. Are you sure that it was done by other means?"),
     ],
 )
-def test_resolve_asks_about_an_unsent_intent(path: Path, end: str, question: str) -> None:
-    """For an intent that was never sent, the question says what the answer means."""
-    result = run("resolve", "3", "--journal", str(path), "--as", end, "--reason", "seen", given="y\n")
+def test_resolve_asks_first(path: Path, intent_id: str, end: str, answer: str, question: str) -> None:
+    """`resolve` shows the intent, and asks what a yes means; without a clear yes nothing changes."""
+    before = kept(path, int(intent_id))
+    result = run("resolve", intent_id, "--journal", str(path), "--as", end, "--reason", "seen", given=answer)
+    expected = (0, end) if answer == "y\n" else (1, before.state)
 
-    assert (0, end) == (result.exit_code, kept(path, 3).state)
+    assert expected == (result.exit_code, kept(path, before.id).state)
+    assert {"4": "amount = 1000", "3": "refund_amt = 200"}[intent_id] in result.output
     assert question in result.output
 
 

@@ -91,7 +91,7 @@ class Shop:
         return evolve(self, tasks=tasks, namespace="other")
 
     def through(self, pay: Session) -> "Shop":
-        """Return the shop with tasks that send by another session."""
+        """Return the shop with tasks that send with another session."""
         return self.having(PaymentTasks(pay, self.journal, cron=YEARLY))
 
     async def reconcile(self) -> None:
@@ -123,7 +123,7 @@ class Shop:
         return await self.states(), await self.jobs()
 
     async def states(self) -> list[tuple[str | None, str]]:
-        """Return what the journal holds: numbers and states."""
+        """Return the numbers and the states of the journal's intents."""
         return [(each.reference, each.state) for each in await self.journal.list()]
 
 
@@ -217,7 +217,7 @@ async def test_what_was_not_done_is_told(shop: Shop, sandbox: Sandbox, caplog: p
 
 
 def tomorrow() -> float:
-    """Return what time it is for who comes a day later."""
+    """Return the time of a day later."""
     return time.time() + 86_400
 
 

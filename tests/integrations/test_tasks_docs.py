@@ -121,7 +121,7 @@ each_engine = pytest.mark.parametrize("engine", [TASKIQ, CELERY], ids=["taskiq",
 
 
 def section(heading: str) -> str:
-    """Return what stands under a heading of the page."""
+    """Return the section of the page under a heading."""
     return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
@@ -132,7 +132,7 @@ def files(text: str) -> dict[str, str]:
 
 @frozen
 class Program:
-    """A program of the recipe's, and all the processes that it starts."""
+    """A program of a recipe, and all the processes that it starts."""
 
     process: Process
     lines: list[str] = Factory(list)
@@ -190,7 +190,7 @@ class Shop:
             (self.folder / name).write_text(code, encoding="utf-8")
 
     async def start(self, command: list[str], *options: str, late: bool = False) -> Program:
-        """Start a program; it is gone with the test."""
+        """Start a program, which is killed at the end of the test."""
         python = command[0] == "python"
         words = command[1:] if python else ["-m", *command, *options]
         path = f"{self.folder}:{self.folder / 'late'}" if late else str(self.folder)
@@ -216,18 +216,18 @@ class Shop:
         return said.decode()
 
     async def states(self) -> list[tuple[str | None, str]]:
-        """Return what the journal holds: numbers and states."""
+        """Return the numbers and the states of the journal's intents."""
         async with SqliteJournal(self.folder / "shop.db") as journal:
             return [(each.reference, each.state) for each in await journal.list()]
 
     def answers(self, operation: str = "refunds.create") -> list[int]:
-        """Return how the service has answered: with which statuses."""
+        """Return the statuses of the service's responses."""
         return [each.status for each in self.sandbox.ledger.calls(operation)]
 
 
 @pytest.fixture
 async def shop(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Shop]:
-    """A shop without a recipe; a parameter says what becomes of its refunds."""
+    """A shop without a recipe; a parameter says how its refunds end."""
     async with AsyncExitStack() as stack:
         refunds: Any = getattr(request, "param", "succeed")
         sandbox = await stack.enter_async_context(Sandbox(clock="frozen", refunds=refunds))
@@ -344,7 +344,7 @@ async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None
 
 
 def pass_hours(redis: Server) -> None:
-    """Let two hours pass for what taskiq's workers hold: Redis has a clock of its own."""
+    """Let two hours pass for the messages of taskiq's workers, because Redis has a clock of its own."""
     with redis.client() as client:
         held = client.xpending_range("taskiq", "taskiq", "-", "+", 10) if client.exists("taskiq") else []
         for each in held:
