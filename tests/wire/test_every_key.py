@@ -1,0 +1,504 @@
+"""Every key of a profile has an effect: the same call, with its line and without it, over real HTTP."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import date
+from typing import Any, Final
+
+import pytest
+from attrs import Attribute, field, fields, frozen
+
+from payasync import (
+    Accept,
+    AnswerShape,
+    ConfigurationError,
+    HttpCodes,
+    NotConfiguredError,
+    Parameter,
+    PayasyncError,
+    Profile,
+    Recovery,
+    Response,
+    ResultCodes,
+    RetryPolicy,
+    Session,
+    SortedPairs,
+    States,
+)
+from payasync.profile.schema import OPEN_FIELDS, ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
+from tests.foreign import signatures
+from tests.foreign.certificates import trusting_tls
+from tests.foreign.recorder import RESET, Answer, Recorder, answer
+from tests.wire.ten import CREDENTIALS, SIGNING_KEY
+
+FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
+TLS: Final = trusting_tls()
+"""Made once: making the default one takes longer than a call."""
+BASE_PATH: Final = "/gate"
+SIGNED: Final = 'signature.algorithm = "hmac-sha256"\nsignature.encoding = "hex"'
+NUMBER: Final = 'fields.subscription_id = "no"'
+
+Ask = Callable[[Session], Awaitable[Response]]
+Result = Response | PayasyncError
+Look = Callable[[Recorder, Result], Any]
+
+
+@frozen
+class Effect:
+    """What one key does.
+
+    Attributes:
+        line: The line of TOML that gives it.
+        ask: The call.
+        look: What is seen of it.
+        seen: What that is with the line, and what without it.
+        base: Lines that both profiles have.
+        other: A line in place of the key's, where there must be one.
+        script: What the service answers, in turn; afterwards, success.
+        by_path: What it always answers at a path.
+    """
+
+    line: str
+    ask: Ask
+    look: Look
+    seen: tuple[Any, Any]
+    base: str = SIGNED
+    other: str = ""
+    script: tuple[Answer, ...] = ()
+    by_path: Mapping[str, Answer] = field(factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The key, as TOML writes it."""
+        return self.line.partition(" = ")[0]
+
+    async def shown(self, line: str) -> Any:
+        """Return what is seen with a profile of these lines."""
+        with Recorder(self.script, by_path=self.by_path) as service:
+            profile = Profile.from_toml(f"{self.base}\n{line}")
+            url = service.url + BASE_PATH
+            async with Session(url, credentials=CREDENTIALS, profile=profile, retry=FAST, tls=TLS) as pay:
+                try:
+                    result: Result = await self.ask(pay)
+                except PayasyncError as error:
+                    result = error
+        return self.look(service, result)
+
+
+def kind(_: Recorder, result: Result) -> str:
+    """See what it ended as."""
+    return type(result).__name__
+
+
+def course(service: Recorder, result: Result) -> tuple[str, list[str]]:
+    """See what it ended as, and the last words of the paths that were asked."""
+    return kind(service, result), [request.path.rpartition("/")[2] for request in service.requests]
+
+
+def refused(service: Recorder, result: Result) -> str | None:
+    """See which field was refused before anything was sent."""
+    name = getattr(result, "field", None)
+    assert (name is None) == bool(service.connections)
+    return name
+
+
+def sent(name: str) -> Look:
+    """See a field of the request, or which point is open."""
+
+    def look(service: Recorder, result: Result) -> Any:
+        if isinstance(result, NotConfiguredError):
+            return f"open: {result.field}"
+        return signatures.fields(service.only).get(name)
+
+    return look
+
+
+def header(name: str) -> Look:
+    """See a header of the request."""
+    return lambda service, _: service.only.header(name)
+
+
+def target(service: Recorder, result: Result) -> str | None:
+    """See the target of the request, or which point is open."""
+    return f"open: {result.field}" if isinstance(result, NotConfiguredError) else service.only.target
+
+
+def fact(name: str) -> Look:
+    """See an attribute of the answer or the error, or which point is open."""
+
+    def look(_: Recorder, result: Result) -> Any:
+        try:
+            return getattr(result, name)
+        except NotConfiguredError as error:
+            return f"open: {error.field}"
+
+    return look
+
+
+def said(body: bytes, status: int = 200) -> tuple[Answer]:
+    """Return an answer."""
+    return (answer(status, body),)
+
+
+def create(pay: Session) -> Awaitable[Response]:
+    """Make a payment, which nothing names."""
+    return pay.payments.create(amount=15, currency="USD")
+
+
+def place(**further: Any) -> Ask:
+    """Return what places an order."""
+    return lambda pay: pay.orders.place(total_amt=15, currency="CAD", **further)
+
+
+def query(pay: Session) -> Awaitable[Response]:
+    """Ask for an order."""
+    return pay.orders.query("T1")
+
+
+def nested(value: object) -> Ask:
+    """Return what asks for an order, and says more."""
+    return lambda pay: pay.orders.query("T1", extra={"more": value})
+
+
+def close(pay: Session) -> Awaitable[Response]:
+    """Close an order."""
+    return pay.orders.close("T1")
+
+
+def refund(pay: Session) -> Awaitable[Response]:
+    """Refund an order in part."""
+    return pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=15, refund_amt=5)
+
+
+def update(**changes: Any) -> Ask:
+    """Return what changes a subscription."""
+    return lambda pay: pay.subscriptions.update("S1", **changes)
+
+
+def status(pay: Session) -> Awaitable[Response]:
+    """Ask for a payment."""
+    return pay.payments.status("T1")
+
+
+def refund_status(pay: Session) -> Awaitable[Response]:
+    """Ask for a refund."""
+    return pay.refunds.status("R1")
+
+
+def joined(given: Mapping[str, Any], separator: str = "&", without: tuple[str, ...] = ("sign",)) -> str:
+    """Return the pairs of all fields, the empty ones too, in the order of their names."""
+    return separator.join(f"{name}={given[name]}" for name in sorted(set(given).difference(without)))
+
+
+def signs(line: str, ask: Ask, text: Callable[[Mapping[str, Any]], str], **facts: Any) -> Effect:
+    """Return that openssl finds the same signature for this text with the line only."""
+
+    def look(service: Recorder, _: Result) -> bool:
+        given = signatures.fields(service.only)
+        found: str = given["sign"]
+        return signatures.hmac_sha256(text(given), SIGNING_KEY) == found
+
+    return Effect(line, ask, look, (True, False), **facts)
+
+
+def in_base64(service: Recorder, _: Result) -> bool:
+    """See whether the signature is openssl's, in base64."""
+    given = signatures.fields(service.only)
+    raw = bytes.fromhex(signatures.hmac_sha256(signatures.signed_text(given), SIGNING_KEY))
+    found: str = given["sign"]
+    return base64.b64encode(raw).decode() == found
+
+
+RATED: Final = b'{"rate":1.10,"sign":"%b"}' % signatures.hmac_sha256("rate=1.10", SIGNING_KEY).encode()
+"""A signed answer with a number that has more than one form."""
+
+SIGNING: Final = (
+    Effect('bearer = ["orders.query"]', query, header("Authorization"), (["Bearer sk_wire"], [])),
+    Effect("signed = []", query, kind, ("OrderResponse", "NotConfiguredError"), ""),
+    Effect('merchant = ["payments.create"]', create, sent("merchantId"), ("M1", None)),
+    Effect('identifier = "[0-9]+"', query, refused, ("out_trade_no", None)),
+    Effect(
+        'signature.algorithm = "hmac-sha512"',
+        query,
+        lambda service, _: len(signatures.fields(service.only)["sign"]),
+        (128, 64),
+        'signature.encoding = "hex"',
+        'signature.algorithm = "hmac-sha256"',
+    ),
+    Effect(
+        'signature.encoding = "base64"',
+        query,
+        in_base64,
+        (True, False),
+        'signature.algorithm = "hmac-sha256"',
+        'signature.encoding = "hex"',
+    ),
+    signs('signature.separator = ";"', query, lambda given: joined(given, ";")),
+    signs('signature.exclude = ["sign", "nonceStr"]', query, lambda given: joined(given, "&", ("sign", "nonceStr"))),
+    signs("signature.skip_empty = false", place(subject=""), joined),
+    signs('signature.key_param = "key"', query, lambda given: f"{joined(given)}&key={SIGNING_KEY}"),
+    signs("signature.append_path = true", query, lambda given: f"{joined(given)}/payment/orderquery"),
+    signs('signature.prehash = "sha256-hex"', query, lambda given: hashlib.sha256(joined(given).encode()).hexdigest()),
+    signs("signature.skip_null = false", nested(None), lambda given: joined({**given, "more": "null"})),
+    signs(
+        'signature.nested = "omit"',
+        nested({"a": 1}),
+        lambda given: joined(given, "&", ("sign", "more")),
+        other='signature.nested = "json"',
+    ),
+    Effect('signature.booleans = "json"', nested(value=True), refused, (None, "more")),
+    Effect('signature.allow_delimiters = ["more"]', nested("a&b=c"), refused, (None, "more")),
+    Effect(
+        'signature.numbers = "text"',
+        query,
+        kind,
+        ("OrderResponse", "InvalidSignatureError"),
+        f'{SIGNED}\nanswer.signature = "sign"\nanswer.message = "rate"',
+        script=said(RATED),
+    ),
+)
+
+
+def named(argument: str, ask: Ask, value: object, base: str = NUMBER) -> Effect:
+    """Return that a wire name is used, and that without it nothing is sent."""
+    return Effect(f'fields.{argument} = "theirs"', ask, sent("theirs"), (value, f"open: fields.{argument}"), base)
+
+
+PAGE: Final = "https://shop.example/thanks"
+DETAILS: Final = {"email": "a@example.com"}
+DAY: Final = date(2027, 1, 31)
+PAYMENT: Final = f"{BASE_PATH}/payment/status"
+REFUND: Final = f"{BASE_PATH}/payment/refund/status"
+
+SENDING: Final = (
+    named("return_url", place(return_url=PAGE), PAGE, SIGNED),
+    named("subscription_id", lambda pay: pay.subscriptions.cancel("S1"), "S1", ""),
+    named("frequency", update(frequency="weekly"), "weekly"),
+    named("subscription_amount", update(amount=9), 9),
+    named("customer", update(customer=DETAILS), DETAILS),
+    named("start_date", update(start_date=DAY), "2027-01-31", f'{NUMBER}\nformats.start_date = "%Y-%m-%d"'),
+    Effect(
+        'formats.start_date = "%d/%m/%y"',
+        update(start_date=DAY),
+        sent("from"),
+        ("31/01/27", "open: formats.start_date"),
+        f'{NUMBER}\nfields.start_date = "from"',
+    ),
+    Effect('constants."*".signType = "RSA"', create, sent("signType"), ("RSA", None)),
+    Effect('constants."orders.close".why = 7', close, sent("why"), (7, 1), f'{SIGNED}\nconstants."*".why = 1'),
+    Effect('constants."orders.close".why = 7', query, sent("why"), (None, None)),
+    Effect('headers.X-Api-Version = "2027-01"', create, header("X-Api-Version"), (["2027-01"], [])),
+    Effect('accept.currency = ["CAD", "EUR"]', create, refused, ("currency", None)),
+    Effect('accept.scene_type = ["H5"]', place(scene_type="JSAPI"), refused, ("scene_type", None)),
+    Effect("accept.amount = [6, 15]", refund, refused, ("refund_amt", None)),
+    Effect('accept.required."orders.place" = ["subject"]', place(), refused, ("subject", None)),
+    Effect("accept.length.subject = 3", place(subject="four"), refused, ("subject", None)),
+    Effect('status.payment.name = "no"', status, target, (f"{PAYMENT}?no=T1", "open: payment_status")),
+    Effect('status.refund.name = "no"', refund_status, target, (f"{REFUND}?no=R1", "open: refund_status")),
+    Effect(
+        'status.payment.place = "path"',
+        status,
+        target,
+        (f"{PAYMENT}/T1", f"{PAYMENT}?no=T1"),
+        'status.payment.name = "no"',
+    ),
+    Effect('status.refund.place = "header"', refund_status, header("no"), (["R1"], []), 'status.refund.name = "no"'),
+)
+
+
+def located(name: str, ask: Ask, base: str = SIGNED, found: str = "found") -> Effect:
+    """Return that a path leads to what stands there, inside the payload, and that without it nobody looks."""
+    line, seen = f'answer.{name} = "here.0"', (found, f"open: answer.{name}")
+    body = said(b'{"here":["outside"],"data":{"here":["%b"]}}' % found.encode())
+    return Effect(line, ask, fact(name), seen, f'{base}\nanswer.data = "data"', script=body)
+
+
+def ended_as(line: str, ask: Ask, seen: tuple[str, str], body: bytes, base: str, *, other: str = "") -> Effect:
+    """Return what a call ends as with the line, and without it."""
+    return Effect(line, ask, kind, seen, f"{SIGNED}\n{base}", other, said(body))
+
+
+def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], other: object) -> Effect:
+    """Return that a success about another thing is not believed, wherever a path leads to what it is about."""
+    by_path = {f"{BASE_PATH}{path}": answer(200, json.dumps({"its": {"name": other}}).encode())}
+    return Effect(f'answer.{name} = "its.name"', ask, kind, ends, by_path=by_path)
+
+
+TAKEN, REJECTED, FORGED = "OrderResponse", "ServiceError", "InvalidSignatureError"
+STATED: Final = 'answer.order_status = "data.state"'
+READ: Final = ("NoAnswerError", "OrderResponse")
+REFUNDED: Final = ("OutcomeUnknownError", "RefundResponse")
+PLACED: Final = ("OutcomeUnknownError", "OrderResponse")
+
+UNDERSTANDING: Final = (
+    Effect(
+        'answer.data = "result.0"',
+        create,
+        fact("data"),
+        ({"a": 1}, {"result": [{"a": 1}]}),
+        script=said(b'{"result":[{"a":1}]}'),
+    ),
+    ended_as('answer.code = "h.code"', query, (REJECTED, TAKEN), b'{"h":{"code":"NO"}}', 'answer.ok = ["OK"]'),
+    ended_as(
+        "answer.ok = [0]", query, (TAKEN, REJECTED), b'{"code":0}', 'answer.code = "code"', other='answer.ok = ["0"]'
+    ),
+    Effect('answer.message = "why"', create, fact("message"), ("late", None), script=said(b'{"why":"late"}', 400)),
+    Effect('answer.request_id = "m.id"', create, fact("request_id"), ("r1", None), script=said(b'{"m":{"id":"r1"}}')),
+    located("payment_id", create),
+    located("payment_status", create),
+    located("redirect_url", place()),
+    located("order_status", query),
+    located("refund_status", refund),
+    located("subscription_id", update(), NUMBER, found="S1"),
+    located("subscription_status", update(), NUMBER),
+    ended_as('answer.signature = "data.sign"', query, (FORGED, TAKEN), b'{"data":{"sign":"00"}}', STATED),
+    compared("out_trade_no", query, "/payment/orderquery", READ, "T2"),
+    compared("merchant_id", query, "/payment/orderquery", READ, "M2"),
+    compared("out_refund_no", refund, "/payment/refund", REFUNDED, "R2"),
+    compared("total_amt", refund, "/payment/refund", REFUNDED, 14),
+    compared("refund_amt", refund, "/payment/refund", REFUNDED, "4"),
+    compared("currency", place(), "/payment/unifiedorder", PLACED, "USD"),
+)
+
+THINGS: Final[dict[str, tuple[Ask, tuple[str, ...]]]] = {
+    "order": (query, ORDER_STATES),
+    "payment": (create, ORDER_STATES),
+    "refund": (refund, REFUND_STATES),
+    "subscription": (update(), SUBSCRIPTION_STATES),
+}
+STATES: Final = tuple(
+    Effect(
+        f'states.{thing}.{state} = ["A"]',
+        ask,
+        fact("state"),
+        (state, None),
+        f'{SIGNED}\n{NUMBER}\nanswer.{thing}_status = "is"',
+        script=said(b'{"is":"A"}'),
+    )
+    for thing, (ask, states) in THINGS.items()
+    for state in states
+)
+
+CODED: Final = f'{SIGNED}\nanswer.code = "code"\nanswer.ok = ["OK"]\nstatus.refund.name = "no"'
+ODD: Final = b'{"code":"ODD"}'
+DONE: Final = answer(200, b'{"code":"OK"}')
+
+REFUSED: Final = ("ServiceError", ["refund"])
+USED: Final = ("DuplicateError", ["refund"])
+LOST: Final = ("OutcomeUnknownError", ["refund", "status"])
+FOUND: Final = ("RefundResponse", ["refund", "status"])
+AGAIN: Final = ("RefundResponse", ["refund", "status", "refund"])
+NOT_PAID: Final = ("ServiceError", ["payments"])
+PERHAPS_PAID: Final = ("OutcomeUnknownError", ["payments"])
+
+
+def means(
+    line: str, ask: Ask, with_it: object, without_it: object, *script: Answer, base: str = CODED, **facts: Any
+) -> Effect:
+    """Return what follows from a response with the line, and without it."""
+    return Effect(line, ask, course, (with_it, without_it), base=base, script=script, **facts)
+
+
+BY_SIGNATURE: Final = (
+    f'{CODED}\nanswer.signature = "sign"\ncodes.not_executed = ["NO"]\ncodes.absent = ["ODD"]\n'
+    "recovery.quarantine = 0\nhttp.not_executed = [418]"
+)
+ABSENT: Final = f'{CODED}\ncodes.absent = ["ODD"]'
+AT_ONCE: Final = f"{CODED}\nrecovery.quarantine = 0"
+UNSIGNED_NO: Final = (*said(b'{"code":"NO"}'), *said(b'{"code":"NO"}'))
+
+MEANINGS: Final = (
+    # A refusal that nobody signed counts unless refusals are signed; a "not found" only where they are not.
+    means("answer.refusals_signed = true", refund, LOST, REFUSED, *UNSIGNED_NO, base=BY_SIGNATURE),
+    means(
+        "answer.refusals_signed = false",
+        refund,
+        ("ServiceError", ["refund", "status", "refund"]),
+        LOST,
+        *(RESET, *said(ODD), *said(b"{}", 418)),
+        base=BY_SIGNATURE,
+    ),
+    means("http.duplicate = [410]", refund, USED, FOUND, *said(b"{}", 410), DONE),
+    means("http.duplicate = [410]", refund, FOUND, USED, *said(b"{}", 409), DONE),
+    means("http.not_executed = [418]", create, NOT_PAID, PERHAPS_PAID, *said(b"{}", 418)),
+    means("http.not_executed = [418]", create, PERHAPS_PAID, NOT_PAID, *said(b"{}", 400)),
+    means("http.absent = [404]", refund, AGAIN, LOST, RESET, *said(b"{}", 404), DONE, base=AT_ONCE),
+    means(
+        "http.rate_limit_precedes_execution = true",
+        create,
+        ("PaymentResponse", ["payments"] * 2),
+        PERHAPS_PAID,
+        *said(b"{}", 429),
+        base=SIGNED,
+    ),
+    means('codes.not_executed = ["ODD"]', create, NOT_PAID, PERHAPS_PAID, *said(ODD)),
+    means(
+        'codes.retryable = ["ODD"]',
+        query,
+        ("OrderResponse", ["orderquery"] * 2),
+        ("ServiceError", ["orderquery"]),
+        *(*said(ODD), DONE),
+    ),
+    means('codes.duplicate = ["ODD"]', refund, USED, FOUND, *said(ODD), DONE),
+    means('codes.absent = ["ODD"]', refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=AT_ONCE),
+    means("recovery.quarantine = 0", refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=ABSENT),
+)
+
+EFFECTS: Final = (*SIGNING, *SENDING, *UNDERSTANDING, *STATES, *MEANINGS)
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: effect.key)
+async def test_effect(effect: Effect) -> None:
+    """With its line the key has its effect, and without it none: nobody ignores what a profile says."""
+    with_it, without_it = await effect.shown(effect.line), await effect.shown(effect.other)
+
+    assert effect.seen == (with_it, without_it)
+
+
+PARTS: Final[Mapping[str, type[Any]]] = {
+    "signature": SortedPairs,
+    "accept": Accept,
+    "answer": AnswerShape,
+    "codes": ResultCodes,
+    "http": HttpCodes,
+    "recovery": Recovery,
+}
+ELSEWHERE: Final = {"name", "amount_unit", "notification"}
+"""Two are for people, so no service sees them; the keys of notifications are tested in tests/notifications."""
+
+
+def keys_of(each: "Attribute[Any]") -> Iterator[str]:
+    """Yield the keys of one argument of a profile, as TOML writes them."""
+    match each.name:
+        case "payment_status" | "refund_status":
+            thing = each.name.removesuffix("_status")
+            yield from (f"status.{thing}.{inner.name}" for inner in fields(Parameter))
+        case "fields":
+            yield from (f"fields.{name}" for name in OPEN_FIELDS)
+        case "states":
+            yield from (f"states.{part.name}.{state}" for part in fields(States) for state in THINGS[part.name][1])
+        case name if name in PARTS:
+            yield from (f"{name}.{inner.name}" for inner in fields(PARTS[name]))
+        case name:
+            yield name
+
+
+def test_no_key_is_forgotten() -> None:
+    """Each key that a profile knows is in the table above, itself or with a name of its own behind it."""
+    known = {key for each in fields(Profile) if each.name not in ELSEWHERE for key in keys_of(each)}
+    shown = {effect.key for effect in EFFECTS}
+
+    assert [] == sorted(key for key in known if not any(f"{each}.".startswith(f"{key}.") for each in shown))
+
+
+def test_name_of_the_sandbox_stays_on_this_machine() -> None:
+    """A name is for people, but one: what calls itself the sandbox is sent to nobody else."""
+    named_so = Profile.from_toml('name = "payasync-sandbox"')
+    Session("https://pay.example", credentials=CREDENTIALS, profile=Profile.from_toml('name = "quay"'))
+
+    with pytest.raises(ConfigurationError) as caught:
+        Session("https://pay.example", credentials=CREDENTIALS, profile=named_so)
+
+    assert "profile" == caught.value.field
