@@ -423,3 +423,10 @@ def test_long_remark_is_wrapped(facts: dict[str, Any]) -> None:
     assert all(len(line) <= 80 for line in shown)
     assert all(line.startswith(" " * 20) for line in shown[1:])
     assert [] == [word for word in facts["why"].split() if word not in " ".join(shown).split()]
+
+
+def test_control_characters_of_a_remark_are_replaced() -> None:
+    """A remark may repeat what a sender wrote, so its control characters are replaced."""
+    (line,) = shown_lines(evolve(HEARD, verdict="refused", why="no \x1b[2J"), None)
+
+    assert "no ?[2J" in line
