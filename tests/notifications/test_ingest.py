@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
@@ -23,12 +24,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payasync import ConfigurationError, Profile, StorageError
-from payasync.notifications import Added, Answer, Notification, Received, Receiver, SqliteInbox, ingest, verify
+from payasync.notifications import Answer, Notification, Receiver, SqliteInbox, ingest, verify
 from payasync.notifications.ingest import build_received
 from payasync.notifications.verification import MISMATCH
 from payasync.sandbox import PROFILE
 from tests.inside import until
-from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Clock, Shop, opened
+from tests.notifications.merchant import PAID, REFUNDED, SIGNED, Clock, Shop, Tampered, opened
 from tests.notifications.wire import dripped, exchanged
 
 YES = Answer(200, '{"received":true}', {"Content-Type": "application/json"})
@@ -36,35 +37,11 @@ NO = Answer(400, '{"received":false}', {"Content-Type": "application/json"})
 OVERLOADED = Answer(503, NO.body, {**NO.headers, "Retry-After": "5"})
 
 
-class Gate(SqliteInbox):
-    """An inbox that keeps nothing before it is opened."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "gate.db", clock=Clock())
-        self.open = asyncio.Event()
-        self.waiting = 0
-        self.kept = list[Added]()
-
-    async def add(self, received: Received) -> Added:
-        """Keep a notification, later."""
-        self.waiting += 1
-        await self.open.wait()
-        self.kept.append(await super().add(received))
-        return self.kept[-1]
-
-
-class Broken(SqliteInbox):
-    """An inbox that cannot be written."""
-
-    def __init__(self, folder: Path, error: Exception) -> None:
-        super().__init__(folder / "broken.db", clock=Clock())
-        self.error: Exception | None = error
-
-    async def add(self, received: Received) -> Added:
-        """Fail, until it is mended."""
-        if self.error:
-            raise self.error
-        return await super().add(received)
+def gated(folder: Path) -> Tampered:
+    """Return an inbox that stores nothing before its gate is opened."""
+    inbox = Tampered(folder / "gated.db", Clock())
+    inbox.gates["add"] = asyncio.Event()
+    return inbox
 
 
 @pytest.fixture
@@ -75,16 +52,16 @@ async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
         yield shop
 
 
-async def held(gate: Gate, shop: Shop, *numbers: str) -> list[asyncio.Task[Answer]]:
+async def held(gate: Tampered, shop: Shop, *numbers: str) -> list[asyncio.Task[Answer]]:
     """Have notifications of orders wait at the gate."""
     taking = [asyncio.create_task(shop.take({**PAID, "outTradeNo": each})) for each in numbers]
-    await until(lambda: gate.waiting == len(numbers))
+    await until(lambda: gate.calls["add"] == len(numbers))
     return taking
 
 
 async def test_nothing_is_acknowledged_before_it_is_stored(tmp_path: Path) -> None:
     """A notification is on the disk before it is acknowledged; until then, only its bytes are held in memory."""
-    gate = Gate(tmp_path)
+    gate = gated(tmp_path)
     async with opened(tmp_path, inbox=gate) as shop:
         shop.recording()
         (taking,) = await held(gate, shop, "WAITING")
@@ -92,14 +69,14 @@ async def test_nothing_is_acknowledged_before_it_is_stored(tmp_path: Path) -> No
 
         assert not taking.done()
         assert [] == [each for each in decoded if each.out_trade_no == "WAITING"]
-        gate.open.set()
+        gate.gates["add"].set()
         assert YES == await taking
-        assert [Added.NEW] == gate.kept
+        assert ["WAITING"] == [json.loads(each.raw)["data"]["outTradeNo"] for each in await gate.events()]
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b'{"a":1,"a":2}', b"\xff", b'{"a":NaN}'])
 async def test_what_is_no_notification_is_refused(raw: bytes, tmp_path: Path) -> None:
-    """Whoever signed it, it says nothing."""
+    """A body that is not a JSON object is refused, even if it is verified."""
     async with opened(tmp_path, verifier=lambda _raw, _headers: True) as shop:
         assert NO == await shop.receiver.receive(raw, {})
 
@@ -138,7 +115,7 @@ def in_the_body(**facts: Any) -> Profile:
     ids=["no paths", "paths"],
 )
 async def test_redelivery_is_signed_afresh(facts: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the body is signed with its time, each delivery has another one, and is the same event nevertheless."""
+    """Deliveries that are signed with their own times and nonces are the same event."""
     async with opened(tmp_path, profile=in_the_body(**facts)) as shop:
         got = shop.recording()
         for number in range(3):
@@ -153,7 +130,7 @@ async def test_redelivery_is_signed_afresh(facts: Any, tmp_path: Path, caplog: p
 
 
 async def test_weak_keys_are_a_warning_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Who has named no paths hears of it with the first event that is believed, and of no other."""
+    """If the profile names no paths of a kind, the first verified event of it is logged as a warning."""
     async with opened(tmp_path, profile=in_the_body(id={})) as shop:
         shop.recording()
         forged = shop.sign().raw.replace(b"450", b"451")
@@ -179,7 +156,7 @@ async def test_payments_without_a_number_are_several(shop: Shop) -> None:
 
 
 async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
-    """A process ended before it had acknowledged; the next one dispatches what was kept, when that comes again."""
+    """If a process ended before it acknowledged, the redelivery has the next process dispatch the stored event."""
     async with opened(tmp_path) as ended:
         signed = ended.sign()
         kept = verify(
@@ -194,7 +171,7 @@ async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
 
 
 async def test_same_key_with_another_body_is_quarantined(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """Two genuine notifications contradict each other: the second is kept, and never handled by itself."""
+    """If two genuine notifications contradict each other, the second is stored, but not handled automatically."""
     got = shop.recording()
     answers = [await shop.take(), await shop.take({**PAID, "totalAmt": 1})]
     await shop.receiver.settle()
@@ -210,11 +187,12 @@ async def test_what_cannot_be_kept_must_come_again(
     error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A full or locked inbox acknowledges nothing: the service sends it again, and then it is kept."""
-    inbox = Broken(tmp_path, error)
+    inbox = Tampered(tmp_path / "broken.db", Clock())
+    inbox.errors["add"] = error
     async with opened(tmp_path, inbox=inbox) as shop:
         shop.recording()
         lost = await shop.take()
-        inbox.error = None
+        inbox.errors.clear()
 
         assert (OVERLOADED, "5") == (lost, lost.headers["Retry-After"])
         assert type(error).__name__ in caplog.text
@@ -223,7 +201,7 @@ async def test_what_cannot_be_kept_must_come_again(
 
 async def test_so_many_wait_for_the_disk_and_no_more(tmp_path: Path) -> None:
     """If the disk is too slow, further notifications get 503; a cancelled one counts no more."""
-    gate = Gate(tmp_path)
+    gate = gated(tmp_path)
     async with opened(tmp_path, inbox=gate, max_waiting=2) as shop:
         shop.recording()
         taking = await held(gate, shop, "T1", "T2")
@@ -232,13 +210,13 @@ async def test_so_many_wait_for_the_disk_and_no_more(tmp_path: Path) -> None:
         assert NO == await shop.receiver.receive(b"{}", {})
         taking[0].cancel()
         await asyncio.wait(taking[:1])
-        gate.open.set()
+        gate.gates["add"].set()
         assert YES == await shop.take({**PAID, "outTradeNo": "T3"}) == await taking[1]
 
 
 async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few long notifications fill the memory as many short ones do; a single one is taken, however long it is."""
-    gate = Gate(tmp_path)
+    gate = gated(tmp_path)
     length = len(Shop(tmp_path).sign().raw)
     monkeypatch.setattr(ingest, "MAX_WAITING_BYTES", 2 * length)
     async with opened(tmp_path, inbox=gate) as shop:
@@ -246,7 +224,7 @@ async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monke
         taking = await held(gate, shop, "T1", "T2")
 
         assert OVERLOADED == await shop.take({**PAID, "outTradeNo": "T3"})
-        gate.open.set()
+        gate.gates["add"].set()
         assert [YES, YES] == await asyncio.gather(*taking)
         assert YES == await shop.take({**PAID, "outTradeNo": "T4", "note": "x" * 3 * length})
         assert [YES, YES] == await asyncio.gather(*(shop.take({**PAID, "outTradeNo": each}) for each in ("T5", "T6")))
@@ -490,7 +468,7 @@ CHUNKED: Final = b"Transfer-Encoding: chunked\r\n\r\n"
 
 @servers(by_aiohttp, in_fastapi)
 async def test_body_that_never_ends_is_refused(served: Served, routed_shop: Shop) -> None:
-    """Who sends more than the limit gets an answer before the end, and no more is read."""
+    """A body beyond the limit gets a response before its end, and no more of it is read."""
     async with served(routed_shop.receiver) as url:
         parts = [b"10000\r\n" + b"x" * 0x10000 + b"\r\n"] * 32
         answered = await exchanged(url, HEAD + CHUNKED, *parts)
@@ -500,7 +478,7 @@ async def test_body_that_never_ends_is_refused(served: Served, routed_shop: Shop
 
 @servers(by_aiohttp, in_fastapi)
 async def test_body_that_drips_ends_after_ten_seconds(served: Served, routed_shop: Shop) -> None:
-    """Who sends a byte every three seconds, or none, holds a handler for ten seconds in all: then 408."""
+    """A body that has not arrived after ten seconds gets 408, however steadily its bytes drip."""
     async with served(routed_shop.receiver) as url:
         before, answer, closed = await dripped(url, HEAD + b"Content-Length: 1000\r\n\r\n", pause=3, drops=4)
 
@@ -513,7 +491,7 @@ async def test_body_that_drips_ends_after_ten_seconds(served: Served, routed_sho
 async def test_body_that_breaks_off_is_not_taken(
     served: Served, framing: bytes, routed_shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Half of a body is no notification, even where the half could be read, and is signed; it is no error of ours."""
+    """A body that breaks off is not stored, even if its beginning is a signed notification."""
     signed = routed_shop.sign(PAID, None)
     lines = b"".join(f"{name}: {value}\r\n".encode() for name, value in signed.headers.items())
     routed_shop.recording()
@@ -594,7 +572,7 @@ async def told(receiver: Receiver, message: MutableMapping[str, Any] | None = No
 
 
 async def test_server_does_not_start_with_a_foreign_file(tmp_path: Path) -> None:
-    """An inbox that is none is found as the server starts, not with the first money."""
+    """A file that is not an inbox keeps the server from starting."""
     file = tmp_path / "inbox.db"
     file.write_bytes(b"a diary" * 1000)
     async with opened(tmp_path, inbox=SqliteInbox(file)) as routed_shop:

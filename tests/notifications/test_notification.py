@@ -120,7 +120,7 @@ def test_number(name: str) -> None:
 
 
 def test_received_at() -> None:
-    """It is in UTC, and now where nobody says when."""
+    """The time of arrival is in UTC; the default is now."""
     before = datetime.now(UTC)
     there = NOW.astimezone(timezone(timedelta(hours=9)))
 
@@ -131,7 +131,7 @@ def test_received_at() -> None:
 
 @pytest.mark.parametrize("moment", [datetime(2027, 1, 31), "2027-01-31", 5], ids=repr)  # noqa: DTZ001 - the bad one
 def test_received_at_without_an_offset(moment: Any) -> None:
-    """A time that could be any is refused."""
+    """A time of arrival without an offset is refused."""
     with pytest.raises(InvalidArgumentError, match="received_at must be an aware datetime"):
         read(body_of(), received_at=moment)
 

@@ -268,7 +268,7 @@ REFUND_ELSEWHERE: Final = evolve(
     ],
 )
 def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, why: str) -> None:
-    """By its number, its amount or its state: no handler of payments takes it for money received."""
+    """A payment that names a refund, by its number, amount or state, is quarantined."""
     told = {"data": {**PAID, **data}, "out_refund_no": data.get("back", {}).get("no")}
     held = hold_refund(notification(**told), profile)
 
@@ -352,7 +352,7 @@ def test_attempts_last_for_days() -> None:
     ("attempts", "failures"), [(1, 0), (MAX_INTERRUPTIONS, 0), (MAX_INTERRUPTIONS + 1, 1), (100, 99)]
 )
 def test_what_failed_was_not_cut_off(attempts: int, failures: int) -> None:
-    """What came to an end counts as a failure, and not as an attempt that ended the process."""
+    """An attempt that failed does not count as an interruption."""
     assert limit_interruptions(attempts, failures) is None
 
 
@@ -413,7 +413,7 @@ async def test_response_that_is_not_final_holds_up_no_event(questions: QueryLimi
 
 @pytest.mark.parametrize("jump", [QUERY_PAUSE, -3600.0])
 async def test_quiet_ends(questions: QueryLimiter, clock: Clock, jump: float) -> None:
-    """After a minute, and where the clock was set back."""
+    """A number may be queried again after a minute, or if the clock was set back."""
     asked(questions)
     clock.advance(jump)
 
@@ -444,7 +444,7 @@ async def test_memory_is_bounded(questions: QueryLimiter, clock: Clock) -> None:
 
 
 def test_query_of_a_loop_that_has_ended() -> None:
-    """It is in flight no more: another loop, or a child process, asks again, and its end is nobody else's."""
+    """A query of a loop that has ended is not in flight: another loop queries again, and keeps its own result."""
     questions = QueryLimiter(Clock())
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
 
@@ -567,7 +567,7 @@ async def test_effect_is_not_repeated(words: dict[str, Any], shop: Hinted) -> No
 
 
 async def test_effect_is_not_repeated_after_any_time(tmp_path: Path) -> None:
-    """Who tells of an old payment, when what was done then is forgotten, has no second effect."""
+    """A hint about an old payment has no second effect, even after the retention."""
     async with hinted(tmp_path, retention=timedelta(days=1)) as shop:
         got = shop.recording("payment")
         order = await shop.sandbox.given.paid_order()
@@ -607,7 +607,7 @@ async def test_lie_is_not_handled(shop: Hinted) -> None:
 
 
 async def test_hint_of_what_does_not_exist_is_dead_when_the_service_has_had_its_time(tmp_path: Path) -> None:
-    """The service knows no such order, and says so still when it cannot be late any more: that is its last word."""
+    """A hint is dead if the service still denies it after the quarantine."""
     profile = evolve(UNSIGNED, recovery=Recovery(quarantine=20.0))
     async with hinted(tmp_path, profile) as shop:
         shop.recording("payment")
@@ -624,7 +624,7 @@ async def test_hint_of_what_does_not_exist_is_dead_when_the_service_has_had_its_
 
 @pytest.mark.parametrize("made", [True, False], ids=["pending", "absent"])
 async def test_nobody_can_poison_a_hint(made: bool, shop: Hinted) -> None:  # noqa: FBT001 - a case
-    """Who sends the genuine words before they are true changes nothing: they are handled as soon as they come."""
+    """A true hint that somebody sends too early is still handled when it is true."""
     got = shop.recording("payment")
     if made:
         await shop.sandbox.given.pending_order(out_trade_no="T1")
@@ -654,7 +654,7 @@ async def test_same_words_tell_of_another_state(shop: Hinted) -> None:
 
 
 async def test_retry_tells_what_the_service_says_by_then(shop: Hinted) -> None:
-    """Where the state has changed before a retry, every handler is told of the new one, also who was done."""
+    """If the state has changed before a retry, every handler gets the new one, even one that was done."""
     fine, failing = shop.recording("payment"), list[str]()
 
     @shop.receiver.on("payment")
@@ -673,7 +673,7 @@ async def test_retry_tells_what_the_service_says_by_then(shop: Hinted) -> None:
 
 
 async def test_retry_asks_again_and_owns_its_key_still(shop: Hinted) -> None:
-    """A handler that fails after the confirmation is called again without a query; who was done is not called."""
+    """A handler that fails after the confirmation is called again without a query; one that was done is not."""
     fine, failing = shop.recording("payment"), list[int]()
 
     @shop.receiver.on("payment")
@@ -808,7 +808,7 @@ async def test_expectation_is_of_the_service(tmp_path: Path) -> None:
 
 
 async def test_subscription_is_handled_unverified_where_the_handler_says_so(shop: Hinted) -> None:
-    """It is handed on as what it is: believed by nobody. Its redeliveries are known by their words."""
+    """An `unverified` handler gets an unsigned subscription event once, as untrusted."""
     got = shop.recording("subscription", unverified=True)
     for _ in range(2):
         await shop.hint(RENEWED, "subscription")
@@ -817,7 +817,7 @@ async def test_subscription_is_handled_unverified_where_the_handler_says_so(shop
 
 
 async def test_payments_are_confirmed_for_who_takes_everything(shop: Hinted) -> None:
-    """A handler of every kind that takes what is unverified still gets payments confirmed only."""
+    """An `unverified` handler of every kind gets payments only if they are confirmed."""
     got = shop.recording("*", unverified=True)
     order = await shop.sandbox.given.paid_order()
     await shop.hint({"outTradeNo": order})

@@ -67,7 +67,7 @@ async def test_handler_gets_what_was_verified(shop: Shop) -> None:
 
 
 async def test_only_what_failed_is_called_again(shop: Shop) -> None:
-    """It is remembered which handlers are done; one that fails does not stop those behind it."""
+    """Handlers that are done are not called again; one that fails does not stop those behind it."""
     calls = Failing(shop)
     calls.add("one", 0)
     calls.add("two", 2)
@@ -102,7 +102,7 @@ async def test_failure_is_retried_with_growing_waits_until_it_is_dead(tmp_path: 
 
 
 async def test_what_nobody_handles_is_parked_until_somebody_does(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """It is listed with its reason, and can be dispatched after a handler was added."""
+    """An event without a handler is parked with its reason, and can be replayed after a handler was added."""
     shop.recording("payment")
     parked = await shop.handled(REFUNDED, "refund")
     got = shop.recording("refund")
@@ -115,7 +115,7 @@ async def test_what_nobody_handles_is_parked_until_somebody_does(shop: Shop, cap
 
 
 async def test_what_cuts_off_every_attempt_is_given_up(shop: Shop) -> None:
-    """An event at which the process ends each time is not begun for ever: it is dead before its handler is called."""
+    """An event whose handler ends the process each time is dead after a limit."""
     got = shop.recording()
     inbox = SqliteInbox(shop.path, clock=shop.clock)
     await inbox.add(received())
@@ -130,7 +130,7 @@ async def test_what_cuts_off_every_attempt_is_given_up(shop: Shop) -> None:
 
 
 async def test_shutdowns_use_up_no_attempts(tmp_path: Path) -> None:
-    """A handler that deployments cut off has not failed: its first failure is tried again, after the first wait."""
+    """A handler that deployments interrupt has not failed: its first failure is retried after the first wait."""
     inbox = SqliteInbox(tmp_path / "inbox.db", clock=Clock())
     await inbox.add(received())
     for _ in range(9):
@@ -250,7 +250,7 @@ async def test_event_of_another_merchant_is_not_handled(shop: Shop) -> None:
 
 
 async def test_event_that_the_profile_no_longer_reads_is_dead(tmp_path: Path) -> None:
-    """A profile that has changed since cannot make a receiver stumble over an old event."""
+    """A stored event that a changed profile refuses is dead, and does not stop the receiver."""
     renamed = evolve(SIGNED, notification=evolve(SIGNED.notification, kinds={"refund": ("payment.paid",)}))
     async with opened(tmp_path, profile=renamed) as shop:
         shop.recording()
@@ -331,7 +331,7 @@ TAKES: Final = "a handler takes a notification, and with transaction= a connecti
     ],
 )
 def test_handler_has_the_name_of_its_function(function: Any, name: str) -> None:
-    """What is remembered outlives the process, and is the same where the module is moved, or run as a program."""
+    """A handler's default name has no module, so that it stays when the module is moved or run as a program."""
     assert name == handler(function=function).name
 
 
@@ -428,7 +428,7 @@ SUBSCRIPTION = handler("subscription")
     ],
 )
 def test_handlers_take_their_kind(facts: dict[str, Any], taking: tuple[Handler, ...]) -> None:
-    """Each matching handler takes it, in their order; what nobody can confirm, only who wants it so."""
+    """Each matching handler gets an event, in order; only `unverified` ones get what nothing can confirm."""
     assert taking == select_handlers([PAYMENT, ANY, UNCONFIRMED, SUBSCRIPTION], notification(**facts))
 
 
@@ -456,7 +456,7 @@ SHORT = 0.01
 
 
 async def test_what_is_done_though_cancelled_is_done() -> None:
-    """Who is told to stop, and comes to its end nevertheless, has come to its end."""
+    """A call that ends well although it was cancelled has succeeded."""
 
     async def called() -> str:
         try:
