@@ -194,7 +194,7 @@ async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
     assert 0 == result.code
     assert "waiting             1  HTTP 503, the service failed" in result.out
     assert "The next query is in" in result.out
-    assert "No question had a usable response" not in result.out
+    assert "No query had a usable response" not in result.out
 
 
 @pytest.mark.parametrize("changes", [{"PAYASYNC_SECRET_KEY": "wrong"}, {"PAYASYNC_BASE_URL": "http://127.0.0.1:9"}])
@@ -250,7 +250,7 @@ async def test_interrupted_write(sandbox: Sandbox, path: Path, more: tuple[str, 
 
     assert 0 == result.code
     assert "1 write is being sent, or was interrupted: queried in 5 h" in result.out
-    assert "The next question" not in result.out
+    assert "The next query" not in result.out
     assert (1, True) == (told["sending"], 4 * 3600 < told["next_in"] <= 5 * 3600)
 
 
@@ -262,7 +262,7 @@ async def test_dry_run_says_when_the_next_query_is(sandbox: Sandbox, path: Path)
     now_, again = await run(sandbox, path, "--dry-run"), await run(sandbox, path)
 
     assert "The next query is in 2 h" in " ".join(later.out.split())
-    assert "The next question" not in now_.out
+    assert "The next query" not in now_.out
     assert "The next query is in 2 h" in again.out
 
 
