@@ -222,7 +222,7 @@ async def test_unsent_write_is_listed(sandbox: Sandbox, path: Path) -> None:
     assert f"payasync journal resolve ID --journal {path} --as rejected --reason" in result.out
     assert (0, False) == (last.code, "resolve" in last.out)
     assert "1 write queued, and not sent for some minutes: is a worker running?" in result.out
-    assert "Why says" not in result.out
+    assert "column Why shows" not in result.out
     assert [["1", "refunds.create", "R1"]] == cells(result.out, "refunds.create", 3)
 
 
