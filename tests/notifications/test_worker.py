@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -453,6 +454,17 @@ def test_what_nobody_takes_is_parked(handlers: list[Handler], facts: dict[str, A
 
 LONG = 3600.0
 SHORT = 0.01
+
+
+async def test_what_ends_late_has_failed() -> None:
+    """A call that is cancelled after its time has failed, however it ends, because it may have left out a step."""
+
+    async def called() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await run_within(SHORT, called())
 
 
 async def test_what_is_done_though_cancelled_is_done() -> None:
