@@ -1,7 +1,10 @@
 """The journal when its process is killed by SIGKILL at each step of the protocol, and when two processes share it."""
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Generator
 from contextlib import ExitStack, contextmanager
@@ -21,9 +24,11 @@ from tests.chaos.killing import lines
 from tests.chaos.plan import Life, Strategy
 from tests.cli.sandbox_process import environment
 from tests.journal.building import LEASE, refund
+from tests.journal.stopped_process import BRIEF
 from tests.postgres import postgres
 
 PROGRAM: Final = Path(__file__).with_name("dying_process.py")
+STOPPED: Final = Path(__file__).with_name("stopped_process.py")
 LATER: Final = 3600.0
 """Seconds, after which any lease, pause and quarantine is over."""
 RUNS: Final = 3
@@ -171,6 +176,43 @@ async def test_two_processes_send_once(sandbox: Sandbox, life: Life) -> None:
     assert sorted(numbers) == sorted(number for number, end in ends if end == "done 1")
     assert {"done 0", "done 1", "OutcomeUnknownError"} >= {end for _, end in ends}
     assert 2 * MANY == len(ends)
+
+
+@contextmanager
+def child(sandbox: Sandbox, *arguments: str) -> Generator[subprocess.Popen[str]]:
+    """Start a program as our own child, because only its parent learns that a process has stopped."""
+    command = [sys.executable, "-W", "error", str(STOPPED), *arguments]
+    with subprocess.Popen(command, env=environment(sandbox), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@long
+@pytest.mark.parametrize("how", ["stopped", "suspended"])
+async def test_sender_is_stopped_past_its_lease(sandbox: Sandbox, life: Life, how: str) -> None:
+    """A sender that sleeps past its lease sends nothing when it wakes, and changes nothing that others have stored.
+
+    That holds also if its machine was suspended, so that its clock says that no time has passed.
+    """
+    with child(sandbox, how, life.strategy, life.journal) as process:
+        await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED)
+        slept = time.monotonic()
+        async with opened(life, LATER) as journal, sandbox.session(journal=journal) as pay:
+            (asked,) = await journal.ask(9, LEASE)
+            await journal.settle(asked, "rejected", reason="never arrived")
+            await pay.refunds.create(out_trade_no="T1", out_refund_no="R2", total_amt=450, refund_amt=1)
+            (before,) = await journal.list()
+            # In real time, because the sender sleeps past the system's own clock.
+            await asyncio.sleep(slept + 2 * BRIEF - time.monotonic())
+            process.send_signal(signal.SIGCONT)
+            words, _ = await asyncio.to_thread(process.communicate)
+            (after,) = await journal.list()
+
+    assert ("OutcomeUnknownError", 0) == (words, process.returncode)
+    assert 1 == len(sandbox.ledger.calls("refunds.create"))
+    assert ("succeeded", before) == (before.state, after)
 
 
 @long
