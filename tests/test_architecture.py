@@ -92,28 +92,15 @@ def test_public_names_are_pinned() -> None:
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        (
-            profile,
-            [
-                "Accept",
-                "AnswerShape",
-                "HttpCodes",
-                "NotificationShape",
-                "Parameter",
-                "Profile",
-                "Recovery",
-                "ResultCodes",
-                "States",
-            ],
-        ),
-        (signing, ["AlgorithmName", "Encoding", "Nested", "SignatureScheme", "SortedPairs"]),
-        (testing, ["Signed", "sign_notification"]),
+        (profile, "Accept AnswerShape HttpCodes NotificationShape Parameter Profile Recovery ResultCodes States"),
+        (signing, "AlgorithmName Encoding Nested SignatureScheme SortedPairs"),
+        (testing, "Signed sign_notification"),
     ],
     ids=["profile", "signing", "testing"],
 )
-def test_public_names_of_modules_are_pinned(module: ModuleType, names: list[str]) -> None:
+def test_public_names_of_modules_are_pinned(module: ModuleType, names: str) -> None:
     """The modules that users import from export these names."""
-    assert names == module.__all__
+    assert names.split() == module.__all__
 
 
 def test_the_package_shows_at_a_glance_what_it_is() -> None:

@@ -12,16 +12,10 @@ import payasync
 from payasync import (
     Call,
     CloseOrder,
-    ConfigurationError,
     CreatePayment,
     CreateRefund,
     Credentials,
     Done,
-    InvalidArgumentError,
-    NoAnswerError,
-    NotConfiguredError,
-    NotSentError,
-    OutcomeUnknownError,
     QueryRefund,
     Refused,
     Reply,
@@ -29,10 +23,9 @@ from payasync import (
     Response,
     RetryPolicy,
     Send,
-    ServiceError,
     Session,
-    SessionClosedError,
     SortedPairs,
+    errors,
 )
 from payasync.journal import SqliteJournal
 from payasync.sandbox import PROFILE, Sandbox
@@ -116,7 +109,7 @@ async def test_refused_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
     refused = found["R2"]
 
     assert isinstance(refused, Refused)
-    assert isinstance(refused.error, ServiceError)
+    assert isinstance(refused.error, errors.ServiceError)
     assert [Done, Done] == [type(found[number]) for number in ("R1", "R3")]
     assert 2 == sandbox.ledger.refunds()
 
@@ -124,7 +117,7 @@ async def test_refused_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
 async def forgetful(call: Call, send: Send) -> Reply:
     """Lose every answer."""
     await send(call)
-    raise NoAnswerError("lost")
+    raise errors.NoAnswerError("lost")
 
 
 async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) -> None:
@@ -133,18 +126,18 @@ async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
         (result,) = [result async for result in forgetting.bulk([refund()])]
 
     assert isinstance(result, Unknown)
-    assert isinstance(result.error, OutcomeUnknownError)
+    assert isinstance(result.error, errors.OutcomeUnknownError)
     assert "succeeded" == (await pay.reconcile(result.error)).state
 
 
 def test_unknown_is_the_event_of_that_name() -> None:
     """A result of unknown outcome is also a `payasync.Unknown`, the event that `on_event` receives."""
-    error = OutcomeUnknownError("it may have been done", reason="no answer")
+    error = errors.OutcomeUnknownError("it may have been done", reason="no answer")
     result = Unknown(refund(), error)
 
     assert isinstance(result, payasync.Unknown)
     assert ("refunds.create", "R1", "no answer") == (result.operation, result.reference, result.reason)
-    assert "it may have been done" == Unknown(refund(), OutcomeUnknownError("it may have been done")).reason
+    assert "it may have been done" == Unknown(refund(), errors.OutcomeUnknownError("it may have been done")).reason
 
 
 async def test_not_sent_is_refused(sandbox: Sandbox) -> None:
@@ -153,7 +146,7 @@ async def test_not_sent_is_refused(sandbox: Sandbox) -> None:
         found = await _all(pay.bulk(refunds(3)))
 
     assert [Refused] * 3 == [type(result) for result in found]
-    assert [(NotSentError, False)] * 3 == [(type(result.error), result.error.sent) for result in found]
+    assert [(errors.NotSentError, False)] * 3 == [(type(result.error), result.error.sent) for result in found]
     assert 0 == sandbox.ledger.refunds()
 
 
@@ -163,7 +156,7 @@ async def test_read_without_an_answer_is_refused(sandbox: Sandbox, pay: Session)
     (result,) = [result async for result in pay.bulk([QueryRefund(identifier="R1")])]
 
     assert isinstance(result, Refused)
-    assert isinstance(result.error, NoAnswerError)
+    assert isinstance(result.error, errors.NoAnswerError)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 20])
@@ -232,7 +225,7 @@ async def test_all_is_checked_before_the_first_is_sent(sandbox: Sandbox, pay: Se
     """An invalid request is named by its position, and nothing is sent."""
     requests, field, words = BAD[name]
 
-    with pytest.raises(InvalidArgumentError) as caught:
+    with pytest.raises(errors.InvalidArgumentError) as caught:
         pay.bulk(requests)
 
     assert field == caught.value.field
@@ -264,14 +257,14 @@ async def _waiting(done: int, total: int) -> None:
 )
 async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session, option: str, value: Any) -> None:
     """The error names the option. An `async` listener is refused, because it would not be awaited."""
-    with pytest.raises(InvalidArgumentError, match=f"{option} must be"):
+    with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be"):
         pay.bulk([refund()], **{option: value})
 
 
 async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_sent(sandbox: Sandbox) -> None:
     """If the profile cannot send one request, none is sent."""
     async with connect(sandbox.url, credentials=sandbox.credentials) as pay:
-        with pytest.raises(NotConfiguredError, match="refund_status"):
+        with pytest.raises(errors.NotConfiguredError, match="refund_status"):
             pay.bulk([CreatePayment(amount=1, currency="CAD"), QueryRefund(identifier="R1")])
 
     assert [] == sandbox.ledger.calls()
@@ -280,18 +273,18 @@ async def test_point_that_the_profile_leaves_open_is_told_before_the_first_is_se
 @pytest.mark.parametrize(
     ("keys", "changes", "kind", "field"),
     [
-        ({}, {}, ConfigurationError, "credentials.signing_key"),
-        ({"signing_key": "signing key of M1"}, {"signature": None}, NotConfiguredError, "signature"),
+        ({}, {}, errors.ConfigurationError, "credentials.signing_key"),
+        ({"signing_key": "signing key of M1"}, {"signature": None}, errors.NotConfiguredError, "signature"),
         (
             {"signing_key": "signing key of M1"},
             {"signature": SortedPairs(encoding="hex")},
-            NotConfiguredError,
+            errors.NotConfiguredError,
             "signature.algorithm",
         ),
     ],
 )
 async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(
-    sandbox: Sandbox, keys: dict[str, str], changes: dict[str, Any], kind: type[ConfigurationError], field: str
+    sandbox: Sandbox, keys: dict[str, str], changes: dict[str, Any], kind: type[errors.ConfigurationError], field: str
 ) -> None:
     """A missing key or signature option is raised before sending, without naming a request, because all lack it."""
     credentials = Credentials(sandbox.credentials.merchant_id, secret_key=sandbox.credentials.secret_key, **keys)
@@ -368,12 +361,12 @@ async def test_session_that_closes_refuses_what_has_not_begun(sandbox: Sandbox) 
         gate.open.set()
         found = await results
         await closing
-        with pytest.raises(SessionClosedError):
+        with pytest.raises(errors.SessionClosedError):
             pay.bulk([refund()])
     refused = [result for result in found if isinstance(result, Refused)]
 
     assert (10, 7, 3) == (len(found), len(refused), sandbox.ledger.refunds())
-    assert {(SessionClosedError, False)} == {(type(each.error), each.error.sent) for each in refused}
+    assert {(errors.SessionClosedError, False)} == {(type(each.error), each.error.sent) for each in refused}
 
 
 async def test_error_that_is_not_ours_begins_nothing_further(sandbox: Sandbox) -> None:
@@ -439,5 +432,5 @@ async def test_closing_ends_the_wait_for_retry_after() -> None:
 
     assert isinstance(first, Refused)
     assert isinstance(second, Refused)
-    assert SessionClosedError is type(second.error)
+    assert errors.SessionClosedError is type(second.error)
     assert 1 == len(service.requests)

@@ -31,7 +31,7 @@ from payasync import (
 )
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.reports import report
-from tests.sessions import connect, create
+from tests.sessions import connect, create, query
 
 CANARIES: Final = {
     "secret_key": "sk_canaryTweetSecretKey01",
@@ -63,17 +63,12 @@ def session(service: Recorder, **settings: Any) -> Session:
     return connect(service, **{"credentials": keys(), "profile": GATE, **settings})
 
 
-async def read(pay: Session) -> Response:
-    """Make a signed read with Bearer."""
-    return await pay.orders.query("T1")
-
-
 async def get(pay: Session) -> Response:
     """Make a signed GET with Bearer."""
     return await pay.payments.status("T1")
 
 
-ASKS: Final[tuple[Ask, ...]] = (create, read, get)
+ASKS: Final[tuple[Ask, ...]] = (create, query, get)
 
 
 def written(error: BaseException) -> dict[str, str]:
@@ -163,7 +158,7 @@ async def test_nothing_shows_a_key() -> None:
     with Recorder([answer(), answer(), RESET]) as service:
         async with session(service, middleware=[layer], on_event=seen.append) as pay:
             copy = pay.for_merchant(keys())
-            seen += [await create(copy), await read(copy)]
+            seen += [await create(copy), await query(copy)]
             with pytest.raises(PayasyncError) as caught:
                 await create(pay)
             seen += [caught.value, pay, copy, *vars(pay).values(), *vars(pay.payments).values(), keys()]
@@ -181,7 +176,7 @@ async def test_events_and_answers_pickle_without_a_key() -> None:
     events: list[Event] = []
     with Recorder([answer(), RESET]) as service:
         async with session(service, on_event=events.append) as pay:
-            response = await read(pay)
+            response = await query(pay)
             with pytest.raises(PayasyncError):
                 await create(pay)
 

@@ -13,12 +13,7 @@ from payasync import (
     Attempted,
     Call,
     Event,
-    InvalidArgumentError,
-    NoAnswerError,
-    OutcomeUnknownError,
-    PayasyncError,
     Profile,
-    RateLimitedError,
     Recovery,
     Reply,
     Response,
@@ -26,8 +21,8 @@ from payasync import (
     RetryPolicy,
     Send,
     Session,
-    SessionClosedError,
     Unknown,
+    errors,
 )
 from payasync import session as session_module
 from payasync.profile.sandbox_profile import PROFILE
@@ -99,13 +94,13 @@ class Listener:
 session = partial(connect, profile=PROFILE, retry=FAST)
 
 
-PAUSES: Final[dict[str, tuple[Ask, list[Answer], Profile, type[PayasyncError], list[str | None]]]] = {
-    "a refund before its question": (refund, [BUSY], PROFILE, OutcomeUnknownError, ["R1"]),
-    "a refund in quarantine": (refund, [RESET, NOT_THERE], QUARANTINED, OutcomeUnknownError, ["R1"]),
-    "a refund that never was taken": (refund, [TOO_MANY], PROFILE, RateLimitedError, []),
-    "closing an order": (close, [BUSY], PROFILE, OutcomeUnknownError, ["T1"]),
-    "a query": (query, [BUSY], PROFILE, NoAnswerError, []),
-    "a query of too many": (query, [TOO_MANY], PROFILE, RateLimitedError, []),
+PAUSES: Final[dict[str, tuple[Ask, list[Answer], Profile, type[errors.PayasyncError], list[str | None]]]] = {
+    "a refund before its question": (refund, [BUSY], PROFILE, errors.OutcomeUnknownError, ["R1"]),
+    "a refund in quarantine": (refund, [RESET, NOT_THERE], QUARANTINED, errors.OutcomeUnknownError, ["R1"]),
+    "a refund that never was taken": (refund, [TOO_MANY], PROFILE, errors.RateLimitedError, []),
+    "closing an order": (close, [BUSY], PROFILE, errors.OutcomeUnknownError, ["T1"]),
+    "a query": (query, [BUSY], PROFILE, errors.NoAnswerError, []),
+    "a query of too many": (query, [TOO_MANY], PROFILE, errors.RateLimitedError, []),
 }
 
 
@@ -117,7 +112,7 @@ async def test_call_that_waits_ends_with_its_last_word(
     ask: Ask,
     script: list[Answer],
     profile: Profile,
-    error: type[PayasyncError],
+    error: type[errors.PayasyncError],
     unknown: list[str | None],
     *,
     shield: bool,
@@ -143,11 +138,11 @@ async def test_call_that_waits_ends_with_its_last_word(
 
 @pytest.mark.parametrize(
     ("ask", "error", "unknown"),
-    [(refund, OutcomeUnknownError, 1), (close, OutcomeUnknownError, 1), (query, NoAnswerError, 0)],
+    [(refund, errors.OutcomeUnknownError, 1), (close, errors.OutcomeUnknownError, 1), (query, errors.NoAnswerError, 0)],
 )
 @pytest.mark.parametrize("shield", [False, True], ids=["plain", "shielded"])
 async def test_call_that_was_cut_off_does_not_begin_to_wait(
-    ask: Ask, error: type[PayasyncError], unknown: int, *, shield: bool
+    ask: Ask, error: type[errors.PayasyncError], unknown: int, *, shield: bool
 ) -> None:
     """A call whose attempt ends because of closing does not wait for a retry."""
     heard = Listener()
@@ -195,12 +190,12 @@ async def test_closing_a_copy_cuts_nothing(copied: Callable[[Session], Session],
         await copy.aclose()
         await turns(TURNS)
         early = call.done()
-        with pytest.raises(SessionClosedError):
+        with pytest.raises(errors.SessionClosedError):
             await query(copy)
         found = await query(pay)
         async with asyncio.timeout(AT_ONCE):
             await pay.aclose()
-            with pytest.raises(NoAnswerError):
+            with pytest.raises(errors.NoAnswerError):
                 await call
 
     assert not early
@@ -298,7 +293,7 @@ async def test_shielded_write_answers_its_caller() -> None:
     with Recorder([answer(), answer(400, b"{}")]) as service:
         async with documented(service) as pay:
             response = await WRITES["orders.place"](pay, shield=True)
-            with pytest.raises(PayasyncError) as caught:
+            with pytest.raises(errors.PayasyncError) as caught:
                 await WRITES["orders.place"](pay, shield=True)
 
     assert 200 == response.http_status
@@ -343,7 +338,7 @@ async def test_shielded_call_that_is_stuck_is_cancelled(unknown: list[str], *, s
             told = heard.unknown
             ended = await end(caller)
 
-    assert (SessionClosedError, None) == (type(ended), ended.sent)
+    assert (errors.SessionClosedError, None) == (type(ended), ended.sent)
     assert "waited no longer for this call" in str(ended)
     assert unknown == told
     assert int(sends) == len(service.requests)
@@ -381,7 +376,7 @@ async def test_call_that_closes_its_session(*, shield: bool) -> None:
         pay = session(service, middleware=[closing])
         async with asyncio.timeout(AT_ONCE):
             found = await refund(pay, shield=shield)
-        with pytest.raises(SessionClosedError):
+        with pytest.raises(errors.SessionClosedError):
             await refund(pay)
 
     assert 200 == found.http_status
@@ -395,7 +390,7 @@ async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: A
     with Recorder(otherwise=OK) as service:
         async with session(service) as pay:
             copy = copied(pay)
-            with pytest.raises(InvalidArgumentError) as caught:
+            with pytest.raises(errors.InvalidArgumentError) as caught:
                 await copy.aclose(grace=grace)
             found = await query(copy)
             shown = repr(copy)
@@ -407,9 +402,9 @@ async def test_grace_that_is_none(copied: Callable[[Session], Session], grace: A
 
 
 @pytest.mark.parametrize(
-    ("ask", "error"), [(refund, OutcomeUnknownError), (query, NoAnswerError)], ids=["refund", "query"]
+    ("ask", "error"), [(refund, errors.OutcomeUnknownError), (query, errors.NoAnswerError)], ids=["refund", "query"]
 )
-async def test_closing_wakes_the_waits_of_other_loops(ask: Ask, error: type[PayasyncError]) -> None:
+async def test_closing_wakes_the_waits_of_other_loops(ask: Ask, error: type[errors.PayasyncError]) -> None:
     """Closing a session in one thread immediately ends calls that wait in another thread's loop."""
     ends: list[Any] = []
     waits, ended, over = threading.Event(), threading.Event(), threading.Event()
@@ -457,4 +452,4 @@ async def test_grace_is_not_for_calls_of_other_loops() -> None:
             await pay.aclose(grace=PATIENCE)
         await asyncio.to_thread(thread.join, PATIENCE)
 
-    assert [OutcomeUnknownError] == [type(each) for each in ends]
+    assert [errors.OutcomeUnknownError] == [type(each) for each in ends]

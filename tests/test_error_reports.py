@@ -22,16 +22,10 @@ from attrs import evolve
 from payasync import (
     Call,
     CancelSubscription,
-    ConfigurationError,
     CreateSubscription,
     Credentials,
     Event,
-    InvalidArgumentError,
-    InvalidSignatureError,
-    NotSentError,
-    OutcomeUnknownError,
     Parameter,
-    PayasyncError,
     Profile,
     Reply,
     Retrying,
@@ -39,11 +33,10 @@ from payasync import (
     Secret,
     Send,
     Session,
-    SessionClosedError,
     SortedPairs,
     Timeouts,
     UpdateSubscription,
-    WaitTimeoutError,
+    errors,
 )
 from payasync.errors import LIBRARIES
 from payasync.journal import SqliteJournal
@@ -109,11 +102,6 @@ SUBSCRIPTION: Final[dict[str, Any]] = {
     "start_date": date(2027, 1, 31),
     "customer": CUSTOMER,
 }
-
-
-def subscription(**others: Any) -> dict[str, Any]:
-    """Return the arguments of a subscription, some of them others."""
-    return {**SUBSCRIPTION, **others}
 
 
 ASKS: Final[dict[str, Ask]] = {
@@ -182,7 +170,7 @@ def session(url: str, scheme: Any = PAIRS, **settings: Any) -> Session:
     return connect(url, profile=evolve(profile, signature=scheme), **{"credentials": keys(), "retry": FAST, **settings})
 
 
-async def failure(pay: Session, ask: Ask, kind: type[BaseException] = PayasyncError) -> BaseException:
+async def failure(pay: Session, ask: Ask, kind: type[BaseException] = errors.PayasyncError) -> BaseException:
     """Return the error that a call ends with; meanwhile asyncio logs each step, with the arguments of what it calls."""
     loop = asyncio.get_running_loop()
     loop.set_debug(True)
@@ -279,9 +267,9 @@ async def test_unsent(ask: Ask, scheme: Any) -> None:
             session("https://no-such-host.invalid:1", scheme, timeouts=times),
             session(secure, scheme, timeouts=times, tls=trusting_tls()),
         ]
-        errors = [await failure(pay, ask, NotSentError) for pay in sessions]
+        raised = [await failure(pay, ask, errors.NotSentError) for pay in sessions]
 
-    assert [] == [leak for error in errors for leak in leaks(report(error))]
+    assert [] == [leak for error in raised for leak in leaks(report(error))]
     assert (scheme is PAIRS) == (SIGNED == [])
 
 
@@ -293,7 +281,7 @@ async def test_waiting_for_a_connection(ask: Ask) -> None:
             first = [asyncio.create_task(ASKS[name](pay)) for name in ("refund", "read")]
             await asyncio.to_thread(service.wait_for_request)
             await asyncio.to_thread(service.wait_for_request)
-            with pytest.raises(NotSentError) as caught:
+            with pytest.raises(errors.NotSentError) as caught:
                 await ask(pay.with_options(timeouts=Timeouts(total=0.05)))
             for each in first:
                 each.cancel()
@@ -316,14 +304,14 @@ async def test_cancelled(ask: Ask, scheme: Any) -> None:
     with Recorder() as secure, Recorder(otherwise=HALF) as service, Recorder(listening=False) as refusing:
         https = session(secure.url.replace("http:", "https:"), scheme, tls=trusting_tls())
         unbegun = await cancelled(session(service.url, scheme), ask)
-        errors = [
+        raised = [
             await cancelled(https, ask, asyncio.to_thread(secure.wait_for_connection)),
             await cancelled(session(service.url, scheme), ask, asyncio.to_thread(service.wait_for_request)),
             await cancelled(session(refusing.url, scheme, **patient), ask, waits.wait()),
         ]
 
     assert 1 == len(service.requests)
-    assert [] == leaks(report(unbegun, deep=False) + "".join(map(report, errors)), service)
+    assert [] == leaks(report(unbegun, deep=False) + "".join(map(report, raised)), service)
 
 
 @every_ask
@@ -353,19 +341,19 @@ async def cancelled(pay: Session, ask: Ask, reached: Awaitable[object] | None = 
 @every_ask
 async def test_closed_sessions(ask: Ask) -> None:
     """A session that is closed before or during a call does not show the request."""
-    errors: list[BaseException] = []
+    raised: list[BaseException] = []
     with Recorder(otherwise=SILENT) as service:
         pay = session(service.url, Recording())
         flying = asyncio.create_task(ask(pay))
         await asyncio.to_thread(service.wait_for_request)
         await pay.aclose()
         for each in (flying, ask(pay)):
-            with pytest.raises(PayasyncError) as caught:
+            with pytest.raises(errors.PayasyncError) as caught:
                 await each
-            errors.append(caught.value)
+            raised.append(caught.value)
 
-    assert isinstance(errors[1], SessionClosedError)
-    assert [] == leaks("".join(map(report, errors)), service)
+    assert isinstance(raised[1], errors.SessionClosedError)
+    assert [] == leaks("".join(map(report, raised)), service)
 
 
 @some_asks
@@ -377,7 +365,7 @@ async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None
     async def reporting(call: Call, send: Send) -> Reply:
         try:
             return await send(call)
-        except PayasyncError as error:
+        except errors.PayasyncError as error:
             reports.append(report(error))
             raise
 
@@ -434,7 +422,7 @@ class Failing(Recording):
 async def test_failing_scheme(ask: Ask) -> None:
     """The error of a merchant's own scheme is not passed on."""
     with Recorder() as service:
-        error = await failure(session(service.url, Failing()), ask, NotSentError)
+        error = await failure(session(service.url, Failing()), ask, errors.NotSentError)
 
     assert [] == leaks(report(error))
     assert SIGNED
@@ -442,9 +430,10 @@ async def test_failing_scheme(ask: Ask) -> None:
 
 def subscribe(**others: Any) -> Ask:
     """Return a subscription, some of whose arguments are others."""
-    return lambda pay: pay.subscriptions.create(**subscription(**others))
+    return lambda pay: pay.subscriptions.create(**{**SUBSCRIPTION, **others})
 
 
+FREE: Final[dict[str, Any]] = {**SUBSCRIPTION, "amount": 0}
 REFUSED: Final[dict[str, Ask]] = {
     "unsignable": subscribe(customer={**CUSTOMER, "note": "a=b&c"}),
     "unsendable": subscribe(customer={**CUSTOMER, "size": float("nan")}),
@@ -452,6 +441,9 @@ REFUSED: Final[dict[str, Ask]] = {
     "wire name left open": lambda pay: pay.subscriptions.update("S1", customer=CUSTOMER),
     "amount": subscribe(amount=0),
     "timeout": subscribe(timeout=0),
+    "object": lambda pay: pay.send(CreateSubscription(**FREE)),
+    "update": lambda pay: pay.send(UpdateSubscription(subscription_id="", customer=CUSTOMER)),
+    "object of a text": lambda pay: pay.send(UpdateSubscription(subscription_id="S1", customer=CUSTOMER["email"])),
     "fields": lambda pay: pay.request("POST", "/plan", fields={"customer": {**CUSTOMER, "size": float("inf")}}),
 }
 
@@ -471,28 +463,10 @@ async def test_missing_key() -> None:
     """A session without a signing key does not show what it could not sign."""
     with Recorder() as service:
         credentials = Credentials("M1")
-        errors = [await failure(session(service.url, credentials=credentials), ask) for ask in ASKS.values()]
+        raised = [await failure(session(service.url, credentials=credentials), ask) for ask in ASKS.values()]
 
-    assert {ConfigurationError} == set(map(type, errors))
-    assert [] == leaks("".join(map(report, errors)))
-
-
-CONSTRUCTORS: Final[dict[str, Callable[[], object]]] = {
-    "unsendable": lambda: CreateSubscription(**subscription(customer={**CUSTOMER, "size": float("nan")})),
-    "wrong amount": lambda: CreateSubscription(**subscription(amount=0)),
-    "update": lambda: UpdateSubscription(subscription_id="", customer=CUSTOMER),
-    "text": lambda: UpdateSubscription(subscription_id="S1", customer=CUSTOMER["email"]),
-}
-
-
-@pytest.mark.parametrize("make", CONSTRUCTORS.values(), ids=CONSTRUCTORS)
-def test_request_objects(make: Callable[[], object]) -> None:
-    """Neither the error of a refused request object nor the repr of a valid one shows the customer."""
-    with pytest.raises(InvalidArgumentError) as caught:
-        make()
-
-    assert [] == leaks(report(caught.value))
-    assert [] == leaks(repr(CreateSubscription(**SUBSCRIPTION)))
+    assert {errors.ConfigurationError} == set(map(type, raised))
+    assert [] == leaks("".join(map(report, raised)))
 
 
 @pytest.fixture
@@ -506,13 +480,13 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
 @pytest.mark.parametrize("failing", [RESET, SILENT, None], ids=["reset", "silent", "unsent"])
 async def test_journalled_writes(failing: Answer | None, ask: Ask, journal: SqliteJournal) -> None:
     """With a journal, the errors of writes do not show more. The journal answers the second call."""
-    errors = []
+    raised = []
     with Recorder(otherwise=failing, listening=failing is not None) as service:
         for _ in range(2):
             pay = session(service.url, Recording(), journal=journal, timeouts=Timeouts(total=0.05))
-            errors.append(await failure(pay, ask))
+            raised.append(await failure(pay, ask))
 
-    assert [] == leaks("".join(map(report, errors)), service)
+    assert [] == leaks("".join(map(report, raised)), service)
 
 
 @pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "shielded")])
@@ -543,13 +517,13 @@ async def test_keep_with_a_bug(tmp_path: Path) -> None:
 
 async def test_queued_writes(journal: SqliteJournal) -> None:
     """The journal does not queue a customer's details, and a queued refund that fails shows nothing."""
-    with pytest.raises(InvalidArgumentError) as refused:
+    with pytest.raises(errors.InvalidArgumentError) as refused:
         await journal.add(CreateSubscription(**SUBSCRIPTION), merchant="M1")
     queued = await journal.add(CreateRefund(**REFUND), merchant="M1")
     with Recorder(otherwise=RESET) as service:
         error = await failure(session(service.url, Recording(), journal=journal), lambda pay: pay.execute(queued))
 
-    assert isinstance(error, OutcomeUnknownError)
+    assert isinstance(error, errors.OutcomeUnknownError)
     assert [] == leaks(report(refused.value) + report(error), service)
 
 
@@ -557,9 +531,11 @@ async def test_waiting_for_a_state() -> None:
     """After a failed `wait`, the error holds the last response, and no frame shows it."""
     with Recorder(otherwise=answer(200, SIGNED_ANSWER)) as service:
         pay = session(service.url, Recording())
-        error = await failure(pay, lambda pay: pay.orders.wait("T1", until="paid", timeout=0.3), WaitTimeoutError)
+        error = await failure(
+            pay, lambda pay: pay.orders.wait("T1", until="paid", timeout=0.3), errors.WaitTimeoutError
+        )
 
-    assert isinstance(error, WaitTimeoutError)
+    assert isinstance(error, errors.WaitTimeoutError)
     assert error.response is not None
     assert "OPEN" == error.response.data["state"]
     assert [] == leaks(report(error), service)
@@ -569,7 +545,7 @@ async def test_reconciling() -> None:
     """`reconcile` shows neither the signature of its query nor that of the response."""
     with Recorder([RESET], otherwise=answer(200, SIGNED_ANSWER)) as service:
         async with session(service.url, Recording(), retry=RetryPolicy(attempts=1, quota=0)) as pay:
-            with pytest.raises(OutcomeUnknownError) as lost:
+            with pytest.raises(errors.OutcomeUnknownError) as lost:
                 await ASKS["refund"](pay)
             lost.value.add(asked={"totalAmt": 1})
             shape = evolve(GATE, answer=AnswerShape(data="nothing", order_status="state"))
@@ -585,12 +561,12 @@ async def test_bulk() -> None:
     with Recorder(otherwise=RESET) as service:
         async with session(service.url, Recording()) as pay:
             results = [result async for result in pay.bulk(requests, limit=2)]
-        errors = [getattr(result, "error") for result in results]  # noqa: B009 - each result has one
-        errors.append(await failure(session(service.url, middleware=[fails_before]), bulked, ValueError))
-        errors.append(await failure(session(service.url, credentials=Credentials("M1")), bulked))
+        raised = [getattr(result, "error") for result in results]  # noqa: B009 - each result has one
+        raised.append(await failure(session(service.url, middleware=[fails_before]), bulked, ValueError))
+        raised.append(await failure(session(service.url, credentials=Credentials("M1")), bulked))
 
-    assert 7 == len(errors)
-    assert [] == leaks("".join(map(report, errors)), service)
+    assert 7 == len(raised)
+    assert [] == leaks("".join(map(report, raised)), service)
 
 
 async def bulked(pay: Session) -> None:
@@ -602,7 +578,7 @@ async def bulked(pay: Session) -> None:
 async def test_checking() -> None:
     """`check` refuses a request without showing it."""
     async with session("https://pay.example.com", profile=evolve(GATE, fields={})) as pay:
-        with pytest.raises(PayasyncError) as caught:
+        with pytest.raises(errors.PayasyncError) as caught:
             pay.check(CreateSubscription(**SUBSCRIPTION))
 
     assert [] == leaks(report(caught.value))
@@ -635,7 +611,7 @@ LOOKS: Final[dict[str, Callable[[], object]]] = {
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_notifications(look: Callable[[], object]) -> None:
     """The error of a refused notification does not show it, because it may be genuine and could be replayed."""
-    with pytest.raises((InvalidSignatureError, InvalidArgumentError)) as caught:
+    with pytest.raises((errors.InvalidSignatureError, errors.InvalidArgumentError)) as caught:
         look()
 
     assert [] == leaks(report(caught.value))
@@ -679,7 +655,7 @@ async def while_handling(pay: Session) -> None:
 async def test_what_the_caller_handles_stays() -> None:
     """An error that the caller was already handling keeps its traceback."""
     pay = session("https://pay.example.com", credentials=Credentials("M1"))
-    error = await failure(pay, while_handling, ConfigurationError)
+    error = await failure(pay, while_handling, errors.ConfigurationError)
 
     assert isinstance(error.__context__, ValueError)
     assert "raw_decode" == list(frames_of(error.__context__))[-1].f_code.co_name

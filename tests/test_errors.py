@@ -7,46 +7,26 @@ import pytest
 
 from payasync import errors
 from payasync.credentials import Secret
-from payasync.errors import (
-    AuthenticationError,
-    ConfigurationError,
-    DuplicateError,
-    IntentConflictError,
-    InvalidArgumentError,
-    InvalidSignatureError,
-    NoAnswerError,
-    NoAnswerTimeoutError,
-    NotConfiguredError,
-    NotSentError,
-    NotSentTimeoutError,
-    OutcomeUnknownError,
-    PayasyncError,
-    RateLimitedError,
-    ServiceError,
-    SessionClosedError,
-    StorageError,
-    WaitTimeoutError,
-)
 
-TREE: Final[dict[type[PayasyncError], tuple[bool | None, tuple[type[BaseException], ...]]]] = {
-    PayasyncError: (False, (Exception,)),
-    ConfigurationError: (False, (PayasyncError,)),
-    NotConfiguredError: (False, (ConfigurationError,)),
-    InvalidArgumentError: (False, (PayasyncError,)),
-    NotSentError: (False, (PayasyncError,)),
-    NotSentTimeoutError: (False, (NotSentError, TimeoutError)),
-    OutcomeUnknownError: (None, (PayasyncError,)),
-    NoAnswerError: (None, (PayasyncError,)),
-    NoAnswerTimeoutError: (None, (NoAnswerError, TimeoutError)),
-    WaitTimeoutError: (None, (NoAnswerError, TimeoutError)),
-    ServiceError: (True, (PayasyncError,)),
-    AuthenticationError: (True, (ServiceError,)),
-    DuplicateError: (True, (ServiceError,)),
-    RateLimitedError: (True, (ServiceError,)),
-    InvalidSignatureError: (None, (PayasyncError,)),
-    IntentConflictError: (False, (PayasyncError,)),
-    SessionClosedError: (False, (PayasyncError,)),
-    StorageError: (False, (PayasyncError,)),
+TREE: Final[dict[type[errors.PayasyncError], tuple[bool | None, tuple[type[BaseException], ...]]]] = {
+    errors.PayasyncError: (False, (Exception,)),
+    errors.ConfigurationError: (False, (errors.PayasyncError,)),
+    errors.NotConfiguredError: (False, (errors.ConfigurationError,)),
+    errors.InvalidArgumentError: (False, (errors.PayasyncError,)),
+    errors.NotSentError: (False, (errors.PayasyncError,)),
+    errors.NotSentTimeoutError: (False, (errors.NotSentError, TimeoutError)),
+    errors.OutcomeUnknownError: (None, (errors.PayasyncError,)),
+    errors.NoAnswerError: (None, (errors.PayasyncError,)),
+    errors.NoAnswerTimeoutError: (None, (errors.NoAnswerError, TimeoutError)),
+    errors.WaitTimeoutError: (None, (errors.NoAnswerError, TimeoutError)),
+    errors.ServiceError: (True, (errors.PayasyncError,)),
+    errors.AuthenticationError: (True, (errors.ServiceError,)),
+    errors.DuplicateError: (True, (errors.ServiceError,)),
+    errors.RateLimitedError: (True, (errors.ServiceError,)),
+    errors.InvalidSignatureError: (None, (errors.PayasyncError,)),
+    errors.IntentConflictError: (False, (errors.PayasyncError,)),
+    errors.SessionClosedError: (False, (errors.PayasyncError,)),
+    errors.StorageError: (False, (errors.PayasyncError,)),
 }
 """By class, what `sent` is by default, and its bases."""
 each_kind = pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
@@ -58,21 +38,21 @@ COMMON: Final = {
     "retry_after": 1.5,
     "response": {"stands": "for a response"},
 }
-OWN: Final[dict[type[PayasyncError], dict[str, Any]]] = {
-    ConfigurationError: {"field": "signature.algorithm", "line": 7},
-    InvalidArgumentError: {"field": "total_amt", "rule": "an integer", "value": 1.5},
-    InvalidSignatureError: {"field": "webhook-signature"},
-    NotSentError: {"permanent": True},
-    ServiceError: {"code": "BUSY", "message": "later", "http_status": 429},
+OWN: Final[dict[type[errors.PayasyncError], dict[str, Any]]] = {
+    errors.ConfigurationError: {"field": "signature.algorithm", "line": 7},
+    errors.InvalidArgumentError: {"field": "total_amt", "rule": "an integer", "value": 1.5},
+    errors.InvalidSignatureError: {"field": "webhook-signature"},
+    errors.NotSentError: {"permanent": True},
+    errors.ServiceError: {"code": "BUSY", "message": "later", "http_status": 429},
 }
-COPIES: Final[dict[str, Callable[[PayasyncError], PayasyncError]]] = {
+COPIES: Final[dict[str, Callable[[errors.PayasyncError], errors.PayasyncError]]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "pickle": lambda error: pickle.loads(pickle.dumps(error)),  # noqa: S301 - made in the same line
 }
 
 
-def facts_of(kind: type[PayasyncError]) -> dict[str, Any]:
+def facts_of(kind: type[errors.PayasyncError]) -> dict[str, Any]:
     """Return every fact that errors of a class can carry."""
     own = {name: value for parent, facts in OWN.items() if issubclass(kind, parent) for name, value in facts.items()}
     return COMMON | own
@@ -80,7 +60,9 @@ def facts_of(kind: type[PayasyncError]) -> dict[str, Any]:
 
 def test_tree_is_the_documented_one() -> None:
     """Classes, bases and the default of `sent` are documented. Only harmless errors are a `TimeoutError`."""
-    found = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PayasyncError)}
+    found = {
+        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.PayasyncError)
+    }
 
     assert TREE == {kind: (kind("why").sent, kind.__bases__) for kind in found}
 
@@ -97,11 +79,11 @@ def test_tree_is_the_documented_one() -> None:
 )
 def test_message_begins_with_what_it_is_about(facts: dict[str, Any], expected: str) -> None:
     """The text begins with the call and, after several attempts, ends with their number."""
-    assert expected == str(PayasyncError("why", **facts))
+    assert expected == str(errors.PayasyncError("why", **facts))
 
 
 @each_kind
-def test_facts_are_none_until_known(kind: type[PayasyncError]) -> None:
+def test_facts_are_none_until_known(kind: type[errors.PayasyncError]) -> None:
     """Every error has every fact, and an unknown fact is `None` or empty."""
     error = kind("why")
     unknown = {name: getattr(error, name) for name in {*facts_of(kind), "reason"} - {"sent"}}
@@ -111,10 +93,12 @@ def test_facts_are_none_until_known(kind: type[PayasyncError]) -> None:
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 @each_kind
-def test_copies_with_every_fact(kind: type[PayasyncError], copied: Callable[[PayasyncError], PayasyncError]) -> None:
+def test_copies_with_every_fact(
+    kind: type[errors.PayasyncError], copied: Callable[[errors.PayasyncError], errors.PayasyncError]
+) -> None:
     """An error that crosses a process boundary, such as in a task queue, loses nothing."""
     facts = facts_of(kind)
-    error = kind("why", **facts, reason=NotSentError("refused", permanent=True))
+    error = kind("why", **facts, reason=errors.NotSentError("refused", permanent=True))
     error.add_note("seen in a worker")
     twin = copied(error)
 
@@ -122,7 +106,7 @@ def test_copies_with_every_fact(kind: type[PayasyncError], copied: Callable[[Pay
     assert error.args == twin.args
     assert str(error) == str(twin)
     assert facts == {name: getattr(twin, name) for name in facts}
-    assert isinstance(twin.reason, NotSentError)
+    assert isinstance(twin.reason, errors.NotSentError)
     assert twin.reason.permanent
     assert ["seen in a worker"] == twin.__notes__
 
@@ -149,13 +133,13 @@ class Unpicklable:
 )
 def test_refused_value_pickles_whatever_it_is(value: object, shown: object) -> None:
     """A refused value that does not pickle is replaced by its repr; a secret stays masked."""
-    twin = pickle.loads(pickle.dumps(InvalidArgumentError("no", value=value)))  # noqa: S301 - made in the same line
+    twin = pickle.loads(pickle.dumps(errors.InvalidArgumentError("no", value=value)))  # noqa: S301 - made in the same line
 
     assert shown == twin.value
 
 
 @each_kind
-def test_unknown_fact_is_refused(kind: type[PayasyncError]) -> None:
+def test_unknown_fact_is_refused(kind: type[errors.PayasyncError]) -> None:
     """A fact that the class does not have is refused."""
     with pytest.raises(TypeError, match=f"{kind.__name__} has no 'attempt'"):
         kind("why", attempt=1)
@@ -163,8 +147,8 @@ def test_unknown_fact_is_refused(kind: type[PayasyncError]) -> None:
 
 def test_add_tells_what_was_learnt_later() -> None:
     """`add` sets facts of one error and changes no defaults of the class."""
-    error = NoAnswerError("reset", attempts=1)
+    error = errors.NoAnswerError("reset", attempts=1)
     error.add(attempts=2, reference="T1")
 
     assert (2, "T1") == (error.attempts, error.reference)
-    assert 0 == NoAnswerError.attempts
+    assert 0 == errors.NoAnswerError.attempts

@@ -12,18 +12,12 @@ from hypothesis import strategies as st
 
 from payasync.strict_json import ABSENT, MAX_DEPTH, at, copy_plain, dumps, find_flaw, loads, loads_exact
 
+TEXTS: Final = st.text(st.characters(exclude_categories=[]))
+SCALARS: Final = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary() | st.dates()
 ANYTHING: Final = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(st.characters(exclude_categories=[]))
-    | st.binary()
-    | st.dates(),
+    SCALARS,
     lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.tuples(inner)
-        | st.dictionaries(st.text(st.characters(exclude_categories=[])) | st.integers(), inner, max_size=4)
+        st.lists(inner, max_size=4) | st.tuples(inner) | st.dictionaries(TEXTS | st.integers(), inner, max_size=4)
     ),
     max_leaves=20,
 )
@@ -82,11 +76,7 @@ def test_exact_integers(value: object) -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        b"",
-        b"{",
-        b"\xff",
-        b"1e999",
-        b'{"a":1,"a":1}',
+        *(b"", b"{", b"\xff", b"1e999", b'{"a":1,"a":1}'),
         b'[{"b":{"a":1,"\\u0061":2}}]',
         b"9" * 5000,
         b"[" * 33 + b"]" * 33,
@@ -125,13 +115,7 @@ def test_many_brackets_are_not_depth() -> None:
         ("a.b.0", 10),
         ("a.b.1.c", None),
         ("0", "zero"),
-        ("a.b.2", ABSENT),
-        ("a.b.-1", ABSENT),
-        ("a.b.x", ABSENT),
-        ("a.b.0.c", ABSENT),
-        ("a.c", ABSENT),
-        ("a.", ABSENT),
-        ("a.b.²", ABSENT),
+        *((path, ABSENT) for path in ("a.b.2", "a.b.-1", "a.b.x", "a.b.0.c", "a.c", "a.", "a.b.²")),
     ],
 )
 def test_path(path: str, expected: object) -> None:
@@ -144,21 +128,12 @@ def test_path(path: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("text", None),
-        (None, None),
-        (True, None),
-        (1.5, None),
-        (Number.ONE, None),
-        (-(2**63), None),
-        (2**64 - 1, None),
+        *((value, None) for value in ("text", None, True, 1.5, Number.ONE, -(2**63), 2**64 - 1)),
         ([1, ("a", {"b": None})], None),
         (MappingProxyType({"a": 1}), None),
         ("\ud800", "a text with a lone surrogate"),
-        (-(2**63) - 1, "an integer beyond 64 bits"),
-        (2**64, "an integer beyond 64 bits"),
-        (10**5000, "an integer beyond 64 bits"),
-        (float("nan"), "a number that is not finite"),
-        (float("-inf"), "a number that is not finite"),
+        *((value, "an integer beyond 64 bits") for value in (-(2**63) - 1, 2**64, 10**5000)),
+        *((float(value), "a number that is not finite") for value in ("nan", "-inf")),
         (Fraction(1.5), "a value of type Fraction"),
         (b"", "a value of type bytes"),
         ({1}, "a value of type set"),

@@ -196,20 +196,11 @@ def test_scheme_must_be_a_plain_function() -> None:
 @pytest.mark.parametrize(
     ("facts", "field"),
     [
-        ({"data": [1]}, "data"),
-        ({"data": None}, "data"),
-        ({"data": {"a": float("nan")}}, "data"),
-        ({"data": {1: "a"}}, "data"),
+        *(({"data": data}, "data") for data in ([1], None, {"a": float("nan")}, {1: "a"})),
         ({"kind": "payments"}, "kind"),
         ({"time": datetime(2027, 1, 15)}, "time"),  # noqa: DTZ001 - the bad one
-        ({"time": "2027-01-15T08:00:00Z"}, "time"),
-        ({"time": True}, "time"),
-        ({"time": -1}, "time"),
-        ({"time": float("nan")}, "time"),
-        ({"time": 1_800_000_000_000}, "time"),
-        ({"profile": PROFILE, "id": "a b"}, "id"),
-        ({"profile": PROFILE, "id": ""}, "id"),
-        ({"profile": PROFILE, "id": "a\r\nb"}, "id"),
+        *(({"time": time}, "time") for time in ("2027-01-15T08:00:00Z", True, -1, float("nan"), 1_800_000_000_000)),
+        *(({"profile": PROFILE, "id": name}, "id") for name in ("a b", "", "a\r\nb")),
         ({"data": {"amt": 4.5}}, "amt"),
         ({"profile": evolve(BODY, notification=evolve(SHAPE, time="head.data.no.at"))}, "data"),
     ],

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import ssl
 from functools import lru_cache
 from typing import Final
@@ -160,6 +161,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientConnectorCertificateError, "the certificate of the service cannot be trusted"),
     (ssl.SSLCertVerificationError, "the certificate of the service cannot be trusted"),
     (aiohttp.ClientConnectorDNSError, "the host name does not resolve"),
+    (socket.gaierror, "the host name does not resolve"),
     (aiohttp.ClientConnectorSSLError, "the TLS handshake failed"),
     (aiohttp.ClientProxyConnectionError, "the proxy does not respond"),
     (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
@@ -38,7 +40,7 @@ class SandboxProcess:
 
     process: Forked
     told: dict[str, Any] = field(repr=False)
-    """What `--json` told."""
+    """The line of `--json`."""
 
     @property
     def url(self) -> str:
@@ -47,7 +49,7 @@ class SandboxProcess:
 
     @property
     def credentials(self) -> Credentials:
-        """Those that it told."""
+        """The credentials of that line."""
         return Credentials.from_env(self.told["environment"])
 
     def end(self, number: int = signal.SIGTERM) -> Ended:
@@ -72,6 +74,29 @@ def ended(process: subprocess.Popen[str] | Forked) -> Ended:
     return Ended(process.wait(), out, err)
 
 
+def lines(process: subprocess.Popen[str] | Forked, last: str) -> list[str]:
+    """Return the lines that a process shows, up to one that holds a text."""
+    shown: list[str] = []
+    assert process.stdout
+    while not shown or last not in shown[-1]:
+        line = process.stdout.readline()
+        assert line, ended(process).err
+        shown.append(line.rstrip())
+    return shown
+
+
+def fact(shown: list[str], name: str) -> str:
+    """Return the first word after a name in the first lines of a command, such as an address."""
+    return next(words[1] for words in map(str.split, shown) if words[:1] == [name])
+
+
+def free_address() -> tuple[str, str]:
+    """Return a loopback address of the test's own, where nobody else takes the port, and a free port."""
+    host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
+    with socket.create_server((host, 0)) as free:
+        return host, str(free.getsockname()[1])
+
+
 def running(*arguments: str) -> Forked:
     """Run the command behind its imports."""
     return Forked("payasync", "sandbox", *arguments)
@@ -79,7 +104,7 @@ def running(*arguments: str) -> Forked:
 
 @contextmanager
 def serving(*arguments: str) -> Generator[SandboxProcess]:
-    """Run the command on a free port unless one is given, wait until it serves, and see to it that it ends."""
+    """Run the command, on a free port unless one is given, and wait until it serves."""
     port = () if "--port" in arguments else ("--port", "0")
     with running("--json", *port, *arguments) as process:
         line = process.stdout.readline()
@@ -88,7 +113,7 @@ def serving(*arguments: str) -> Generator[SandboxProcess]:
 
 
 def order_paid(environ: Mapping[str, str], number: str = "T1", notify_url: str | Absent = ABSENT) -> int:
-    """Have an order placed, and paid on the gateway's page; return the status of its answer."""
+    """Place an order, and pay it on the gateway's page; return the status of the response."""
 
     async def main() -> int:
         async with Session.from_env(environ) as pay, aiohttp.ClientSession() as http:

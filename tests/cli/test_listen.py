@@ -1,9 +1,8 @@
-"""`payasync listen`: the command as a process, told by a sandbox."""
+"""`payasync listen`: the command as a process, notified by a sandbox."""
 
 import io
 import json
 import os
-import secrets
 import signal
 import socket
 import sqlite3
@@ -17,6 +16,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
 from attrs import asdict, evolve
@@ -32,14 +32,13 @@ from payasync.notifications.notification import MAX_BYTES
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
 from tests.chaos.forked import Forked
-from tests.cli.sandbox_process import Ended, ended, order_paid, serving
+from tests.cli.sandbox_process import Ended, ended, fact, free_address, lines, order_paid, serving
 
 WHSEC: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEYS: Final = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_NOTIFICATION_KEYS": WHSEC, "PAYASYNC_PROFILE": "sandbox"}
 CREDENTIALS: Final = Credentials("M1", notification_keys=WHSEC)
 PAID: Final = {"outTradeNo": "T1", "status": "SBX_PAID", "totalAmt": 450, "currency": "CAD"}
 SECONDS: Final = 30
-UNSIGNED: Final = evolve(PROFILE, notification=evolve(PROFILE.notification, verification="none"))
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -47,28 +46,23 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")} | dict(environ)
 
 
+def following(notification: NotificationShape, folder: Path) -> dict[str, str]:
+    """Return the environment of a service with such notifications."""
+    profile = folder / "service.toml"
+    profile.write_text(evolve(PROFILE, notification=notification).to_toml(), encoding="utf-8")
+    return {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_PROFILE": str(profile)}
+
+
 def running(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Forked:
-    """Run the command in a folder."""
-    return Forked("payasync", "listen", *arguments, environment=environment(environ), folder=folder)
-
-
-@contextmanager
-def started(folder: Path) -> Generator["subprocess.Popen[str]"]:
-    """Run the command in an interpreter of its own, which complains of what is left open at its end."""
-    command = [sys.executable, "-W", "error", "-m", "payasync", "listen", "--port", "0"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=folder, env=environment(KEYS), stdout=pipe, stderr=pipe, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    """Run the command in a folder, on a free port unless one is given."""
+    port = () if "--port" in arguments else ("--port", "0")
+    return Forked("payasync", "listen", *port, *arguments, environment=environment(environ), folder=folder)
 
 
 @contextmanager
 def listening(folder: Path, *arguments: str, environ: Mapping[str, str] = KEYS) -> Generator["Listening"]:
-    """Start the command with `--json`, on a free port, and wait until it listens."""
-    port = () if "--port" in arguments else ("--port", "0")
-    with running(folder, "--json", *port, *arguments, environ=environ) as process:
+    """Start the command with `--json`, and wait until it listens."""
+    with running(folder, "--json", *arguments, environ=environ) as process:
         yield Listening(process)
 
 
@@ -76,7 +70,7 @@ class Listening:
     """The command, listening.
 
     Args:
-        process: It.
+        process: Its process.
     """
 
     def __init__(self, process: Forked) -> None:
@@ -84,11 +78,14 @@ class Listening:
         self.opening = self.line()
 
     def line(self) -> dict[str, Any]:
-        """Return the next line that it tells."""
-        line = self.process.stdout.readline()
-        assert line, ended(self.process).err
-        told: dict[str, Any] = json.loads(line)
+        """Return its next line."""
+        told: dict[str, Any] = json.loads(lines(self.process, "{")[-1])
         return told
+
+    def notified(self, raw: bytes, headers: Mapping[str, str] = {}, *, at: str = "") -> tuple[int, dict[str, Any]]:
+        """Send a notification to the webhook's URL or to another one; return the status, and the line about it."""
+        status, _ = post(at or self.opening["webhook_url"], raw, headers)
+        return status, self.line()
 
     def end(self, number: int = signal.SIGTERM) -> Ended:
         """Send it a signal, and wait for its end."""
@@ -113,20 +110,9 @@ def signed(data: Mapping[str, Any] = PAID, **facts: Any) -> Signed:
     return sign_notification(data, **given)
 
 
-def lines(process: "Forked | subprocess.Popen[str]", last: str) -> list[str]:
-    """Return the lines that it shows, up to one that holds a text."""
-    shown: list[str] = []
-    assert process.stdout
-    while not shown or last not in shown[-1]:
-        line = process.stdout.readline()
-        assert line, ended(process).err
-        shown.append(line.rstrip())
-    return shown
-
-
 def test_start_says_where_and_what_it_believes(tmp_path: Path) -> None:
     """The first lines name profile, verification, responses, inbox, and an address for each kind."""
-    with running(tmp_path, "--port", "0") as process:
+    with running(tmp_path) as process:
         text = "\n".join(lines(process, "Ctrl-C"))
     facts = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
     url = facts["payments"].split()[0].removesuffix("/notify/payment")
@@ -146,14 +132,12 @@ def test_start_says_where_and_what_it_believes(tmp_path: Path) -> None:
 
 def test_one_line_for_each_notification(tmp_path: Path) -> None:
     """Genuine, repeated, contradicting and unsigned notifications have one line each."""
-    with running(tmp_path, "--port", "0") as process:
+    with running(tmp_path) as process:
         shown = lines(process, "Ctrl-C")
-        url = next(line.split()[1] for line in shown if "payments" in line)
+        url = fact(shown, "payments")
         first, other = signed(), signed({**PAID, "totalAmt": 451})
-        answers = [post(url, each.raw, each.headers) for each in (first, first, other)]
-        answers.append(post(url, first.raw))
-        odd = signed(event="\x1b[2J", kind=None)
-        answers.append(post(url, odd.raw, odd.headers))
+        unsigned, odd = evolve(first, headers={}), signed(event="\x1b[2J", kind=None)
+        answers = [post(url, each.raw, each.headers) for each in (first, first, other, unsigned, odd)]
         lines(process, "")
         told = [lines(process, "")[-1].partition("  ")[2] for _ in answers]
     key = 'payment:["T1","SBX_PAID"]'
@@ -172,20 +156,20 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C and SIGTERM end it with exit code 0 and no error, and the port is free immediately."""
-    with started(tmp_path) as process:
-        url = next(line.split()[1] for line in lines(process, "Ctrl-C") if "payments" in line)
-        port = int(url.split(":")[2].partition("/")[0])
-        lines(process, "")
-        process.send_signal(number)
-        end = ended(process)
-    socket.create_server(("127.0.0.1", port)).close()
+    """Ctrl-C and SIGTERM end it with exit code 0, the port is free immediately, and nothing is left open."""
+    pipe, arguments = subprocess.PIPE, ("listen", "--port", "0")
+    command = [sys.executable, "-W", "error", "-m", "payasync", *arguments]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(KEYS), stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            url = urlsplit(fact(lines(process, "Ctrl-C"), "payments"))
+            process.send_signal(number)
+            end = ended(process)
+        finally:
+            process.kill()
+    socket.create_server(("127.0.0.1", int(url.port or 0))).close()
 
-    assert (0, "Stopped. The inbox has all notifications that were received.", "") == (
-        end.code,
-        end.out.strip(),
-        end.err,
-    )
+    assert (0, "") == (end.code, end.err)
+    assert "Stopped. The inbox has all notifications that were received." == end.out.strip()
 
 
 def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
@@ -203,11 +187,7 @@ def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
     ("arguments", "environ", "words"),
     [
         (("--host", "0.0.0.0"), KEYS, ["host", "0.0.0.0", "tunnel"]),  # noqa: S104 - it must be refused
-        (
-            (),
-            {"PAYASYNC_MERCHANT_ID": "M1"},
-            ["no profile is given, so nothing says how notifications are signed", "notification.verification"],
-        ),
+        ((), {"PAYASYNC_MERCHANT_ID": "M1"}, ["no profile is given, so nothing says how notifications are signed"]),
         ((), {"PAYASYNC_PROFILE": "sandbox"}, ["PAYASYNC_MERCHANT_ID", "--webhook-url http://127.0.0.1:0/notify"]),
         ((), {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}, ["PAYASYNC_NOTIFICATION_KEYS"]),
         (("--profile", "missing.toml"), KEYS, ["missing.toml"]),
@@ -236,9 +216,7 @@ def test_it_cannot_start(
 
 def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
     """With the settings that `payasync sandbox --webhook-url` prints, notifications are verified."""
-    host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
-    with socket.create_server((host, 0)) as free:
-        port = str(free.getsockname()[1])
+    host, port = free_address()
     with (
         serving("--webhook-url", f"http://{host}:{port}/notify") as sandbox,
         listening(tmp_path, "--host", host, "--port", port, environ=sandbox.told["environment"]) as listener,
@@ -246,8 +224,7 @@ def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
         placed = order_paid(sandbox.told["environment"])
         told = listener.line()
 
-    assert f"http://{host}:{port}/notify" == listener.opening["webhook_url"]
-    assert 303 == placed
+    assert (f"http://{host}:{port}/notify", 303) == (listener.opening["webhook_url"], placed)
     assert ("verified", "payment", "T1", "450 CAD") == tuple(
         told[name] for name in ("verdict", "kind", "reference", "amount")
     )
@@ -255,13 +232,10 @@ def test_with_a_sandbox_whose_lines_are_pasted(tmp_path: Path) -> None:
 
 def test_unsigned_notification_is_a_hint(tmp_path: Path) -> None:
     """If the service does not sign, the first lines say so, and each notification is a hint."""
-    profile = tmp_path / "service.toml"
-    profile.write_text(UNSIGNED.to_toml(), encoding="utf-8")
-    environ = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_PROFILE": str(profile)}
-    with running(tmp_path, "--port", "0", environ=environ) as process:
+    environ = following(evolve(PROFILE.notification, verification="none"), tmp_path)
+    with running(tmp_path, environ=environ) as process:
         shown = lines(process, "Ctrl-C")
-        url = next(line.split()[1] for line in shown if "payments" in line)
-        answer = post(url, json.dumps({"type": "payment.paid", "data": PAID}).encode())
+        answer = post(fact(shown, "payments"), json.dumps({"type": "payment.paid", "data": PAID}).encode())
         told = lines(process, "T1")[-1].split()
 
     assert any("is only a hint, because anybody could have sent it" in line for line in shown)
@@ -274,15 +248,17 @@ def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
     first, forged = signed(), signed()
     with listening(tmp_path, "--save", "kept/here") as listener:
         url = listener.opening["addresses"]["payment"]
-        post(url, first.raw, {**first.headers, "Authorization": "Bearer proxy", "Cookie": "a=b"})
-        post(url, forged.raw + b" ", forged.headers)
-        files = [Path(tmp_path, listener.line()["file"]) for _ in range(2)]
+        secret = {"Authorization": "Bearer proxy", "Cookie": "a=b"}
+        told = (
+            listener.notified(first.raw, {**first.headers, **secret}, at=url),
+            listener.notified(forged.raw + b" ", forged.headers, at=url),
+        )
+    files = [Path(tmp_path, line["file"]) for _, line in told]
     verdicts = [CliRunner().invoke(payasync, ["verify-notification", str(file)], env=KEYS) for file in files]
 
     assert [0, 1] == [each.exit_code for each in verdicts]
     assert [0o600] * 2 == [stat.S_IMODE(file.stat().st_mode) for file in files]
-    assert b"Bearer" not in files[0].read_bytes()
-    assert b"a=b" not in files[0].read_bytes()
+    assert not any(each in files[0].read_bytes() for each in (b"Bearer", b"a=b"))
     assert files[0].read_bytes().startswith(b"POST /notify/payment HTTP/1.1\r\n")
 
 
@@ -291,30 +267,25 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     sent = signed()
     with listening(tmp_path, "--save", "taken/below") as listener:
-        answer = post(listener.opening["addresses"]["payment"], sent.raw, sent.headers)
-        told = listener.line()
+        status, told = listener.notified(sent.raw, sent.headers)
 
-    assert 200 == answer[0]
+    assert (200, "") == (status, told["file"])
     assert "not saved: Not a directory" in told["why"]
-    assert "" == told["file"]
 
 
 async def test_inbox_is_a_receivers(tmp_path: Path) -> None:
     """The inbox outlives the command. A receiver finds the events there, and repeats are recognised."""
     first = signed()
-    with listening(tmp_path) as listener:
-        post(listener.opening["webhook_url"], first.raw, first.headers)
-        before = listener.line()
-        assert 0 == listener.end().code
-    with listening(tmp_path) as listener:
-        post(listener.opening["webhook_url"], first.raw, first.headers)
-        after = listener.line()
-        listener.end()
+    again = []
+    for _ in range(2):
+        with listening(tmp_path) as listener:
+            again.append(listener.notified(first.raw, first.headers)[1]["again"])
+            listener.end()
     inbox = SqliteInbox(tmp_path / "payasync-inbox.db")
     (event,) = await inbox.events()
     await inbox.aclose()
 
-    assert [False, True] == [before["again"], after["again"]]
+    assert [False, True] == again
     assert ("pending", "payment", first.raw) == (event.state, event.kind, event.raw)
 
 
@@ -323,10 +294,8 @@ def test_invalid_bodies(raw: bytes, tmp_path: Path) -> None:
     """An invalid body is refused in one line, and the next notification is received."""
     first = signed()
     with listening(tmp_path) as listener:
-        status, _ = post(listener.opening["webhook_url"], raw)
-        refused = listener.line()
-        post(listener.opening["webhook_url"], first.raw, first.headers)
-        heard = listener.line()
+        status, refused = listener.notified(raw)
+        _, heard = listener.notified(first.raw, first.headers)
         end = listener.end()
 
     assert (413 if len(raw) > MAX_BYTES else 400) == status == refused["status"]
@@ -336,16 +305,11 @@ def test_invalid_bodies(raw: bytes, tmp_path: Path) -> None:
 
 async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     """If the payload does not say the kind, each kind needs its own address."""
-    profile = tmp_path / "service.toml"
     shape = NotificationShape(verification="none", out_trade_no="no", ack_status=200)
-    profile.write_text(evolve(PROFILE, notification=shape).to_toml(), encoding="utf-8")
-    environ = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_PROFILE": str(profile)}
-    with listening(tmp_path, environ=environ) as listener:
+    with listening(tmp_path, environ=following(shape, tmp_path)) as listener:
         url = listener.opening["url"]
-        post(listener.opening["addresses"]["payment"], b'{"no":"T1"}')
-        routed = listener.line()
-        post(f"{url}/anything", b'{"no":"T2"}')
-        unrouted = listener.line()
+        _, routed = listener.notified(b'{"no":"T1"}', at=listener.opening["addresses"]["payment"])
+        _, unrouted = listener.notified(b'{"no":"T2"}', at=f"{url}/anything")
 
     assert f"{url}/notify/subscription" == listener.opening["webhook_url"]
     assert ("payment", "T1") == (routed["kind"], routed["reference"])
@@ -355,38 +319,35 @@ async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
 
 AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 YES: Final = Answer(200)
+HEARD: Final = Inspection(
+    at=AT,
+    verdict="verified",
+    status=200,
+    kind="payment",
+    event="payment.paid",
+    reference="T1",
+    amount="450 CAD",
+    key='payment:["T1","SBX_PAID"]',
+)
 REFUNDED: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 100, "status": "SBX_X"}
 RENEWED: Final = {"subscriptionId": "S1", "amount": 900, "period": 2, "status": "SBX_ACTIVE"}
 
 
 def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> IngestResult:
-    """Return what became of a notification that was believed."""
+    """Return the result of a notification that was believed."""
     raw = json.dumps({"type": event, "data": data}).encode()
     told = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
     return IngestResult(YES, build_received(told, timed=True), added)
 
 
+NOT_KEPT: Final = {"verdict": "not kept", "status": 503}
 MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id", reason="is missing")
 
 
 @pytest.mark.parametrize(
     ("came", "expected"),
     [
-        (
-            arrival(PAID),
-            {
-                "at": AT,
-                "verdict": "verified",
-                "status": 200,
-                "kind": "payment",
-                "event": "payment.paid",
-                "reference": "T1",
-                "amount": "450 CAD",
-                "key": 'payment:["T1","SBX_PAID"]',
-                "again": False,
-                "why": "",
-            },
-        ),
+        (arrival(PAID), asdict(HEARD)),
         (arrival(REFUNDED, "refund.succeeded"), {"reference": "R1", "amount": "100"}),
         (arrival(RENEWED, "subscription.renewed"), {"reference": "S1", "amount": "900"}),
         (arrival({"outTradeNo": "T1"}), {"reference": "T1", "amount": ""}),
@@ -400,10 +361,7 @@ MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id",
         (IngestResult(Answer(400), error=MISSING), {"verdict": "refused", "kind": "", "why": "webhook-id is missing"}),
         (IngestResult(Answer(400), error=InvalidArgumentError("raw must be JSON")), {"why": "raw must be JSON"}),
         (IngestResult(Answer(400)), {"verdict": "refused", "why": TOO_MUCH}),
-        (
-            evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("disk full")),
-            {"verdict": "not kept", "status": 503, "why": "disk full"},
-        ),
+        (evolve(arrival(PAID, added=None), answer=Answer(503), error=OSError("full")), {**NOT_KEPT, "why": "full"}),
     ],
 )
 def test_what_is_shown_of_a_notification(came: IngestResult, expected: dict[str, Any]) -> None:
@@ -419,18 +377,6 @@ def test_amount_of_the_profile() -> None:
     came = arrival({"subscriptionId": "S1", "price": 900, "currency": "CAD"}, "subscription.renewed")
 
     assert "900 CAD" == inspect(came, profile, AT).amount
-
-
-HEARD: Final = Inspection(
-    at=datetime(2027, 1, 31, 12, tzinfo=UTC),
-    verdict="verified",
-    status=200,
-    kind="payment",
-    event="payment.paid",
-    reference="L1",
-    amount="450 CAD",
-    key='payment:["L1","SBX_PAID"]',
-)
 
 
 def shown_lines(seen: Inspection, width: int | None) -> list[str]:
@@ -477,3 +423,10 @@ def test_long_remark_is_wrapped(facts: dict[str, Any]) -> None:
     assert all(len(line) <= 80 for line in shown)
     assert all(line.startswith(" " * 20) for line in shown[1:])
     assert [] == [word for word in facts["why"].split() if word not in " ".join(shown).split()]
+
+
+def test_control_characters_of_a_remark_are_replaced() -> None:
+    """A remark may repeat what a sender wrote, so its control characters are replaced."""
+    (line,) = shown_lines(evolve(HEARD, verdict="refused", why="no \x1b[2J"), None)
+
+    assert "no ?[2J" in line

@@ -194,7 +194,7 @@ async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
     assert 0 == result.code
     assert "waiting             1  HTTP 503, the service failed" in result.out
     assert "The next query is in" in result.out
-    assert "No question had a usable response" not in result.out
+    assert "No query had a usable response" not in result.out
 
 
 @pytest.mark.parametrize("changes", [{"PAYASYNC_SECRET_KEY": "wrong"}, {"PAYASYNC_BASE_URL": "http://127.0.0.1:9"}])
@@ -222,7 +222,7 @@ async def test_unsent_write_is_listed(sandbox: Sandbox, path: Path) -> None:
     assert f"payasync journal resolve ID --journal {path} --as rejected --reason" in result.out
     assert (0, False) == (last.code, "resolve" in last.out)
     assert "1 write queued, and not sent for some minutes: is a worker running?" in result.out
-    assert "Why says" not in result.out
+    assert "column Why shows" not in result.out
     assert [["1", "refunds.create", "R1"]] == cells(result.out, "refunds.create", 3)
 
 
@@ -250,7 +250,7 @@ async def test_interrupted_write(sandbox: Sandbox, path: Path, more: tuple[str, 
 
     assert 0 == result.code
     assert "1 write is being sent, or was interrupted: queried in 5 h" in result.out
-    assert "The next question" not in result.out
+    assert "The next query" not in result.out
     assert (1, True) == (told["sending"], 4 * 3600 < told["next_in"] <= 5 * 3600)
 
 
@@ -262,7 +262,7 @@ async def test_dry_run_says_when_the_next_query_is(sandbox: Sandbox, path: Path)
     now_, again = await run(sandbox, path, "--dry-run"), await run(sandbox, path)
 
     assert "The next query is in 2 h" in " ".join(later.out.split())
-    assert "The next question" not in now_.out
+    assert "The next query" not in now_.out
     assert "The next query is in 2 h" in again.out
 
 
@@ -280,10 +280,10 @@ async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
     assert [] == sandbox.ledger.calls("refunds.status")
 
 
-def content(path: Path) -> list[Any]:
-    """Return all that a journal keeps."""
+def content(path: Path) -> list[str]:
+    """Return all that a journal stores."""
     with closing(sqlite3.connect(path)) as db:
-        return db.execute("SELECT * FROM payasync_intents ORDER BY id").fetchall()
+        return list(db.iterdump())
 
 
 async def test_json(sandbox: Sandbox, path: Path) -> None:
@@ -313,7 +313,9 @@ async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
     """One line has what would be queried, with reasons and times; it is also printed if nothing is due."""
     async with SqliteJournal(path) as journal:
         await journal.list()
+        before = content(path)
         nothing = await run(sandbox, path, "--json", "--dry-run")
+        assert before == content(path)
         await lost(sandbox, path, absent=["R1"])
         (kept_,) = await journal.list()
     result = await run(sandbox, path, "--json", "--dry-run")

@@ -451,7 +451,7 @@ class Shown(RefundImportScreen):
 
 
 async def lost(journal: Journal, draft: Draft) -> None:
-    """Keep a write that nobody knows the end of."""
+    """Store a write whose outcome is unknown."""
     begun = await journal.begin(draft, LEASE)
     await journal.settle(begun.intent, "unknown")
 
@@ -538,7 +538,7 @@ async def test_ctrl_c_ends_a_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> N
 
 
 class Unreadable(SqliteJournal):
-    """A journal that keeps what it is given, and cannot be looked into."""
+    """A journal that can be written, and not searched."""
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> list[Intent]:
         """Fail."""

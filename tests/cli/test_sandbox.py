@@ -2,9 +2,7 @@
 
 import asyncio
 import io
-import json
 import logging
-import secrets
 import shlex
 import signal
 import socket
@@ -30,8 +28,18 @@ from payasync.sandbox import PROFILE
 from payasync.sandbox.model import Entry
 from payasync.sandbox.rules import RefundSetting
 from payasync.sandbox.webhooks import Delivery
-from tests.chaos.forked import Forked
-from tests.cli.sandbox_process import Ended, SandboxProcess, ended, order_paid, running, serving, started
+from tests.cli.sandbox_process import (
+    Ended,
+    SandboxProcess,
+    ended,
+    fact,
+    free_address,
+    lines,
+    order_paid,
+    running,
+    serving,
+    started,
+)
 
 SECONDS: Final = 30
 FULL: Final = Path("/dev/full")
@@ -57,33 +65,18 @@ def ask(url: str, body: bytes | None = None) -> int:
         return http.getresponse().status
 
 
-def shown(process: Forked, last: str) -> list[str]:
-    """Return the lines that a process shows, up to one that holds a text."""
-    lines: list[str] = []
-    while not lines or last not in lines[-1]:
-        line = process.stdout.readline()
-        assert line, lines
-        lines.append(line.rstrip("\n"))
-    return lines
-
-
-def port_of(sandbox: SandboxProcess) -> int:
-    """Return where it listens."""
-    return int(sandbox.url.rpartition(":")[2])
-
-
 def test_start_says_what_it_is_and_where() -> None:
     """The lines name the address, the two URLs to open, the profile, the clock, the database, and how it ends.
 
     Without a terminal there are no colours, and no line is broken.
     """
     with running("--port", "0", "--clock", "frozen") as process:
-        lines = shown(process, "Ctrl-C")
-    facts = {words[0]: words[1:] for words in map(str.split, lines) if words}
+        shown = lines(process, "Ctrl-C")
+    facts = {words[0]: words[1:] for words in map(str.split, shown) if words}
     url = facts["Listens"][0]
 
-    assert lines[0].startswith("payasync sandbox ")
-    assert "no money moves" in lines[0]
+    assert shown[0].startswith("payasync sandbox ")
+    assert "no money moves" in shown[0]
     assert url.startswith("http://127.0.0.1:")
     assert facts["Dashboard"][0].startswith(f"{url}/?token=")
     assert [f"{url}/openapi.json"] == facts["OpenAPI"]
@@ -91,33 +84,24 @@ def test_start_says_what_it_is_and_where() -> None:
     assert ["frozen"] == facts["Clock"]
     assert ["succeed", "immediately"] == facts["Refunds"]
     assert ["in", "memory;"] == facts["Database"][:2]
-    assert "\x1b" not in "".join(lines)
-    assert [] == [line for line in lines if line.startswith("export ") and "=" not in line]
-    assert not [line for line in lines if "PAYASYNC_SERVICE_KEYS" in line]
+    assert "\x1b" not in "".join(shown)
+    assert [] == [line for line in shown if line.startswith("export ") and "=" not in line]
+    assert not [line for line in shown if "PAYASYNC_SERVICE_KEYS" in line]
 
 
 @pytest.mark.parametrize(
-    "signature",
-    [
-        pytest.param(PROFILE.signature, id="shared key", marks=pytest.mark.long),
-        pytest.param(KEY_PAIRS, id="key pairs"),
-    ],
+    "signature", [pytest.param(PROFILE.signature, marks=pytest.mark.long), KEY_PAIRS], ids=["shared key", "key pairs"]
 )
 def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) -> None:
     """Pasted into a shell, they give `Session.from_env` all that it needs, even keys of many lines."""
     file = tmp_path / "it's mine.toml"
     file.write_text(evolve(PROFILE, name="mine", signature=signature).to_toml())
     with running("--port", "0", "--profile", str(file)) as process:
-        lines = shown(process, "Ctrl-C")
-        first = next(place for place, line in enumerate(lines) if line.startswith("export "))
-        script = "\n".join([*lines[first:-1], 'exec "$0" -c "$1"'])
-        done = subprocess.run(
-            ["/bin/sh", "-c", script, sys.executable, PROGRAM],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        shown = lines(process, "Ctrl-C")
+        first = next(place for place, line in enumerate(shown) if line.startswith("export "))
+        script = "\n".join([*shown[first:-1], 'exec "$0" -c "$1"'])
+        command = ["/bin/sh", "-c", script, sys.executable, PROGRAM]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
     assert ("pending\n", "") == (done.stdout, done.stderr)
 
@@ -126,8 +110,8 @@ def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) 
 def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM end it with exit code 0 and no error, and the port is free immediately."""
     with running("--port", "0") as process:
-        lines = shown(process, "Ctrl-C")
-        port = int(next(line for line in lines if "Listens" in line).rpartition(":")[2])
+        shown = lines(process, "Ctrl-C")
+        port = int(fact(shown, "Listens").rpartition(":")[2])
         process.send_signal(number)
         end = ended(process)
     socket.create_server(("127.0.0.1", port)).close()
@@ -137,24 +121,21 @@ def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
 
 def test_fault_that_still_waits_is_no_failure() -> None:
     """A fault that was armed on the dashboard and never met is no failure."""
-    with running("--port", "0", "--json") as process:
-        told = json.loads(shown(process, "}")[-1])
+    with serving() as sandbox:
+        headers = {"Authorization": f"Bearer {sandbox.told['admin_token']}"}
         request = urllib.request.Request(  # noqa: S310 - the sandbox's own address
-            f"{told['url']}/admin/faults/arm",
-            data=b"kind=latency&on=orders.place",
-            headers={"Authorization": f"Bearer {told['admin_token']}"},
+            f"{sandbox.url}/admin/faults/arm", b"kind=latency&on=orders.place", headers
         )
         with urllib.request.urlopen(request) as answer:  # noqa: S310 - the same
-            armed = answer.status
-        process.send_signal(signal.SIGTERM)
-        end = ended(process)
+            assert 200 == answer.status
+        end = sandbox.end()
 
-    assert (200, 0, "") == (armed, end.code, end.err)
+    assert Ended(0, "", "") == end
 
 
 def test_signal_ends_it_while_a_client_is_connected() -> None:
     """An idle connection does not delay the end."""
-    with serving() as sandbox, socket.create_connection(("127.0.0.1", port_of(sandbox))) as idle:
+    with serving() as sandbox, socket.create_connection(("127.0.0.1", urlsplit(sandbox.url).port)) as idle:
         idle.sendall(b"POST /v1/payments HTTP/1.1\r\n")
         end = sandbox.end()
 
@@ -194,12 +175,12 @@ def test_wrong_option_is_one_line(
 def test_each_request_is_a_line() -> None:
     """Each request has a line with status, operation and time; control characters are replaced."""
     with running("--port", "0") as process:
-        lines = shown(process, "Ctrl-C")
-        url = next(line for line in lines if "Listens" in line).split()[1]
+        shown = lines(process, "Ctrl-C")
+        url = fact(shown, "Listens")
         ask(f"{url}/payment/orderquery", b'{"outTradeNo":"T1","merchantId":"SANDBOX","nonceStr":"n","sign":"0"}')
-        first = shown(process, "orders.query")[-1]
+        first = lines(process, "orders.query")[-1]
         ask(f"{url}/%1b%5b2J", b"{}")
-        second = shown(process, "/?[2J")[-1]
+        second = lines(process, "/?[2J")[-1]
 
     assert first.split()[1:3] == ["401", "orders.query"]
     assert " ms " in first
@@ -211,12 +192,12 @@ def test_each_notification_is_a_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = f"http://127.0.0.1:{free.getsockname()[1]}/notify"
     with running("--port", "0") as process:
-        exports = [shlex.split(line)[1] for line in shown(process, "Ctrl-C") if line.startswith("export ")]
+        exports = [shlex.split(line)[1] for line in lines(process, "Ctrl-C") if line.startswith("export ")]
         environ = dict(each.split("=", 1) for each in exports)
         order_paid(environ, "T1", f"{closed}?token=canary")
-        first = shown(process, "notify payment.paid T1")[-1].partition("  ")[2]
+        first = lines(process, "notify payment.paid T1")[-1].partition("  ")[2]
         order_paid(environ, "T2", f"{environ['PAYASYNC_BASE_URL']}/notify")
-        second = shown(process, "notify payment.paid T2")[-1].partition("  ")[2]
+        second = lines(process, "notify payment.paid T2")[-1].partition("  ")[2]
 
     assert first.startswith("-   notify payment.paid T1: connection refused; again at ")
     assert first.endswith(f"  {closed}?…")
@@ -229,8 +210,8 @@ def test_each_notification_is_a_line() -> None:
 def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
     """With `--quiet` no request is shown; with `--json` there is one line, and nothing else."""
     with running("--port", "0", option) as process:
-        lines = shown(process, last)
-        url = next(word.strip('",') for word in " ".join(lines).split() if "http://" in word)
+        shown = lines(process, last)
+        url = next(word.strip('",') for word in " ".join(shown).split() if "http://" in word)
         status = ask(f"{url}/nothing", b"{}")
         process.send_signal(signal.SIGTERM)
         end = ended(process)
@@ -242,8 +223,8 @@ def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
 def test_goes_on_where_nobody_reads() -> None:
     """If nobody reads its output any more, it serves on, and ends without an error."""
     with running("--port", "0") as process:
-        lines = shown(process, "Ctrl-C")
-        url = next(line for line in lines if "Listens" in line).split()[1]
+        shown = lines(process, "Ctrl-C")
+        url = fact(shown, "Listens")
         process.stdout.close()
         statuses = [ask(f"{url}/nothing", b"{}") for _ in range(3)]
         process.send_signal(signal.SIGTERM)
@@ -269,15 +250,12 @@ def serves(process: subprocess.Popen[str], host: str, port: int) -> bool:
 @pytest.mark.parametrize("options", [(), *(pytest.param((each,), marks=pytest.mark.long) for each in QUIETER)])
 def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
     """If its output cannot be written, it serves on, and ends without an error."""
-    # An address of this test's own: nobody else takes its port meanwhile.
-    host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
-    with socket.create_server((host, 0)) as free:
-        port = int(free.getsockname()[1])
+    host, port = free_address()
     with ExitStack() as stack:
         full = stack.enter_context(FULL.open("w"))
-        process = stack.enter_context(started("--host", host, "--port", str(port), *options, stdout=full))
+        process = stack.enter_context(started("--host", host, "--port", port, *options, stdout=full))
         stack.callback(process.kill)
-        served = serves(process, host, port)
+        served = serves(process, host, int(port))
         statuses = [ask(f"http://{host}:{port}/nothing", b"{}") for _ in range(3) if served]
         process.send_signal(signal.SIGTERM)
         end = ended(process)
@@ -286,24 +264,10 @@ def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
     assert (0, "") == (end.code, end.err)
 
 
-def test_follows_a_profile(tmp_path: Path) -> None:
-    """With `--profile` it follows that profile; the line to paste has the full path."""
-    file = tmp_path / "mine.toml"
-    file.write_text('name = "mine"\n[status.payment]\nname = "number"\nplace = "path"\n')
-    with serving("--profile", str(file)) as sandbox:
-        status = ask(f"{sandbox.url}/payment/status/T1")
-
-    assert "mine" == sandbox.told["profile"]
-    assert str(file) == sandbox.told["environment"]["PAYASYNC_PROFILE"]
-    assert status in {401, 404}
-
-
 @pytest.mark.parametrize(
     ("text", "setting"),
     [
-        ("succeed", "succeed"),
-        ("fail", "fail"),
-        ("by hand", "by hand"),
+        *((word, word) for word in ("succeed", "fail", "by hand")),
         ("30s", timedelta(seconds=30)),
         ("5min", timedelta(minutes=5)),
         ("2h", timedelta(hours=2)),
@@ -355,27 +319,25 @@ def delivery_line(delivery: Delivery) -> str:
 
 def test_failed_delivery() -> None:
     """The line says what went wrong, where, and when the next attempt is."""
-    told, written = screen()
     before = datetime.now().astimezone()
-    told.notification(REFUSED)
+    line = delivery_line(REFUSED)
     after = datetime.now().astimezone()
-    again = {f"{moment + timedelta(seconds=5):%H:%M:%S}" for moment in (before, after)}
+    failed, where = (
+        "-   notify payment.paid L5: connection refused; again at ",
+        "  http://127.0.0.1:9999/notify/payment",
+    )
 
-    assert written.getvalue().partition("  ")[2] in {
-        f"-   notify payment.paid L5: connection refused; again at {at}  http://127.0.0.1:9999/notify/payment\n"
-        for at in again
-    }
+    assert line in {f"{failed}{moment + timedelta(seconds=5):%H:%M:%S}{where}" for moment in (before, after)}
 
 
 def test_delivered_notification() -> None:
     """The line has the same columns as those of requests."""
     told, written = screen()
-    told.notification(TAKEN)
     told.request(Entry(kind="request", name="orders.place", reference="L5", status=200, milliseconds=1.0))
-    lines = written.getvalue().splitlines()
+    request = written.getvalue().partition("  ")[2]
 
-    assert "200 notify payment.paid                L5" == lines[0].partition("  ")[2]
-    assert lines[1].index("L5") == lines[0].index("L5")
+    assert "200 notify payment.paid                L5" == delivery_line(TAKEN)
+    assert request.index("L5") == delivery_line(TAKEN).index("L5")
 
 
 @pytest.mark.parametrize(

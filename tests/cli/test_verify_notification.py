@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,14 +45,6 @@ def signed(data: Mapping[str, Any] = DATA, **facts: Any) -> Signed:
     return sign_notification(data, **given)
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """Return a file that holds a whole message, as it came to the address for payments."""
-    path = tmp_path / "paid.http"
-    path.write_bytes(message(signed(kind="payment")))
-    return path
-
-
 def message(notification: Signed, target: str = "/notify/payment") -> bytes:
     """Return a notification as `listen` stores it."""
     return HttpMessage(notification.raw, tuple(notification.headers.items()), target).to_bytes()
@@ -64,15 +56,24 @@ def run(*arguments: object, environ: Mapping[str, str | None] = {}, stdin: bytes
     return CliRunner().invoke(payasync, given, env={**KEYS, **environ}, input=stdin)
 
 
+def check(raw: bytes, *arguments: object, at: str = SENT, **environ: str | None) -> Result:
+    """Check what is on standard input, as of when it was sent."""
+    return run("-", *(("--at", at) if at else ()), *arguments, environ=environ, stdin=raw)
+
+
+PAID: Final = signed(kind="payment")
+HEADERS: Final = [word for name, value in PAID.headers.items() for word in ("-H", f"{name.title()}:{value}")]
+
+
 def facts(result: Result) -> dict[str, str]:
     """Return the lines that are shown below the verdict."""
     pairs = (line.strip().partition("  ") for line in result.output.splitlines()[1:])
     return {name: text.strip() for name, _, text in pairs}
 
 
-def test_genuine(file: Path) -> None:
+def test_genuine() -> None:
     """The exit code is 0; the output says what it is, when it was sent, and what was checked."""
-    result = run(file, "--at", "2027-01-15T08:02:00Z")
+    result = check(message(PAID), at="2027-01-15T08:02:00Z")
 
     assert (0, "genuine") == (result.exit_code, result.output.splitlines()[0])
     assert {
@@ -86,56 +87,22 @@ def test_genuine(file: Path) -> None:
     } == facts(result)
 
 
-def test_changed(file: Path) -> None:
+def test_changed() -> None:
     """A changed digit gives exit code 1, and the facts are shown all the same."""
-    file.write_bytes(file.read_bytes().replace(b'"T1"', b'"T2"'))
-    result = run(file, "--at", SENT)
-
-    assert 1 == result.exit_code
+    result = check(message(PAID).replace(b'"T1"', b'"T2"'))
     why = "is not that of the body, by any of the keys: the body is not the one that was signed, or the key is another"
+
+    assert (1, "T2") == (result.exit_code, facts(result)["Order"])
     assert f"not genuine: webhook-signature {why}" == result.output.splitlines()[0]
-    assert "T2" == facts(result)["Order"]
 
 
-def test_too_old(file: Path) -> None:
-    """An old notification is refused as by a receiver; the hint says how to check it as of then."""
-    result = run(file)
+def test_too_old() -> None:
+    """Without `--at` the current time is used. For an old notification the hint says how to check it as of then."""
+    result = check(message(PAID), at="")
 
-    assert 1 == result.exit_code
+    assert (1, 0) == (result.exit_code, check(message(signed(time=time.time())), at="").exit_code)
     assert "not genuine: webhook-timestamp is " in result.output
     assert facts(result)["hint"].endswith(f"add --at {SENT}")
-    assert 0 == run(file, "--at", SENT).exit_code
-
-
-def test_now(tmp_path: Path) -> None:
-    """Without `--at` the current time is used."""
-    file = tmp_path / "now.http"
-    file.write_bytes(message(signed(time=time.time())))
-
-    assert 0 == run(file).exit_code
-
-
-def test_body_alone(tmp_path: Path) -> None:
-    """A file with only the body needs the headers; without them the hint says how to give them."""
-    notification, file = signed(kind="payment"), tmp_path / "paid.json"
-    file.write_bytes(notification.raw)
-    headers = [option for name, value in notification.headers.items() for option in ("-H", f"{name.title()}:{value}")]
-
-    assert 0 == run(file, *headers, "--at", SENT).exit_code
-    assert '-H "name: value"' in facts(run(file, "--at", SENT))["hint"]
-
-
-def test_line_end_of_an_editor(tmp_path: Path) -> None:
-    """A line end that an editor added breaks the signature of a body, and the hint says so."""
-    notification, file = signed(), tmp_path / "paid"
-    file.write_bytes(notification.raw + b"\n")
-    headers = [option for name, value in notification.headers.items() for option in ("-H", f"{name}: {value}")]
-
-    assert "line break" in facts(run(file, *headers, "--at", SENT))["hint"]
-    file.write_bytes(message(notification) + b"\n")
-    assert 0 == run(file, "--at", SENT).exit_code
-    file.write_bytes(message(evolve(notification, raw=b"{}\n")))
-    assert "line end" not in facts(run(file, "--at", SENT))["hint"]
 
 
 def rewritten(notification: Signed) -> Signed:
@@ -143,32 +110,40 @@ def rewritten(notification: Signed) -> Signed:
     return evolve(notification, raw=json.dumps(json.loads(notification.raw), indent=1).encode())
 
 
-def test_json_that_was_written_again(tmp_path: Path) -> None:
-    """If the JSON was parsed and written again, the hint says so."""
-    file = tmp_path / "paid.http"
-    file.write_bytes(message(rewritten(signed())))
-
-    assert facts(run(file, "--at", SENT))["hint"].startswith("the signature covers the exact bytes")
-    assert "hint" not in facts(run(file, "--at", SENT, "-H", "webhook-signature: v2,AAAA"))
+REWRITTEN: Final = rewritten(PAID)
 
 
-def test_body_that_is_longer_than_its_header_says(tmp_path: Path) -> None:
-    """The hint names both lengths, and the facts are shown all the same."""
-    before, file = signed(kind="payment"), tmp_path / "paid.http"
-    after = rewritten(before)
-    file.write_bytes(message(before).replace(before.raw, after.raw))
-    result = run(file, "--at", SENT)
-    lengths = f"Content-Length is {len(before.raw)}, the file has {len(after.raw)}"
+@pytest.mark.parametrize(
+    ("raw", "headers", "hint"),
+    [
+        (PAID.raw, HEADERS, None),
+        (PAID.raw, [], 'the file holds only the body: give each header with -H "name: value"'),
+        (PAID.raw + b"\n", HEADERS, "the file ends with a line break; "),
+        (message(PAID) + b"\n", [], None),
+        (message(evolve(PAID, raw=b"{}\n")), [], "the signature covers the exact bytes: "),
+        (message(REWRITTEN), [], "the signature covers the exact bytes: "),
+        (message(REWRITTEN), ["-H", "webhook-signature: v2,AAAA"], ""),
+        (
+            message(PAID).replace(PAID.raw, REWRITTEN.raw),
+            [],
+            f"Content-Length is {len(PAID.raw)}, the file has {len(REWRITTEN.raw)}",
+        ),
+    ],
+)
+def test_hint(raw: bytes, headers: list[str], hint: str | None) -> None:
+    """The hint says what may have changed the body, and what is missing. Without a hint the notification is genuine."""
+    result = check(raw, *headers)
+    found = facts(result)
 
-    assert 1 == result.exit_code
-    assert facts(result)["hint"].startswith(lengths)
-    assert ("payment", "T1") == (facts(result)["Kind"], facts(result)["Order"])
+    assert (int(hint is not None), bool(hint)) == (result.exit_code, "hint" in found)
+    assert found.get("hint", "").startswith(hint or "")
+    assert raw.startswith(b"POST") or "T1" == found["Order"]
 
 
 @pytest.mark.parametrize(("second", "code"), [("genuine", 0), ("changed", 1), ("empty", 2)])
 def test_several_files(tmp_path: Path, second: str, code: int) -> None:
     """Each file has a block under its name; the exit code is the highest."""
-    contents = {"genuine": message(signed()), "changed": message(rewritten(signed())), "empty": b""}
+    contents = {"genuine": message(PAID), "changed": message(REWRITTEN), "empty": b""}
     verdicts = {"genuine": "genuine", "changed": "not genuine", "empty": "cannot tell"}
     names = ["genuine", second, "genuine"]
     files = [tmp_path / f"{number}-{name}" for number, name in enumerate(names)]
@@ -183,18 +158,13 @@ def test_several_files(tmp_path: Path, second: str, code: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no file that cannot be read")
-def test_file_that_cannot_be_read(file: Path) -> None:
+def test_file_that_cannot_be_read() -> None:
     """An unreadable file is reported, and the others are checked all the same."""
-    result = run("/proc/self/mem", file, "--at", SENT)
+    result = run("/proc/self/mem", "-", "--at", SENT, stdin=message(PAID))
 
     assert 2 == result.exit_code
     assert "cannot tell: the file cannot be read: Input/output error" in result.output
-    assert "paid.http\ngenuine\n" in result.output
-
-
-def test_standard_input(file: Path) -> None:
-    """`-` reads standard input."""
-    assert 0 == run("-", "--at", SENT, stdin=file.read_bytes()).exit_code
+    assert "-\ngenuine\n" in result.output
 
 
 @pytest.mark.parametrize(
@@ -209,69 +179,63 @@ def test_standard_input(file: Path) -> None:
         ("/notify/all", [], 0),
     ],
 )
-def test_kind_of_its_address(tmp_path: Path, target: str, options: list[str], code: int) -> None:
+def test_kind_of_its_address(target: str, options: list[str], code: int) -> None:
     """The last part of the path says the kind, as in a receiver, unless an option does."""
-    file = tmp_path / "paid.http"
-    file.write_bytes(message(signed(kind="payment"), target))
-    result = run(file, "--at", SENT, *options)
+    result = check(message(PAID, target), *options)
 
     assert code == result.exit_code
     assert ("arrived at the address for refunds" in result.output) is (code == 1)
 
 
 @pytest.mark.parametrize("raw", [b"", b"not JSON", b'{"a":1,"a":2}', b"[]", b"\xff" * 100, b"[" * 5000], ids=len)
-def test_invalid_notification(tmp_path: Path, raw: bytes) -> None:
+def test_invalid_notification(raw: bytes) -> None:
     """Any file gets a verdict, and never a traceback."""
-    file = tmp_path / "any"
-    notification = HttpMessage(raw, tuple(webhook_headers(raw).items()), "/")
-    file.write_bytes(notification.to_bytes())
-    result = run(file, "--at", SENT)
+    (key,) = CREDENTIALS.notification_keys
+    signature = sign_webhook(raw, number="m1", sent=1_800_000_000, key=key)
+    headers = {"webhook-id": "m1", "webhook-timestamp": "1800000000", "webhook-signature": signature}
+    result = check(HttpMessage(raw, tuple(headers.items()), "/").to_bytes())
 
     assert 1 == result.exit_code
     assert result.output.startswith("not genuine: raw must be a JSON object")
     assert {"Checked"} == set(facts(result))
 
 
-def webhook_headers(raw: bytes) -> dict[str, str]:
-    """Return the headers that a service would sign anything with."""
-    (key,) = CREDENTIALS.notification_keys
-    signature = sign_webhook(raw, number="m1", sent=1_800_000_000, key=key)
-    return {"webhook-id": "m1", "webhook-timestamp": "1800000000", "webhook-signature": signature}
+@pytest.fixture
+def toml(tmp_path: Path) -> Callable[[str], Path]:
+    """Return the file of a profile with this verification."""
+
+    def written(verification: str) -> Path:
+        path = tmp_path / "service.toml"
+        path.write_text(TOML.format(verification))
+        return path
+
+    return written
 
 
-def test_not_signed_at_all(tmp_path: Path) -> None:
-    """If notifications are not signed, the exit code is 2, and the facts are shown."""
-    toml, file = tmp_path / "service.toml", tmp_path / "hint.json"
-    toml.write_text(TOML.format("none"))
-    file.write_text('{"data":{"outTradeNo":"T1"},"timestamp":"2027-01-15T08:00:00Z"}')
-    result = run(file, "--profile", toml, "--at", SENT)
+def test_not_signed_at_all(toml: Callable[[str], Path]) -> None:
+    """If notifications are not signed, the exit code is 2, and the facts are shown, also a time beyond the calendar."""
+    result = check(b'{"data":{"outTradeNo":"T1"},"timestamp":"2027-01-15T08:00:00Z"}', "--profile", toml("none"))
+    later = check(b'{"data":{},"timestamp":9999999999999000}', "--profile", toml("none"))
 
     assert 2 == result.exit_code
     assert result.output.startswith("cannot tell: the profile says that notifications are not signed")
     assert ("T1", SENT, "nothing") == tuple(facts(result)[name] for name in ("Order", "Sent", "Checked"))
     assert facts(result)["Key"].endswith("(weak: a hash of the body)")
+    assert "9999999999999 seconds after 1970" == facts(later)["Sent"]
 
 
-def test_signed_in_its_body(tmp_path: Path) -> None:
+def test_signed_in_its_body(toml: Callable[[str], Path]) -> None:
     """The signature in the body is checked by the profile's scheme; no header is needed."""
-    toml, file = tmp_path / "service.toml", tmp_path / "paid.json"
-    toml.write_text(TOML.format("body"))
-    profile = PROFILE.from_file(toml)
-    data = {"outTradeNo": "T1", "amount": 450}
-    notification = sign_notification(
-        data, profile=profile, credentials=Credentials("M1", service_keys="service key number 1"), time=1_800_000_000
+    file, key = toml("body"), "service key number 1"
+    credentials = Credentials("M1", service_keys=key)
+    raw = signed(profile=PROFILE.from_file(file), credentials=credentials).raw
+    genuine, other, old = (
+        check(raw, "--profile", file, at=at, PAYASYNC_SERVICE_KEYS=keys)
+        for keys, at in ((f"service key number 0,{key}", SENT), ("service key number 2", SENT), (key, ""))
     )
-    file.write_bytes(notification.raw)
-    environ = {"PAYASYNC_SERVICE_KEYS": "service key number 0,service key number 1"}
 
-    assert 0 == run(file, "--profile", toml, "--at", SENT, environ=environ).exit_code
-    assert (
-        1
-        == run(
-            file, "--profile", toml, "--at", SENT, environ={"PAYASYNC_SERVICE_KEYS": "service key number 2"}
-        ).exit_code
-    )
-    assert facts(run(file, "--profile", toml, environ=environ))["hint"].endswith(f"--at {SENT}")
+    assert [0, 1, 1] == [genuine.exit_code, other.exit_code, old.exit_code]
+    assert facts(old)["hint"].endswith(f"--at {SENT}")
 
 
 @pytest.mark.parametrize(
@@ -285,24 +249,14 @@ def test_signed_in_its_body(tmp_path: Path) -> None:
         ({"PAYASYNC_PROFILE": "/nowhere.toml"}, "/nowhere.toml"),
     ],
 )
-def test_what_is_not_configured(file: Path, environ: dict[str, str | None], words: str) -> None:
+def test_what_is_not_configured(environ: dict[str, str | None], words: str) -> None:
     """A missing key or profile gives exit code 2, and one line without any key."""
-    result = run(file, environ=environ)
+    result = run("-", environ=environ, stdin=message(PAID))
 
     assert 2 == result.exit_code
     assert "payasync verify-notification: cannot tell: " in result.stderr
     assert words in result.stderr
     assert "canary" not in result.output
-
-
-def test_message_that_was_cut(file: Path) -> None:
-    """A file that is shorter than its Content-Length cannot be checked."""
-    file.write_bytes(file.read_bytes()[:-1])
-    result = run(file)
-
-    assert 2 == result.exit_code
-    assert result.output.startswith("cannot tell: the HTTP message must have a body of ")
-    assert "as its Content-Length says" in result.output
 
 
 @pytest.mark.parametrize(
@@ -322,48 +276,34 @@ def test_wrong_options(arguments: list[str], words: str) -> None:
     assert words in result.stderr
 
 
-def test_control_characters_are_replaced(tmp_path: Path) -> None:
+def test_control_characters_are_replaced() -> None:
     """Control characters and lookalike letters are shown as `?`."""
-    file = tmp_path / "hostile.http"
-    hostile = "T\x1b[2J\u202eP\u0430y"
-    file.write_bytes(message(signed({"outTradeNo": "T1", "status": "x"}, event=hostile)))
-    result = run(file, "--at", SENT)
+    result = check(message(signed(event="T\x1b[2J\u202eP\u0430y")))
 
-    assert 0 == result.exit_code
-    assert "T?[2J?P?y" == facts(result)["Event"]
+    assert (0, "T?[2J?P?y") == (result.exit_code, facts(result)["Event"])
     assert result.output.isascii()
     assert "\x1b" not in result.output
 
 
-def test_no_key_is_shown(file: Path) -> None:
+def test_no_key_is_shown() -> None:
     """Neither a key nor the right signature is shown."""
-    right = dict(HttpMessage.read(file.read_bytes()).headers)["webhook-signature"]
-    result = run(file, "--at", SENT, "-H", "webhook-signature: v1,AAAA")
+    result = check(message(PAID), "-H", "webhook-signature: v1,AAAA")
+    right = PAID.headers["webhook-signature"]
 
     assert 1 == result.exit_code
     assert not [word for word in (WHSEC[6:], right[3:]) if word in result.output]
 
 
-async def test_what_the_sandbox_sends(tmp_path: Path) -> None:
+async def test_what_the_sandbox_sends() -> None:
     """A notification of the sandbox is genuine by the sandbox's own credentials."""
     async with Sandbox() as sandbox, sandbox.receiver() as shop, sandbox.session() as pay:
         await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", notify_url=shop.url)
         await sandbox.customer.authorize("T1")
         sent = await shop.next()
     (key,) = sandbox.credentials.notification_keys
-    file = tmp_path / "sent.http"
-    file.write_bytes(HttpMessage(sent.body.encode(), tuple(sent.headers.items()), "/notify").to_bytes())
+    raw = HttpMessage(sent.body.encode(), tuple(sent.headers.items()), "/notify").to_bytes()
 
-    assert 0 == run(file, environ={"PAYASYNC_NOTIFICATION_KEYS": key.reveal()}).exit_code
-
-
-def test_time_beyond_the_calendar(tmp_path: Path) -> None:
-    """A time beyond the calendar is shown as a number."""
-    toml, file = tmp_path / "service.toml", tmp_path / "hint.json"
-    toml.write_text(TOML.format("none"))
-    file.write_text('{"data":{},"timestamp":9999999999999000}')
-
-    assert "9999999999999 seconds after 1970" == facts(run(file, "--profile", toml))["Sent"]
+    assert 0 == check(raw, at="", PAYASYNC_NOTIFICATION_KEYS=key.reveal()).exit_code
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no file without an end")
@@ -434,10 +374,7 @@ def test_length_of_the_body(length: str, body: bytes, expected: tuple[int | None
         (b" \r\n", "the file is empty"),
         (b"POST / HTTP/1.1\r\nx: 1\r\n", "an empty line"),
         (b"POST / HTTP/1.1\r\n{}\r\n\r\n", "a colon in each"),
-        (
-            b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n{}",
-            "a body of 3 bytes, as its Content-Length says: the file has 2",
-        ),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n{}", "of 3 bytes, as its Content-Length says: the file has 2"),
         (b"POST / HTTP/1.1\r\nContent-Length: %b\r\n\r\n{}" % (b"9" * 5000), "a body of 9+ bytes"),
     ],
 )

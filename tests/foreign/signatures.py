@@ -35,11 +35,6 @@ def hmac_sha256(text: str, key: str) -> str:
     return _run("dgst", "-sha256", "-mac", "HMAC", "-macopt", f"hexkey:{key.encode().hex()}", "-r", of=text)
 
 
-def md5(text: str) -> str:
-    """Return the MD5 of a text in hex."""
-    return _run("dgst", "-md5", "-r", of=text)
-
-
 def rsa_sha256_verifies(text: str, signature: bytes, public_key: Path, scratch: Path) -> bool:
     """Return whether a signature is that of the text.
 

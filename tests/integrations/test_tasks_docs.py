@@ -1,4 +1,4 @@
-"""docs/tasks.md: its recipes run as they stand, on a real Redis, with workers as processes of their own, and killed."""
+"""docs/tasks.md: its recipes run as they stand, with workers that are processes of their own, and are killed."""
 
 import asyncio
 import os
@@ -13,11 +13,12 @@ from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
 import pytest
 from attrs import Factory, field, frozen
 
 from payasync.cli.sandbox import environment_of
-from payasync.journal import SqliteJournal
+from payasync.journal import PostgresJournal, SqliteJournal
 from payasync.sandbox import Sandbox
 from payasync.sandbox.recording_receiver import RecordingReceiver
 from tests.redis_server import Server
@@ -27,49 +28,47 @@ SECONDS: Final = 60
 INVOICES: Final = ("I1", "I2", "I3")
 TABLE: Final = "CREATE TABLE invoices (number, order_no, due, paid, refunded)"
 KEEP: Final = "import asyncio, shop; asyncio.run(shop.keep_refund('I3'))"
-NOT_DONE: Final = """
-import asyncio, shop
+PROGRAM: Final = """
+import asyncio, payasync, shop, sqlite3
 from payasync.journal import Result
 
-async def main():
-    kept = [await shop.journal.get(await shop.keep_refund(invoice)) for invoice in ("I1", "I2")]
-    shop.take_back([Result(intent=each, end="resolved", state=state) for each, state in zip(kept, STATES)])
+async def main():{}
+    await shop.pay.aclose()
     await shop.journal.aclose()
 
-STATES = "succeeded", "rejected"
 asyncio.run(main())
 """
-DECLINED: Final = """
-import asyncio, payasync, shop
-
-async def main():
+NOT_DONE: Final = PROGRAM.format("""
+    kept = [await shop.journal.get(await shop.keep_refund(invoice)) for invoice in ("I1", "I2")]
+    states = "succeeded", "rejected"
+    shop.take_back([Result(intent=each, end="resolved", state=state) for each, state in zip(kept, states)])
+""")
+DECLINED: Final = PROGRAM.format("""
     number = await shop.keep_refund("I1")
     for attempt in (1, 2):
         try:
             await shop.tried(f"intent {number}", shop.execute(number), attempt)
         except (shop.NotDoneError, payasync.InvalidArgumentError) as error:
             print(error)
-    await shop.pay.aclose()
-    await shop.journal.aclose()
-
-asyncio.run(main())
-"""
-LEFT: Final = """
-import asyncio, sqlite3, shop
-from payasync import CreateRefund
-
-async def main():
+""")
+LEFT: Final = PROGRAM.format("""
     with sqlite3.connect(shop.DATABASE) as db:
         for number in range(250):
-            refund = CreateRefund(out_trade_no="T1", out_refund_no=f"R{number}", total_amt=450, refund_amt=1)
+            refund = payasync.CreateRefund(out_trade_no="T1", out_refund_no=f"R{number}", total_amt=450, refund_amt=1)
             await shop.journal.add(refund, merchant="another", connection=db)
     number = await shop.keep_refund("I1")
     shop.forgotten = lambda intent: True
     print(await shop.reconcile() == [number])
-    await shop.pay.aclose()
-    await shop.journal.aclose()
+""")
+REJECTED: Final = """
+import asyncio, payments
+from payasync.journal import PostgresJournal, Result
 
-asyncio.run(main())
+async def kept():
+    async with PostgresJournal(payments.DATABASE) as journal:
+        return await journal.get(1)
+
+payments.told(Result(intent=asyncio.run(kept()), end="resolved", state="rejected"))
 """
 CHARGE_TWICE: Final = "from charging import charge; charge.delay('I1'); charge.delay('I1')"
 LATE: Final = """
@@ -122,7 +121,7 @@ each_engine = pytest.mark.parametrize("engine", [TASKIQ, CELERY], ids=["taskiq",
 
 
 def section(heading: str) -> str:
-    """Return what stands under a heading of the page."""
+    """Return the section of the page under a heading."""
     return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
@@ -133,7 +132,7 @@ def files(text: str) -> dict[str, str]:
 
 @frozen
 class Program:
-    """A program of the recipe's, and all the processes that it starts."""
+    """A program of a recipe, and all the processes that it starts."""
 
     process: Process
     lines: list[str] = Factory(list)
@@ -191,7 +190,7 @@ class Shop:
             (self.folder / name).write_text(code, encoding="utf-8")
 
     async def start(self, command: list[str], *options: str, late: bool = False) -> Program:
-        """Start a program; it is gone with the test."""
+        """Start a program, which is killed at the end of the test."""
         python = command[0] == "python"
         words = command[1:] if python else ["-m", *command, *options]
         path = f"{self.folder}:{self.folder / 'late'}" if late else str(self.folder)
@@ -217,18 +216,18 @@ class Shop:
         return said.decode()
 
     async def states(self) -> list[tuple[str | None, str]]:
-        """Return what the journal holds: numbers and states."""
+        """Return the numbers and the states of the journal's intents."""
         async with SqliteJournal(self.folder / "shop.db") as journal:
             return [(each.reference, each.state) for each in await journal.list()]
 
     def answers(self, operation: str = "refunds.create") -> list[int]:
-        """Return how the service has answered: with which statuses."""
+        """Return the statuses of the service's responses."""
         return [each.status for each in self.sandbox.ledger.calls(operation)]
 
 
 @pytest.fixture
 async def shop(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Shop]:
-    """A shop without a recipe; a parameter says what becomes of its refunds."""
+    """A shop without a recipe; a parameter says how its refunds end."""
     async with AsyncExitStack() as stack:
         refunds: Any = getattr(request, "param", "succeed")
         sandbox = await stack.enter_async_context(Sandbox(clock="frozen", refunds=refunds))
@@ -257,7 +256,7 @@ def test_no_block_is_left_out() -> None:
 
 @pytest.mark.long
 async def test_what_was_not_done_is_taken_back(shop: Shop) -> None:
-    """The invoice of a refund that has come to nothing is marked as refunded no more, and no other."""
+    """Only the invoice of a refund that was not done is unmarked."""
     (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
     await shop.run("python", "-c", NOT_DONE)
 
@@ -266,7 +265,7 @@ async def test_what_was_not_done_is_taken_back(shop: Shop) -> None:
 
 @declining
 async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
-    """Its task fails, and so does one that is delivered again, without a second send."""
+    """The task of a declined refund fails, also if it is delivered again, and nothing is sent again."""
     (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
     said = await shop.run("python", "-c", DECLINED)
 
@@ -279,7 +278,7 @@ async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
 
 @pytest.mark.long
 async def test_what_waits_behind_others_is_queued_again(shop: Shop) -> None:
-    """However much waits before it that is another merchant's."""
+    """A forgotten write is enqueued, however many writes of another merchant are before it."""
     (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
 
     assert "True\n" == await shop.run("python", "-c", LEFT)
@@ -289,7 +288,7 @@ async def test_what_waits_behind_others_is_queued_again(shop: Shop) -> None:
 @declining
 @each_engine
 async def test_what_is_declined_at_once_fails(shop: Shop, redis_server: Server, engine: Engine) -> None:
-    """The worker says so with the reason, as of what is refused, and goes on to the next."""
+    """The worker logs the reason of a declined refund, and goes on to the next task."""
     shop.open(engine, redis_server)
     command, _, refund = engine.commands
     worker = await shop.start(command, *engine.worker)
@@ -302,7 +301,7 @@ async def test_what_is_declined_at_once_fails(shop: Shop, redis_server: Server, 
 @pytest.mark.long
 @each_engine
 async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, engine: Engine) -> None:
-    """A queue delivers at least once: what comes again is answered from the journal; a worker goes on to the next."""
+    """If the queue delivers a task twice, its write is sent once, and the worker goes on to the next task."""
     shop.open(engine, redis_server)
     command, _, refund = engine.commands
     worker = await shop.start(command, *engine.worker)
@@ -317,7 +316,7 @@ async def test_delivered_twice_is_sent_once(shop: Shop, redis_server: Server, en
 @pytest.mark.long
 @each_engine
 async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None:
-    """Put off by the service, interrupted by a kill after the commit, never queued: each is done, and done once."""
+    """A delayed refund, an interrupted one and one that was never queued are each made once."""
     shop.open(engine, redis_server)
     orders = [order for (order,) in rows(shop, "SELECT order_no FROM invoices")]
     shop.sandbox.faults.rate_limited("refunds.create", retry_after=1800, order=orders[0])
@@ -345,7 +344,7 @@ async def test_a_night(shop: Shop, redis_server: Server, engine: Engine) -> None
 
 
 def pass_hours(redis: Server) -> None:
-    """Let two hours pass for what taskiq's workers hold: Redis has a clock of its own."""
+    """Let two hours pass for the messages of taskiq's workers, because Redis has a clock of its own."""
     with redis.client() as client:
         held = client.xpending_range("taskiq", "taskiq", "-", "+", 10) if client.exists("taskiq") else []
         for each in held:
@@ -360,7 +359,7 @@ def rows(shop: Shop, question: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.long
 async def test_child_of_celery_is_killed(shop: Shop, redis_server: Server) -> None:
-    """What a worker's child was at when it was killed is delivered to the next one, which does not send it."""
+    """If a worker's child is killed during a send, its task is delivered again, and not sent again."""
     shop.open(CELERY, redis_server)
     shop.sandbox.faults.hang("refunds.create", phase="after")
     command, _, refund = CELERY.commands
@@ -377,7 +376,7 @@ async def test_child_of_celery_is_killed(shop: Shop, redis_server: Server) -> No
 
 @pytest.mark.long
 async def test_name_is_charged_once(shop: Shop, redis_server: Server) -> None:
-    """A payment is known by the name that its task carries: delivered again after a lost answer, it is not sent."""
+    """A payment whose task carries a name is not sent again after a lost response."""
     shop.open(CELERY, redis_server)
     shop.sandbox.faults.reset_after_commit("payments.create")
     (command,) = [line.split() for line in re.findall(r"^celery .*$", section(BY_NAME), re.MULTILINE)]
@@ -386,3 +385,41 @@ async def test_name_is_charged_once(shop: Shop, redis_server: Server) -> None:
     await worker.says("charge of I1 is left to be asked about", times=2)
 
     assert 1 == shop.sandbox.ledger.payments() == len(shop.answers("payments.create"))
+
+
+async def test_recipe_of_procrastinate(postgres_dsn: str, tmp_path: Path) -> None:
+    """The files refund an invoice in one transaction. If the refund was not done, the invoice is unmarked."""
+    recipe = section("procrastinate")
+    for name, program in files(recipe).items():
+        (tmp_path / name).write_text(program, encoding="utf-8")
+    commands = [line.split() for line in re.findall(r"^python (.*)$", recipe, re.MULTILINE)]
+    (table,) = re.findall(r"^```sql\n(.*?)^```$", recipe, re.DOTALL | re.MULTILINE)
+    async with Sandbox() as sandbox, await psycopg.AsyncConnection.connect(postgres_dsn) as db:
+        order = await sandbox.given.paid_order(total_amt=450)
+        await db.execute(table.encode())
+        await db.execute("INSERT INTO invoices VALUES ('I1', %s, 450)", (order,))
+        await db.commit()
+        own = {"DATABASE_URL": postgres_dsn, "PYTHONSAFEPATH": ""}  # the files find each other in their folder
+        environment = {**os.environ, **environment_of(sandbox), **own}
+
+        async def start(*arguments: str) -> asyncio.subprocess.Process:
+            return await asyncio.create_subprocess_exec(sys.executable, *arguments, env=environment, cwd=tmp_path)
+
+        schema, work, refund = commands
+        assert 0 == await (await start(*schema)).wait()
+        worker = await start(*work)
+        try:
+            assert 0 == await (await start(*refund)).wait()
+            async with asyncio.timeout(SECONDS), PostgresJournal(postgres_dsn) as journal:
+                while [each.state for each in await journal.list()] != ["succeeded"]:
+                    await db.execute("SELECT pg_sleep(0.05)")
+        finally:
+            worker.terminate()
+            ended = await worker.wait()
+        invoices = await (await db.execute("SELECT number, refunded FROM invoices")).fetchall()
+        await db.commit()
+        assert 0 == await (await start("-c", REJECTED)).wait()
+        taken_back = await (await db.execute("SELECT number, refunded FROM invoices")).fetchall()
+
+        assert (450, 0) == (sandbox.ledger.refunded(order), ended)
+    assert ([("I1", True)], [("I1", False)]) == (invoices, taken_back)

@@ -20,12 +20,11 @@ from payasync.journal.entries import (
     request_from_intent,
 )
 from payasync.journal.intents import Draft, Intent
-from payasync.resources.orders import PlaceOrder
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription
 from payasync.wire.call import Call
 from payasync.wire.request import Request
 from payasync.wire.response import Response
-from tests.building import CREDENTIALS, FULL, PROFILE, codec
+from tests.building import FULL, PROFILE, codec
 from tests.journal.building import PAYMENT, START, draft, refund
 
 WRITTEN: Final = {name: request for name, request in FULL.items() if name in WRITES}
@@ -116,13 +115,6 @@ def test_what_responses_are_compared_with_is_kept() -> None:
 
     assert {"merchantId": "M1", "currency": "CAD"} == draft_from_call(call, "M1", keep_amounts).named
     assert {"merchantId": "M1"} == draft_from_call(strange, "M1", keep_amounts).named
-
-
-def test_keep_has_its_way_with_arguments() -> None:
-    """What it leaves out of them is kept nowhere else."""
-    made = draft_from_call(called(PlaceOrder(total_amt=1, currency="CAD")), "M1", lambda *_: {})
-
-    assert ({}, {"merchantId": "M1"}) == (made.request, made.named)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -251,12 +243,6 @@ def test_direct_call_is_not_sent_from_the_journal() -> None:
         request_from_intent(evolve(queued(refund()), queued=False))
 
     assert "intent_id" == caught.value.field
-
-
-def test_profile_is_the_one_that_the_wire_names_come_from() -> None:
-    """These tests use wire names that are not the document's: else they would prove less."""
-    assert "customer" not in PROFILE.fields.values()
-    assert "M1" == CREDENTIALS.merchant_id
 
 
 SAID: Final = {"description", "subject", "body", "refund_desc"}

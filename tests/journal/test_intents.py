@@ -20,12 +20,21 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
 )
-from payasync.journal.intents import WRITE_STATES, State, state_of_error, state_of_response, state_of_unsent
+from payasync.journal.intents import (
+    WRITE_STATES,
+    Draft,
+    State,
+    Step,
+    match_draft,
+    state_of_error,
+    state_of_response,
+    state_of_unsent,
+)
 from payasync.profile.profile import Profile
 from payasync.profile.schema import ORDER_STATES, REFUND_STATES, AnswerShape, States
 from payasync.wire.call import Call, Progress
 from tests.building import PROFILE, call_for, codec, reply
-from tests.journal.building import START, kept
+from tests.journal.building import START, draft, kept, refund
 
 TELLING: Final = evolve(
     PROFILE,
@@ -168,3 +177,36 @@ def test_unsent_is_new_only_where_nothing_arrived_before(facts: dict[str, Any], 
     call = begun(value=False)
 
     assert [expected] * 2 == [state_of_unsent(kept(**facts)), state_of_error(call, ValueError("no"), kept(**facts))]
+
+
+def direct(**named: object) -> Draft:
+    """Return what is stored of a call that was sent: the profile's constants and `extra` are among what it names."""
+    return evolve(draft(), queued=False, named=named)
+
+
+def queued(**extra: object) -> Draft:
+    """Return what is stored of a request that is queued: the constants come with the profile that sends it."""
+    return draft(refund(extra=extra))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (direct(currency="CAD"), direct(currency="cad"), Step.ANSWER),
+        (direct(currency="CAD"), direct(currency="USD"), Step.CONFLICT),
+        (direct(currency="CAD"), direct(), Step.CONFLICT),
+        (queued(currency="CAD"), queued(currency="CAD"), Step.ANSWER),
+        (queued(currency="CAD"), queued(currency="USD"), Step.CONFLICT),
+        (queued(currency="CAD"), direct(currency="CAD"), Step.ANSWER),
+        (queued(currency="CAD"), direct(currency="USD"), Step.CONFLICT),
+        (queued(), direct(currency="CAD"), Step.ANSWER),
+        (direct(), direct(merchantId="M1"), Step.ANSWER),
+        (direct(merchantId="M8"), direct(merchantId="M9"), Step.CONFLICT),
+    ],
+)
+def test_another_currency_or_merchant_is_another_request(one: Draft, other: Draft, expected: Step) -> None:
+    """A key stands for one currency and one merchant. A deployment may begin to send the merchant's number."""
+    for mine, theirs in ((one, other), (other, one)):
+        stored = kept(state="succeeded", hash=theirs.hash, request=theirs.request, named=theirs.named)
+
+        assert expected is match_draft(mine, [stored], START).step

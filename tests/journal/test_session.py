@@ -17,7 +17,6 @@ from payasync import (
     NotSentError,
     OutcomeUnknownError,
     RetryPolicy,
-    ServiceError,
     Session,
     SortedPairs,
     Timeouts,
@@ -128,18 +127,6 @@ async def test_lost_answer_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Ses
 
     assert ("unknown", intent.id) == (intent.state, caught.value.intent_id)
     assert (1, "processing") == (sandbox.ledger.refunds(), found.state)
-
-
-async def test_refused_is_sent_again(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """A refusal is no end of the intent: what stood in its way may be mended."""
-    order: dict[str, Any] = {**REFUND, "out_trade_no": "T9"}
-    with pytest.raises(ServiceError):
-        await pay.refunds.create(**order)
-    before = await only(journal)
-    await sandbox.given.paid_order(out_trade_no="T9")
-    await pay.refunds.create(**order)
-
-    assert ("rejected", "accepted") == (before.state, (await only(journal)).state)
 
 
 async def given_up(call: Coroutine[Any, Any, object], ready: asyncio.Event) -> None:
@@ -362,29 +349,6 @@ async def test_executing_needs_a_journal(sandbox: Sandbox) -> None:
             await pay.execute(1)
 
     assert "journal" == caught.value.field
-
-
-async def test_what_a_person_rejected_is_not_executed(
-    sandbox: Sandbox, pay: Session, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A task that is left of it sends nothing, even one that has just read it; whoever makes it again is heard."""
-    intent_id = await journal.add(refund(), merchant=pay.merchant_id)
-    queued = journal.recorder.queued
-
-    async def overtaken(*about: Any) -> Any:
-        request = await queued(*about)
-        if (await only(journal)).state == "new":
-            await journal.resolve(intent_id, as_="rejected", reason="refunded by hand", seen="new")
-        return request
-
-    monkeypatch.setattr(journal.recorder, "queued", overtaken)
-    for _ in range(2):
-        with pytest.raises(InvalidArgumentError, match="or has been rejected since it was added"):
-            await pay.execute(intent_id)
-    before = sent(sandbox)
-    await pay.refunds.create(**REFUND)
-
-    assert ([0, 1], "accepted") == ([before, sent(sandbox)], (await only(journal)).state)
 
 
 async def test_journal_is_left_open(sandbox: Sandbox, journal: SqliteJournal) -> None:

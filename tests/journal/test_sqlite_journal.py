@@ -15,16 +15,7 @@ from payasync.journal.transactions import DUE, FIND, MATCHING, PRUNE
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from tests.foreign.recorder import Recorder, answer
-from tests.journal.building import (
-    LEASE,
-    MERCHANT,
-    Clock,
-    content,
-    draft,
-    empty,
-    move_away,
-    refund,
-)
+from tests.journal.building import LEASE, MERCHANT, Clock, content, draft, empty, move_away, refund
 from tests.matrix.cells import session
 from tests.sessions import OK_BODY
 

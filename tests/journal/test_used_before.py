@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -50,7 +51,7 @@ def check_never_believed(found: list[Intent]) -> None:
 
 @pytest.mark.parametrize("queued", [False, True])
 async def test_first_send(store: Journal, clock: Clock, *, queued: bool) -> None:
-    """Its caller is told that the number was used; "absent" then neither rejects it nor has it sent again."""
+    """The caller learns that the number was used. A later "not found" neither rejects the write nor sends it again."""
     async with serving(store, clock, USED) as service:
         told = await service.called(queued=queued)
         found = await asked_in_vain(service)
@@ -62,40 +63,29 @@ async def test_first_send(store: Journal, clock: Clock, *, queued: bool) -> None
 
 
 @pytest.mark.parametrize("queued", [False, True])
-@pytest.mark.parametrize(("state", "expected"), [("PROCESSING", "accepted"), ("SUCCEEDED", "succeeded")])
+@pytest.mark.parametrize(
+    ("query", "state", "reason"),
+    [
+        (said("PROCESSING"), "accepted", ""),
+        (said("SUCCEEDED"), "succeeded", ""),
+        (said("SUCCEEDED", refundAmt=199), "manual", "refundAmt is 199 in the response, and 200 in the request"),
+        (answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}'), "manual", "without a number and an amount"),
+    ],
+)
 async def test_first_send_that_is_found(
-    store: Journal, clock: Clock, state: str, expected: str, *, queued: bool
+    store: Journal, clock: Clock, query: Answer, state: str, reason: str, *, queued: bool
 ) -> None:
-    """A refund of this number and of these amounts is this one: its caller is answered from then on."""
-    async with serving(store, clock, USED, said(state)) as service:
+    """A refund of this number and this amount is this one. If the response says too little, a person must find out."""
+    async with serving(store, clock, USED, query) as service:
         await service.called(queued=queued)
+        ended = await store.told("refunds.create", "R1", "succeeded", {"outRefundNo": "R1"}, merchant="M1")
         found = await service.reconciled()
         again = await service.called(queued=queued)
         sends = service.sends
 
-    assert (expected, RefundResponse, 1) == (found.state, type(again), sends)
-
-
-async def test_first_send_that_stands_for_another_amount(store: Journal, clock: Clock) -> None:
-    """The number is another refund's: asking again changes nothing, and a person reads both amounts."""
-    async with serving(store, clock, USED, said("SUCCEEDED", refundAmt=199)) as service:
-        await service.called()
-        found = await service.reconciled()
-        sends = service.sends
-
-    assert ("manual", 1) == (found.state, sends)
-    assert found.reason.endswith("refundAmt is 199 in the response, and 200 in the request")
-
-
-async def test_first_send_of_which_too_little_is_said(store: Journal, clock: Clock) -> None:
-    """A response without number and amount matches any refund: a person says which it is, and no notification does."""
-    async with serving(store, clock, USED, answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')) as service:
-        await service.called()
-        told = await store.told("refunds.create", "R1", "succeeded", {"outRefundNo": "R1"}, merchant="M1")
-        found = await service.reconciled()
-
-    assert ([], "manual") == (told, found.state)
-    assert "without a number and an amount to compare" in found.reason
+    assert ([], state, 1) == (ended, found.state, sends)
+    assert reason in found.reason
+    assert (OutcomeUnknownError if state == "manual" else RefundResponse) is type(again)
 
 
 async def never_arrived(service: Service) -> None:
@@ -121,12 +111,12 @@ async def rejected_by_a_person(service: Service) -> None:
 
 
 EARLIER: Final = [never_arrived, crashed, rejected_by_a_person]
-Earlier = Callable[[Service], Awaitable[None]]
+Earlier = Callable[[Service], Awaitable[object]]
 
 
 @pytest.mark.parametrize("earlier", EARLIER)
 async def test_second_send(store: Journal, clock: Clock, earlier: Earlier) -> None:
-    """The number may have been used by our own first send: its caller gets what it has become."""
+    """Our own first send may have used the number: the caller gets what became of it."""
     async with serving(store, clock, LOST) as service:
         await earlier(service)
         began = service.sends
@@ -138,28 +128,23 @@ async def test_second_send(store: Journal, clock: Clock, earlier: Earlier) -> No
     assert (True, "succeeded", 1) == (told.recovered, found.state, sends)
 
 
-@pytest.mark.parametrize("earlier", EARLIER)
-async def test_second_send_that_is_absent(store: Journal, clock: Clock, earlier: Earlier) -> None:
-    """Who says "used before", and then "absent" for ever, is believed in neither: it is not sent a third time."""
+@pytest.mark.parametrize(
+    ("earlier", "query"),
+    [
+        *((each, ABSENT) for each in EARLIER),
+        (never_arrived, said("REFUND_FAILED")),
+        (never_arrived, said("SUCCEEDED", refundAmt=199)),
+    ],
+)
+async def test_second_send_that_is_absent(store: Journal, clock: Clock, earlier: Earlier, query: Answer) -> None:
+    """After "used before", neither "not found" nor a failure is believed, and there is no third send.
+
+    The failure, or another amount, may be that of the first send.
+    """
     async with serving(store, clock, LOST) as service:
         await earlier(service)
         began = service.sends
-        service.say(USED)
-        told = await service.called()
-        found = await asked_in_vain(service)
-        sends = service.sends - began
-
-    check_never_believed(found)
-    assert isinstance(told, OutcomeUnknownError)
-    assert (True, 1) == (told.used_before, sends)
-
-
-async def test_second_send_that_is_said_to_have_failed(store: Journal, clock: Clock) -> None:
-    """That may be the end of the first send; the journal keeps that the number was used, and believes no "absent"."""
-    async with serving(store, clock, LOST) as service:
-        await never_arrived(service)
-        began = service.sends
-        service.say(USED, said("REFUND_FAILED"))
+        service.say(USED, query)
         told = await service.called()
         service.say(query=ABSENT)
         found = await asked_in_vain(service)
@@ -168,8 +153,7 @@ async def test_second_send_that_is_said_to_have_failed(store: Journal, clock: Cl
 
     check_never_believed(found)
     assert isinstance(told, OutcomeUnknownError)
-    assert isinstance(again, OutcomeUnknownError)
-    assert (True, 1) == (told.used_before, sends)
+    assert (True, OutcomeUnknownError, 1) == (told.used_before, type(again), sends)
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -211,24 +195,6 @@ async def test_second_send_that_is_lost_within_the_call(store: Journal, clock: C
 
     assert ("sending", True) == (before.state, before.answered)
     assert (OutcomeUnknownError, "unknown", True, 2) == (type(told), found.state, found.answered, sends)
-
-
-@pytest.mark.parametrize(("write", "query"), [(said("PROCESSING"), ABSENT), (LOST, said("PROCESSING")), (USED, ABSENT)])
-async def test_other_calls_write_nothing_more(
-    store: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch, write: Answer, query: Answer
-) -> None:
-    """Only "used before" after an earlier send is written by itself; all else goes with the end of the call."""
-    noted = list[Intent]()
-
-    async def note(intent: Intent) -> bool:
-        noted.append(intent)
-        return True
-
-    monkeypatch.setattr(store, "note_used", note)
-    async with serving(store, clock, write, query) as service:
-        await service.called()
-
-    assert [] == noted
 
 
 async def test_disk_that_fails_as_the_number_is_called_used(
@@ -293,54 +259,37 @@ async def test_journal_that_is_closed_meanwhile(
     assert "the journal could not keep that intent 1 was used before" in caplog.text
 
 
-async def overtaken(service: Service, sending: asyncio.Task[object], used: Event, sends: int) -> object:
-    """Let another process take the write before the service says "used before"; return what the sender gets."""
-    await until(lambda: service.sends == sends)
-    assert "unknown" == (await service.reconciled(HOUR)).state
-    used.set()
-    return await sending
-
-
-async def test_used_by_who_was_too_late(store: Journal, clock: Clock) -> None:
-    """It is true of the number, whoever holds the claim: a later "absent" rejects nothing, and nothing is sent."""
+@pytest.mark.parametrize(
+    ("before", "how", "expected"),
+    [
+        (None, Service.called, DuplicateError),
+        (None, partial(Service.called, queued=True), DuplicateError),
+        (never_arrived, Service.called, OutcomeUnknownError),
+        (partial(Service.called, queued=True), partial(Service.reconciled, after=QUARANTINE), Intent),
+    ],
+    ids=["first", "queued", "second", "sent again"],
+)
+async def test_sender_that_is_too_late(
+    store: Journal, clock: Clock, before: Earlier | None, how: Earlier, expected: type[object]
+) -> None:
+    """If another process has taken the write meanwhile, "used before" is recorded all the same."""
     used = Event()
     async with serving(store, clock, LOST) as service:
-        await never_arrived(service)
+        if before:
+            await before(service)
+        began = service.sends
         service.say(answer(409, USED_BODY, after=used))
-        told = await overtaken(service, asyncio.create_task(service.called()), used, 2)
+        sending = asyncio.ensure_future(how(service))
+        await until(lambda: service.sends > began)
+        assert "unknown" == (await service.reconciled(HOUR)).state
+        used.set()
+        told = await sending
         found = await asked_in_vain(service)
-        sends = service.sends
+        sends = service.sends - began
 
     check_never_believed(found)
-    assert isinstance(told, OutcomeUnknownError)
-    assert (True, 2) == (told.used_before, sends)
-
-
-async def test_queued_send_that_is_too_late(store: Journal, clock: Clock) -> None:
-    """A reconciler that hears it after another has taken the write keeps it, too: there is no third send."""
-    used = Event()
-    async with serving(store, clock, LOST) as service:
-        await service.called(queued=True)
-        service.say(answer(409, USED_BODY, after=used))
-        await overtaken(service, asyncio.create_task(service.reconciled(QUARANTINE)), used, 2)
-        found = await asked_in_vain(service)
-        sends = service.sends
-
-    check_never_believed(found)
-    assert 2 == sends
-
-
-@pytest.mark.parametrize("queued", [False, True])
-async def test_first_send_that_is_too_late(store: Journal, clock: Clock, *, queued: bool) -> None:
-    """So it is where the first send is called a duplicate after its claim was lost."""
-    used = Event()
-    async with serving(store, clock, answer(409, USED_BODY, after=used)) as service:
-        told = await overtaken(service, asyncio.create_task(service.called(queued=queued)), used, 1)
-        found = await asked_in_vain(service)
-        sends = service.sends
-
-    check_never_believed(found)
-    assert (DuplicateError, 1) == (type(told), sends)
+    assert (expected, 1) == (type(told), sends)
+    assert not isinstance(told, OutcomeUnknownError) or told.used_before
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -396,19 +345,6 @@ async def test_used_while_it_is_sent_again(store: Journal, state: State) -> None
 
     assert (True, True) == (noted, held)
     assert (state, state == "unknown") == (found.state, found.answered)
-
-
-async def test_second_send_of_another_amount(store: Journal, clock: Clock) -> None:
-    """What is found under the number is another refund: the call says so, and the reconciler asks a person."""
-    async with serving(store, clock, LOST) as service:
-        await never_arrived(service)
-        service.say(USED, said("SUCCEEDED", refundAmt=199))
-        told = await service.called()
-        before, found = await service.kept(), await service.reconciled()
-
-    assert isinstance(told, OutcomeUnknownError)
-    assert "refundAmt is 199 in the response, and 200 in the request" in str(told)
-    assert ("unknown", "manual") == (before.state, found.state)
 
 
 async def test_queued_send(store: Journal, clock: Clock) -> None:

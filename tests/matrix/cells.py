@@ -36,7 +36,7 @@ class Column:
     """
 
     number: str
-    call: Callable[[Session], Awaitable[Response]]
+    call: Callable[..., Awaitable[Response]]
     path: str
     query: str = ""
 

@@ -18,22 +18,14 @@ from payasync import (
     ServiceError,
 )
 
-KINDS: Final = {
-    "1": "unnamed",
-    "2": "unnamed",
-    "2n": "named",
-    "3": "read",
-    "4": "close",
-    "5": "named",
-    "6": "read",
-    "7": "read",
-    "8": "unnamed",
-    "9": "unnamed",
-    "10": "unnamed",
+BY_KIND: Final = {
+    "unnamed": ("1", "2", "8", "9", "10"),
+    "named": ("2n", "5"),
+    "read": ("3", "6", "7"),
+    "close": ("4",),
 }
+KINDS: Final = {number: kind for kind, numbers in BY_KIND.items() for number in numbers}
 """By endpoint, the kind of its call; `2n` is 2 with a number."""
-
-UNKNOWN: Final = OutcomeUnknownError
 
 
 @frozen
@@ -47,16 +39,14 @@ class Row:
         read: For a read.
         close: For a close.
         named: For a write that its number names.
-        read_error: What a read ends as, if no further attempt follows.
-        write_error: What a write ends as, if its word does not say it.
+        failure: What a read ends as, if no further attempt follows, and a write that was certainly not done.
     """
 
     unnamed: str
     read: str
     close: str
     named: str
-    read_error: type[PayasyncError]
-    write_error: type[PayasyncError]
+    failure: type[PayasyncError]
 
     def word(self, number: str) -> str:
         """Return what follows for an endpoint."""
@@ -64,30 +54,28 @@ class Row:
 
     def error(self, number: str) -> type[PayasyncError]:
         """Return what a call ends as, if no further attempt follows."""
-        if KINDS[number] == "read":
-            return self.read_error
-        by_word = {"unknown": OutcomeUnknownError, "query": OutcomeUnknownError, "used": DuplicateError}
-        return by_word.get(self.word(number), self.write_error)
+        if self.word(number) == "used":
+            return DuplicateError
+        in_doubt = self.unnamed == "unknown" and KINDS[number] != "read"
+        return OutcomeUnknownError if in_doubt else self.failure
 
 
 ROWS: Final = {
     #                             unnamed     read        close       named
-    "not sent":               Row("repeat",   "repeat",   "repeat",   "repeat",   NotSentError, NotSentError),
-    "not sent in time":       Row("repeat",   "repeat",   "repeat",   "repeat",   NotSentTimeoutError,
-                                  NotSentTimeoutError),
-    "not sendable":           Row("definite", "definite", "definite", "definite", NotSentError, NotSentError),
-    "no response":            Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError, UNKNOWN),
-    "no response in time":    Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerTimeoutError, UNKNOWN),
-    "unrecognised":           Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError, UNKNOWN),
-    "unverified":             Row("unknown",  "definite", "repeat",   "query",    InvalidSignatureError, UNKNOWN),
-    "redirect":               Row("unknown",  "definite", "unknown",  "query",    ServiceError, UNKNOWN),
-    "not executed":           Row("definite", "definite", "definite", "definite", ServiceError, ServiceError),
-    "not authenticated":      Row("definite", "definite", "definite", "definite", AuthenticationError,
-                                  AuthenticationError),
-    "absent":                 Row("definite", "definite", "definite", "definite", ServiceError, ServiceError),
-    "unlisted":               Row("unknown",  "definite", "unknown",  "query",    ServiceError, UNKNOWN),
-    "duplicate":              Row("unknown",  "definite", "used",     "used",     ServiceError, UNKNOWN),
-    "rate limited":           Row("unknown",  "wait",     "wait",     "query",    RateLimitedError, UNKNOWN),
-    "rate limited before it": Row("wait",     "wait",     "wait",     "wait",     RateLimitedError, RateLimitedError),
-    "server error":           Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError, UNKNOWN),
+    "not sent":               Row("repeat",   "repeat",   "repeat",   "repeat",   NotSentError),
+    "not sent in time":       Row("repeat",   "repeat",   "repeat",   "repeat",   NotSentTimeoutError),
+    "not sendable":           Row("definite", "definite", "definite", "definite", NotSentError),
+    "no response":            Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError),
+    "no response in time":    Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerTimeoutError),
+    "unrecognised":           Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError),
+    "unverified":             Row("unknown",  "definite", "repeat",   "query",    InvalidSignatureError),
+    "redirect":               Row("unknown",  "definite", "unknown",  "query",    ServiceError),
+    "not executed":           Row("definite", "definite", "definite", "definite", ServiceError),
+    "not authenticated":      Row("definite", "definite", "definite", "definite", AuthenticationError),
+    "absent":                 Row("definite", "definite", "definite", "definite", ServiceError),
+    "unlisted":               Row("unknown",  "definite", "unknown",  "query",    ServiceError),
+    "duplicate":              Row("unknown",  "definite", "used",     "used",     ServiceError),
+    "rate limited":           Row("unknown",  "wait",     "wait",     "query",    RateLimitedError),
+    "rate limited before it": Row("wait",     "wait",     "wait",     "wait",     RateLimitedError),
+    "server error":           Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from attrs import evolve, field, frozen, mutable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from payasync import errors
 from payasync.endpoints import (
     CREATE_REFUND,
     OPERATIONS,
@@ -17,15 +18,6 @@ from payasync.endpoints import (
     QUERY_REFUND,
     Kind,
     Operation,
-)
-from payasync.errors import (
-    NoAnswerError,
-    NoAnswerTimeoutError,
-    NotSentError,
-    NotSentTimeoutError,
-    OutcomeUnknownError,
-    PayasyncError,
-    ServiceError,
 )
 from payasync.middleware.observe import EventSink
 from payasync.middleware.retry import Quota, RetryContext, retry
@@ -54,16 +46,16 @@ class Fate:
         takes: Seconds that the attempt takes.
     """
 
-    end: Reply | PayasyncError | None
+    end: Reply | errors.PayasyncError | None
     executes: bool
     late: float = 0.0
     takes: float = 0.0
 
 
-UNSENT: Final = (NotSentError("refused"), NotSentTimeoutError("no connection in time"))
-LOST: Final[tuple[Reply | PayasyncError, ...]] = (
-    NoAnswerError("cut"),
-    NoAnswerTimeoutError("late"),
+UNSENT: Final = (errors.NotSentError("refused"), errors.NotSentTimeoutError("no connection in time"))
+LOST: Final[tuple[Reply | errors.PayasyncError, ...]] = (
+    errors.NoAnswerError("cut"),
+    errors.NoAnswerTimeoutError("late"),
     reply([]),
     reply({}, 302),
     reply({}, 418),
@@ -97,25 +89,25 @@ class Service:
     hours: Hours
     distinct: bool
     done: list[float] = field(factory=list)
-    log: list[tuple[str, float, float, Reply | PayasyncError]] = field(factory=list)
+    log: list[tuple[str, float, float, Reply | errors.PayasyncError]] = field(factory=list)
 
     async def send(self, call: Call) -> Reply:
         """Take an attempt."""
         fate = self.script.pop(0) if self.script else Fate(None, executes=True)
         begun = self.hours.now
-        call.progress.begun = not isinstance(fate.end, NotSentError)
+        call.progress.begun = not isinstance(fate.end, errors.NotSentError)
         self.hours.now += fate.takes
         end = self._asked(fate) if call.read else self._written(fate)
         self.log.append(("Q" if call.read else "W", begun, self.hours.now, end))
-        if isinstance(end, PayasyncError):
+        if isinstance(end, errors.PayasyncError):
             raise end
         return end
 
-    def _asked(self, fate: Fate) -> Reply | PayasyncError:
+    def _asked(self, fate: Fate) -> Reply | errors.PayasyncError:
         there = any(when <= self.hours.now - fate.takes for when in self.done)
         return (DONE if there else ABSENT) if fate.end is None else fate.end
 
-    def _written(self, fate: Fate) -> Reply | PayasyncError:
+    def _written(self, fate: Fate) -> Reply | errors.PayasyncError:
         used = self.distinct and bool(self.done)
         if fate.executes and not used:
             self.done.append(self.hours.now + fate.late)
@@ -123,7 +115,7 @@ class Service:
         return truth if fate.end is None else fate.end
 
     @property
-    def writes(self) -> list[tuple[float, float, Reply | PayasyncError]]:
+    def writes(self) -> list[tuple[float, float, Reply | errors.PayasyncError]]:
         """When each write began and ended, and how."""
         return [(begun, ended, end) for kind, begun, ended, end in self.log if kind == "W"]
 
@@ -135,14 +127,14 @@ class Service:
         )
 
 
-def drive(work: Coroutine[Any, Any, Reply]) -> Reply | PayasyncError:
+def drive(work: Coroutine[Any, Any, Reply]) -> Reply | errors.PayasyncError:
     """Run to its end what waits for nothing."""
     try:
         work.send(None)
     except StopIteration as end:
         answer: Reply = end.value
         return answer
-    except PayasyncError as error:
+    except errors.PayasyncError as error:
         return error
     raise AssertionError("it waits for something")
 
@@ -158,7 +150,7 @@ def profile(*, quarantine: float | None, sure: bool) -> Profile:
     )
 
 
-def called(operation: Operation, service: Service, said: Profile, attempts: int) -> Reply | PayasyncError:
+def called(operation: Operation, service: Service, said: Profile, attempts: int) -> Reply | errors.PayasyncError:
     """Return what a call ends as."""
     queries = {CREATE_REFUND: QUERY_REFUND, PLACE_ORDER: QUERY_ORDER}
     rules = RetryContext(
@@ -187,9 +179,9 @@ FACTS: Final[dict[str, st.SearchStrategy[Any]]] = {
 QUARANTINES: Final = st.sampled_from([None, LATEST, LATEST + 3.0, 60.0])
 
 
-def is_harmless(end: Reply | PayasyncError, *, sure: bool) -> bool:
+def is_harmless(end: Reply | errors.PayasyncError, *, sure: bool) -> bool:
     """Return whether the end of an attempt says that it was not done."""
-    return isinstance(end, NotSentError) or (sure and isinstance(end, Reply) and end.status == 429)
+    return isinstance(end, errors.NotSentError) or (sure and isinstance(end, Reply) and end.status == 429)
 
 
 @given(operation=st.sampled_from(UNNAMED), **FACTS)
@@ -232,11 +224,11 @@ def test_named_write(
     check_truth(service, result)
 
 
-def check_truth(service: Service, result: Reply | PayasyncError) -> None:
+def check_truth(service: Service, result: Reply | errors.PayasyncError) -> None:
     """Check that what a call says is true: done is done, refused and not sent are not."""
-    definite = isinstance(result, ServiceError | NotSentError)
+    definite = isinstance(result, errors.ServiceError | errors.NotSentError)
 
-    assert isinstance(result, Reply | ServiceError | NotSentError | OutcomeUnknownError)
+    assert isinstance(result, Reply | errors.ServiceError | errors.NotSentError | errors.OutcomeUnknownError)
     assert not (isinstance(result, Reply) and not service.done)
     assert not (definite and service.done)
     assert len(service.log) == getattr(result, "attempts", None)
@@ -244,7 +236,7 @@ def check_truth(service: Service, result: Reply | PayasyncError) -> None:
 
 def test_without_a_quarantine_a_late_service_would_do_it_twice() -> None:
     """The negative control: a quarantine shorter than the delay of the service pays twice."""
-    late = Fate(NoAnswerError("cut"), executes=True, late=LATEST)
+    late = Fate(errors.NoAnswerError("cut"), executes=True, late=LATEST)
     service = Service([late], Hours(now=START, share=1.0), distinct=False)
     called(CREATE_REFUND, service, profile(quarantine=0.0, sure=False), 3)
 

@@ -9,20 +9,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payasync.errors import (
-    AuthenticationError,
-    ConfigurationError,
-    DuplicateError,
-    InvalidArgumentError,
-    NoAnswerError,
-    NoAnswerTimeoutError,
-    NotSentError,
-    NotSentTimeoutError,
-    OutcomeUnknownError,
-    PayasyncError,
-    ServiceError,
-    SessionClosedError,
-)
+from payasync import errors
+from payasync.endpoints import OPERATIONS
 from payasync.middleware.outcome import (
     Action,
     Outcome,
@@ -53,45 +41,34 @@ BESIDE: Final = evolve(CODED, answer=AnswerShape(data="data", code="code", ok=("
 """The code stands beside what is signed: whoever has a genuine success can change it."""
 UNSIGNED_REFUSALS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=False))
 
-COLUMNS: Final = {
-    "1": "payments.create",
-    "2": "",
-    "2n": "orders.place",
-    "3": "orders.query",
-    "4": "orders.close",
-    "5": "refunds.create",
-    "6": "payments.status",
-    "7": "refunds.status",
-    "8": "subscriptions.create",
-    "9": "subscriptions.update",
-    "10": "subscriptions.cancel",
-}
-"""The ten operations; 2 with a number stands beside 2 without one."""
-
 READS: Final = ("3", "6", "7")
 
 
 def call_of(number: str, profile: Profile = CODED) -> Call:
-    """Return the call of a column."""
+    """Return the call of an endpoint; 2 with a number stands beside 2 without one."""
     if number == "2":
         return codec(profile).call(PlaceOrder(total_amt=1, currency="CAD"))
-    return call_for(COLUMNS[number], profile)
+    return call_for(OPERATIONS[int(number.strip("n")) - 1].name, profile)
 
 
 USUAL_4XX: Final = (400, 404, 405, 413, 415, 422)
-UNSENT: Final = (NotSentError("refused"), NotSentError("handshake cut"))
-LOST: Final = (NoAnswerError("write failed"), NoAnswerError("no response"), NoAnswerError("truncated"))
+UNSENT: Final = (errors.NotSentError("refused"), errors.NotSentError("handshake cut"))
+LOST: Final = (
+    errors.NoAnswerError("write failed"),
+    errors.NoAnswerError("no response"),
+    errors.NoAnswerError("truncated"),
+)
 HTML: Final = Reply(status=200, headers={}, body=b"<html>")
 FORGED: Final = evolve(reply({"code": "OK"}), verified=False)
 UNSIGNED: Final = reply({"code": "OK"})
 
-Ends = tuple[Reply | PayasyncError, ...]
+Ends = tuple[Reply | errors.PayasyncError, ...]
 ENDS: Final[list[tuple[str, Ends, Profile]]] = [
     ("not sent", UNSENT, CODED),
-    ("not sent in time", (NotSentTimeoutError("late"),), CODED),
-    ("not sendable", (NotSentError("untrusted", permanent=True),), CODED),
+    ("not sent in time", (errors.NotSentTimeoutError("late"),), CODED),
+    ("not sendable", (errors.NotSentError("untrusted", permanent=True),), CODED),
     ("no response", LOST, CODED),
-    ("no response in time", (NoAnswerTimeoutError("late"),), CODED),
+    ("no response in time", (errors.NoAnswerTimeoutError("late"),), CODED),
     ("unrecognised", (HTML, reply(None, 204), reply([]), reply({})), CODED),
     ("unverified", (FORGED, UNSIGNED), SIGNED),
     ("redirect", tuple(reply({}, status) for status in (301, 302, 303, 307, 308)), CODED),
@@ -106,32 +83,26 @@ ENDS: Final[list[tuple[str, Ends, Profile]]] = [
 ]
 """By row of the table, the attempts that end so, and what the service does."""
 
-ACTIONS: Final = {
-    "repeat": Action.REPEAT,
-    "wait": Action.REPEAT,
-    "query": Action.QUERY,
-    "unknown": Action.END,
-    "definite": Action.END,
-    "used": Action.END,
-}
+NEXT: Final = {"repeat": Action.REPEAT, "wait": Action.REPEAT, "query": Action.QUERY}
+"""By word of the table, the next action; the other words are the end."""
 CELLS: Final = [
     pytest.param(name, end, number, profile, id=f"{name}-{index}-{number}")
     for name, ends, profile in ENDS
     for index, end in enumerate(ends)
-    for number in COLUMNS
+    for number in KINDS
 ]
 cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
 
 
 @cells
-def test_first_attempt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
+def test_first_attempt(name: str, end: Reply | errors.PayasyncError, number: str, profile: Profile) -> None:
     """Every cell of the matrix: the next action, the final error, and whether doubt remains."""
     call, row = call_of(number, profile), ROWS[name]
     outcome = classify(call, end)
     doubt = leaves_doubt(call, outcome)
 
-    assert (row.error(number) is OutcomeUnknownError) == doubt
-    assert ACTIONS[row.word(number)] is decide(call, outcome, doubt=doubt)
+    assert (row.error(number) is errors.OutcomeUnknownError) == doubt
+    assert NEXT.get(row.word(number), Action.END) is decide(call, outcome, doubt=doubt)
     assert row.error(number) is type(final_error(call, outcome, end, doubt=doubt))
 
 
@@ -144,21 +115,23 @@ def second(name: str, number: str) -> Action:
         return Action.QUERY
     if name in {"not executed", "not authenticated", "absent"}:
         return Action.END if kind == "close" else Action.QUERY
-    return Action.QUERY if word == "wait" and kind == "named" else ACTIONS[word]
+    return Action.QUERY if word == "wait" and kind == "named" else NEXT.get(word, Action.END)
 
 
 @cells
-def test_attempt_after_one_in_doubt(name: str, end: Reply | PayasyncError, number: str, profile: Profile) -> None:
+def test_attempt_after_one_in_doubt(
+    name: str, end: Reply | errors.PayasyncError, number: str, profile: Profile
+) -> None:
     """After an attempt in doubt, a refusal is not final, and "used before" leads to a query."""
     call = call_of(number, profile)
     outcome = classify(call, end)
 
     if not call.read:
         assert second(name, number) is decide(call, outcome, doubt=True)
-        assert OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
+        assert errors.OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
 
 
-@pytest.mark.parametrize("number", COLUMNS)
+@pytest.mark.parametrize("number", KINDS)
 @pytest.mark.parametrize("doubt", [False, True])
 def test_success_is_the_end(number: str, *, doubt: bool) -> None:
     """A recognised success ends the call, whatever happened before."""
@@ -172,18 +145,15 @@ def test_success_is_the_end(number: str, *, doubt: bool) -> None:
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        (NoAnswerError("cut"), Action.REPEAT),
-        (reply({}, 503), Action.REPEAT),
-        (HTML, Action.REPEAT),
-        (reply({}, 302), Action.REPEAT),
-        (reply({}, 418), Action.REPEAT),
-        (reply({}, 400), Action.END),
-        (reply({"code": "NONE"}), Action.END),
-        (reply({}, 409), Action.END),
+        *(
+            (end, Action.REPEAT)
+            for end in (errors.NoAnswerError("cut"), HTML, *(reply({}, each) for each in (302, 418, 503)))
+        ),
+        *((end, Action.END) for end in (reply({}, 400), reply({"code": "NONE"}), reply({}, 409))),
     ],
 )
 @pytest.mark.parametrize("number", ["2n", "5"])
-def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected: Action) -> None:
+def test_after_a_final_absent(number: str, end: Reply | errors.PayasyncError, expected: Action) -> None:
     """After a final "not found" the write is sent again, unless its last attempt was refused."""
     call = call_of(number)
 
@@ -201,8 +171,8 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
         (reply({"code": "PARAM"}, 404), evolve(CODED, http=HttpCodes(absent=(404,))), False),
         (reply({"code": "OK"}), CODED, False),
         (reply({"code": "NONE"}, 500), CODED, False),
-        (NoAnswerError("cut"), CODED, False),
-        (NotSentError("refused"), CODED, False),
+        (errors.NoAnswerError("cut"), CODED, False),
+        (errors.NotSentError("refused"), CODED, False),
         (reply({"code": "NONE"}), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=False), SIGNED, False),
         (evolve(reply({"code": "NONE"}), verified=True), SIGNED, True),
@@ -218,7 +188,7 @@ def test_after_a_final_absent(number: str, end: Reply | PayasyncError, expected:
     ],
 )
 def test_absent_in_the_profiles_words(
-    number: str, answer: Reply | PayasyncError, profile: Profile, *, expected: bool
+    number: str, answer: Reply | errors.PayasyncError, profile: Profile, *, expected: bool
 ) -> None:
     """Only what the profile lists means "not found", and signed responses must prove it."""
     assert expected == confirms_absence(call_of(number, profile), answer)
@@ -230,7 +200,7 @@ ENVELOPED: Final = evolve(
     codes=ResultCodes(
         not_executed=("PARAM", 7), retryable=("BUSY",), duplicate=("USED", "already paid"), absent=("NONE",)
     ),
-    http=HttpCodes(not_executed=(400, 401, 403, 404, 422), absent=(404, 410)),
+    http=HttpCodes(not_executed=(400, 401, 403, 404, 425), absent=(404, 410), duplicate=(423,)),
 )
 
 
@@ -270,18 +240,20 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
     (evolve(HTML, status=401), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
     (reply({}, 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
     (reply({}, 410), Outcome.ABSENT, Outcome.UNLISTED),
-    (reply({}, 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
-    (reply({}, 418), Outcome.UNLISTED, Outcome.UNLISTED),
+    (reply({}, 423), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (reply({}, 425), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
+    # The profile's lists take the place of the usual ones.
+    *((reply({}, status), Outcome.UNLISTED, Outcome.UNLISTED) for status in (409, 418, 422)),
     (code("USED", 400), Outcome.DUPLICATE, Outcome.DUPLICATE),
     (code("NONE", 400), Outcome.ABSENT, Outcome.ABSENT),
     (code("BUSY", 400), Outcome.SERVER_ERROR, Outcome.SERVER_ERROR),
     (code("PARAM", 409), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
     (code("OTHER", 404), Outcome.ABSENT, Outcome.NOT_EXECUTED),
-    (code("OTHER", 409), Outcome.DUPLICATE, Outcome.DUPLICATE),
+    (code("OTHER", 423), Outcome.DUPLICATE, Outcome.DUPLICATE),
     (code("OK", 400), Outcome.NOT_EXECUTED, Outcome.NOT_EXECUTED),
     (code("x", 418, msg="already paid"), Outcome.DUPLICATE, Outcome.DUPLICATE),
 ]
-"""4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then 409."""
+"""4xx: a listed code or message, then `http.absent` on queries, then `http.not_executed`, then `http.duplicate`."""
 
 
 @pytest.mark.parametrize(("status", "expected"), BY_STATUS)
@@ -354,18 +326,18 @@ def test_message_is_asked_only_where_the_profile_says_so() -> None:
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (NotSentError("refused"), Outcome.NOT_SENT),
-        (NotSentTimeoutError("no connection in time"), Outcome.NOT_SENT),
-        (NotSentError("bad certificate", permanent=True), Outcome.NOT_SENDABLE),
-        (NoAnswerError("reset"), Outcome.NO_RESPONSE),
-        (NoAnswerTimeoutError("no answer in time"), Outcome.NO_RESPONSE),
-        (ConfigurationError("no key"), Outcome.NOT_SENDABLE),
-        (InvalidArgumentError("cannot be signed"), Outcome.NOT_SENDABLE),
-        (SessionClosedError("closed"), Outcome.NOT_SENDABLE),
+        (errors.NotSentError("refused"), Outcome.NOT_SENT),
+        (errors.NotSentTimeoutError("no connection in time"), Outcome.NOT_SENT),
+        (errors.NotSentError("bad certificate", permanent=True), Outcome.NOT_SENDABLE),
+        (errors.NoAnswerError("reset"), Outcome.NO_RESPONSE),
+        (errors.NoAnswerTimeoutError("no answer in time"), Outcome.NO_RESPONSE),
+        (errors.ConfigurationError("no key"), Outcome.NOT_SENDABLE),
+        (errors.InvalidArgumentError("cannot be signed"), Outcome.NOT_SENDABLE),
+        (errors.SessionClosedError("closed"), Outcome.NOT_SENDABLE),
     ],
 )
 @pytest.mark.parametrize("name", ["orders.query", "refunds.create"])
-def test_outcome_without_a_reply(name: str, outcome: PayasyncError, expected: Outcome) -> None:
+def test_outcome_without_a_reply(name: str, outcome: errors.PayasyncError, expected: Outcome) -> None:
     """An attempt without a reply was not sent, cannot be sent, or had no response."""
     assert expected is classify(call_for(name), outcome)
 
@@ -384,9 +356,7 @@ SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signa
         (code("NONE"), False, Outcome.UNVERIFIED),
         (reply({}, 400), None, Outcome.NOT_EXECUTED),
         (reply({}, 400), False, Outcome.UNVERIFIED),
-        (reply({}, 302), False, Outcome.REDIRECT),
-        (reply({}, 429), False, Outcome.RATE_LIMITED),
-        (reply({}, 500), False, Outcome.SERVER_ERROR),
+        *((reply({}, status), False, outcome) for status, outcome in BY_STATUS),
         (HTML, None, Outcome.UNRECOGNISED),
     ],
 )
@@ -395,7 +365,7 @@ def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, v
     assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 
 
-def final_error_of(call: Call, outcome: Reply | PayasyncError, *, earlier: bool = False) -> PayasyncError:
+def final_error_of(call: Call, outcome: Reply | errors.PayasyncError, *, earlier: bool = False) -> errors.PayasyncError:
     """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
     found = classify(call, outcome)
     return final_error(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
@@ -403,17 +373,21 @@ def final_error_of(call: Call, outcome: Reply | PayasyncError, *, earlier: bool 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
-    [(code("NONE", 401), ServiceError), (code("USED", 403), DuplicateError), (code("PARAM", 401), AuthenticationError)],
+    [
+        (code("NONE", 401), errors.ServiceError),
+        (code("USED", 403), errors.DuplicateError),
+        (code("PARAM", 401), errors.AuthenticationError),
+    ],
 )
-def test_a_code_says_more_than_401(answer: Reply, expected: type[PayasyncError]) -> None:
+def test_a_code_says_more_than_401(answer: Reply, expected: type[errors.PayasyncError]) -> None:
     """A listed code decides the class of the error before the status 401 or 403 does."""
     assert expected is type(final_error_of(call_for("refunds.create", ENVELOPED), answer))
 
 
 @pytest.mark.parametrize(
-    ("error", "earlier"), [(ConfigurationError("no key"), False), (OutcomeUnknownError("?"), True)]
+    ("error", "earlier"), [(errors.ConfigurationError("no key"), False), (errors.OutcomeUnknownError("?"), True)]
 )
-def test_an_error_of_ours_is_raised_unchanged(error: PayasyncError, *, earlier: bool) -> None:
+def test_an_error_of_ours_is_raised_unchanged(error: errors.PayasyncError, *, earlier: bool) -> None:
     """An error that already says what is known of the call is not wrapped in another one."""
     assert error is final_error_of(call_for("payments.create"), error, earlier=earlier)
 

@@ -7,20 +7,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import (
-    DuplicateError,
-    IntentConflictError,
-    InvalidArgumentError,
-    NoAnswerError,
-    NotConfiguredError,
-    OrderResponse,
-    OutcomeUnknownError,
-    PayasyncError,
-    Profile,
-    RefundResponse,
-    RetryPolicy,
-    ServiceError,
-)
+from payasync import OrderResponse, Profile, RefundResponse, RetryPolicy, errors
 from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import Accept, AnswerShape
@@ -50,9 +37,9 @@ def test_what_nothing_names_is_not_asked_about(operation: str) -> None:
     assert query_about(codec(PROFILE), call_for(operation, PROFILE)) is None
 
 
-def unknown(operation: str | None, reference: str | None) -> OutcomeUnknownError:
+def unknown(operation: str | None, reference: str | None) -> errors.OutcomeUnknownError:
     """Return the error of a call that nobody knows the end of."""
-    return OutcomeUnknownError("lost", operation=operation, reference=reference)
+    return errors.OutcomeUnknownError("lost", operation=operation, reference=reference)
 
 
 pay_with = partial(connect, credentials=CREDENTIALS, profile=SANDBOX)
@@ -74,7 +61,7 @@ async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any,
     with Recorder([said]) as service:
         async with pay_with(service) as pay:
             found = await pay.reconcile(unknown(operation, "N9"), extra={"deviceNo": "7"})
-            with pytest.raises(InvalidArgumentError) as caught:
+            with pytest.raises(errors.InvalidArgumentError) as caught:
                 await pay.reconcile(unknown("orders.place", "N9"), extra={"outTradeNo": "N8"})
     sent = signatures.fields(service.only)
 
@@ -88,7 +75,7 @@ async def test_reconcile_what_a_call_raised(began: list[Answer], queries: int) -
     """The error of a call is enough to ask what became of it."""
     with Recorder([*began, *[RESET] * (queries - 1), PAID]) as service:
         async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
-            with pytest.raises((OutcomeUnknownError, DuplicateError)) as caught:
+            with pytest.raises((errors.OutcomeUnknownError, errors.DuplicateError)) as caught:
                 await pay.orders.place(total_amt=1, currency="CAD", out_trade_no="T1")
             found = await pay.reconcile(caught.value)
 
@@ -109,9 +96,9 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     """A response about another amount never says that this order is paid."""
     with Recorder([*began, ANOTHER]) as service:
         async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
-            with pytest.raises((OutcomeUnknownError, ServiceError)) as lost:
+            with pytest.raises((errors.OutcomeUnknownError, errors.ServiceError)) as lost:
                 await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
-            with pytest.raises(OutcomeUnknownError) as caught:
+            with pytest.raises(errors.OutcomeUnknownError) as caught:
                 await pay.reconcile(pickle.loads(pickle.dumps(lost.value)))  # noqa: S301 - made in the same line
 
     assert "totalAmt is 990 in the response, and 450 in the request" in str(caught.value.reason)
@@ -126,7 +113,7 @@ async def test_reconcile_an_error_of_ones_own() -> None:
     """For an error without `asked`, the response is returned without a comparison."""
     with Recorder([ANOTHER]) as service:
         async with pay_with(service) as pay:
-            found = await pay.reconcile(NoAnswerError("lost", operation="orders.query", reference="T1"))
+            found = await pay.reconcile(errors.NoAnswerError("lost", operation="orders.query", reference="T1"))
 
     assert ("paid", 990) == (found.state, found.data["totalAmt"])
 
@@ -136,20 +123,21 @@ async def test_reconcile_an_empty_answer() -> None:
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
     with Recorder([EMPTY]) as service:
         async with pay_with(service, profile=profile) as pay:
-            with pytest.raises(OutcomeUnknownError) as caught:
+            with pytest.raises(errors.OutcomeUnknownError) as caught:
                 await pay.reconcile(unknown("orders.place", "T1"))
 
     assert ("the service tells nothing of T1", "orders.place") == (caught.value.reason, caught.value.operation)
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"), [(NONE, ServiceError), (answer(400, b"{}"), ServiceError), (RESET, NoAnswerError)]
+    ("said", "expected"),
+    [(NONE, errors.ServiceError), (answer(400, b"{}"), errors.ServiceError), (RESET, errors.NoAnswerError)],
 )
-async def test_reconcile_without_an_answer(said: Answer, expected: type[PayasyncError]) -> None:
+async def test_reconcile_without_an_answer(said: Answer, expected: type[errors.PayasyncError]) -> None:
     """`reconcile` raises for "not found", a refusal and silence, as any query does."""
     with Recorder([said]) as service:
         async with pay_with(service) as pay:
-            with pytest.raises(PayasyncError) as caught:
+            with pytest.raises(errors.PayasyncError) as caught:
                 await pay.reconcile(unknown("orders.place", "T1"))
 
     assert (expected, "orders.query", "T1") == (type(caught.value), caught.value.operation, caught.value.reference)
@@ -160,11 +148,11 @@ async def test_reconcile_without_an_answer(said: Answer, expected: type[Payasync
     [
         unknown("payments.create", None),
         unknown("subscriptions.update", "S1"),
-        IntentConflictError("another", operation="refunds.create", reference="R1"),
+        errors.IntentConflictError("another", operation="refunds.create", reference="R1"),
     ],
     ids=repr,
 )
-async def test_reconcile_what_nothing_names(error: PayasyncError) -> None:
+async def test_reconcile_what_nothing_names(error: errors.PayasyncError) -> None:
     """An error without a number, or whose number belongs to another request, is raised again; nothing is sent."""
     with Recorder() as service:
         async with pay_with(service) as pay:
@@ -179,7 +167,7 @@ async def test_reconcile_where_the_profile_does_not_say_how() -> None:
     """The open point is named, and nothing is sent."""
     with Recorder() as service:
         async with pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
-            with pytest.raises(NotConfiguredError) as caught:
+            with pytest.raises(errors.NotConfiguredError) as caught:
                 await pay.reconcile(unknown("refunds.create", "R1"))
 
     assert ("refund_status", "refunds.status") == (caught.value.field, caught.value.operation)
@@ -198,7 +186,7 @@ async def test_reconcile_takes_an_error_of_ours_alone(error: Any, timeout: float
     """An argument that is not a `PayasyncError`, and an invalid timeout, are refused by name."""
     with Recorder() as service:
         async with pay_with(service) as pay:
-            with pytest.raises(InvalidArgumentError) as caught:
+            with pytest.raises(errors.InvalidArgumentError) as caught:
                 await pay.reconcile(error, timeout=timeout)
 
     assert field == caught.value.field

@@ -22,6 +22,7 @@ from payasync.profile.profile import Profile
 from payasync.signing.schemes import SortedPairs
 from payasync.wire.call import Call
 from tests.building import bare_call, way
+from tests.foreign.recorder import PATIENCE
 
 KEY: Final = Secret("sign_canary")
 
@@ -131,7 +132,7 @@ async def test_scheme_that_hangs() -> None:
     end = way()
     call = signed(Scheme(asyncio.Event().wait)).derived(deadline=asyncio.get_running_loop().time())
     with pytest.raises(NotSentTimeoutError, match="the signature scheme took longer than the call had"):
-        await sign(KEY, end.send)(call)
+        await asyncio.wait_for(sign(KEY, end.send)(call), PATIENCE)
 
     assert [] == end.calls
 

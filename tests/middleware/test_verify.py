@@ -109,12 +109,6 @@ async def test_a_failure_without_a_signature_is_taken_by_its_code() -> None:
     assert 7 == caught.value.code
 
 
-async def test_a_failure_that_carries_a_forged_signature_is_none() -> None:
-    """A refusal whose signature is wrong is not believed."""
-    with pytest.raises(InvalidSignatureError):
-        await queried(signed("stolen service key", code=7, state="NONE"))
-
-
 async def test_without_any_key_nothing_is_sent() -> None:
     """If responses are signed and no key can verify them, nothing is sent."""
     profile = evolve(SIGNED, signed=())

@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import os
-import resource
-import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,9 +19,6 @@ from payasync.storage import sqlite
 from tests.notifications.merchant import CREDENTIALS, SIGNED
 
 CALLERS: Final = 16
-LEASE: Final = 3600.0
-ROOM: Final = 200_000
-"""Bytes that a file may grow by until the disk is full."""
 
 
 def tell(word: object) -> None:
@@ -111,33 +106,10 @@ async def unfinished(receiver: Receiver) -> bool:
         return True
 
 
-async def hold(inbox: Inbox, _: int) -> None:
-    """Claim an event, and tell whether its end still counts, once there is something to read."""
-    (claim,) = await inbox.claim(1, LEASE)
-    tell(claim.event.id)
-    sys.stdin.readline()
-    tell([await inbox.extend(claim, LEASE), await inbox.handled(claim, "h"), await inbox.finish(claim, "done")])
-
-
-async def fill(inbox: Inbox, _: int) -> None:
-    """Add events until the disk is full, telling of each that was taken; then make room, and add one more."""
-    await inbox.next_due()
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
-    try:
-        await keep(inbox, 1)
-    except* StorageError as errors:
-        tell(f"full: {errors.exceptions[0]}")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    await inbox.add(received("last"))
-    tell("last")
-
-
 async def main(what: str, path: str, number: int) -> None:
     """Do it."""
     inbox: Inbox = PostgresInbox(path) if sys.argv[2] == "postgres" else SqliteInbox(path)
-    await {"keep": keep, "dispatch": dispatch, "hold": hold, "fill": fill}[what](inbox, number)
+    await {"keep": keep, "dispatch": dispatch}[what](inbox, number)
     await inbox.aclose()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -11,7 +12,17 @@ from typing import Any, Final
 from attrs import evolve
 
 from payasync import Credentials, Profile
-from payasync.notifications import Answer, InboxEvent, Notification, Pace, Received, Receiver, SqliteInbox
+from payasync.notifications import (
+    Added,
+    Answer,
+    Claim,
+    InboxEvent,
+    Notification,
+    Pace,
+    Received,
+    Receiver,
+    SqliteInbox,
+)
 from payasync.sandbox import PROFILE
 from payasync.testing import Signed, sign_notification
 from tests.inside import until
@@ -33,8 +44,8 @@ RENEWED: Final = {"subscriptionId": "S1", "period": "2027-01", "status": "SBX_AC
 class Clock:
     """Seconds since 1970, which stand still until a test moves them on."""
 
-    def __init__(self) -> None:
-        self.now = NOW
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
         self._sleeping: set[tuple[float, asyncio.Future[None]]] = set()
 
     def __call__(self) -> float:
@@ -70,6 +81,54 @@ class Clock:
             return there()
 
         await until(passed)
+
+
+class Tampered(SqliteInbox):
+    """An inbox whose methods a test can have wait or fail.
+
+    Attributes:
+        calls: How often each method was called.
+        gates: By the name of a method, what its calls wait for.
+        errors: By the name of a method, what its calls raise.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        super().__init__(path, clock=clock)
+        self.calls = Counter[str]()
+        self.gates = dict[str, asyncio.Event]()
+        self.errors = dict[str, Exception]()
+
+    async def add(self, received: Received) -> Added:
+        """Store a notification."""
+        await self._pass("add")
+        return await super().add(received)
+
+    async def claim(self, limit: int, lease: float) -> list[Claim]:
+        """Lease events."""
+        await self._pass("claim")
+        return await super().claim(limit, lease)
+
+    async def extend(self, claim: Claim, lease: float) -> bool:
+        """Extend a lease."""
+        await self._pass("extend")
+        return await super().extend(claim, lease)
+
+    async def handled(self, claim: Claim, handler: str) -> bool:
+        """Remember a handler."""
+        await self._pass("handled")
+        return await super().handled(claim, handler)
+
+    async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
+        """End a lease."""
+        await self._pass("finish")
+        return await super().finish(claim, *args, **given)
+
+    async def _pass(self, name: str) -> None:
+        self.calls[name] += 1
+        if gate := self.gates.get(name):
+            await gate.wait()
+        if error := self.errors.get(name):
+            raise error
 
 
 def pace(clock: Clock) -> Pace:

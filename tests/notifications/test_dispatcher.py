@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -14,7 +14,17 @@ from payasync.notifications.dispatcher import POLL_SECONDS
 from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.verification import verification_of
 from tests.inside import turns, until
-from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED, Clock, Shop, notification, opened, received
+from tests.notifications.merchant import (
+    CREDENTIALS,
+    PAID,
+    SIGNED,
+    Clock,
+    Shop,
+    Tampered,
+    notification,
+    opened,
+    received,
+)
 
 
 class Hanging:
@@ -61,7 +71,7 @@ async def test_so_many_are_handled_at_once(tmp_path: Path) -> None:
 
 
 async def test_what_another_process_keeps_is_found(shop: Shop) -> None:
-    """Nobody tells this process of it: the inbox is looked at every few seconds."""
+    """The inbox is read every few seconds, because another process may have stored something."""
     got = shop.recording()
     await shop.receiver.settle()
     await until(lambda: shop.clock.sleeping(POLL_SECONDS))
@@ -70,7 +80,7 @@ async def test_what_another_process_keeps_is_found(shop: Shop) -> None:
 
 
 async def test_retry_begins_by_itself(tmp_path: Path) -> None:
-    """Nobody need settle, receive or ask: an event is dispatched when it is due."""
+    """An event is dispatched when it is due, without any call."""
     attempts = list[int]()
     async with opened(tmp_path) as shop:
 
@@ -86,7 +96,7 @@ async def test_retry_begins_by_itself(tmp_path: Path) -> None:
 
 
 async def test_lease_lasts_as_long_as_its_handler(tmp_path: Path) -> None:
-    """However long a handler takes, nobody else gets its event."""
+    """The lease is extended for as long as a handler runs, so nobody else gets its event."""
     async with opened(tmp_path, lease=30) as shop:
         hanging = Hanging(shop)
         await shop.take()
@@ -102,37 +112,28 @@ async def test_lease_lasts_as_long_as_its_handler(tmp_path: Path) -> None:
         assert ("done", 1) == ((await shop.last()).state, (await shop.last()).attempts)
 
 
-async def test_closing_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
-    """A handler that hangs is cancelled, and its event is due again at once, for the next process."""
+@pytest.mark.parametrize(("grace", "attempts"), [(0, 2), (60, 1)])
+async def test_closing_gives_back_what_it_cuts_off(grace: float, attempts: int, tmp_path: Path) -> None:
+    """Within the grace, handlers end; after it they are cancelled, and their events are due again immediately."""
     async with opened(tmp_path) as shop:
         hanging = Hanging(shop)
         await shop.take()
         await until(lambda: hanging.running)
-        await shop.receiver.aclose(grace=0)
+        closing = asyncio.create_task(shop.receiver.aclose(grace=grace))
+        await turns(100 if grace else 0)
+        if grace:
+            hanging.open.set()
+        await closing
     async with opened(tmp_path) as next_one:
         next_one.recording()
         event = await next_one.last()
 
-        assert (0, 0) == (hanging.running, hanging.ended)
-        assert ("done", 2, 0) == (event.state, event.attempts, event.failures)
-
-
-async def test_closing_waits_for_what_runs(tmp_path: Path) -> None:
-    """Within the grace, handlers come to their end, and what they did is remembered."""
-    async with opened(tmp_path) as shop:
-        hanging = Hanging(shop)
-        await shop.take()
-        await until(lambda: hanging.running)
-        closing = asyncio.create_task(shop.receiver.aclose(grace=60))
-        await turns(100)
-        hanging.open.set()
-        await closing
-    async with opened(tmp_path) as next_one:
-        assert ["done"] == await next_one.states()
+        assert (0, 2 - attempts) == (hanging.running, hanging.ended)
+        assert ("done", attempts, 0) == (event.state, event.attempts, event.failures)
 
 
 async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
-    """What is claimed at the moment of closing is given back without being begun."""
+    """An event that is claimed while the receiver closes is given back, and no handler is called."""
 
     class Late(SqliteInbox):
         """An inbox whose claims return late."""
@@ -194,7 +195,7 @@ async def test_handlers_that_hang_do_not_stop_the_others(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """When their time is over their events wait to be tried again, also where they cannot be cancelled.
+    """After the timeout, the events of handlers that hang are retried, even if these cannot be cancelled.
 
     What such a handler fails with in the end disturbs nobody.
     """
@@ -228,7 +229,7 @@ async def test_handlers_that_hang_do_not_stop_the_others(
 
 
 async def test_handler_may_close_its_receiver(shop: Shop) -> None:
-    """It is not waited for by itself: what it does comes to its end."""
+    """A handler that closes its receiver is not waited for, and comes to its end."""
     closed = asyncio.Event()
 
     @shop.receiver.on("payment")
@@ -241,7 +242,7 @@ async def test_handler_may_close_its_receiver(shop: Shop) -> None:
 
 
 async def test_settling_that_is_given_up_harms_nobody(shop: Shop) -> None:
-    """Who does not wait any longer is forgotten."""
+    """A call of `settle` that is cancelled changes nothing for the events."""
     hanging = Hanging(shop)
     await shop.take()
     with pytest.raises(TimeoutError):
@@ -251,58 +252,36 @@ async def test_settling_that_is_given_up_harms_nobody(shop: Shop) -> None:
     assert "done" == (await shop.last()).state
 
 
-class Failing(SqliteInbox):
-    """An inbox whose methods fail for a while."""
-
-    failing: frozenset[str] = frozenset()
-
-    async def claim(self, limit: int, lease: float) -> list[Claim]:
-        """Lease, or fail."""
-        self._check("claim")
-        return await super().claim(limit, lease)
-
-    async def extend(self, claim: Claim, lease: float) -> bool:
-        """Extend a lease, or fail."""
-        self._check("extend")
-        return await super().extend(claim, lease)
-
-    async def finish(self, claim: Claim, *args: object, **kwargs: object) -> bool:
-        """End a lease, or fail."""
-        self._check("finish")
-        return await super().finish(claim, *args, **kwargs)  # type: ignore[arg-type]
-
-    def _check(self, name: str) -> None:
-        if name in self.failing:
-            raise StorageError(f"{name}: the disk is full")
+FULL: Final = StorageError("the disk is full")
 
 
 async def test_inbox_that_cannot_be_read_is_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Who settles is told, and the loop goes on: nothing is lost when the disk has room again."""
+    """`settle` raises the error, and the loop goes on: nothing is lost when the disk has room again."""
     clock = Clock()
-    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
         got = shop.recording()
-        inbox.failing = frozenset({"claim"})
+        inbox.errors["claim"] = FULL
         await shop.take()
         with pytest.raises(StorageError, match="disk is full"):
             await shop.receiver.settle()
-        inbox.failing = frozenset()
+        inbox.errors.clear()
         await shop.clock.run(lambda: got)
 
         assert "cannot be read: StorageError" in caplog.text
 
 
 async def test_end_that_cannot_be_written_comes_with_the_lease(tmp_path: Path) -> None:
-    """Where the inbox cannot note that an event is done, it is handled again: at least once."""
+    """If the inbox cannot store that an event is done, the event is handled again: at least once."""
     clock = Clock()
-    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
         got = shop.recording()
-        inbox.failing = frozenset({"finish", "extend"})
+        inbox.errors |= {"finish": FULL, "extend": FULL}
         await shop.take()
         await until(lambda: got)
         await shop.receiver.settle()
-        inbox.failing = frozenset()
+        inbox.errors.clear()
         clock.advance(31)
         event = await shop.last()
 
@@ -314,15 +293,15 @@ async def test_lease_that_cannot_be_extended_is_extended_later(
 ) -> None:
     """A disk that fails once while a handler runs does not cost it its event."""
     clock = Clock()
-    inbox = Failing(tmp_path / "failing.db", clock=clock)
+    inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
         hanging = Hanging(shop)
         await shop.take()
         await until(lambda: hanging.running)
-        inbox.failing = frozenset({"extend"})
+        inbox.errors["extend"] = FULL
         clock.advance(10)
         await until(lambda: "cannot be extended: StorageError" in caplog.text)
-        inbox.failing = frozenset()
+        inbox.errors.clear()
         for _ in range(3):
             await until(lambda: clock.sleeping(10))
             clock.advance(10)
@@ -334,7 +313,7 @@ async def test_lease_that_cannot_be_extended_is_extended_later(
 
 
 async def test_done_events_are_forgotten_after_the_retention(shop: Shop) -> None:
-    """What was done is kept as long as it may come again, and no longer; what is dead stays."""
+    """Done events are deleted after the retention; parked ones stay."""
     shop.recording("payment")
     await shop.take()
     await shop.take({"outRefundNo": "R1"}, "refund")
@@ -349,7 +328,7 @@ async def test_done_events_are_forgotten_after_the_retention(shop: Shop) -> None
 
 
 async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> None:
-    """A genuine notification that says no time verifies in a year, too: its effect is not had twice.
+    """A genuine notification without a time verifies in a year, too, but has no second effect.
 
     What its payload says is forgotten all the same.
     """
@@ -381,7 +360,7 @@ async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> 
     ],
 )
 def test_what_bounds_how_late_it_comes(changes: dict[str, Any], lasting: bool) -> None:  # noqa: FBT001 - expected
-    """Only a time that is signed does; a hint is no event before it is confirmed, and a function says nothing of it."""
+    """Only a signed time bounds it; a verifier of the user's says nothing about the time."""
     profile = evolve(SIGNED, notification=evolve(SIGNED.notification, **changes))
     keys = Credentials("M1", service_keys="of the service", notification_keys=CREDENTIALS.notification_keys)
     verification = verification_of(profile, keys)
@@ -391,7 +370,7 @@ def test_what_bounds_how_late_it_comes(changes: dict[str, Any], lasting: bool) -
 
 
 async def test_closed_receiver_says_so(shop: Shop) -> None:
-    """Who settles or enters a closed receiver is told to make a new one; closing twice does nothing."""
+    """`settle` and `async with` fail on a closed receiver; a second `aclose` does nothing."""
     await shop.take()
     await shop.receiver.aclose()
     await shop.receiver.aclose()
@@ -401,7 +380,7 @@ async def test_closed_receiver_says_so(shop: Shop) -> None:
 
 
 async def test_who_settles_while_it_closes_is_told(shop: Shop) -> None:
-    """Nobody waits for ever for what will not be done any more."""
+    """A call of `settle` fails if the receiver is closed meanwhile."""
     hanging = Hanging(shop)
     await shop.take()
     await until(lambda: hanging.running)
@@ -423,7 +402,7 @@ async def test_grace_is_a_number_of_seconds(grace: Any, shop: Shop) -> None:
 
 
 def test_loop_that_ends_gives_back_what_it_cuts_off(tmp_path: Path) -> None:
-    """Where a script ends without closing its receiver, what was being handled is due again at once."""
+    """If a script ends without closing its receiver, interrupted events are due again immediately."""
     shop = Shop(tmp_path)
     hanging = Hanging(shop)
 

@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 from payasync import ConfigurationError, Credentials
 from payasync.notifications import Notification, handler_transaction
 from payasync.notifications.handler_transaction import TABLE, Begin, HandlerTransaction, build_insert, hash_mark
+from tests.inside import until
 from tests.notifications.databases import (
     IN_POSTGRES,
     Database,
@@ -30,7 +31,7 @@ from tests.notifications.databases import (
     by_sqlite3,
     connected,
 )
-from tests.notifications.merchant import PAID, Shop, opened
+from tests.notifications.merchant import NOW, PAID, Clock, Shop, Tampered, opened
 
 AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -119,6 +120,32 @@ def credited_in(database: Database) -> Any:
         await database.effect(connection)
 
     return credited
+
+
+async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> None:
+    """A receiver that stalls past its lease has lost its event: it calls no further handler, and stores nothing."""
+    database, mailed = by_sqlite3(tmp_path / "shop.db"), list[str]()
+    inboxes = [Tampered(tmp_path / "inbox.db", Clock(NOW + ahead)) for ahead in (0, 31)]
+    going = inboxes[0].gates["handled"] = asyncio.Event()
+    async with (
+        opened(tmp_path, inbox=inboxes[0], lease=30) as first,
+        opened(tmp_path, inbox=inboxes[1], lease=30, clock=Clock(NOW + 31)) as second,
+    ):
+        for name, shop in (("first", first), ("second", second)):
+
+            async def mail(_: Notification, name: str = name) -> None:
+                mailed.append(name)
+
+            shop.receiver.on("payment", transaction=database.begin)(credited_in(database))
+            shop.receiver.on("payment", name="mail")(mail)
+        await first.take()
+        await until(lambda: inboxes[0].calls["handled"])
+        done = await second.last()
+        going.set()
+        await first.receiver.settle()
+
+        assert (1, ["second"], "done") == (database.count(), mailed, done.state)
+        assert [done] == await first.receiver.events()
 
 
 async def handled_anew(
@@ -324,7 +351,7 @@ async def test_what_is_no_transaction_is_told_apart(
 
 
 async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
-    """What is done on it seems to be there, and is seen by nobody else: an error undoes nothing of it."""
+    """On one shared connection an effect seems to be there, but nobody else sees it, and an error undoes nothing."""
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, pytest.raises(ConfigurationError, match=LEFT):
         await HandlerTransaction(lambda: nullcontext(connection)).check()
 

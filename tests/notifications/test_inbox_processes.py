@@ -2,9 +2,7 @@
 
 import asyncio
 import random
-import signal
 import sqlite3
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -19,12 +17,10 @@ from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.testing import sign_notification
 from tests.chaos.forked import Forked
-from tests.notifications.inbox_building import received
 from tests.notifications.merchant import CREDENTIALS, PAID, SIGNED
 from tests.postgres import postgres
 
 PROGRAM: Final = Path(__file__).with_name("inbox_process.py")
-LEASE: Final = 3600.0
 EVENTS: Final = 60
 WORKERS: Final = 4
 LONG: Final = 60
@@ -84,20 +80,13 @@ def go(process: Forked) -> None:
     process.stdin.flush()
 
 
-def go_on(process: Forked) -> list[str]:
-    """Give a process what it waits for, and return what it writes until its end."""
-    out, _ = process.communicate("\n")
-    assert 0 == process.returncode
-    return out.splitlines()
-
-
 def together(workers: Sequence[Forked]) -> list[list[str]]:
     """Let processes go on once all of them are ready, and return what each writes."""
     for worker in workers:
         assert "ready" == said(worker)
     for worker in workers:
         go(worker)
-    return [go_on(worker) for worker in workers]
+    return [ended(worker) for worker in workers]
 
 
 def paid(number: int) -> Received:
@@ -112,9 +101,9 @@ async def fill(inbox: Inbox) -> None:
     await asyncio.gather(*(inbox.add(paid(number)) for number in range(EVENTS)))
 
 
-async def used(path: Place, use: Callable[[Inbox], Any], clock: Callable[[], float] = time.time) -> Any:
+async def used(path: Place, use: Callable[[Inbox], Any]) -> Any:
     """Return what somebody gets of an inbox that is opened for it."""
-    inbox: Inbox = SqliteInbox(path, clock=clock) if isinstance(path, Path) else PostgresInbox(path, clock=clock)
+    inbox: Inbox = SqliteInbox(path) if isinstance(path, Path) else PostgresInbox(path)
     try:
         return await use(inbox)
     finally:
@@ -163,40 +152,6 @@ def test_receivers_of_four_processes_handle_each_event_once(path: Place, start: 
     assert list(range(1, EVENTS + 1)) == sorted(int(line) for share in shares for line in share)
     assert all(shares)
     assert {("done", 1)} == {(event.state, event.attempts) for event in events(path)}
-
-
-def test_lease_of_a_process_that_stopped_is_lost(path: Place, start: Start) -> None:
-    """A process that was stopped past the end of its lease, and wakes, changes nothing: another one has the event."""
-    asyncio.run(used(path, lambda inbox: inbox.add(received())))
-    holder = start("hold")
-    held = said(holder)
-    holder.send_signal(signal.SIGSTOP)
-
-    async def overtake(inbox: Inbox) -> tuple[int, bool]:
-        (claim,) = await inbox.claim(1, LEASE)
-        return claim.event.id, await inbox.finish(claim, "parked", "overtaken")
-
-    try:
-        overtaken = asyncio.run(used(path, overtake, clock=lambda: time.time() + 2 * LEASE))
-    finally:
-        holder.send_signal(signal.SIGCONT)
-    told = go_on(holder)
-    (event,) = events(path)
-
-    assert ("1", (1, True), ["[False, False, False]"]) == (held, overtaken, told)
-    assert ("parked", "overtaken", 2, frozenset()) == (event.state, event.reason, event.attempts, event.handled)
-
-
-@pytest.mark.parametrize("journal", ["journal", pytest.param("log", marks=pytest.mark.long)], indirect=True)
-def test_full_disk_loses_nothing(path: Place, start: Start) -> None:
-    """While the disk is full nothing is acknowledged that was not kept; when there is room, the inbox goes on."""
-    *acknowledged, full, last = go_on(start("fill"))
-    keys = {event.key for event in events(path)}
-
-    assert full.startswith(f"full: the inbox '{path}' is unavailable: ")
-    assert acknowledged
-    assert {*acknowledged, last} <= keys
-    assert whole(path)
 
 
 RESTARTS: Final = 3

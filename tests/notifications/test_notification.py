@@ -78,27 +78,49 @@ def test_everything_in_its_place() -> None:
 
 
 def test_profile_that_answers_nothing() -> None:
-    """Where nothing is known of notifications, the document is the payload, and the key is weak."""
-    told = read(b'{"a":1}', BARE)
+    """Without settings, or without a payload at its path, the document is the payload, and the key is weak."""
+    found = read(b'{"a":1}', BARE)
 
-    assert (None, None, {"a": 1}) == (told.kind, told.event, told.data)
-    assert (None, None, None, None) == (told.out_trade_no, told.out_refund_no, told.subscription_id, told.payment_id)
-    assert (f"weak:{told.digest}", True) == (told.dedup_key, told.weak)
-
-
-def test_envelope_without_a_payload() -> None:
-    """What has no payload where the profile has it is its own, as with answers."""
+    assert (None, None, {"a": 1}) == (found.kind, found.event, found.data)
+    assert (None, None, None, None) == tuple(getattr(found, each) for each in PLACES)
+    assert (f"weak:{found.digest}", True) == (found.dedup_key, found.weak)
     assert {"a": 1} == read(b'{"a":1}').data
 
 
-@pytest.mark.parametrize("value", [None, True, 1.5, "", " ", ["T1"], {"no": "T1"}], ids=repr)
-def test_what_is_no_number(value: Any) -> None:
-    """A number that names something is a text that is not blank, or an integer; anything else is none."""
-    assert read(body_of(no=value)).out_trade_no is None
+PLACES: Final[dict[str, Any]] = {
+    "out_trade_no": lambda number: {"no": number},
+    "out_refund_no": lambda number: {"back": {"no": number}},
+    "subscription_id": lambda number: {"plan": number},
+    "payment_id": lambda number: {"pay": number},
+}
+NUMBERLESS: Final = (None, True, 1.5, "", " ", ["T1"], {"no": "T1"})
+UNPRINTABLE: Final = ("T\0", "T1\n", "\x1b[2J", "T\x7f", "T\u2028", "T\u200b1")
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_number(name: str) -> None:
+    """A number is an integer or a text that is not blank; any other value is none.
+
+    A text with a control character is refused. The merchant's own numbers must match the profile's pattern.
+    """
+    own = name in {"out_trade_no", "out_refund_no"}
+    refused = ("../refund", "T 1", "é", "R'1", "T" * 65)
+
+    def found(number: Any, profile: Profile = BOXED) -> Any:
+        return getattr(read(body_of(**PLACES[name](number)), profile), name)
+
+    assert [None] * len(NUMBERLESS) == [found(each) for each in NUMBERLESS]
+    assert ["7", "T-1"] == [found(each) for each in (7, "T-1")]
+    assert own or list(refused) == [found(each) for each in refused]
+    for number in (*UNPRINTABLE, *(refused if own else ())):
+        for profile in (BOXED, *([] if number in refused else [evolve(BOXED, identifier="(?s:.*)")])):
+            with pytest.raises(InvalidArgumentError, match=f"{name} must be a number") as error:
+                found(number, profile)
+            assert name == error.value.field
 
 
 def test_received_at() -> None:
-    """It is in UTC, and now where nobody says when."""
+    """The time of arrival is in UTC; the default is now."""
     before = datetime.now(UTC)
     there = NOW.astimezone(timezone(timedelta(hours=9)))
 
@@ -109,50 +131,43 @@ def test_received_at() -> None:
 
 @pytest.mark.parametrize("moment", [datetime(2027, 1, 31), "2027-01-31", 5], ids=repr)  # noqa: DTZ001 - the bad one
 def test_received_at_without_an_offset(moment: Any) -> None:
-    """A time that could be any is refused."""
+    """A time of arrival without an offset is refused."""
     with pytest.raises(InvalidArgumentError, match="received_at must be an aware datetime"):
         read(body_of(), received_at=moment)
 
 
 @pytest.mark.parametrize(
-    ("event", "routed", "kind"),
+    ("event", "routed", "kind", "name"),
     [
-        ("PAID", None, "payment"),
-        ("SHUT", "payment", "payment"),
-        ("BACK", None, "refund"),
-        ("BACK", "refund", "refund"),
-        ("OTHER", None, None),
-        ("OTHER", "payment", "payment"),
-        ("paid", "refund", "refund"),
-        (7, "payment", "payment"),
-        (None, "refund", "refund"),
-        (None, None, None),
+        ("PAID", None, "payment", "PAID"),
+        ("SHUT", "payment", "payment", "SHUT"),
+        ("BACK", None, "refund", "BACK"),
+        ("BACK", "refund", "refund", "BACK"),
+        ("OTHER", None, None, "OTHER"),
+        ("OTHER", "payment", "payment", "OTHER"),
+        ("paid", "refund", "refund", "paid"),
+        (7, "payment", "payment", None),
+        (None, "refund", "refund", None),
+        (None, None, None, None),
     ],
 )
-def test_kind(event: Any, routed: Any, kind: Any) -> None:
-    """The payload says it by the profile's names; of an event that is not among them, the address says it."""
-    assert kind == read(body_of(event), kind=routed).kind
+def test_kind(event: Any, routed: Any, kind: Any, name: str | None) -> None:
+    """The service's own name of the event decides the kind if the profile knows it; otherwise the address does."""
+    found = read(body_of(event), kind=routed)
+
+    assert (kind, name) == (found.kind, found.event)
 
 
-def test_event_is_the_services_own_name() -> None:
-    """It is told as it stands, also where the profile does not know it; what is no text is no name."""
-    assert ["OTHER", None, None] == [read(body_of(event)).event for event in ("OTHER", 7, None)]
-
-
-def test_kind_that_is_not_of_its_address() -> None:
-    """A payment at the address for refunds was sent there by somebody else, or the profile is wrong."""
-    with pytest.raises(
-        InvalidArgumentError, match="about a payment, but arrived at the address for refunds"
-    ) as refused:
-        read(body_of(), kind="refund")
-
-    assert "kind" == refused.value.field
-
-
-@pytest.mark.parametrize("kind", ["", "payments", "*", "PAYMENT", 5])
-def test_kinds_that_do_not_exist(kind: Any) -> None:
-    """There are three; the error names them."""
-    with pytest.raises(InvalidArgumentError, match="payment, refund, subscription") as refused:
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("refund", "about a payment, but arrived at the address for refunds"),
+        *((each, "payment, refund, subscription") for each in ("", "payments", "*", "PAYMENT", 5)),
+    ],
+)
+def test_wrong_kind(kind: Any, words: str) -> None:
+    """A payment at the address for refunds is refused, and so is a kind that does not exist."""
+    with pytest.raises(InvalidArgumentError, match=words) as refused:
         read(body_of(), kind=kind)
 
     assert "kind" == refused.value.field
@@ -160,52 +175,42 @@ def test_kinds_that_do_not_exist(kind: Any) -> None:
 
 HOSTILE: Final = {
     "empty": b"",
-    "not JSON": b"T1=paid",
     "two documents": b"{}{}",
-    "cut": b'{"a":1',
     "a list": b"[]",
     "a text": b'"a"',
-    "a number": b"5",
     "null": b"null",
     "byte order mark": b"\xef\xbb\xbf{}",
     "UTF-16": '{"a":1}'.encode("utf-16"),
     "UTF-16 without a mark": '{"a":1}'.encode("utf-16-le"),
     "UTF-32": '{"a":1}'.encode("utf-32"),
-    "not UTF-8": b'{"a":"\xff"}',
     "overlong UTF-8": b'{"a":"\xc0\xaf"}',
     "a raw surrogate": b'{"a":"\xed\xa0\x80"}',
     "a lone surrogate": b'{"a":"\\ud800"}',
     "a surrogate as a name": b'{"\\udc00":1}',
     "a control character": b'{"a":"\n"}',
-    "NaN": b'{"a":NaN}',
-    "Infinity": b'{"a":Infinity}',
     "-Infinity": b'{"a":-Infinity}',
-    "beyond doubles": b'{"a":1e999}',
-    "endless integer": b'{"a":' + b"9" * 100_000 + b"}",
     "a name twice": b'{"a":1,"a":1}',
-    "a name twice, escaped": b'{"a":1,"\\u0061":2}',
-    "a name twice, inside": b'{"b":[{"c":{"a":1,"a":2}}]}',
-    "33 deep": b'{"a":' * 33 + b"1" + b"}" * 33,
-    "33 lists": b'{"a":' + b"[" * 32 + b"]" * 32 + b"}",
-    "10,000 deep": b'{"a":' + b"[" * 10_000 + b"]" * 10_000 + b"}",
     "deep and cut": b'{"a":' * 100_000,
     "21,000 lists": b'{"a":[' + b"[]," * 21_000 + b"[]]}",
     "10 MB": b'{"a":"' + b"x" * 10_000_000 + b'"}',
-    "single quotes": b"{'a':1}",
     "a comment": b'{"a":1}//',
     "a trailing comma": b'{"a":1,}',
     "a nul": b'{"a":1}\0',
+    "cut, with an address": b'{"email":"a@example.com"',
 }
 
 
 @pytest.mark.parametrize("raw", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_bodies(raw: bytes) -> None:
-    """Two readers must never take one body for two things: whatever is not strict JSON of an object is refused."""
+    """A body that is not a strict JSON object is refused, because two readers could take it for two things.
+
+    The error does not repeat what arrived.
+    """
     with pytest.raises(InvalidArgumentError) as refused:
         read(raw)
 
-    assert "raw" == refused.value.field
-    assert len(str(refused.value)) < 300
+    assert ("raw", True) == (refused.value.field, len(str(refused.value)) < 300)
+    assert "example" not in f"{refused.value!r}{vars(refused.value)}"
 
 
 @pytest.mark.parametrize(
@@ -240,14 +245,6 @@ def test_what_is_strict() -> None:
 def test_integers_are_exact(number: int) -> None:
     """Money is never rounded, however many digits it has."""
     assert number == read(f'{{"head":{{"data":{{"amount":{number}}}}}}}'.encode()).data["amount"]
-
-
-def test_refusal_does_not_repeat_what_arrived() -> None:
-    """An error goes into logs, and a payload does not."""
-    with pytest.raises(InvalidArgumentError) as refused:
-        read(b'{"email":"a@example.com"', BARE)
-
-    assert "example" not in f"{refused.value!r}{vars(refused.value)}"
 
 
 JSON_VALUES: Final = st.recursive(
@@ -363,26 +360,15 @@ def test_long_key_is_shortened() -> None:
 
 
 def test_header_of_standard_webhooks() -> None:
-    """Without paths of the kind it names the event, where notifications are signed that way: the header is signed."""
-    told = identify(PROFILE.notification, None, {"a": 1}, {}, WEBHOOK_HEADERS)
+    """Without paths of the kind, the header names the event, if notifications are signed with their headers."""
+    found = identify(PROFILE.notification, None, {"a": 1}, {}, WEBHOOK_HEADERS)
     long = identify(PROFILE.notification, None, {"a": 1}, {}, {"webhook-id": "m" * 256})
+    unsigned = [evolve(PROFILE.notification, verification=each, signature="sign") for each in ("", "body", "none")]
 
-    assert ("webhook:msg_1", False) == told[:2]
+    assert ("webhook:msg_1", False) == found[:2]
     assert f"webhook:sha256:{hashlib.sha256(b'm' * 256).hexdigest()}" == long[0]
-
-
-@pytest.mark.parametrize("number", ["", " "])
-def test_header_that_is_blank(number: str) -> None:
-    """It names nothing: not every event that has none is the same one."""
-    assert identify(PROFILE.notification, None, {"a": 1}, {}, {"webhook-id": number})[1]
-
-
-@pytest.mark.parametrize("verification", ["", "body", "none"])
-def test_header_that_nobody_signed(verification: Any) -> None:
-    """Where the signature does not cover it, anybody could write it, and it names nothing."""
-    shape = evolve(PROFILE.notification, verification=verification, signature="sign")
-
-    assert identify(shape, None, {"a": 1}, {}, WEBHOOK_HEADERS)[1]
+    assert all(identify(each, None, {"a": 1}, {}, WEBHOOK_HEADERS)[1] for each in unsigned)
+    assert all(identify(PROFILE.notification, None, {"a": 1}, {}, {"webhook-id": each})[1] for each in ("", " "))
 
 
 def test_digest_is_of_what_the_body_says() -> None:
@@ -417,21 +403,15 @@ def test_volatile_path_is_one_place() -> None:
     assert digest_of({"l": [{"at": 1}]}) == digest_of({"l": [{"at": 1}, 2]}, "l.1")
 
 
-def test_signature_is_no_part_of_what_is_said() -> None:
-    """Each delivery may be signed afresh: its place is left out without being called volatile, and no other."""
+def test_signature_and_nonce_are_not_in_the_digest() -> None:
+    """Each delivery may be signed afresh: its signature, at its place only, and its nonces are left out."""
     one, other = ({"data": {"sign": sign, "a": 1}, "sign": 5} for sign in "xy")
 
     assert digest_of(one) != digest_of(other)
     assert digest_of(one, signature="data.sign") == digest_of(other, signature="data.sign")
     assert digest_of({"data": {"sign": "x"}}, signature="sign") != digest_of({"data": {"sign": "y"}}, signature="sign")
     assert digest_of({"sign": "x"}, signature="sign") == digest_of({"sign": "y"}, signature="sign")
-
-
-def test_nonce_is_no_part_of_what_is_said() -> None:
-    """It is drawn for each delivery, wherever it stands."""
-    one, other = ({"a": 1, "nonceStr": nonce, "data": {"nonceStr": nonce}} for nonce in "xy")
-
-    assert digest_of({"a": 1, "data": {}}) == digest_of(one) == digest_of(other)
+    assert digest_of({"data": {}}) == digest_of({"nonceStr": "x", "data": {"nonceStr": "y"}})
 
 
 @pytest.mark.parametrize("verification", ["body", "", "none", "standard-webhooks"])
@@ -609,10 +589,19 @@ def test_body_is_bytes_of_its_own(raw: Any) -> None:
     assert (bytes, b"{}") == (type(body), body)
 
 
-@pytest.mark.parametrize("raw", ["{}", None, 5, [123, 125], array.array("b", b"{}")], ids=repr)
+def released() -> memoryview:
+    """Return a memoryview that can no longer be read."""
+    view = memoryview(b"{}")
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize(
+    "raw", ["{}", None, 5, [123, 125], array.array("b", b"{}"), released()], ids=lambda raw: type(raw).__name__
+)
 def test_what_is_no_bytes(raw: Any) -> None:
-    """A text is refused, since a signature is made over bytes; the error says so."""
-    with pytest.raises(InvalidArgumentError, match="the body's bytes, as they were received") as refused:
+    """A text is refused, because a signature is made over bytes; the error says so."""
+    with pytest.raises(InvalidArgumentError, match=r"the body's bytes, as they were received|was released") as refused:
         copy_body(raw)
 
     assert "raw" == refused.value.field
@@ -650,18 +639,10 @@ def test_headers_by_names_in_any_case(headers: Any) -> None:
     assert 1 == len(taken)
 
 
-def test_header_that_stands_twice() -> None:
-    """None is dropped: who needs one alone sees that there are two."""
+def test_texts_of_headers() -> None:
+    """Bytes are latin-1, lone surrogates can be written anywhere, and a header that stands twice is not dropped."""
     assert ["a", "b"] == read_headers([("webhook-id", "a"), ("Webhook-Id", "b")]).getall("webhook-id")
-
-
-def test_bytes_are_latin_1() -> None:
-    """Every byte is a character, as in HTTP."""
     assert "".join(map(chr, range(256))) == read_headers({b"x": bytes(range(256))})["x"]
-
-
-def test_lone_surrogates_become_writable() -> None:
-    """A server that cannot decode a header hands over lone surrogates; what is kept can be written anywhere."""
     assert {"x?": "a?b"} == read_headers({"x\udce9": "a\udce9b"})
 
 
@@ -690,11 +671,3 @@ def test_what_is_no_headers(headers: Any) -> None:
         read_headers(headers)
 
     assert "headers" == refused.value.field
-
-
-def test_memoryview_that_was_released() -> None:
-    """A memoryview that can no longer be read raises our error, not Python's."""
-    released = memoryview(b"{}")
-    released.release()
-    with pytest.raises(InvalidArgumentError, match="not a memoryview that was released"):
-        copy_body(released)

@@ -1,11 +1,13 @@
 """One claimed event: by whom it is handled, when it is tried again, and how it ends."""
 
 import asyncio
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -66,7 +68,7 @@ async def test_handler_gets_what_was_verified(shop: Shop) -> None:
 
 
 async def test_only_what_failed_is_called_again(shop: Shop) -> None:
-    """It is remembered which handlers are done; one that fails does not stop those behind it."""
+    """Handlers that are done are not called again; one that fails does not stop those behind it."""
     calls = Failing(shop)
     calls.add("one", 0)
     calls.add("two", 2)
@@ -100,41 +102,8 @@ async def test_failure_is_retried_with_growing_waits_until_it_is_dead(tmp_path: 
         assert "books: ValueError: books fails" == event.reason
 
 
-async def test_failure_is_logged_with_its_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Who mends the handler sees where it failed; what the error says, which may be of the payload, is not logged."""
-
-    def expect(notification: Notification) -> None:
-        raise KeyError(notification.data["totalAmt"])
-
-    async with opened(tmp_path) as shop:
-
-        @shop.receiver.on("payment")
-        async def books(notification: Notification) -> None:
-            raise ValueError(notification.data["totalAmt"])
-
-        failed = await shop.handled()
-        shop.recording("refund", expect=expect)
-        await shop.take({**REFUNDED, "totalAmt": 450}, "refund")
-        await shop.receiver.settle()
-
-        assert failed.reason.endswith("books: ValueError: 450")
-        assert "450" not in caplog.text
-        assert [] == [each for each in ("ValueError", "KeyError", "in books", "in expect") if each not in caplog.text]
-
-
-async def test_handler_whose_own_task_was_cancelled_has_failed(shop: Shop) -> None:
-    """A cancellation that the handler brings upon itself is not that of the receiver."""
-    calls = Failing(shop)
-    calls.add("cancelled", 1, asyncio.CancelledError())
-    event = await shop.handled()
-    shop.clock.advance(1)
-
-    assert ("pending", "CancelledError") == (event.state, event.reason.rpartition(" ")[2])
-    assert "done" == (await shop.last()).state
-
-
 async def test_what_nobody_handles_is_parked_until_somebody_does(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """It is listed with its reason, and can be dispatched after a handler was added."""
+    """An event without a handler is parked with its reason, and can be replayed after a handler was added."""
     shop.recording("payment")
     parked = await shop.handled(REFUNDED, "refund")
     got = shop.recording("refund")
@@ -147,7 +116,7 @@ async def test_what_nobody_handles_is_parked_until_somebody_does(shop: Shop, cap
 
 
 async def test_what_cuts_off_every_attempt_is_given_up(shop: Shop) -> None:
-    """An event at which the process ends each time is not begun for ever: it is dead before its handler is called."""
+    """An event whose handler ends the process each time is dead after a limit."""
     got = shop.recording()
     inbox = SqliteInbox(shop.path, clock=shop.clock)
     await inbox.add(received())
@@ -162,7 +131,7 @@ async def test_what_cuts_off_every_attempt_is_given_up(shop: Shop) -> None:
 
 
 async def test_shutdowns_use_up_no_attempts(tmp_path: Path) -> None:
-    """A handler that deployments cut off has not failed: its first failure is tried again, after the first wait."""
+    """A handler that deployments interrupt has not failed: its first failure is retried after the first wait."""
     inbox = SqliteInbox(tmp_path / "inbox.db", clock=Clock())
     await inbox.add(received())
     for _ in range(9):
@@ -179,72 +148,54 @@ async def test_shutdowns_use_up_no_attempts(tmp_path: Path) -> None:
         assert ("done", 11, 1) == (done.state, done.attempts, done.failures)
 
 
-async def test_handler_that_hangs_has_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is cancelled when its time is over, and tried again; the log says where it hung."""
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError(450), "ValueError: 450"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (None, "TimeoutError: not done after 0.01 seconds"),
+    ],
+    ids=["raises", "is cancelled", "hangs"],
+)
+@pytest.mark.parametrize("what", ["books", "expect"])
+async def test_failure_is_tried_again(
+    what: str, error: BaseException | None, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A handler or an `expect` that raises, cancels itself or hangs has failed, and is called again later.
+
+    The log says where, but not what the error says, which may be of the payload.
+    """
+    calls, ended = list[str](), list[str]()
+
+    async def fail_once(name: str) -> None:
+        calls.append(name)
+        if name != what or calls.count(name) > 1:
+            return
+        try:
+            if error:
+                raise error
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def expect(_: Notification) -> dict[str, Any]:
+        await fail_once("expect")
+        return {"totalAmt": 450}
+
     async with opened(tmp_path, handler_timeout=0.01) as shop:
-        ended = asyncio.Event()
 
-        @shop.receiver.on("payment")
-        async def books(notification: Notification) -> None:
-            if notification.attempt == 1:
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    ended.set()
+        @shop.receiver.on("payment", expect=expect)
+        async def books(_: Notification) -> None:
+            await fail_once("books")
 
-        event = await shop.handled()
+        failed = await shop.handled()
         shop.clock.advance(1)
+        done = await shop.last()
 
-        assert (True, "pending", 1) == (ended.is_set(), event.state, event.failures)
-        assert event.reason.endswith("books: TimeoutError: not done after 0.01 seconds")
-        assert "asyncio.Event().wait()" in caplog.text
-        assert "done" == (await shop.last()).state
-
-
-async def test_expectation_that_hangs_has_failed(tmp_path: Path) -> None:
-    """Nor is an event held by who is asked what to expect."""
-
-    async def expect(_: Notification) -> None:
-        await asyncio.Event().wait()
-
-    async with opened(tmp_path, handler_timeout=0.01, expect=expect) as shop:
-        got = shop.recording()
-        event = await shop.handled()
-
-        assert ("pending", [], "expect: TimeoutError: not done after 0.01 seconds") == (event.state, got, event.reason)
-
-
-EXPECTED = {"totalAmt": 450, "currency": "CAD"}
-
-
-async def later(_: Notification) -> dict[str, Any]:
-    """Look it up somewhere."""
-    await asyncio.sleep(0)
-    return EXPECTED
-
-
-@pytest.mark.parametrize("expect", [lambda _: EXPECTED, later])
-@pytest.mark.parametrize("where", ["receiver", "handler"])
-async def test_what_is_as_expected_is_handled(expect: Any, where: str, tmp_path: Path) -> None:
-    """What the caller expects may be looked up; for all handlers, or for one."""
-    settings = {where: {"expect": expect}}
-    async with opened(tmp_path, **settings.get("receiver", {})) as shop:
-        got = shop.recording("payment", **settings.get("handler", {}))
-
-        assert ("done", 1) == ((await shop.handled()).state, len(got))
-
-
-async def test_expectation_whose_own_task_was_cancelled_has_failed(tmp_path: Path) -> None:
-    """It is asked again after a wait, as after any failure, and not at once, again and again."""
-
-    async def expect(_: Notification) -> None:
-        raise asyncio.CancelledError
-
-    async with opened(tmp_path, expect=expect) as shop:
-        shop.recording()
-        event = await shop.handled()
-
-        assert ("pending", 1, "expect: CancelledError") == (event.state, event.attempts, event.reason)
+    name = books.__qualname__ if what == "books" else what
+    assert ("pending", 1, f"{name}: {reason}") == (failed.state, failed.failures, failed.reason)
+    assert ("done", [what], 3 + (what == "books")) == (done.state, ended, len(calls))
+    assert ("450" in caplog.text, f"in {what}" in caplog.text) == (False, True)
 
 
 @dataclass
@@ -274,54 +225,33 @@ async def test_expectation_may_be_any_object_that_is_called(tmp_path: Path) -> N
         assert ("done", [1, 1], 1) == (event.state, [len(each) for each in got], orders.asked)
 
 
-@pytest.mark.parametrize("where", ["receiver", "handler"])
-async def test_expectation_that_is_empty_expects_nothing(where: str, tmp_path: Path) -> None:
-    """A list of orders without any is no missing one: what nobody expects is not handled."""
-    settings = {where: {"expect": Orders({})}}
-    async with opened(tmp_path, **settings.get("receiver", {})) as shop:
-        got = shop.recording("payment", **settings.get("handler", {}))
-        event = await shop.handled()
+@pytest.mark.parametrize(
+    ("receivers", "handlers", "state"),
+    [
+        (lambda _: {"totalAmt": 450}, None, "done"),
+        (None, lambda _: {"totalAmt": 450}, "done"),
+        (lambda _: {"totalAmt": 1}, lambda _: {"totalAmt": 450}, "done"),
+        (Orders({}), None, "quarantined"),
+        (None, Orders({}), "quarantined"),
+    ],
+)
+async def test_what_is_expected_is_handled(receivers: Any, handlers: Any, state: str, tmp_path: Path) -> None:
+    """A handler's expectation replaces the receiver's; an empty one is not a missing one: it expects nothing."""
+    async with opened(tmp_path, expect=receivers) as shop:
+        got = shop.recording("payment", expect=handlers)
 
-        assert ("quarantined", "it is unexpected", []) == (event.state, event.reason, got)
-
-
-async def test_handlers_expectation_replaces_the_receivers(tmp_path: Path) -> None:
-    """A handler that says what it expects is not asked about what others do."""
-    async with opened(tmp_path, expect=lambda _: {"totalAmt": 1}) as shop:
-        shop.recording("payment", expect=lambda _: EXPECTED)
-
-        assert "done" == (await shop.handled()).state
-
-
-async def test_expectation_that_fails_is_retried(tmp_path: Path) -> None:
-    """Where what is expected cannot be looked up now, nothing is handled, and nothing is lost."""
-    answers: list[Any] = [OSError("no database"), EXPECTED]
-
-    def expect(_: Notification) -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async with opened(tmp_path, expect=expect) as shop:
-        got = shop.recording()
-        event = await shop.handled()
-        shop.clock.advance(1)
-
-        assert ("pending", "expect: OSError: no database") == (event.state, event.reason)
-        assert ("done", 1) == ((await shop.last()).state, len(got))
+        assert (state, state == "done") == ((await shop.handled()).state, bool(got))
 
 
-@pytest.mark.parametrize(("named", "state"), [("M1", "done"), ("M2", "quarantined")])
-async def test_another_merchants_event_is_quarantined(named: str, state: str, shop: Shop) -> None:
-    """The service's key may sign for other merchants, too: their money is not ours."""
-    shop.recording()
+async def test_event_of_another_merchant_is_not_handled(shop: Shop) -> None:
+    """The service's key may sign for other merchants, too, whose money is not ours."""
+    got = shop.recording()
 
-    assert state == (await shop.handled({**PAID, "merchantId": named})).state
+    assert ("quarantined", []) == ((await shop.handled({**PAID, "merchantId": "M2"})).state, got)
 
 
 async def test_event_that_the_profile_no_longer_reads_is_dead(tmp_path: Path) -> None:
-    """A profile that has changed since cannot make a receiver stumble over an old event."""
+    """A stored event that a changed profile refuses is dead, and does not stop the receiver."""
     renamed = evolve(SIGNED, notification=evolve(SIGNED.notification, kinds={"refund": ("payment.paid",)}))
     async with opened(tmp_path, profile=renamed) as shop:
         shop.recording()
@@ -351,46 +281,6 @@ class Books:
         """Handle a notification."""
 
 
-def handler(kind: str = "payment", function: Any = paid, **settings: Any) -> Handler:
-    """Return a handler."""
-    return build_handler(function, kind=kind, **settings)
-
-
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (paid, "paid"),
-        (Books().enter, "Books.enter"),
-        (Books(), "Books"),
-        (partial(shipped, fast=True), "shipped"),
-        (partial(partial(shipped), fast=True), "shipped"),
-    ],
-)
-def test_handler_has_the_name_of_its_function(function: Any, name: str) -> None:
-    """What is remembered outlives the process, and is the same where the module is moved, or run as a program."""
-    assert name == handler(function=function).name
-
-
-@pytest.mark.parametrize("name", ["", " ", "two words", "line\n", 7, b"credit"])
-def test_name_is_a_word(name: Any) -> None:
-    """What is remembered under no name, or under one that ends nowhere, would be another's, too."""
-    with pytest.raises(ConfigurationError, match="name must be a word, such as 'credit'") as caught:
-        handler(name=name)
-
-    assert "name" == caught.value.field
-
-
-def plain(notification: Notification) -> None:
-    """Be no coroutine function."""
-
-
-@pytest.mark.parametrize("function", [plain, partial(plain), None, "paid", Books])
-def test_handler_is_a_coroutine_function(function: Any) -> None:
-    """A plain function would block every other handler: it is refused where it is registered."""
-    with pytest.raises(ConfigurationError, match="async def"):
-        handler(function=function)
-
-
 async def none() -> None:
     """Take nothing."""
 
@@ -411,86 +301,84 @@ def begin() -> Any:
     """Begin nothing."""
 
 
-@pytest.mark.parametrize(
-    ("function", "transaction"),
-    [(none, None), (two, None), (named, None), (Books.enter, None), (none, begin), (paid, begin), (named, begin)],
-)
-def test_handler_takes_what_it_is_given(function: Any, transaction: Any) -> None:
-    """What would fail with every event is found where it is registered, and the words say what a handler takes."""
-    with pytest.raises(ConfigurationError, match="a handler takes a notification, and with transaction= a conn") as bad:
-        handler(function=function, transaction=transaction)
-
-    assert ("handler", True) == (bad.value.field, function.__qualname__ in str(bad.value))
+def plain(notification: Notification) -> None:
+    """Be no coroutine function."""
 
 
-@pytest.mark.parametrize(
-    ("function", "transaction"),
-    [(shipped, None), (several, None), (several, begin), (two, begin), (partial(two, db=1), None)],
-)
-def test_handler_may_take_more(function: Any, transaction: Any) -> None:
-    """What has a default, or takes anything, can be called."""
-    assert function is handler(function=function, transaction=transaction).function
-
-
-def test_transaction_is_called_without_arguments() -> None:
-    """What nobody could begin is found where it is given, not with the first event."""
-    with pytest.raises(ConfigurationError, match=r"transaction is called without arguments: .*lambda> cannot") as bad:
-        handler(function=two, transaction=lambda _path: None)
-
-    assert "transaction" == bad.value.field
+def handler(kind: Any = "payment", function: Any = paid, **settings: Any) -> Handler:
+    """Return a handler."""
+    return build_handler(function, kind=kind, **settings)
 
 
 class Pool(list[object]):
-    """Begins transactions, in connections of which none is open yet."""
+    """Begins transactions, and has a length, which is 0."""
 
     def __call__(self) -> None:
         """Begin one."""
 
 
-def test_transaction_may_be_an_empty_pool() -> None:
-    """What is given counts, also where it has a length, which is 0."""
-    assert handler(function=two, transaction=Pool()).transaction is not None
-
-
-@pytest.mark.parametrize("expect", [lambda: None, lambda _one, _two: None])
-def test_expectation_takes_a_notification(expect: Any) -> None:
-    """What could never say what is expected is found where it is given."""
-    with pytest.raises(ConfigurationError, match="expect takes a notification") as bad:
-        handler(expect=expect)
-
-    assert "expect" == bad.value.field
-
-
-@pytest.mark.parametrize("expect", [lambda _: None, lambda _one, _two=2: None, max])
-def test_expectation_may_take_more(expect: Any) -> None:
-    """What has a default can be called; what does not say what it takes is left alone."""
-    assert expect is handler(expect=expect).expect
-
-
-@pytest.mark.parametrize("kind", ["payments", "", None, 7, ["payment"]])
-def test_kind_must_exist(kind: Any) -> None:
-    """A kind that there is not would never be handled."""
-    with pytest.raises(ConfigurationError, match="payment, refund, subscription and \\*"):
-        handler(kind)
-
-
-@pytest.mark.parametrize("kind", ["payment", "refund"])
-def test_what_can_be_confirmed_is_not_taken_unconfirmed(kind: str) -> None:
-    """A payment can be asked about: no handler may wish to believe it unseen."""
-    with pytest.raises(ConfigurationError, match="Leave it out"):
-        handler(kind, unverified=True)
+NAMELESS: Final = ("", " ", "two words", "line\n", 7, b"credit")
+TAKES: Final = "a handler takes a notification, and with transaction= a connection: "
 
 
 @pytest.mark.parametrize(
-    ("settings", "field"),
-    [({"unverified": 1}, "unverified"), ({"transaction": 1}, "transaction"), ({"expect": {"a": 1}}, "expect")],
+    ("function", "name"),
+    [
+        (paid, "paid"),
+        (Books().enter, "Books.enter"),
+        (Books(), "Books"),
+        (partial(shipped, fast=True), "shipped"),
+        (partial(partial(shipped), fast=True), "shipped"),
+    ],
 )
-def test_settings_are_checked(settings: dict[str, Any], field: str) -> None:
-    """A wrong setting is found where it is given, not when money has come."""
-    with pytest.raises(ConfigurationError) as caught:
-        handler("subscription", **settings)
+def test_handler_has_the_name_of_its_function(function: Any, name: str) -> None:
+    """A handler's default name has no module, so that it stays when the module is moved or run as a program."""
+    assert name == handler(function=function).name
 
-    assert field == caught.value.field
+
+@pytest.mark.parametrize(
+    ("settings", "field", "words"),
+    [
+        *(({"name": each}, "name", "a word, such as 'credit'") for each in NAMELESS),
+        *(({"kind": each}, "kind", "payment, refund, subscription and *") for each in ("payments", "", None, 7)),
+        *(({"function": each}, "handler", "an async def function") for each in (plain, partial(plain), "paid", Books)),
+        *(({"function": each}, "handler", TAKES) for each in (none, two, named, Books.enter)),
+        *(({"function": each, "transaction": begin}, "handler", TAKES) for each in (none, paid, named)),
+        ({"transaction": lambda _path: None, "function": two}, "transaction", "is called without arguments"),
+        ({"transaction": 1}, "transaction", "must be a function"),
+        ({"expect": lambda: None}, "expect", "takes a notification"),
+        ({"expect": lambda _one, _two: None}, "expect", "takes a notification"),
+        ({"expect": {"a": 1}}, "expect", "must be a function"),
+        ({"unverified": 1}, "unverified", "must be True or False"),
+        *(({"kind": each, "unverified": True}, "unverified", "Leave it out") for each in ("payment", "refund")),
+    ],
+)
+def test_wrong_handler_is_refused(settings: dict[str, Any], field: str, words: str) -> None:
+    """What would fail with every event is found where the handler is registered, and the error says what it takes."""
+    with pytest.raises(ConfigurationError, match=re.escape(words)) as bad:
+        handler(**{"kind": "subscription", **settings})
+
+    assert field == bad.value.field
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"function": shipped},
+        {"function": several},
+        {"function": several, "transaction": begin},
+        {"function": two, "transaction": begin},
+        {"function": partial(two, db=1)},
+        {"function": two, "transaction": Pool()},
+        *({"expect": each} for each in (lambda _: None, lambda _one, _two=2: None, max)),
+    ],
+)
+def test_handler_may_take_more(settings: dict[str, Any]) -> None:
+    """A function with defaults, or with any arguments, can be called; one without a signature is left alone."""
+    made = handler(**settings)
+
+    assert (settings.get("function", paid), settings.get("expect")) == (made.function, made.expect)
+    assert ("transaction" in settings) is (made.transaction is not None)
 
 
 async def other(notification: Notification) -> None:
@@ -501,35 +389,26 @@ other.__qualname__ = "paid"
 
 
 @pytest.mark.parametrize(
-    ("one", "another"),
+    ("one", "another", "distinct"),
     [
-        (handler("payment"), handler("refund")),
-        (handler("payment"), handler("payment", shipped)),
-        (handler("payment"), handler("payment", other, name="credit")),
+        (handler("payment"), handler("refund"), True),
+        (handler("payment"), handler("payment", shipped), True),
+        (handler("payment"), handler("payment", other, name="credit"), True),
+        (handler("payment"), handler("payment"), False),
+        (handler("payment"), handler("*"), False),
+        (handler("*"), handler("refund"), False),
+        (handler("payment"), handler("payment", other), False),
+        (handler("payment"), handler("refund", other), False),
+        (handler("payment", name="shipped"), handler("payment", shipped), False),
     ],
 )
-def test_handlers_that_are_distinct(one: Handler, another: Handler) -> None:
-    """A function may handle several kinds, and two functions one event under different names."""
-    check_distinct(another, [one])
-
-    assert (one.name, one.kind) != (another.name, another.kind)
-
-
-@pytest.mark.parametrize(
-    ("one", "another"),
-    [
-        (handler("payment"), handler("payment")),
-        (handler("payment"), handler("*")),
-        (handler("*"), handler("refund")),
-        (handler("payment"), handler("payment", other)),
-        (handler("payment"), handler("refund", other)),
-        (handler("payment", name="shipped"), handler("payment", shipped)),
-    ],
-)
-def test_two_of_one_name_are_refused(one: Handler, another: Handler) -> None:
-    """What one has done would count as done by the other; the error says how to tell them apart."""
-    with pytest.raises(ConfigurationError, match=r"two handlers are named \w+: .*Give one another name: on\(.*name="):
+def test_names_of_handlers_are_distinct(one: Handler, another: Handler, *, distinct: bool) -> None:
+    """Two handlers of one name are refused, because what one has done would count as done by the other."""
+    if distinct:
         check_distinct(another, [one])
+    else:
+        with pytest.raises(ConfigurationError, match=r"two handlers are named \w+: .*Give one another name: on\(.*="):
+            check_distinct(another, [one])
 
 
 PAYMENT = handler("payment")
@@ -550,7 +429,7 @@ SUBSCRIPTION = handler("subscription")
     ],
 )
 def test_handlers_take_their_kind(facts: dict[str, Any], taking: tuple[Handler, ...]) -> None:
-    """Each matching handler takes it, in their order; what nobody can confirm, only who wants it so."""
+    """Each matching handler gets an event, in order; only `unverified` ones get what nothing can confirm."""
     assert taking == select_handlers([PAYMENT, ANY, UNCONFIRMED, SUBSCRIPTION], notification(**facts))
 
 
@@ -578,20 +457,18 @@ SHORT = 0.01
 
 
 async def test_what_ends_late_has_failed() -> None:
-    """What was told to stop may have left out its last step, however it ends."""
+    """A call that is cancelled after its time has failed, however it ends, because it may have left out a step."""
 
     async def called() -> None:
-        try:
+        with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return
 
     with pytest.raises(TimeoutError):
         await run_within(SHORT, called())
 
 
 async def test_what_is_done_though_cancelled_is_done() -> None:
-    """Who is told to stop, and comes to its end nevertheless, has come to its end."""
+    """A call that ends well although it was cancelled has succeeded."""
 
     async def called() -> str:
         try:

@@ -66,7 +66,7 @@ COMPARED: Final = [f"answer.{name}" for name in COMPARED_KEYS]
 SIGNED: Final = AnswerShape(signature="sign")
 
 
-OWN_SCHEME: Final = SimpleNamespace(sign=str, verify=bool)
+OWN_SCHEME: Final[Any] = SimpleNamespace(sign=str, verify=bool)
 """A scheme of a merchant's own."""
 
 

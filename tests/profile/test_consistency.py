@@ -433,6 +433,12 @@ def test_without_the_cryptography_package(keys: Keys, monkeypatch: pytest.Monkey
     assert "signature.algorithm" == error.field
 
 
+def test_name_of_the_sandbox_stays_on_this_machine() -> None:
+    """A profile that calls itself the sandbox sends nothing to another machine."""
+    assert "profile" == refused(session, Credentials("M1"), Profile(name="payasync-sandbox")).field
+    assert "M1" == session(Credentials("M1"), Profile(name="quay")).merchant_id
+
+
 def test_short_secret_is_warned_of_once(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
     """A shared secret of 8 to 15 characters is used, with a warning for each merchant; a copy says no more."""
     caplog.set_level(logging.WARNING, "payasync")

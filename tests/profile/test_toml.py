@@ -353,10 +353,13 @@ def test_written_text() -> None:
     assert WRITTEN == round_trip(profile).to_toml()
 
 
+OWN_SCHEME: Final[Any] = SimpleNamespace(sign=str, verify=bool)
+
+
 @pytest.mark.parametrize(
     ("profile", "field"),
     [
-        (Profile(signature=SimpleNamespace(sign=str, verify=bool)), "signature"),
+        (Profile(signature=OWN_SCHEME), "signature"),
         (Profile(constants={"*": {"note": None}}), "constants.*.note"),
         (Profile(constants={"orders.place": {"a": {"b": [1, None]}}}), "constants.orders.place.a.b"),
         (Profile(constants={"*": {"a": [{"b": None}]}}), "constants.*.a"),

@@ -173,29 +173,18 @@ async def test_request_refused_by_state_uses_its_nonce(world: World) -> None:
     assert ("wrong_state", "nonce_used", 0) == (first.why, second.why, world.sandbox.ledger.refunded("T1"))
 
 
-async def test_every_constant_of_the_profile_is_required(world: World) -> None:
-    """A request without one of the profile's constants, or with another value, is refused by its name: 422."""
-    profile, told, expected = world.profile, list[Any](), list[Any]()
-    for name in {**profile.constants.get("*", {}), **profile.constants.get("orders.place", {})}:
-        for value in (None, "another"):
-            answer = await world.tell(PLACING, fields=world.fields(PLACING, **{name: value}))
-            told.append((met(answer), answer.field))
-            expected.append((world.refused(422, "invalid"), name))
+async def test_every_constant_and_header_of_the_profile_is_required(world: World) -> None:
+    """A request without a constant or a header of the profile, or with another value, is refused by its name: 422."""
+    profile, told = world.profile, list[Any]()
+    constants = {**profile.constants.get("*", {}), **profile.constants.get("orders.place", {})}
+    for value in (None, "another"):
+        for name in constants:
+            told.append((name, await world.tell(PLACING, fields=world.fields(PLACING, **{name: value}))))
+        for name in profile.headers:
+            told.append((name, await world.tell(QUERYING, headers={name: value})))
 
-    assert expected == told
-    assert bool(expected) == (profile is not PROFILE)
-
-
-async def test_every_header_of_the_profile_is_required(world: World) -> None:
-    """A request without one of the profile's headers, or with another value, is refused by its name: 422."""
-    told = [
-        (met(answer), answer.field)
-        for name in world.profile.headers
-        for value in (None, "another")
-        for answer in [await world.tell(QUERYING, headers={name: value})]
-    ]
-
-    assert [(world.refused(422, "invalid"), name) for name in world.profile.headers for _ in range(2)] == told
+    assert [(world.refused(422, "invalid"), name) for name, _ in told] == [(met(each), each.field) for _, each in told]
+    assert bool(constants) == (profile is not PROFILE)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ Step = Callable[[], object]
 
 @define
 class Acknowledged:
-    """What the service confirmed, and so must never lose."""
+    """Everything that the service confirmed, and must never lose."""
 
     orders: dict[str, str] = Factory(dict)
     """The last confirmed state of each order."""
@@ -155,20 +155,3 @@ async def test_nothing_is_lost_that_was_answered(
                 await kill_while_trading(sandbox, trading, chance, 1 if life else 20)
 
     assert kills * 3 < sum(len(each.requests) for each in lives)
-
-
-async def test_timers_go_on(http: aiohttp.ClientSession, tmp_path: Path) -> None:
-    """An order that was placed before the kill expires after it, when its time has come."""
-    db = ("--db", str(tmp_path / "sbx.db"), "--clock", "2000x")
-    with serving(*db) as sandbox:
-        placed = await Foreign(sandbox, http, "first").place("T1")
-        sandbox.process.kill()
-    with serving(*db) as sandbox:
-        foreign = Foreign(sandbox, http, "second")
-        async with asyncio.timeout(SECONDS):
-            found = await foreign.post(QUERY, outTradeNo="T1")
-            while "SBX_PENDING" == found.document["status"]:
-                found = await foreign.post(QUERY, outTradeNo="T1")
-
-    assert "SBX_PENDING" == placed.document["status"]
-    assert "SBX_EXPIRED" == found.document["status"]

@@ -4,7 +4,7 @@ import asyncio
 import re
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -84,9 +84,9 @@ async def test_database_is_a_path(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="does not run: credentials"):
         _ = Sandbox(db=tmp_path / "sandbox.db").credentials
     async with Sandbox(db=tmp_path / "sandbox.db") as sandbox:
-        number = await sandbox.given.paid_order()
+        number, keys = await sandbox.given.paid_order(), sandbox.credentials
     async with Sandbox(db=str(tmp_path / "sandbox.db")) as sandbox:
-        assert 450 == sandbox.ledger.paid(number)
+        assert (450, keys) == (sandbox.ledger.paid(number), sandbox.credentials)
     with pytest.raises(ConfigurationError, match="db must be the path of a file, or ':memory:', not 5") as refused:
         Sandbox(db=nowhere)
     with pytest.raises(ConfigurationError, match="db: cannot use"):
@@ -124,7 +124,7 @@ async def test_session_takes_overrides(sandbox: Sandbox) -> None:
 
 
 async def test_given_orders(sandbox: Sandbox) -> None:
-    """Orders can be made without a request, by the same rules."""
+    """Orders can be made without a request, by the same rules: a number in use is refused."""
     pending = await sandbox.given.pending_order(7, "USD", out_trade_no="T1")
     paid = await sandbox.given.paid_order(total_amt=9)
 
@@ -135,48 +135,36 @@ async def test_given_orders(sandbox: Sandbox) -> None:
         sandbox.ledger.orders(),
         len(sandbox.ledger.calls()),
     )
-
-
-async def test_given_number_in_use(sandbox: Sandbox) -> None:
-    """A number in use is refused."""
-    await sandbox.given.pending_order(out_trade_no="T1")
-
     with pytest.raises(InvalidArgumentError, match="out_trade_no"):
         await sandbox.given.paid_order(out_trade_no="T1")
 
 
+ORDERED: Final[list[tuple[str, object]]] = [
+    ("total_amt", 1.5),
+    ("currency", "toolong"),
+    ("out_trade_no", "b d!"),
+    ("subject", 7),
+    ("body", "x" * 5000),
+    ("notify_url", "ftp://127.0.0.1/"),
+    ("return_url", "javascript:alert(1)"),
+    ("colour", "red"),
+]
+SUBSCRIBED: Final = [("frequency", "often"), ("amount", 0), ("start_date", "2027-01-31"), ("customer", [])]
+
+
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("make", "field", "value"),
     [
-        ("total_amt", 1.5),
-        ("currency", "toolong"),
-        ("out_trade_no", "b d!"),
-        ("subject", 7),
-        ("body", "x" * 5000),
-        ("notify_url", "ftp://127.0.0.1/"),
-        ("return_url", "javascript:alert(1)"),
-        ("colour", "red"),
+        *((make, *given) for make in ("pending_order", "paid_order") for given in ORDERED),
+        *(("subscription", *given) for given in SUBSCRIBED),
     ],
 )
-async def test_given_orders_are_checked(sandbox: Sandbox, field: str, value: object) -> None:
+async def test_arguments_of_given_are_checked(sandbox: Sandbox, make: str, field: str, value: object) -> None:
     """An argument that no request could have is refused by its name, and nothing is made."""
-    for make in (sandbox.given.pending_order, sandbox.given.paid_order):
-        with pytest.raises(InvalidArgumentError, match=f"{field} must be ") as refused:
-            await make(**{field: value})  # type: ignore[arg-type] # that is the mistake
-
-        assert (field, value, 0) == (refused.value.field, refused.value.value, sandbox.ledger.orders())
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("frequency", "often"), ("amount", 0), ("start_date", "2027-01-31"), ("customer", [])],
-)
-async def test_given_subscriptions_are_checked(sandbox: Sandbox, field: str, value: object) -> None:
-    """An argument that no request could have is refused by its name."""
     with pytest.raises(InvalidArgumentError, match=f"{field} must be ") as refused:
-        await sandbox.given.subscription(**{field: value})  # type: ignore[arg-type] # that is the mistake
+        await getattr(sandbox.given, make)(**{field: value})
 
-    assert field == refused.value.field
+    assert (field, value, 0) == (refused.value.field, refused.value.value, sandbox.ledger.orders())
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://x", "http://", "", 7])

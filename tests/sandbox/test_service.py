@@ -182,7 +182,7 @@ async def test_refund_is_processing_until_it_ends(slow_world: World) -> None:
 
 
 async def test_failed_refund_gives_back_nothing(slow_world: World) -> None:
-    """What a failed refund had set aside can be refunded again, under another number."""
+    """The amount of a failed refund can be refunded again, under another number."""
     world = slow_world
     await world.sandbox.given.paid_order(out_trade_no="T1")
     await given_back(world, refund_amt=450)
@@ -354,7 +354,7 @@ def test_number_is_of_the_profiles_form(profile: Profile, form: str) -> None:
 
 
 def test_number_that_is_taken_is_not_given_again() -> None:
-    """What names something already is passed over."""
+    """A number in use is not given again."""
     seen = list[str]()
 
     def taken(number: str) -> bool:

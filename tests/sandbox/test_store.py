@@ -18,7 +18,7 @@ from payasync.errors import ConfigurationError
 from payasync.sandbox import Sandbox
 from payasync.sandbox.model import Answered, Notification, Order, Refund, RefusedError, Subscription
 from payasync.sandbox.store import APPLICATION, VERSION, Store
-from tests.inside import connection_of, set_writable, store_of
+from tests.inside import connection_of, store_of
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import Receiver
 
@@ -142,7 +142,7 @@ def test_transaction_is_all_or_nothing(store: Store) -> None:
 
 
 def test_last_words_of_a_transaction(store: Store) -> None:
-    """What is stored with each commit is undone with its transaction, too."""
+    """If `before_commit` fails, what it stored is undone with its transaction."""
     last = iter("abc")
 
     def fail_on_b() -> None:
@@ -160,7 +160,7 @@ def test_last_words_of_a_transaction(store: Store) -> None:
 
 
 def test_savepoint_undoes_itself_only(store: Store) -> None:
-    """What is refused is undone; what was done before it in the same transaction stays."""
+    """A refusal undoes its own savepoint; earlier changes of the same transaction stay."""
     with store.transaction():
         store.add(call("a"))
         with suppress(RefusedError), store.savepoint():
@@ -168,16 +168,6 @@ def test_savepoint_undoes_itself_only(store: Store) -> None:
             raise RefusedError("wrong_state", "no")
 
     assert ["a"] == names(store)
-
-
-def test_file_that_cannot_be_written(store: Store) -> None:
-    """A full disk or a lost file is an error of ours that names the setting; nothing of the change is stored."""
-    set_writable(store, writable=False)
-    with pytest.raises(ConfigurationError, match="cannot be written") as failed, store.transaction():
-        store.add(call("a"))
-    set_writable(store, writable=True)
-
-    assert ("db", []) == (failed.value.field, names(store))
 
 
 def test_file_is_its_owners(path: Path) -> None:
@@ -211,7 +201,7 @@ def test_one_sandbox_to_a_file(path: Path) -> None:
 
 
 def another_programs(path: Path) -> None:
-    """Make a database that is none of the sandbox's."""
+    """Make a database of another program."""
     with closing(sqlite3.connect(path)) as made:
         made.execute("PRAGMA journal_mode = WAL")
         made.execute("CREATE TABLE orders (id)")
@@ -235,7 +225,7 @@ def of_another_version(path: Path) -> None:
     ],
 )
 def test_file_of_somebody_else(path: Path, make: Callable[[Path], object], words: str) -> None:
-    """What is no sandbox's database of this version is refused with a clear word, and left as it is."""
+    """A file that is not a sandbox's database of this version is refused with the reason, and not changed."""
     make(path)
     before = {file.name: file.is_file() and file.read_bytes() for file in path.parent.iterdir()}
     with pytest.raises(ConfigurationError, match=words) as refused:
@@ -246,7 +236,7 @@ def test_file_of_somebody_else(path: Path, make: Callable[[Path], object], words
 
 
 def test_file_that_cannot_be_made(path: Path) -> None:
-    """A folder that is not there is a mistake in the configuration, in our words."""
+    """A missing folder is a `ConfigurationError` that names it."""
     with pytest.raises(ConfigurationError, match=r"db: cannot use .* No such file"):
         Store(str(path / "below"))
 

@@ -168,29 +168,21 @@ def test_fault_is_disarmed_in_the_thread() -> None:
         assert ([drop], []) == (armed, sandbox.faults.armed())
 
 
-def test_faults_outlive_the_thread() -> None:
-    """Faults can be armed before the start, and read after the end."""
+def test_faults_and_timeline_outlive_the_thread() -> None:
+    """Faults can be armed before the start and read after the end; the timeline can be read from the first start on."""
     sandbox = ThreadedSandbox()
     fault = sandbox.faults.latency("orders.place", seconds=1)
-    with sandbox:
-        during = sandbox.faults.armed()
-        fault.disarm()
-
-    assert ([fault], 0, False) == (during, fault.fired, fault.armed)
-    sandbox.faults.check()
-
-
-def test_timeline_outlives_the_thread() -> None:
-    """After the end the timeline can still be read; before the first start it cannot."""
-    sandbox = ThreadedSandbox()
     with pytest.raises(ConfigurationError, match="does not run"):
         sandbox.timeline()
     with sandbox:
         sandbox.given.pending_order(out_trade_no="T7")
-        during = sandbox.timeline()
+        during, armed = sandbox.timeline(), sandbox.faults.armed()
+        fault.disarm()
 
+    assert ([fault], 0, False) == (armed, fault.fired, fault.armed)
     assert during == sandbox.timeline()
     assert "T7" in "".join(during)
+    sandbox.faults.check()
 
 
 def test_receiver_ends_with_its_sandbox() -> None:

@@ -94,18 +94,11 @@ async def test_notifications_stay_on_this_machine(sandbox: Sandbox, receiver: Re
     assert [] == receiver.received
 
 
-async def test_names_of_this_machine_are_reached(sandbox: Sandbox, receiver: Receiver) -> None:
-    """A name that means a loopback address is one."""
-    await sandbox.given.paid_order(notify_url=receiver.url.replace("127.0.0.1", "localhost"))
-    await sandbox.settle()
-
-    assert 1 == len(receiver.received)
-
-
-async def test_remote_addresses_can_be_allowed(receiver: Receiver) -> None:
-    """`allow_remote` lifts the bound: any address is tried."""
-    async with Sandbox(allow_remote=True) as sandbox:
-        await sandbox.given.paid_order(notify_url=receiver.url.replace("127.0.0.1", "0.0.0.0"))  # noqa: S104 - tried
+@pytest.mark.parametrize(("host", "allow_remote"), [("localhost", False), ("0.0.0.0", True)])  # noqa: S104 - tried
+async def test_addresses_that_are_reached(receiver: Receiver, host: str, *, allow_remote: bool) -> None:
+    """A name of this machine is reached; with `allow_remote` any address is tried."""
+    async with Sandbox(allow_remote=allow_remote) as sandbox:
+        await sandbox.given.paid_order(notify_url=receiver.url.replace("127.0.0.1", host))
         await sandbox.settle()
 
         assert [True] == [one.acknowledged for one in sandbox.ledger.deliveries()]
@@ -177,7 +170,7 @@ def refusing() -> web.Response:
 
 
 async def test_dead_letter(frozen: Sandbox, receiver: Receiver) -> None:
-    """Again after 5 seconds, 5 and 30 minutes, 2, 5 and 10 hours; then it is given up. Sent again, all that again."""
+    """Redeliveries follow after 5 seconds, 5 and 30 minutes, 2, 5 and 10 hours; a resend repeats them all."""
     receiver.answer = as_coroutine(refusing)
     await frozen.given.paid_order()
     await frozen.clock.advance(LIFE)
@@ -202,20 +195,18 @@ async def test_resend_of_nothing(frozen: Sandbox) -> None:
     assert "notification_id" == refused.value.field
 
 
-async def test_asked_for_again_while_it_is_under_way(frozen: Sandbox, receiver: Receiver) -> None:
-    """Sent again after its time had moved on, while an attempt was under way, it is attempted once more."""
-    receiver.answer = as_coroutine(refusing)
-    await frozen.given.paid_order()
-    await frozen.settle()
+async def test_resend_during_an_attempt(frozen: Sandbox, receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    """A notification that is resent during an attempt is attempted once more; the log says that it is due."""
+    caplog.set_level(logging.INFO, "payasync.sandbox")
     held = receiver.hold()
-    advancing = asyncio.create_task(frozen.clock.advance(seconds=5))
+    await frozen.given.paid_order()
     await held.asked.wait()
-    (notification,) = frozen.ledger.notifications()
-    await frozen.resend(notification.notification_id)
+    await frozen.resend(frozen.ledger.notifications()[0].notification_id)
     held.released.set()
-    await advancing
+    await frozen.settle()
 
-    assert [503, 200, 200] == [one.status for one in frozen.ledger.deliveries()]
+    assert [("waiting", 0.0), ("delivered", None)] == [(one.state, one.wait) for one in logged(caplog)]
+    assert [200, 200] == [one.status for one in frozen.ledger.deliveries()]
 
 
 async def test_slow_receiver_holds_up_nobody(frozen: Sandbox, receiver: Receiver) -> None:
@@ -278,7 +269,7 @@ async def test_notification_that_cannot_be_signed(receiver: Receiver) -> None:
 
 
 async def test_schedule_survives_a_restart(tmp_path: Path, receiver: Receiver) -> None:
-    """What was due at the fifth minute before a restart is due then after it, with the attempts counted on."""
+    """A redelivery that is due after a restart is sent at its time, and the attempts are counted on."""
     path = str(tmp_path / "sandbox.db")
     receiver.answer = as_coroutine(refusing)
     async with Sandbox(clock=NOON, db=path) as first:
@@ -317,6 +308,11 @@ async def deliveries(caplog: pytest.LogCaptureFixture, receiver: Receiver, *, cl
         await sandbox.settle()
         await sandbox.given.paid_order(out_trade_no="T2", notify_url="http://127.0.0.1:1/?canary")
         await sandbox.settle()
+    return logged(caplog)
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[Delivery]:
+    """Return the logged deliveries."""
     return [record.__dict__["delivery"] for record in caplog.records if "delivery" in record.__dict__]
 
 
@@ -324,8 +320,10 @@ async def deliveries(caplog: pytest.LogCaptureFixture, receiver: Receiver, *, cl
 async def test_each_attempt_is_logged(
     caplog: pytest.LogCaptureFixture, receiver: Receiver, clock: datetime | str
 ) -> None:
-    """With its event, its number, how it ended, and how long it is until the next; a frozen clock has no such time."""
-    taken, refused = await deliveries(caplog, receiver, clock=clock)
+    """The log has each attempt's event, number, outcome and wait, but no query, body or signature."""
+    taken, refused = told = await deliveries(caplog, receiver, clock=clock)
+    (came,) = receiver.received
+    text = caplog.text + repr(told)
 
     assert (
         Entry(kind="delivery", name="payment.paid", reference="T1", status=200, outcome="acknowledged") == taken.entry
@@ -333,15 +331,8 @@ async def test_each_attempt_is_logged(
     assert ("delivered", None) == (taken.state, taken.wait)
     assert ("T2", None, "connection refused") == (refused.entry.reference, refused.entry.status, refused.entry.reason)
     assert ("waiting", 1) == (refused.state, refused.tries)
+    # A frozen clock has no real time until the next attempt.
     assert refused.wait is None if clock == NOON else 0 < (refused.wait or 0) <= 5
-
-
-async def test_no_secret_is_told(caplog: pytest.LogCaptureFixture, receiver: Receiver) -> None:
-    """Neither the query of an address, nor a body, nor a signature."""
-    told = await deliveries(caplog, receiver, clock="real")
-    (came,) = receiver.received
-    text = caplog.text + repr(told)
-
     assert "delivery payment.paid T2 -> no response: connection refused" in text
     assert not [each for each in ("canary", "SBX_PAID", came.headers["webhook-signature"][3:]) if each in text]
 

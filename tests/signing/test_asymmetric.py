@@ -1,6 +1,4 @@
 import base64
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -62,19 +60,6 @@ def in_lines(text: str) -> str:
     return "\r\n".join(text[start : start + 64] for start in range(0, len(text), 64)) + "\n"
 
 
-@pytest.fixture
-def openssl(tmp_path: Path) -> OpenSSL:
-    """Run the `openssl` command line in a folder of its own, and return what it prints."""
-    program = shutil.which("openssl")
-    if program is None:
-        pytest.skip("the openssl command line is not installed")
-
-    def run(*arguments: str) -> bytes:
-        return subprocess.run([program, *arguments], cwd=tmp_path, capture_output=True, check=True).stdout
-
-    return run
-
-
 def test_ed25519_vector() -> None:
     """Ed25519 is that of RFC 8032."""
     secret, public, message, signature = RFC_8032
@@ -99,9 +84,8 @@ def test_openssl_agrees_on_ed25519(openssl: OpenSSL, tmp_path: Path) -> None:
     """What openssl signs by Ed25519, we verify, and we sign the same."""
     openssl("genpkey", "-algorithm", "ED25519", "-out", "private.pem")
     public = openssl("pkey", "-in", "private.pem", "-pubout").decode()
-    (tmp_path / "message").write_bytes(b"totalAmt=450")
-    openssl("pkeyutl", "-sign", "-rawin", "-inkey", "private.pem", "-in", "message", "-out", "signature")
-    signature = (tmp_path / "signature").read_bytes()
+    signing = ("pkeyutl", "-sign", "-rawin", "-inkey", "private.pem", "-in", "text")
+    signature = openssl(*signing, text="totalAmt=450")
 
     assert asymmetric.verify("ed25519", b"totalAmt=450", signature, Secret(public))
     assert signature == asymmetric.sign("ed25519", Secret((tmp_path / "private.pem").read_text()), b"totalAmt=450")

@@ -17,7 +17,7 @@ CHILDREN: Final = 10
 
 
 async def note(file: SqliteFile, text: str) -> None:
-    """Write a text, and tell of it once that is done."""
+    """Write a text, and print it after the commit."""
 
     def write(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO notes VALUES (?)", (text,))
@@ -27,7 +27,7 @@ async def note(file: SqliteFile, text: str) -> None:
 
 
 def well(child: int) -> None:
-    """Wait for a child that ends well."""
+    """Wait for a child, which must end with exit code 0."""
     assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

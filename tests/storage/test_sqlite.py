@@ -39,7 +39,7 @@ SECONDS: Final = 60
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a file may be."""
+    """The path of a file that does not exist yet."""
     return tmp_path / "inbox.db"
 
 
@@ -52,7 +52,7 @@ async def file(path: Path) -> AsyncIterator[SqliteFile]:
 
 
 def note(text: str | None) -> Callable[[sqlite3.Connection], str | None]:
-    """Return what writes a text, and gives it back."""
+    """Return a job that writes a text, and returns it."""
 
     def write(db: sqlite3.Connection) -> str | None:
         db.execute("INSERT INTO notes VALUES (?)", (text,))
@@ -67,7 +67,7 @@ def notes(db: sqlite3.Connection) -> list[str]:
 
 
 def on_disk(path: Path) -> list[str]:
-    """Return what others see of it."""
+    """Return what other connections read."""
     with closing(sqlite3.connect(path)) as db:
         return notes(db)
 
@@ -78,7 +78,7 @@ def commits(path: Path) -> int:
 
 
 def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable[[sqlite3.Connection], None]:
-    """Return what tells that it has begun, and then keeps the thread until it may go."""
+    """Return a job that says that it has begun, and then keeps the thread until it may go."""
 
     def work(db: sqlite3.Connection) -> None:
         note("busy")(db)
@@ -90,7 +90,7 @@ def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable
 
 @asynccontextmanager
 async def busy(file: SqliteFile) -> AsyncGenerator["asyncio.Future[None]"]:
-    """Keep the thread in the midst of a transaction."""
+    """Keep the thread inside a transaction."""
     loop, inside, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     working = asyncio.ensure_future(file.run(wait_for_ever(partial(loop.call_soon_threadsafe, inside.set), go)))
     await inside.wait()
@@ -107,24 +107,24 @@ def is_there(path: Path) -> bool:
 
 
 def put_back(path: Path) -> None:
-    """Let it be there again."""
+    """Put a file back that was moved away."""
     path.with_name("elsewhere.db").rename(path)
 
 
 def delete(path: Path) -> None:
-    """Let a file be no more."""
+    """Delete a file."""
     path.unlink()
 
 
 async def begun(*tasks: "asyncio.Future[Any]") -> None:
-    """Let tasks come as far as they come by themselves."""
+    """Let tasks begin."""
     for _ in range(3):
         await asyncio.sleep(0)
     assert not any(task.done() for task in tasks)
 
 
 async def all_of(file: SqliteFile, *works: Callable[[sqlite3.Connection], Any]) -> list[Any]:
-    """Return what each of some works that wait together returned, or raised."""
+    """Return what each of some jobs that wait together returned, or raised."""
     return await asyncio.gather(*(file.run(work) for work in works), return_exceptions=True)
 
 
@@ -137,7 +137,7 @@ async def test_result_is_returned_after_the_commit(path: Path, file: SqliteFile)
 
 
 async def test_callers_that_wait_share_a_commit(path: Path, file: SqliteFile) -> None:
-    """While the disk is busy a hundred callers come, and they are written by one commit."""
+    """A hundred calls that come during a commit share the next one."""
     await file.run(notes)
     before = commits(path)
     async with busy(file):
@@ -150,7 +150,7 @@ async def test_callers_that_wait_share_a_commit(path: Path, file: SqliteFile) ->
 
 
 def raising(mistake: Exception) -> Callable[[sqlite3.Connection], None]:
-    """Return what writes something, and then makes a mistake."""
+    """Return a job that writes something, and then raises."""
 
     def mistaken(db: sqlite3.Connection) -> None:
         note("undone")(db)
@@ -218,7 +218,7 @@ async def test_errors_are_each_callers_own(tmp_path: Path) -> None:
 
 @pytest.fixture(params=[(99,), (3,)], ids=["rollback", "wal"])
 def _mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test with either way in which SQLite makes a commit durable."""
+    """Test with a rollback journal and with a write-ahead log."""
     monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", request.param)
 
 
@@ -344,7 +344,7 @@ async def test_closing_that_is_cancelled_closes(path: Path, monkeypatch: pytest.
 
 
 def test_loops_share_a_file(path: Path) -> None:
-    """One object serves event loops one after the other, and at the same time in several threads."""
+    """Several event loops can use one object, one after the other or in several threads."""
     file = SqliteFile(path, SCHEMA)
 
     def of_thread(thread: int) -> None:
@@ -486,7 +486,7 @@ def test_connection_is_durable(open_: Callable[[Schema], sqlite3.Connection]) ->
 
 @pytest.mark.parametrize("given", ["inbox.db", Path("inbox.db")])
 def test_path_is_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | Path) -> None:
-    """A relative path means the folder in which it was given, whatever the program's folder is later."""
+    """A relative path refers to the working folder of when it was given."""
     monkeypatch.chdir(tmp_path)
 
     assert str(tmp_path / "inbox.db") == SqliteFile(given, TWO_VERSIONS).path
@@ -542,7 +542,7 @@ def test_log_without_its_file_is_not_replayed(path: Path, end: str) -> None:
 
 
 def test_older_schema_is_brought_up_to_date(open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """A file of an older version takes the steps that it lacks, and keeps what stands in it."""
+    """A file of an older version is migrated, and keeps its data."""
     with closing(open_(SCHEMA)) as db:
         db.execute("INSERT INTO notes VALUES ('kept')")
 
@@ -553,7 +553,7 @@ def test_older_schema_is_brought_up_to_date(open_: Callable[[Schema], sqlite3.Co
 
 
 def test_step_that_fails_changes_nothing(path: Path, open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """An update is done wholly, or not at all."""
+    """If one step of a migration fails, nothing of it is done."""
     open_(SCHEMA).close()
     before = content(path.parent)
     broken = evolve(
@@ -665,9 +665,9 @@ PROGRAM: Final = Path(__file__).with_name("sqlite_forking.py")
 @pytest.mark.parametrize("journal", ["journal", pytest.param("log", marks=pytest.mark.long)])
 @pytest.mark.parametrize("what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "load"))])
 def test_nothing_is_lost_by_a_fork(path: Path, what: str, journal: str) -> None:
-    """What parent or child was told of stands in the file, once, and the child inherits no handle of the file.
+    """What parent or child have written is in the file once, and the child inherits no handle of the file.
 
-    SQLite forbids to carry a connection through a fork: the child would believe in locks that only the parent has.
+    SQLite forbids using a connection after a fork: the child would rely on locks that only the parent has.
     """
     # Later Pythons warn of every fork beside a thread.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAM), what, journal, str(path)]

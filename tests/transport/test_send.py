@@ -14,18 +14,7 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
 
-from payasync import (
-    Call,
-    NoAnswerError,
-    NoAnswerTimeoutError,
-    NotSentError,
-    NotSentTimeoutError,
-    OutcomeUnknownError,
-    Profile,
-    Response,
-    Session,
-    Timeouts,
-)
+from payasync import Call, Profile, Response, Session, Timeouts, errors
 from payasync.endpoints import CREATE_PAYMENT, Operation, custom_operation
 from payasync.errors import SessionClosedError
 from payasync.profile.sandbox_profile import PROFILE
@@ -100,7 +89,7 @@ async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatc
                 return False
 
             monkeypatch.setattr("payasync.transport.aiohttp_request.has_stray_bytes", stopped)
-            with pytest.raises(NotSentTimeoutError):
+            with pytest.raises(errors.NotSentTimeoutError):
                 await way.send(late)
 
     assert [] == service.requests
@@ -122,7 +111,7 @@ async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
     drip = Answer(answer(200, b"x" * 900).raw, drip=0.01)
     with Recorder([drip]) as service:
         async with transport(service.url) as way, asyncio.timeout(15):  # the call itself has twice as long
-            with pytest.raises(NoAnswerTimeoutError) as caught:
+            with pytest.raises(errors.NoAnswerTimeoutError) as caught:
                 await way.send(call(timeouts=Timeouts(read=0.05)))
 
     assert "no response in time" == caught.value.reason
@@ -132,7 +121,7 @@ async def test_a_deadline_that_is_over_sends_nothing() -> None:
     """If the deadline is over before the connection is there, nothing is sent."""
     with Recorder() as service:
         async with transport(service.url) as way:
-            with pytest.raises(NotSentTimeoutError):
+            with pytest.raises(errors.NotSentTimeoutError):
                 await way.send(call(deadline=0.0))
 
     assert [] == service.requests
@@ -141,7 +130,7 @@ async def test_a_deadline_that_is_over_sends_nothing() -> None:
 async def test_a_name_that_does_not_resolve_sends_nothing() -> None:
     """A DNS failure is provably not sent."""
     async with transport("https://nowhere.invalid") as way:
-        with pytest.raises(NotSentError) as caught:
+        with pytest.raises(errors.NotSentError) as caught:
             await way.send(call())
 
     assert "the host name does not resolve" == caught.value.reason
@@ -160,7 +149,7 @@ async def test_a_call_that_waits_to_connect_when_the_session_closes_was_not_sent
             ends = await asyncio.gather(first, second, return_exceptions=True)
         hold.set()
 
-    assert [NoAnswerError, SessionClosedError] == [type(each) for each in ends]
+    assert [errors.NoAnswerError, SessionClosedError] == [type(each) for each in ends]
 
 
 async def test_the_profile_adds_its_headers() -> None:
@@ -200,10 +189,14 @@ def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> No
     """Only the start of the write decides between "not sent" and "no response". The reason is a phrase of ours."""
     unsent, lost = (attempt_error(error, ADDRESS, begun=begun) for begun in (False, True))
     late = isinstance(error, TimeoutError)
-    kinds = (NotSentTimeoutError, NoAnswerTimeoutError) if late else (NotSentError, NoAnswerError)
+    kinds = (
+        (errors.NotSentTimeoutError, errors.NoAnswerTimeoutError)
+        if late
+        else (errors.NotSentError, errors.NoAnswerError)
+    )
 
     assert kinds == (type(unsent), type(lost))
-    assert isinstance(unsent, NotSentError)
+    assert isinstance(unsent, errors.NotSentError)
     assert str(unsent.reason).startswith(words)
     assert ("certificate" in words) == unsent.permanent
 
@@ -255,7 +248,7 @@ async def test_long_answer_that_came_whole(name: str) -> None:
     """A connection whose response was too long, but complete, serves the next call."""
     async with two_calls(name, LONG) as (_, _, (first, first_may)):
         first_may.set()
-        with pytest.raises(NoAnswerError if name == "read" else OutcomeUnknownError) as caught:
+        with pytest.raises(errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError) as caught:
             await first
 
     assert "the response is longer than max_response_bytes" == caught.value.reason
@@ -298,6 +291,7 @@ async def test_answer_that_has_not_ended(name: str) -> None:
             found = await ask(pay, 2)
             (ended,) = await asyncio.gather(first, return_exceptions=True)
 
-    assert isinstance(ended, NoAnswerError if name == "read" else OutcomeUnknownError)
+    assert isinstance(ended, errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError)
+    assert "the response is longer than max_response_bytes" == ended.reason
     assert 200 == found.http_status
     assert [1, 2] == [request.connection for request in service.requests]

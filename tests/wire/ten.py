@@ -45,10 +45,10 @@ class TenCall:
         """Make the call with the required arguments only."""
         return self._made(pay, self.required)
 
-    def fields(self, *, least: bool) -> dict[str, object]:
-        """Return what the document lists of it, but for merchantId, nonceStr and sign."""
+    def fields(self, form: str, *, least: bool) -> dict[str, object]:
+        """Return what the document lists of it, but for merchantId, nonceStr and sign; dates in this form."""
         pairs = list(self.arguments.values())[: self.required if least else None]
-        return {wire: value.isoformat() if isinstance(value, date) else value for wire, value in pairs}
+        return {wire: value.strftime(form) if isinstance(value, date) else value for wire, value in pairs}
 
     def _made(self, pay: Session, count: int, **options: Any) -> Awaitable[Response]:
         namespace, method = self.name.split(".")
@@ -134,7 +134,7 @@ OTHER: Final = Profile(
         "customer": "payer",
         "subscription_id": "agreement",
     },
-    formats={"start_date": "%Y-%m-%d"},
+    formats={"start_date": "%d/%m/%y"},
     constants={"*": {"signType": "HMAC", "version": 2}, "orders.place": {"tradeType": "WEB", "version": 3}},
     headers={"X-Api-Version": "2027-01"},
     payment_status=Parameter("orderNo", "path"),
@@ -160,7 +160,10 @@ def expected_fields(one: TenCall, profile: Profile, *, least: bool = False) -> d
         **({"merchantId": "M1"} if one.name in profile.merchant else {}),
         **profile.constants.get("*", {}),
         **profile.constants.get(one.name, {}),
-        **{names.get(name, name): value for name, value in one.fields(least=least).items()},
+        **{
+            names.get(name, name): value
+            for name, value in one.fields(profile.formats["start_date"], least=least).items()
+        },
     }
     return named if one.method == "POST" else {name: str(value) for name, value in named.items()}
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payasync.endpoints import CREATE_PAYMENT, custom_operation
-from payasync.errors import InvalidArgumentError
+from payasync.errors import InvalidArgumentError, NotConfiguredError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Accept, Parameter
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
@@ -108,6 +108,14 @@ async def test_layer_that_changes_its_call() -> None:
 
     assert {"spoilt"} == set(first.values())
     assert {"merchantId": "M1", "outTradeNo": "T2", "signType": "RSA", "v": 2} == second
+
+
+def test_form_of_a_date_that_is_open() -> None:
+    """A date is not sent before the profile says how the service writes one."""
+    with pytest.raises(NotConfiguredError) as caught:
+        codec(evolve(PROFILE, formats={})).call(FULL["subscriptions.create"])
+
+    assert "formats.start_date" == caught.value.field
 
 
 def test_kind_of_ones_own() -> None:

@@ -213,7 +213,16 @@ VALUES: Final[dict[str, tuple[object, object]]] = {
     **dict.fromkeys(("totalAmt", "refundAmt", "amount"), (2, 1)),
     "currency": ("CAD", "USD"),
 }
-SIX: Final = {"outTradeNo", "outRefundNo", "merchantId", "totalAmt", "refundAmt", "currency"}
+COMPARED: Final = {
+    "out_trade_no": "outTradeNo",
+    "out_refund_no": "outRefundNo",
+    "merchant_id": "merchantId",
+    "total_amt": "totalAmt",
+    "refund_amt": "refundAmt",
+    "currency": "currency",
+}
+"""By key of the profile, the wire name."""
+SIX: Final = {*COMPARED.values()}
 
 
 def compared(operation: Operation, profile: Profile = BARE) -> set[str]:
@@ -229,6 +238,18 @@ def test_six_things_are_compared_under_their_wire_names(operation: Operation) ->
 
     assert SIX | amount == compared(operation)
     assert mismatch({name: mine for name, (mine, _) in VALUES.items()}, comparison_of(operation, BARE), {}) is None
+
+
+@pytest.mark.parametrize(("key", "wire"), COMPARED.items())
+def test_each_of_the_six_is_compared_where_its_path_leads(key: str, wire: str) -> None:
+    """A path that the profile gives takes the place of the wire name; an empty one switches the comparison off."""
+    shapes: list[dict[str, Any]] = [{key: "its.name"}, {key: ""}]
+    located, off = (comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(**shape))) for shape in shapes)
+    mine, other = VALUES[wire]
+
+    assert mismatch({wire: mine}, located, {"its": {"name": other}})
+    assert mismatch({wire: mine}, located, {"its": {"name": mine}, wire: other}) is None
+    assert mismatch({wire: mine}, off, {wire: other}) is None
 
 
 @pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])

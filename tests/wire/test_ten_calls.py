@@ -95,15 +95,20 @@ async def test_absent_is_not_null(profile: Profile, one: TenCall) -> None:
     assert expected_fields(one, profile, least=True) == unsigned(received_fields(one, profile, request))
 
 
+@every_profile
 @every_call
-async def test_headers(one: TenCall) -> None:
-    """A body is `application/json`, exactly; a GET has no Content-Type; nobody asks for compression or sends more."""
+async def test_headers(profile: Profile, one: TenCall) -> None:
+    """A body is `application/json`, exactly; a GET has no Content-Type; the profile's headers are sent, and no more."""
     expected = BODY_HEADERS if one.method == "POST" else BODILESS_HEADERS
-    bearer = {"authorization"} if one.name in DOCUMENTED.bearer else set()
+    bearer = {"authorization"} if one.name in profile.bearer else set()
+    identifier = {parameter(one, profile).name} if parameter(one, profile).place == "header" else set()
+    request = await recorded(one.call, profile)
+    own = {name.lower() for name in {*profile.headers} | identifier}
 
-    request = await recorded(one.call, DOCUMENTED)
-
-    assert sorted(expected | bearer) == sorted(name.lower() for name, _ in request.headers)
+    assert sorted(expected | bearer | own) == sorted(name.lower() for name, _ in request.headers)
+    assert {name: [value] for name, value in profile.headers.items()} == {
+        name: request.header(name) for name in profile.headers
+    }
     assert (["application/json"] if one.method == "POST" else []) == request.header("Content-Type")
     assert ["identity"] == request.header("Accept-Encoding")
     assert ["application/json"] == request.header("Accept")

@@ -8,7 +8,6 @@ import pytest
 from aiohttp import web
 from attrs import evolve
 
-from payasync import NotificationShape
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.strict_json import at
 from tests.inside import turns
@@ -136,21 +135,12 @@ async def test_old_timestamp(world: World) -> None:
 
 async def test_old_timestamp_of_an_unsigned_body(receiver: Receiver) -> None:
     """A time in an unsigned body is old too."""
-    plain = NotificationShape(
-        verification="none",
-        data="data",
-        kind="type",
-        kinds={"payment": ("paid",)},
-        out_trade_no="outTradeNo",
-        time="when",
-        ack_status=200,
-        ack_body='{"received": true}',
-    )
+    plain = evolve(PROFILE.notification, verification="none", time="timestamp")
     async with Sandbox(evolve(PROFILE, notification=plain), webhook_url=receiver.url) as sandbox:
         sandbox.faults.notifications.old_timestamp(seconds=86_400)
         await sandbox.given.paid_order()
         await sandbox.settle()
-    when = datetime.fromisoformat(json.loads(receiver.received[0].body)["when"])
+    when = datetime.fromisoformat(json.loads(receiver.received[0].body)["timestamp"])
 
     assert timedelta(hours=23) < datetime.now(UTC) - when < timedelta(hours=25)
 

@@ -145,34 +145,22 @@ async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) 
 
 
 @pytest.mark.long
-async def test_form_that_is_filled_in_survives(visiting: Visitor, sandbox: Sandbox) -> None:
-    """A refresh does not touch a form that is being filled in, nor its focus."""
-    page = visiting.page
-    await page.goto(link(sandbox))
-    await page.locator("#more-fault summary").click()
-    await page.get_by_label("Only this number").fill("T77")
-    await sandbox.given.pending_order(out_trade_no="T1")
-    await expect(page.locator("#orders")).to_contain_text("SBX_PENDING")
-    field = page.get_by_label("Only this number")
-
-    await expect(field).to_have_value("T77")
-    await expect(field).to_be_focused()
-    await expect(page.get_by_label("Location")).to_be_visible()
-    visiting.check()
-
-
-@pytest.mark.long
-async def test_what_is_unfolded_stays_unfolded(visiting: Visitor, sandbox: Sandbox) -> None:
-    """A part that is refreshed keeps open what was unfolded."""
+async def test_refresh_keeps_what_a_person_does(visiting: Visitor, sandbox: Sandbox) -> None:
+    """A refresh keeps a form that is being filled in, its focus, and what was unfolded."""
     page = visiting.page
     await sandbox.given.paid_order(out_trade_no="T1", notify_url="http://127.0.0.1:1/")
     await sandbox.clock.advance(hours=1)
     await page.goto(link(sandbox))
     await page.locator("#notifications summary").click()
-    await page.locator("h1").click()
+    await page.locator("#more-fault summary").click()
+    field = page.get_by_label("Only this number")
+    await field.fill("T77")
     await sandbox.given.paid_order(out_trade_no="T2")
     await expect(page.locator("#notifications")).to_contain_text("T2")
 
+    await expect(field).to_have_value("T77")
+    await expect(field).to_be_focused()
+    await expect(page.get_by_label("Location")).to_be_visible()
     assert await page.locator("#notifications details").get_attribute("open") is not None
     visiting.check()
 

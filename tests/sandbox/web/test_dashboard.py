@@ -31,7 +31,6 @@ TOKEN: Final = "the-admin-token"
 ACCESS: Final = AdminAccess("http://127.0.0.1:8000", Secret(TOKEN))
 COOKIE: Final = {ACCESS.cookie: ACCESS.key.reveal()}
 EVIL: Final = "\"><script>alert(1)</script>&amp;'onload="
-LATER: Final = ("refund", "refunds.create", "payments.status")
 HERE: Final = {"Host": "127.0.0.1:8000", "Origin": "http://127.0.0.1:8000"}
 
 
@@ -90,11 +89,10 @@ async def test_nothing_is_done_without_the_token(operator: Operator, action: str
     assert operator.sandbox.clock.now() - before < timedelta(hours=1)
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null"])
-async def test_form_of_another_page_is_refused(operator: Operator, origin: str) -> None:
+async def test_form_of_another_page_is_refused(operator: Operator) -> None:
     """A form of another page is refused, and does nothing."""
     number = await operator.sandbox.given.pending_order()
-    headers = {**await operator.opened(), "Origin": origin}
+    headers = {**await operator.opened(), "Origin": "http://evil.example"}
     answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
 
     assert (403, "pending") == (answer.status, operator.sandbox.ledger.order_state(number))
@@ -125,34 +123,29 @@ async def test_get_changes_nothing(operator: Operator) -> None:
 
 
 async def test_form_leads_back_with_its_notice(operator: Operator) -> None:
-    """After a form, the dashboard shows what was done. A notice with any other number is not shown."""
-    number = await operator.sandbox.given.pending_order()
-    headers = await operator.opened()
-    answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
-    page = await operator.get(answer.headers["Location"], headers)
+    """After a form, the dashboard shows what was done or why not. A notice with any other number is not shown."""
+    await operator.sandbox.given.pending_order(out_trade_no="T1")
+    headers, pages = await operator.opened(), []
+    for number in ("T1", "T9"):
+        answer = await operator.press("orders/decide", headers, out_trade_no=number, decision="authorize")
+        pages.append((await operator.get(answer.headers["Location"], headers)).document)
     others = [await operator.get(f"/?notice={given}", headers) for given in ("1", "x", "9" * 40, "-1", "٣")]
-    notice = f'<p class="notice" role="status">Order {number} is paid.</p>'
 
-    assert (303, True) == (answer.status, notice in page.document)
+    assert '<p class="notice" role="status">Order T1 is paid.</p>' in pages[0]
+    assert '<p class="notice bad" role="status">there is no such order</p>' in pages[1]
     assert [(200, False)] * 5 == [(each.status, 'class="notice"' in each.document) for each in others]
 
 
-async def test_form_that_is_refused_says_why(operator: Operator) -> None:
-    """A refused form leads back to the dashboard too, with the reason."""
-    headers = await operator.opened()
-    answer = await operator.press("orders/decide", headers, out_trade_no="T9", decision="authorize")
-    page = await operator.get(answer.headers["Location"], headers)
-
-    assert '<p class="notice bad" role="status">there is no such order</p>' in page.document
-
-
 async def test_script_pays(operator: Operator) -> None:
-    """A script with the token does by JSON what the forms do."""
+    """A script with the token pays by JSON, and reads the timeline; a paid order has no buttons any more."""
     number = await operator.sandbox.given.pending_order()
+    before = section((await operator.get("/")).document, "orders")
     answer = await operator.do("orders/decide", out_trade_no=number, decision="authorize")
+    after = section((await operator.get("/")).document, "orders")
 
     assert (200, {"done": f"Order {number} is paid."}) == (answer.status, answer.document)
-    assert "paid" == operator.sandbox.ledger.order_state(number)
+    assert ("paid", 2, 0) == (operator.sandbox.ledger.order_state(number), before.count("<form"), after.count("<form"))
+    assert {"timeline": operator.sandbox.timeline()} == (await operator.get("/admin/timeline")).document
 
 
 async def test_script_settles_a_refund(http: aiohttp.ClientSession) -> None:
@@ -204,15 +197,6 @@ async def test_script_resends_a_notification(operator: Operator, receiver: Recei
     assert (200, [number] * 2) == (answer.status, [each.headers["webhook-id"] for each in receiver.received])
 
 
-async def test_script_reads_the_timeline(operator: Operator) -> None:
-    """The timeline can be read as JSON."""
-    await operator.sandbox.given.pending_order(out_trade_no="T1")
-    answer = await operator.get("/admin/timeline")
-
-    assert {"timeline": operator.sandbox.timeline()} == answer.document
-    assert 1 == len(operator.sandbox.timeline())
-
-
 @pytest.mark.parametrize(
     ("action", "fields", "status", "field"),
     [
@@ -245,9 +229,7 @@ async def test_invalid_fields_of_actions(
 @pytest.mark.parametrize(
     ("content_type", "body", "status"),
     [
-        ("application/x-www-form-urlencoded", b"a=\xff", 400),
         ("application/x-www-form-urlencoded", b"a=1&a=1", 400),
-        ("application/x-www-form-urlencoded", b"x" * 65_537, 413),
         ("application/json", b"[]", 400),
         ("application/json", b'{"a":1,"a":2}', 400),
         ("multipart/form-data", b"", 415),
@@ -414,15 +396,6 @@ async def test_state_is_shown_with_the_profiles_value(http: aiohttp.ClientSessio
     assert re.search(r'<span class="badge good">paid</span> <code class="wire">BEZAHLT</code>', orders)
 
 
-async def test_buttons_fit_the_state(operator: Operator) -> None:
-    """Only possible actions are offered: a pending order is decided, a paid one is not."""
-    await operator.sandbox.given.pending_order()
-    await operator.sandbox.given.paid_order()
-    orders = section((await operator.get("/")).document, "orders")
-
-    assert 2 == orders.count("<form")
-
-
 async def test_subscription_shows_its_next_period(http: aiohttp.ClientSession) -> None:
     """A subscription shows what it bills, and when it begins or renews; a cancelled one has no next period."""
     async with Sandbox(clock=datetime(2027, 1, 1, tzinfo=UTC)) as sandbox, sandbox.session() as pay:
@@ -478,34 +451,25 @@ async def test_only_the_newest_are_listed(operator: Operator) -> None:
     assert f"the newest {MAX_LISTED}; there are older ones" in listed
 
 
-async def test_timeline_of_one_number(operator: Operator) -> None:
-    """The page of a number lists all its entries, oldest first, and no others."""
-    await operator.foreign.place("T1")
-    await operator.foreign.place("T2")
-    await operator.sandbox.customer.authorize("T1")
-    page = (await operator.get("/timeline?about=T1")).document
-    nothing = (await operator.get("/timeline?about=T9")).document
-
-    assert ["order", "orders.place", "order", "gateway.authorize"] == re.findall(r"<div><code>([\w.]+)</code>", page)[
-        :4
-    ]
-    assert not re.search(r"\bT2\b", page)
-    assert "No entry names it." in nothing
-
-
 @pytest.mark.parametrize("named_by", ["outTradeNo", "paymentId"])
-async def test_timeline_of_an_order_includes_its_refunds(operator: Operator, named_by: str) -> None:
-    """An order's page includes its refunds, by the order's number and by its payment's."""
-    _, order = [await operator.foreign.place(number) for number in ("T2", "T1")]
-    for number in ("2", "1"):
+async def test_timeline_of_an_order(operator: Operator, named_by: str) -> None:
+    """An order's page lists its entries and its refunds', oldest first, by its number and by its payment's."""
+    placed = {number: await operator.foreign.place(f"T{number}") for number in (2, 1)}
+    for number in placed:
         await operator.sandbox.customer.authorize(f"T{number}")
         await operator.foreign.refund(f"R{number}", 1, out_trade_no=f"T{number}")
-    path, bearer = f"/payment/status?outTradeNo={order.document['paymentId']}", operator.foreign.bearer
-    await operator.foreign.send("GET", path, headers=bearer)
-    page = (await operator.get(f"/timeline?about={order.document[named_by]}")).document
-    names = re.findall(r"<div><code>([\w.]+)</code>", page)
+    order = placed[1].document
+    await operator.foreign.send(
+        "GET", f"/payment/status?outTradeNo={order['paymentId']}", headers=operator.foreign.bearer
+    )
+    page = (await operator.get(f"/timeline?about={order[named_by]}")).document
+    names = [name for name in re.findall(r"<div><code>([\w.]+)</code>", page) if name != "payment.paid"]
 
     # Deliveries may come at any place.
-    assert ["refund", "refund", "refunds.create", "payments.status"] == [name for name in names if name in LATER]
+    assert ["order", "orders.place", "order", "gateway.authorize", "refund", "refund", "refunds.create"] == [
+        name for name in names if not name.startswith("refund.")
+    ][:7]
+    assert "payments.status" == names[-1]
     assert "<code>R1</code></a> <strong>200 SBX_OK" in page
-    assert not re.search(r"\bR2\b", page)
+    assert not re.search(r"\b[RT]2\b", page)
+    assert "No entry names it." in (await operator.get("/timeline?about=T9")).document

@@ -26,32 +26,19 @@ async def press(foreign: Foreign, page: str, decision: str) -> Answer:
 
 
 async def test_page_shows_what_is_paid(foreign: Foreign) -> None:
-    """The page shows the merchant, title, description and amount, and says that it is a sandbox."""
-    page = await foreign.send("GET", await opened(foreign, subject="Coffee", body="Large coffee"))
-
-    assert 200 == page.status
-    for text in ("SANDBOX", "Coffee", "Large coffee", "1,299.50 CAD", "T1", "No money moves here"):
-        assert text in page.document
-
-
-async def test_page_works_without_script(foreign: Foreign) -> None:
-    """The page has one plain form with three named buttons, and no script."""
-    path = await opened(foreign)
+    """The page shows merchant, title, description and amount, and has one plain form with three buttons, no script."""
+    path = await opened(foreign, subject="Coffee", body=EVIL)
     page = await foreign.send("GET", path)
 
+    assert 200 == page.status
+    for text in ("SANDBOX", "Coffee", "1,299.50 CAD", "T1", "No money moves here"):
+        assert text in page.document
     assert [("post", path)] == re.findall(r'<form method="(\w+)" action="([^"]+)"', page.document)
     assert ["authorize", "decline", "cancel"] == re.findall(
         r'<button[^>]* name="decision" value="(\w+)"', page.document
     )
     assert not re.search(r"<script|tabindex|\son\w+=", page.document)
-
-
-async def test_texts_are_escaped(foreign: Foreign) -> None:
-    """No text of an order becomes markup."""
-    page = await foreign.send("GET", await opened(foreign, subject=EVIL, body=EVIL))
-
-    assert "<script" not in page.document
-    assert 2 == page.document.count("&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;")
+    assert 1 == page.document.count("&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;")
 
 
 @pytest.mark.parametrize(
