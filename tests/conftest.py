@@ -4,6 +4,7 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Final, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Behind all else: an installed payasync comes first, and `tests.`, `benchmarks.` and `chaos.` are found.
+# Behind all else: an installed payasync comes first, and `tests.` and `benchmarks.` are found.
 sys.path.append(str(Path(__file__).parents[1]))
 
 # No test trusts whom the machine trusts; reading its authorities took longer than most tests, once for each session.
@@ -20,6 +21,9 @@ os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
 
 # A machine whose users share groups makes files that others can write; profiles and keys like that are refused.
 os.umask(0o022)
+
+# What runs in the background of a shell ignores Ctrl-C, and so would each process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests on files waited mostly for the disk. In a container this folder may be too small.
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
