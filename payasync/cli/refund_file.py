@@ -24,7 +24,7 @@ from payasync.errors import (
     ServiceError,
     SessionClosedError,
 )
-from payasync.journal.entries import digest
+from payasync.journal.drafts import digest
 from payasync.journal.intents import Intent, State, write_state
 from payasync.journal.replay import recorded_reply
 from payasync.profile.profile import Profile

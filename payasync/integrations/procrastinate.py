@@ -24,7 +24,7 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import Reconciler, Result
-from payasync.journal.entries import request_from_intent
+from payasync.journal.drafts import request_from_intent
 from payasync.journal.intents import Intent, write_state
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.reconcile_policy import LONGEST_RETRY_AFTER

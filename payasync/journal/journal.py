@@ -16,7 +16,7 @@ from attrs import evolve
 from payasync.endpoints import OPERATIONS
 from payasync.errors import frameless_async
 from payasync.journal import transactions
-from payasync.journal.entries import Keep, draft_from_request, keep_all_but_customer, keep_amounts
+from payasync.journal.drafts import Keep, draft_from_request, keep_all_but_customer, keep_amounts
 from payasync.journal.intents import (
     END_STATES,
     STATES,

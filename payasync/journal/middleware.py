@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
-from payasync.journal.entries import Keep, beyond_arguments, draft_from_call, request_from_intent
+from payasync.journal.drafts import Keep, beyond_arguments, draft_from_call, request_from_intent
 from payasync.journal.intents import (
     BeginResult,
     Intent,

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError
-from payasync.journal.entries import Keep
+from payasync.journal.drafts import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json

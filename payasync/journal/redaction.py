@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 from attrs import frozen
 
-from payasync.journal.entries import CUSTOMER, wire_names
+from payasync.journal.drafts import CUSTOMER, wire_names
 from payasync.journal.intents import Outcome
 from payasync.profile.schema import NONCE, SIGN, AnswerShape
 from payasync.strict_json import ABSENT, at, dumps

@@ -14,7 +14,7 @@ import orjson
 from attrs import fields
 
 from payasync.errors import ConfigurationError, StorageError
-from payasync.journal.entries import Keep
+from payasync.journal.drafts import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json

@@ -1,4 +1,7 @@
-"""The chain of layers that a call passes, and the rules that a user's own layer must keep."""
+"""The chain of layers that a call passes, and the rules that a user's own layer must keep.
+
+`Session._build_chain` gives the layers their order.
+"""
 
 import asyncio
 import inspect

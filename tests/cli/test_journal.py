@@ -22,7 +22,7 @@ from payasync.cli.journal import JournalScreen
 from payasync.cli.options import Address
 from payasync.errors import ConfigurationError
 from payasync.journal import Journal, Outcome, PostgresJournal, SqliteJournal
-from payasync.journal.entries import draft_from_request, keep_all_but_customer
+from payasync.journal.drafts import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from payasync.journal import Journal
-from payasync.journal.entries import draft_from_request, keep_all_but_customer
+from payasync.journal.drafts import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Draft, Intent
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund

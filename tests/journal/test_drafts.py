@@ -8,7 +8,7 @@ from attrs import evolve
 
 from payasync.endpoints import ARGUMENTS, OPERATIONS, custom_operation
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.journal.entries import (
+from payasync.journal.drafts import (
     COUNTED,
     WRITES,
     Keep,

@@ -1,4 +1,4 @@
-"""What the journal keeps of a call before it is sent, and of a request that is queued."""
+"""Drafts of intents: what the journal stores of a call before it is sent, and of a request that is queued."""
 
 import hashlib
 from collections.abc import Callable, Mapping
