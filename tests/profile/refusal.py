@@ -1,4 +1,4 @@
-"""How a profile, a part of it, or a session with it is refused."""
+"""Helpers that return the error with which a profile, a part of it or a session is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from payasync.errors import ConfigurationError
 
 
 def refused(make: Callable[..., object], *arguments: Any, **parts: Any) -> ConfigurationError:
-    """Return the error that something is refused with; no foreign error stands behind it."""
+    """Return the `ConfigurationError` of a call; it must have no other error as its context."""
     with pytest.raises(ConfigurationError) as caught:
         make(*arguments, **parts)
     assert caught.value.__context__ is None
@@ -17,6 +17,6 @@ def refused(make: Callable[..., object], *arguments: Any, **parts: Any) -> Confi
 
 
 def refusal(make: Callable[..., object], *arguments: Any, **parts: Any) -> tuple[str | None, str]:
-    """Return the field and the words of the error that something is refused with."""
+    """Return the field and the text of the `ConfigurationError` of a call."""
     error = refused(make, *arguments, **parts)
     return error.field, str(error)

@@ -92,7 +92,7 @@ def test_each_point_once_and_in_order(profile: Profile) -> None:
     ids=["bare", "sandbox", "own scheme", "signed"],
 )
 def test_every_point_says_what_to_put_there(profile: Profile) -> None:
-    """Whoever reads the table knows what is missing, and for which methods; an open point has no value."""
+    """Each point says what it means, and which methods need it. An open point has no value, an answered one has."""
     points = profile.audit()
 
     assert all(point.means for point in points)
@@ -102,7 +102,7 @@ def test_every_point_says_what_to_put_there(profile: Profile) -> None:
 
 
 def test_bare_profile_answers_nothing() -> None:
-    """What is assumed without a profile are named conventions only; all else is open."""
+    """Without a profile, only named conventions are assumed, and every other point is open."""
     points = audited(Profile())
     assumed = [name for name, point in points.items() if point.status == "assumed"]
 
@@ -117,7 +117,7 @@ def test_bare_profile_answers_nothing() -> None:
 
 
 def test_sandbox_answers_what_calls_need() -> None:
-    """With the sandbox's profile only what it does not restrict, wrap or sign stays open."""
+    """In the sandbox's profile, only limits, the envelope and the places of signatures are open."""
     points = audited(SANDBOX)
 
     assert {
@@ -131,7 +131,7 @@ def test_sandbox_answers_what_calls_need() -> None:
 
 
 def value_at(profile: Profile, name: str) -> Any:
-    """Return what a profile holds at a key."""
+    """Return the value of a profile at a key."""
     held: Any = profile
     for step in name.split("."):
         held = held[step] if isinstance(held, Mapping) else getattr(held, step)
@@ -139,7 +139,7 @@ def value_at(profile: Profile, name: str) -> Any:
 
 
 def test_what_is_answered_is_shown() -> None:
-    """A profile with every key answers every point with its value, but for an address that could never verify."""
+    """A profile with every key answers every point with its value, except `signature.allow_delimiters`."""
     profile = Profile.from_toml(Path(__file__).with_name("whole_profile.toml").read_text(encoding="utf-8"))
     points = {name: point for name, point in audited(profile).items() if not name.startswith("authentication")}
 
@@ -160,7 +160,7 @@ def test_what_is_answered_is_shown() -> None:
     ],
 )
 def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[str, str]) -> None:
-    """It is assumed that they carry nothing, until one of the two lists is given."""
+    """Endpoints 6 to 10 are assumed to carry no authentication, until `bearer` or `signed` is given."""
     point = audited(Profile(**lists))["authentication of payments.status"]  # type: ignore[arg-type] # converted
 
     assert expected == (point.status, point.value)
@@ -185,13 +185,13 @@ def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[
     ],
 )
 def test_who_needs_a_point(name: str, expected: set[str]) -> None:
-    """The methods that cannot do without it, or are less safe without it; of notifications none."""
+    """A point lists the methods that fail, or are less safe, without it. A notification point lists none."""
     assert expected == set(audited(Profile())[name].needed_by)
 
 
 @pytest.mark.parametrize("scheme", [None, SortedPairs(), OWN_SCHEME], ids=["none", "pairs", "own"])
 def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | None) -> None:
-    """Where responses are signed, calls with Bearer need the scheme, too."""
+    """If responses are signed, every method needs the signature scheme, also one that sends Bearer."""
     points = audited(Profile(signature=scheme, answer=SIGNED)).values()
 
     assert {NAMES} == {point.needed_by for point in points if point.name.startswith("signature")}
@@ -217,7 +217,7 @@ MINUTE: Final = ("answered", 60.0)
 
 
 def signing(*, said: bool | None, path: str = "sign") -> dict[str, Any]:
-    """Return a profile's parts that say whether failures are signed, and give a quarantine."""
+    """Return profile parts with a quarantine, and with or without a statement that failures are signed."""
     return {"answer": AnswerShape(signature=path, refusals_signed=said), "recovery": Recovery(quarantine=60.0)}
 
 
@@ -261,7 +261,7 @@ def signing(*, said: bool | None, path: str = "sign") -> dict[str, Any]:
     ],
 )
 def test_point(parts: dict[str, Any], name: str, expected: tuple[str, object], means: str) -> None:
-    """A point says what its value means: what is compared, what has no effect, and what another point must add."""
+    """A point says what its value means: what is compared, what has no effect, and which other key is missing."""
     point = audited(Profile(**parts))[name]
 
     assert expected == (point.status, point.value)
@@ -269,7 +269,7 @@ def test_point(parts: dict[str, Any], name: str, expected: tuple[str, object], m
 
 
 def test_what_a_response_is_compared_in() -> None:
-    """Each has its wire name until it is given, at the top level of the payload."""
+    """By default, a response is compared in six fields under their wire names."""
     points = audited(Profile())
     wire = ["outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency", "merchantId"]
 
@@ -294,7 +294,7 @@ ADDRESS: Final = "signature.allow_delimiters"
     ids=["in the payload", "in an object", "allowed", "unsigned", "none", "outside", "excluded", "custom"],
 )
 def test_address_in_a_signed_answer(answer: AnswerShape, scheme: SignatureScheme | None, value: object) -> None:
-    """An address holds `&` and `=`, with which a signed answer verifies only if the scheme allows them there."""
+    """If the signature covers a redirect URL, the audit asks for it in `signature.allow_delimiters`."""
     point = audited(Profile(answer=answer, signature=scheme)).get(ADDRESS)
 
     assert value == (point.value if point else "no point")

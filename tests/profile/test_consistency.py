@@ -1,4 +1,4 @@
-"""What a profile cannot mean: refused when it is made, and not at the first call."""
+"""Contradictions in a profile are refused when the profile or the session is made, before any call."""
 
 import logging
 import subprocess
@@ -41,7 +41,7 @@ from tests.profile.refusal import refusal, refused
     ],
 )
 def test_two_arguments_under_one_name(fields: Mapping[str, str], point: str, other: str) -> None:
-    """One would replace the other, and money would move by what is left."""
+    """Two arguments of one request must not share a wire name, because one would replace the other."""
     name = fields[point]
     words = f"fields.{point} is {name!r}, which is also the wire name of {other}: one would replace the other"
 
@@ -49,7 +49,7 @@ def test_two_arguments_under_one_name(fields: Mapping[str, str], point: str, oth
 
 
 def test_one_name_in_two_operations() -> None:
-    """What never stands in the same request may be named alike; names that are open are alike in nothing."""
+    """Arguments that never stand in the same request may share a wire name. Empty names do not clash."""
     fields = {"return_url": "a", "frequency": "a", "start_date": "", "customer": "", "subscription_amount": "amount"}
 
     assert fields == Profile(fields=fields).fields
@@ -61,14 +61,14 @@ MAY_BE_LEFT_OUT: Final = [(operation, each.wire) for operation, each in DOCUMENT
 
 
 def never_sent(operation: str, name: str, argument: str) -> tuple[str, str]:
-    """Return what is said of a constant that no call would carry."""
+    """Return the key and the error of a constant that no call would send."""
     key = f"constants.{operation}.{name}"
     return key, f"{key} is the argument {argument}, which every call gives: the constant would never be sent"
 
 
 @pytest.mark.parametrize(("operation", "argument", "wire"), ALWAYS_GIVEN)
 def test_a_constant_is_no_required_argument(operation: str, argument: str, wire: str) -> None:
-    """A constant under the wire name of what every call gives would have no effect."""
+    """A constant with the wire name of a required argument is refused, because it would never be sent."""
     assert never_sent(operation, wire, argument) == refusal(Profile, constants={operation: {"v": 1, wire: "x"}})
 
 
@@ -84,7 +84,7 @@ def test_a_constant_is_no_required_argument(operation: str, argument: str, wire:
 def test_a_constant_has_no_name_that_the_profile_gives_to_one(
     further: Mapping[str, Any], argument: str, operation: str
 ) -> None:
-    """A name that the profile gives to a required argument is as taken as one that the document shows."""
+    """A constant must not have a wire name that the profile gives to a required argument."""
     assert never_sent(operation, "back", argument) == refusal(Profile, constants={operation: {"back": 1}}, **further)
 
 
@@ -104,13 +104,13 @@ def test_a_constant_has_no_name_that_the_profile_gives_to_one(
 def test_a_constant_may_be_named_as_what_is_not_always_there(
     constants: Mapping[str, Mapping[str, Any]], further: Mapping[str, Any]
 ) -> None:
-    """Only the required arguments of its own operation stand in a constant's way, and only under their wire names."""
+    """A constant may share its name with an optional argument, or with an argument of another operation."""
     assert constants == Profile(constants=constants, **further).constants
 
 
 @pytest.mark.parametrize("second", ["x-version", "X-VERSION"])
 def test_a_header_stands_once(second: str) -> None:
-    """Names of headers are the same in any case: one of two would be lost, or both be sent."""
+    """Two headers whose names differ only in case are refused, because they are the same header."""
     words = f"headers: X-Version and {second} are the same header: keep one"
 
     assert (f"headers.{second}", words) == refusal(Profile, headers={"X-Version": "1", "X-A": "1", second: "2"})
@@ -118,7 +118,7 @@ def test_a_header_stands_once(second: str) -> None:
 
 @pytest.mark.parametrize("key", ["payment_status", "refund_status"])
 def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
-    """A header that every request carries cannot carry an identifier as well."""
+    """An identifier cannot travel in a header that the profile already sets. A query parameter may have that name."""
     expected = (f"{key}.name", f"{key}.name: 'X-Order' is also in headers: one would replace the other")
     in_header, in_query = Parameter("X-Order", "header"), Parameter("X-Order")
     taken: dict[str, Any] = {key: in_query}
@@ -142,7 +142,7 @@ def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
     ],
 )
 def test_a_required_name_that_is_nearly_an_argument(operation: str, name: str, meant: str) -> None:
-    """A misspelt argument would be missing from every call: what was meant is said, and what else there is."""
+    """If a required name resembles an argument, it is refused; the error suggests the argument and lists all."""
     profile = {"fields": {"return_url": "backTo"}, "payment_status": Parameter("orderNo")}
     field, words = refusal(Profile, accept=Accept(required={operation: [name]}), **profile)
 
@@ -153,7 +153,7 @@ def test_a_required_name_that_is_nearly_an_argument(operation: str, name: str, m
 
 @pytest.mark.parametrize("operation", ARGUMENTS)
 def test_any_argument_and_any_other_field_can_be_required(operation: str) -> None:
-    """A service may demand any argument, and what the document does not show."""
+    """`accept.required` may hold any argument, and names that the document does not show."""
     others = ["deviceNo", "device_no", "terminal", "subjectId", "bodyType", "notifyMail", "x"]
     accept = Accept(required={operation: [*others, *(each.name for each in ARGUMENTS[operation])]})
 
@@ -162,7 +162,7 @@ def test_any_argument_and_any_other_field_can_be_required(operation: str) -> Non
 
 @pytest.mark.parametrize("name", ["sign", "nonceStr", "merchantId", "version", "tradeType"])
 def test_what_no_caller_gives_is_not_required_of_him(name: str) -> None:
-    """What payasync sets, or the profile's constants, is there without the caller, whose call would be refused."""
+    """A field that payasync or a constant sets cannot be required of the caller."""
     constants = {"*": {"version": 2}, "orders.place": {"tradeType": "WEB"}}
     words = f"accept.required.orders.place must not hold {name!r}: payasync sets it, or a constant does"
 
@@ -173,7 +173,7 @@ def test_what_no_caller_gives_is_not_required_of_him(name: str) -> None:
 
 @pytest.mark.parametrize("form", ["hello", "Y-m-d", "%%Y-%%m-%%d", "%H:%M", " ", "\ud800%Y"])
 def test_each_date_is_written_in_its_own_way(form: str) -> None:
-    """Without a directive of a date, every subscription would start on the same words."""
+    """A date format that writes two dates alike is refused."""
     words = f"formats.start_date must write any two dates differently, as %Y-%m-%d does, not {form!r}"
 
     assert ("formats.start_date", words) == refusal(Profile, formats={"start_date": form})
@@ -181,15 +181,15 @@ def test_each_date_is_written_in_its_own_way(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["", "%Y-%m-%d", "%d.%m.%Y", "%x", "on %A", "%j", "%m/%y", "%G", "%Y-%m-%dT00:00:00Z"])
 def test_dates_in_any_form(form: str) -> None:
-    """How a service writes a date is its own; an empty form is open."""
+    """Any format that tells dates apart is accepted; an empty format leaves the point open."""
     assert {"start_date": form} == Profile(formats={"start_date": form}).formats
 
 
 class Later:
-    """An object that is called as a coroutine function is."""
+    """An object whose call returns a coroutine."""
 
     async def __call__(self) -> None:
-        """Verify everything, later."""
+        """Verify nothing."""
 
 
 LATER: Final = Later().__call__
@@ -200,7 +200,7 @@ OWN_SCHEME: Final[Any] = SimpleNamespace(sign=LATER, verify=bool)
 
 @pytest.mark.parametrize("verify", [LATER, partial(LATER), Later()], ids=["function", "partial", "object"])
 def test_a_scheme_verifies_immediately(verify: Any) -> None:
-    """A coroutine is not `True`, so that nothing would ever verify; only `sign` may be a coroutine function."""
+    """A scheme whose `verify` is a coroutine function is refused; its `sign` may be one."""
     field, words = refusal(Profile, signature=SimpleNamespace(sign=LATER, verify=verify))
 
     assert "signature" == field
@@ -221,14 +221,14 @@ def test_a_scheme_verifies_immediately(verify: Any) -> None:
     ],
 )
 def test_what_is_not_said_yet_is_no_contradiction(parts: Mapping[str, Any]) -> None:
-    """Half an answer is an open point, which the audit shows: a profile may be made piece by piece."""
+    """An incomplete profile is accepted, because it may be written piece by piece."""
     profile = Profile(**parts)
 
     assert parts == {key: getattr(profile, key) for key in parts}
 
 
 def acknowledging(statuses: Any, bodies: Any) -> NotificationShape:
-    """Return what acknowledges a notification, and what refuses one."""
+    """Return how notifications are acknowledged and refused."""
     (ack_status, nack_status), (ack_body, nack_body) = statuses, bodies
     return NotificationShape(ack_status=ack_status, nack_status=nack_status, ack_body=ack_body, nack_body=nack_body)
 
@@ -238,7 +238,7 @@ def acknowledging(statuses: Any, bodies: Any) -> NotificationShape:
     [((200, 200), ("", "")), ((200, 204), ("", "")), ((200, 200), ("OK", "OK")), ((400, None), ("", ""))],
 )
 def test_a_refusal_is_no_acknowledgement(statuses: Any, bodies: Any) -> None:
-    """A service could not tell the two apart: it would take what was refused for kept."""
+    """A refusal of notifications that could be read as the acknowledgement is rejected, such as 204 beside 200."""
     field, words = refusal(Profile, notification=acknowledging(statuses, bodies))
 
     assert "notification.nack_status" == field
@@ -249,14 +249,14 @@ def test_a_refusal_is_no_acknowledgement(statuses: Any, bodies: Any) -> None:
     ("statuses", "bodies"), [((200, 200), ("OK", "FAIL")), ((200, None), ("", "")), ((200, 500), ("OK", "OK"))]
 )
 def test_a_refusal_differs_in_its_status_or_its_body(statuses: Any, bodies: Any) -> None:
-    """Some services look at the one alone, and some at the other."""
+    """A refusal may differ from an acknowledgement in its status alone, or in its body alone."""
     shape = acknowledging(statuses, bodies)
 
     assert shape == Profile(notification=shape).notification
 
 
 def test_a_status_has_one_meaning() -> None:
-    """A 422 that means "used before" is refused beside the default, which would take it for "nothing was done"."""
+    """A status must not be in both `http.duplicate` and `http.not_executed`, whose default holds 422."""
     words = (
         "http.duplicate and http.not_executed both hold 422, which has one meaning. Give http.not_executed without it, "
         "or take it out of http.duplicate"
@@ -267,7 +267,7 @@ def test_a_status_has_one_meaning() -> None:
 
 
 def test_conflict_that_means_that_nothing_was_done() -> None:
-    """Who lists 409 as "nothing was done", and says nothing of duplicates, is taken at his word."""
+    """409 may be listed in `http.not_executed` if `http.duplicate` is not given."""
     assert 409 in Profile(http=HttpCodes(not_executed=(400, 409))).http.not_executed
 
 
@@ -289,7 +289,7 @@ HMAC: Final = evolve(SIGNED, signature=SortedPairs(algorithm="hmac-sha256", enco
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    """Return keys of many kinds, all made by the `openssl` program."""
+    """Return keys of many kinds, all made by `openssl`."""
     folder = tmp_path_factory.mktemp("keys")
 
     def pair(name: str, make: Callable[..., tuple[Path, Path]], *arguments: int) -> dict[str, str]:
@@ -312,17 +312,17 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 
 def session(credentials: Credentials, profile: Profile = SIGNED) -> Session:
-    """Return a session, which opens nothing."""
+    """Return a session that opens no connection."""
     return Session("https://pay.example", credentials=credentials, profile=profile)
 
 
 def body(key: str) -> str:
-    """Return what nobody would write by chance of a key."""
+    """Return a part of a key that nobody would write by chance."""
     return "".join(line for line in key.splitlines() if "-" not in line)[-20:] or key
 
 
 def shown(error: BaseException) -> str:
-    """Return a traceback with the local variables of every frame of what was refused."""
+    """Return a traceback with the local variables of every frame below the test's own."""
     below = error.__traceback__ and error.__traceback__.tb_next
     return "".join(traceback.TracebackException(type(error), error, below, capture_locals=True).format())
 
@@ -355,7 +355,7 @@ BAD_SIGNING_KEYS: Final = {
     ],
 )
 def test_key_that_cannot_sign_or_verify(field: str, bad: str, why: str, keys: Keys, tmp_path: Path) -> None:
-    """No order is made whose answer nobody could verify: session, copy and receiver refuse the key, and hide it."""
+    """Session, copy and receiver refuse a key that cannot sign or verify. No error shows the key."""
     good: dict[str, Any] = {"signing_key": keys["rsa private"], "service_keys": keys["rsa public"]}
     given = Credentials("M2", **good | {field: keys[bad]})
     errors = [
@@ -370,7 +370,7 @@ def test_key_that_cannot_sign_or_verify(field: str, bad: str, why: str, keys: Ke
 
 
 def test_second_of_two(keys: Keys) -> None:
-    """While keys rotate each of them is tried, and the one that is refused is named by its place."""
+    """If one of several service keys is invalid, the error names its position."""
     given = Credentials("M1", signing_key=keys["rsa private"], service_keys=[keys["rsa public"], keys["rsa private"]])
     error = refused(session, given)
 
@@ -390,7 +390,7 @@ def test_second_of_two(keys: Keys) -> None:
     ],
 )
 def test_shared_secret_that_is_none(algorithm: Any, bad: str, why: str, keys: Keys) -> None:
-    """A secret that is guessed, or that everybody has, protects nothing: it is refused on both sides."""
+    """A shared secret that is shorter than 8 characters, or a PEM text, is refused to sign and to verify."""
     scheme = SortedPairs(algorithm=algorithm, encoding="hex", key_param="key")
     key = keys.get(bad, bad)
     signing = refused(session, Credentials("M1", signing_key=key), evolve(SIGNED, signature=scheme))
@@ -413,18 +413,18 @@ def test_shared_secret_that_is_none(algorithm: Any, bad: str, why: str, keys: Ke
     ids=["no scheme", "the algorithm is open", "own scheme", "nothing is signed"],
 )
 def test_keys_that_nothing_uses_are_not_tried(profile: Profile) -> None:
-    """Only what the profile's own scheme uses can be tried; a scheme of the merchant's own knows its keys alone."""
+    """Keys are checked only if a built-in signature scheme with a given algorithm uses them."""
     assert profile is session(Credentials("M1", signing_key="rubbish", service_keys="other rubbish"), profile).profile
 
 
 @pytest.mark.parametrize("profile", [SIGNED, HMAC, BODY])
 def test_missing_keys_are_asked_for_by_the_call(profile: Profile) -> None:
-    """A session without keys may be the base of others that have them, or queue requests for them."""
+    """A session can be made without keys, and copied for another merchant without keys."""
     assert "M2" == session(Credentials("M1"), profile).for_merchant(Credentials("M2")).merchant_id
 
 
 def test_without_the_cryptography_package(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra that is missing is named as the session is made."""
+    """If the `rsa` extra is missing, making a session for RSA fails with the command that installs it."""
     # The tests' own environment has the package: `None` makes this import fail as if it had not.
     monkeypatch.setitem(sys.modules, "payasync.signing.asymmetric", None)
     error = refused(session, Credentials("M1", signing_key=keys["rsa private"], service_keys=["a", "b"]))
@@ -434,13 +434,13 @@ def test_without_the_cryptography_package(keys: Keys, monkeypatch: pytest.Monkey
 
 
 def test_name_of_the_sandbox_stays_on_this_machine() -> None:
-    """A profile that calls itself the sandbox sends nothing to another machine."""
+    """A session for another machine refuses a profile that has the sandbox's name."""
     assert "profile" == refused(session, Credentials("M1"), Profile(name="payasync-sandbox")).field
     assert "M1" == session(Credentials("M1"), Profile(name="quay")).merchant_id
 
 
 def test_short_secret_is_warned_of_once(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
-    """A shared secret of 8 to 15 characters is used, with a warning for each merchant; a copy says no more."""
+    """A shared secret of 8 to 15 characters gives one warning for each merchant; a copy does not repeat it."""
     caplog.set_level(logging.WARNING, "payasync")
     short = Credentials("M1", signing_key="canary 12345678", service_keys=[SHARED, "canary1" + "8"])
     session(short, HMAC).with_options()

@@ -35,7 +35,7 @@ from tests.profile.refusal import refusal
     ],
 )
 def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: str) -> None:
-    """A misspelt operation, field or format is named with its key, and with what is allowed."""
+    """For an unknown operation, field or format, the error names its key and lists the allowed names."""
     part, _, name = key.rpartition(".")
     parts = {"accept": Accept, "notification": NotificationShape}
     value: Any = parts[part](**{name: given}) if part else given
@@ -57,7 +57,7 @@ def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: st
 )
 @pytest.mark.parametrize("wrong", [{"name": "x"}, 5, SortedPairs])
 def test_a_part_is_of_its_class(key: str, wanted: str, wrong: Any) -> None:
-    """A dict or a class in the place of a part is refused with the profile, and not during a call."""
+    """A part of the wrong type, such as a dict or a class, is refused when the profile is made."""
     assert (key, f"{key} must be {wanted}, not {wrong!r}") == refusal(Profile, **{key: wrong})
 
 
@@ -73,7 +73,7 @@ def test_a_part_is_of_its_class(key: str, wanted: str, wrong: Any) -> None:
     ],
 )
 def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
-    """No profile can make a user's argument, or a constant, stand where a nonce or a signature does."""
+    """No constant or argument may have the wire name of a field that payasync sets."""
     field = key.format(name)
 
     assert (field, f"{field} must not set {name}, because payasync sets it") == refusal(Profile, **make(name))
@@ -81,7 +81,7 @@ def test_reserved_name_is_refused(name: str, key: str, make: Any) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("X-Api-Version", "2024-01-01"), ("X-A!#$%&'*+.^_`|~9", 'a b;c="d"')])
 def test_headers_of_visible_ascii_are_taken(name: str, value: str) -> None:
-    """A header is what RFC 9110 takes for one: a token, and visible ASCII with spaces between."""
+    """A header name may be any RFC 9110 token. A value may be visible ASCII with spaces inside."""
     assert {name: value} == Profile(headers={name: value}).headers
 
 
@@ -93,7 +93,7 @@ def test_headers_of_visible_ascii_are_taken(name: str, value: str) -> None:
     ],
 )
 def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) -> None:
-    """No line end and no invisible character gets into a header; the value, perhaps a token, is not quoted."""
+    """Control characters and non-ASCII in a header are refused. The error does not show the value."""
     words = f"headers: {name!r} must be of visible ASCII characters"
 
     assert (f"headers.{name}", words) == refusal(Profile, headers={"X-Fine": "1", name: value})
@@ -102,7 +102,7 @@ def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) 
 @pytest.mark.parametrize("key", ["payment_status", "refund_status"])
 @pytest.mark.parametrize("name", ["Authorization", "host", "Proxy-Connection"])
 def test_identifier_does_not_travel_in_a_header_of_the_request_itself(key: str, name: str) -> None:
-    """An identifier cannot stand where it is said how a request is sent, or who sends it; a query is free."""
+    """An identifier cannot travel in a header such as `Host`. A query parameter may have that name."""
     taken: dict[str, Any] = {key: Parameter(name)}
     field, words = refusal(Profile, **{key: Parameter(name, "header")})
 
@@ -115,7 +115,7 @@ def test_identifier_does_not_travel_in_a_header_of_the_request_itself(key: str, 
     ("one", "other"), list(combinations(("ok", "not_executed", "retryable", "duplicate", "absent"), 2))
 )
 def test_a_code_means_one_thing(one: str, other: str) -> None:
-    """A code in two lists could be read as either: done, or not."""
+    """A code must not be in two lists, because it would have two meanings."""
     lists: dict[str, Any] = {one: ["A", 7], other: [8, 7]}
     answer = AnswerShape(ok=lists.pop("ok", ()))
     first, field = "answer.ok" if one == "ok" else f"codes.{one}", f"codes.{other}"
@@ -126,7 +126,7 @@ def test_a_code_means_one_thing(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("identifier", ["[", "(", "*", "a{99999999999999999999}", "(" * 5_000])
 def test_identifier_must_be_a_pattern(identifier: str) -> None:
-    """A pattern that does not compile is refused with the profile, and not with the first order."""
+    """An `identifier` pattern that does not compile is refused when the profile is made."""
     field, words = refusal(Profile, identifier=identifier)
 
     assert "identifier" == field
@@ -136,7 +136,7 @@ def test_identifier_must_be_a_pattern(identifier: str) -> None:
 @pytest.mark.parametrize("argument", OPEN_FIELDS)
 @pytest.mark.parametrize("answered", [{}, dict.fromkeys(OPEN_FIELDS, "")], ids=["not given", "empty"])
 def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str, str]) -> None:
-    """An open or empty name raises before any I/O, names the field, and says what belongs there."""
+    """If a wire name is missing or empty, the error names its key and says what belongs there."""
     profile = Profile(fields=answered)
     with pytest.raises(NotConfiguredError, match=f"fields.{argument} is open: .* as 'fields.{argument}'$") as caught:
         profile.wire_name(argument)
@@ -155,7 +155,7 @@ def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str
     ],
 )
 def test_headers_of_the_request_itself_are_not_the_profiles(name: str) -> None:
-    """A profile cannot set a header that says how a request is sent, or who sends it."""
+    """A profile cannot set headers that frame or authenticate the request, such as `Host`."""
     words = f"headers must not set {name}, because payasync sets it"
 
     assert (f"headers.{name}", words) == refusal(Profile, headers={"X-A": "1", name: "anything"})
@@ -163,7 +163,7 @@ def test_headers_of_the_request_itself_are_not_the_profiles(name: str) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), object(), b"text", 2**64])
 def test_constants_are_json(value: object) -> None:
-    """A constant that cannot be sent as it stands is refused with the profile, not with the first call."""
+    """A constant that is not JSON is refused when the profile is made."""
     field, words = refusal(Profile, constants={"*": {"fine": 1, "odd": value}})
 
     assert "constants.*.odd" == field
@@ -171,7 +171,7 @@ def test_constants_are_json(value: object) -> None:
 
 
 def test_constants_are_the_profiles_own() -> None:
-    """What the caller does later to nested constants changes nothing; tuples are lists, as JSON has them."""
+    """A profile copies its constants, so that later changes do not reach it. Tuples become lists."""
     given: dict[str, Any] = {"*": {"goods": [{"id": 1}], "pair": (1, 2)}}
 
     profile = Profile(constants=given)

@@ -1,4 +1,4 @@
-"""The parts of a profile: what each takes, what it refuses, and how codes and states are compared."""
+"""The parts of a profile: which values they accept and refuse, and how they compare codes and states."""
 
 import pickle
 from collections.abc import Callable
@@ -62,14 +62,14 @@ STATES: Final = {
 
 
 def made(field: str, value: Any) -> Any:
-    """Return what the part of a field holds there, when the field is given so."""
+    """Make the part of a field with this value, and return what the part stores."""
     section, _, name = field.partition(".")
     return getattr(SHAPES[section](**{name: value}), name)
 
 
 @pytest.mark.parametrize("shape", [*SHAPES.values(), SortedPairs])
 def test_shapes_are_frozen_values(shape: Shape) -> None:
-    """A part of a profile is compared by its value, sent to workers, and never changed; no misspelt key is taken."""
+    """A part of a profile is frozen, compares by value and pickles. An unknown key is refused."""
     part = shape()
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         setattr(part, attrs.fields(type(part))[0].name, "x")
@@ -82,7 +82,7 @@ def test_shapes_are_frozen_values(shape: Shape) -> None:
 @pytest.mark.parametrize(("field", "wanted"), LISTS.items())
 @pytest.mark.parametrize("kind", [list, tuple, set, frozenset, lambda values: dict.fromkeys(values).keys()])
 def test_a_list_is_its_own(field: str, wanted: str, kind: Callable[..., Any]) -> None:
-    """A tuple, a set and the names of a table say as much as a list, which is taken over as it was."""
+    """A list, tuple, set or keys view is accepted as a list, and copied into a tuple."""
     given = kind(FITTING[wanted])
     found = made(field, given)
     if isinstance(given, list):
@@ -95,7 +95,7 @@ def test_a_list_is_its_own(field: str, wanted: str, kind: Callable[..., Any]) ->
 @pytest.mark.parametrize(("field", "wanted"), LISTS.items())
 @pytest.mark.parametrize("wrong", ["SUCCESS", 0, None, b"SU", {"SUCCESS": 1}, [True], [1.0], [None], [["A"]], [b"A"]])
 def test_a_value_is_no_list(field: str, wanted: str, wrong: Any) -> None:
-    """`ok="SUCCESS"` would otherwise mean the codes S, U, C and E; and `false` is not the code 0."""
+    """A single value is not accepted as a list: `ok="SUCCESS"` would mean the codes S, U, C and E."""
     given = [*FITTING[wanted], *wrong] if isinstance(wrong, list) else wrong
 
     assert (field, f"{field} must be {wanted}, not {given!r}") == refusal(made, field, given)
@@ -103,7 +103,7 @@ def test_a_value_is_no_list(field: str, wanted: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize(("field", "entry"), TABLES.items())
 def test_a_table_of_lists_is_its_own(field: str, entry: tuple[str, str]) -> None:
-    """A table is taken over as it was, with the lists in it."""
+    """A table is copied, together with its lists."""
     key, wanted = entry
     given = {key: list(FITTING[wanted])}
     found = made(field, given)
@@ -116,7 +116,7 @@ def test_a_table_of_lists_is_its_own(field: str, entry: tuple[str, str]) -> None
 @pytest.mark.parametrize(("field", "entry"), TABLES.items())
 @pytest.mark.parametrize("wrong", ["PAID", 0, None, [False], ["A", 1.5]])
 def test_a_value_in_a_table_is_no_list(field: str, entry: tuple[str, str], wrong: Any) -> None:
-    """`{"paid": "PAID"}` would otherwise mean the values P, A, I and D; the entry that is wrong is named."""
+    """In a table, a single value is not accepted as a list: `{"paid": "PAID"}` is refused with its key."""
     key, wanted = entry
     words = f"{field} must be a table of names, each with {wanted}, not {key!r} with {wrong!r}"
 
@@ -125,7 +125,7 @@ def test_a_value_in_a_table_is_no_list(field: str, entry: tuple[str, str], wrong
 
 @pytest.mark.parametrize("wrong", [["paid"], "paid", None, [("paid", ["A"])]])
 def test_a_value_is_no_table(wrong: Any) -> None:
-    """A list or a word where names and values belong is refused by our own error."""
+    """A list or a text in place of a table is refused with `ConfigurationError`."""
     for field, wanted in [("accept.length", "an integer"), *((field, wanted) for field, (_, wanted) in TABLES.items())]:
         words = f"{field} must be a table of names, each with {wanted}, not {wrong!r}"
 
@@ -134,7 +134,7 @@ def test_a_value_is_no_table(wrong: Any) -> None:
 
 @pytest.mark.parametrize(("field", "wrong"), [*((field, None) for field in PATHS), (PATHS[0], 5), (PATHS[0], b"a")])
 def test_a_path_or_a_text_is_one(field: str, wrong: Any) -> None:
-    """What is read as a path, or sent as a body, is a text: a `None` would be found in no answer."""
+    """A path or a body that is not a text is refused."""
     assert (field, f"{field} must be a text, not {wrong!r}") == refusal(made, field, wrong)
 
 
@@ -192,26 +192,26 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
     ("field", "wanted", "wrong"), [(field, wanted, each) for field, wanted, wrong in RULES for each in wrong]
 )
 def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Any) -> None:
-    """What would be looked for in vain, or have no effect, is refused with the rule; no value is converted."""
+    """A value that would have no effect is refused with the rule, and nothing is converted."""
     assert (field, f"{field} must be {wanted}, not {wrong!r}") == refusal(made, field, wrong)
 
 
 def test_an_entry_of_a_table_breaks_a_rule() -> None:
-    """The entry is named."""
+    """The error about an entry of a table names the entry."""
     expected = ("accept.length.subject", "accept.length.subject must be 1 or more, not 0")
 
     assert expected == refusal(made, "accept.length", {"body": 1, "subject": 0})
 
 
 def test_parameter() -> None:
-    """It has a name, and stands in the query unless something else is said."""
+    """A parameter must have a name; its default place is the query, and a body is no place."""
     assert Parameter("no", "query") == Parameter("no")
     assert "status.name" == refusal(Parameter, "")[0]
     assert "status.place" == refusal(Parameter, "no", "body")[0]
 
 
 def test_a_code_needs_to_know_success() -> None:
-    """With a result code, but without those that mean success, no answer would be one."""
+    """If `code` is given without `ok`, the shape is refused, because no response could be a success."""
     field, words = refusal(AnswerShape, code="code")
 
     assert ("answer.ok", True) == (field, "must list the codes that mean success" in words)
@@ -219,7 +219,7 @@ def test_a_code_needs_to_know_success() -> None:
 
 @pytest.mark.parametrize(("thing", "names"), STATES.items())
 def test_our_names_of_states(thing: str, names: list[str]) -> None:
-    """Each of our names can be mapped, and gives the name back for the service's value; another is refused."""
+    """Each state name of payasync can be mapped, and is found by the service's value. Other names are refused."""
     states = States(**{thing: {name: [name.upper()] for name in names}})
     field, words = refusal(States, **{thing: {"payed": ["A"], "done": ["B"]}})
 
@@ -238,7 +238,7 @@ def test_our_names_of_states(thing: str, names: list[str]) -> None:
     ],
 )
 def test_a_value_has_one_meaning(table: dict[str, list[str | int]], second: str) -> None:
-    """A value under two names could be read as either: paid, or not."""
+    """A state value listed twice, under one name or two, is refused."""
     field, words = refusal(States, order=table)
 
     assert (f"states.order.{second}", True) == (field, "two meanings" in words)
@@ -262,7 +262,7 @@ def test_a_value_has_one_meaning(table: dict[str, list[str | int]], second: str)
     ids=repr,
 )
 def test_states_compare_by_type_and_value(value: object, expected: str | None) -> None:
-    """`0` is not `False`, nor `"0"`: what the service did not write is not what the profile says."""
+    """State values compare by type and value: `0` is neither `False` nor `"0"`."""
     states = States(order={"pending": [0], "paid": ["0"], "closed": [1], "failed": [""]}, refund={"failed": ["1"]})
 
     assert expected == states.name("order", value)
@@ -272,13 +272,13 @@ def test_states_compare_by_type_and_value(value: object, expected: str | None) -
 @pytest.mark.parametrize("field", [field for field in LOCATED if field != "answer.code"])
 @pytest.mark.parametrize("path", ["", "a", "data.sign", "a.0.b", "a b.c:d"])
 def test_paths(field: str, path: str) -> None:
-    """A path is names, and numbers into lists, with dots between; an empty one is open."""
+    """A path consists of names and list positions, separated by dots; an empty path leaves the point open."""
     assert path == made(field, path)
 
 
 @pytest.mark.parametrize("paths", [["header:X-Id"], ["a..b"], ["outTradeNo", ""], ["a", ".b"]])
 def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
-    """What identifies an event stands somewhere: the kind whose paths are wrong is named."""
+    """An invalid path in `notification.id` is refused; the error names the kind of notification."""
     expected = f"notification.id.refund must be a list, each of it {A_PATH}, not {paths!r}"
 
     assert ("notification.id.refund", expected) == refusal(NotificationShape, id={"payment": ["a.b"], "refund": paths})
@@ -298,5 +298,5 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
     ],
 )
 def test_a_value_keeps_the_rules(field: str, value: Any) -> None:
-    """The number of a request stands at a path or in a header; any 4xx but 429 may mean that nothing was done."""
+    """Values within the rules are accepted, such as the limits of each range."""
     assert value == made(field, value)

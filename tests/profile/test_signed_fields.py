@@ -1,6 +1,7 @@
-"""What the signature of an answer covers: a payload and a state beside it would be anybody's.
+"""Which fields of a response the signature must cover.
 
-And what in it no request says: where one key signs both, a request that is sent back would pass for an answer.
+The payload and states must be signed, because anybody could change them otherwise. If one key signs requests and
+responses, the signature must cover a field that no request holds. Otherwise an echoed request would pass as a response.
 """
 
 import json
@@ -38,7 +39,7 @@ OWN_KEY: Final = "signing key of the merchant"
 
 
 def session(profile: Profile, *service_keys: str) -> Session:
-    """Return a session, which opens nothing."""
+    """Return a session that opens no connection."""
     credentials = Credentials("M1", signing_key=OWN_KEY, service_keys=service_keys)
     return Session("https://pay.example", credentials=credentials, profile=profile)
 
@@ -61,7 +62,7 @@ def session(profile: Profile, *service_keys: str) -> Session:
     ],
 )
 def test_believed_and_not_covered(answer: dict[str, Any], options: dict[str, Any], point: str) -> None:
-    """A payload or a state that no signature covers is refused by a session, as it is made, by its name."""
+    """A session refuses a profile whose signature does not cover the payload or a state, and names the field."""
     profile = Profile(answer=AnswerShape(**answer), signature=SortedPairs(**SCHEME, **options))
     field, words = refusal(session, profile)
 
@@ -91,7 +92,7 @@ def test_believed_and_not_covered(answer: dict[str, Any], options: dict[str, Any
     ids=["envelope", "nested", "flat", "by paths", "address", "own scheme", "no scheme yet", "not signed"],
 )
 def test_covered(answer: dict[str, Any], scheme: Any) -> None:
-    """What the signature's object holds is; a code beside it and an address that a service leaves out may be."""
+    """If the signature covers payload and states, the code and the redirect URL may be unsigned."""
     profile = Profile(answer=AnswerShape(**answer), signature=scheme)
 
     assert session(profile).profile is profile
@@ -131,7 +132,7 @@ SAYING: Final = Profile(
 
 
 def saying(shape: dict[str, Any]) -> Profile:
-    """Return a profile whose requests say much, and whose answers are like this."""
+    """Return a profile with many request fields, and with this response shape."""
     return evolve(SAYING, answer=AnswerShape(**shape))
 
 
@@ -140,7 +141,7 @@ def saying(shape: dict[str, Any]) -> Profile:
     "keys", [(), (OWN_KEY,), ("key of the service", OWN_KEY)], ids=["none", "same", "among others"]
 )
 def test_request_that_is_sent_back_would_pass(shape: dict[str, Any], keys: tuple[str, ...]) -> None:
-    """Where a key signs requests and verifies answers, a session needs something signed that no request says."""
+    """If one key signs both ways, a session needs a signed response field that no request holds."""
     field, words = refusal(session, saying(shape), *keys)
 
     assert "answer.signature" == field
@@ -153,7 +154,7 @@ def test_request_that_is_sent_back_would_pass(shape: dict[str, Any], keys: tuple
 )
 @pytest.mark.parametrize("at", ["own", "own.inner"])
 def test_what_only_a_response_says(point: str, at: str) -> None:
-    """One such path inside the signature is enough."""
+    """One signed path that no request holds is enough."""
     ok = {"ok": ("0",)} if point == "code" else {}
     profile = saying({"signature": "sign", point: at, **ok})
 
@@ -162,14 +163,14 @@ def test_what_only_a_response_says(point: str, at: str) -> None:
 
 @pytest.mark.parametrize("shape", NOTHING_OF_ITS_OWN.values(), ids=NOTHING_OF_ITS_OWN)
 def test_service_with_a_key_of_its_own(shape: dict[str, Any]) -> None:
-    """Nobody can send back what a key of the service's own has not signed."""
+    """If the service signs with its own key, no such field is needed."""
     profile = saying(shape)
 
     assert profile is session(profile, "key of the service").profile
 
 
 def test_service_with_a_pair_of_keys(tmp_path: Path) -> None:
-    """The service's public key verifies nothing that the merchant's private key has signed."""
+    """If the service signs with its own key pair, no such field is needed either."""
     for whose in ("merchant", "service"):
         (tmp_path / whose).mkdir()
     (own, _), (_, public) = (signatures.ed25519_keys(tmp_path / whose) for whose in ("merchant", "service"))
@@ -180,7 +181,7 @@ def test_service_with_a_pair_of_keys(tmp_path: Path) -> None:
 
 
 def test_another_merchant_is_held_to_it_too() -> None:
-    """A copy for a merchant without a key of the service's own is refused as a session is."""
+    """`for_merchant` makes the same check: without a service key of its own, the copy is refused."""
     pay = session(saying(INSIDE), "key of the service")
     _, words = refusal(pay.for_merchant, Credentials("M2", signing_key=OWN_KEY))
 
@@ -201,13 +202,13 @@ FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 
 
 def paying(service: Recorder, profile: Profile, *service_keys: str) -> Session:
-    """Return a session with a server of the test."""
+    """Return a session for a server of the test."""
     credentials = Credentials("M1", secret_key="sk", signing_key=OWN_KEY, service_keys=service_keys)
     return Session(service.url, credentials=credentials, profile=profile, retry=FAST)
 
 
 async def refused(profile: Profile, name: str, **arguments: Any) -> InvalidArgumentError:
-    """Return the error that a call is refused with, before anything is sent."""
+    """Return the error with which a call is refused, and check that nothing was sent."""
     with Recorder() as service:
         async with paying(service, profile) as pay:
             method = pay.request if name == "request" else pay.orders.place
@@ -219,7 +220,7 @@ async def refused(profile: Profile, name: str, **arguments: Any) -> InvalidArgum
 
 @pytest.mark.parametrize("name", ["code", "state"])
 async def test_no_request_says_what_a_response_is_recognised_by(name: str) -> None:
-    """`extra=` of a signed call, and `fields=` of a signed `pay.request`, must not hold such a name."""
+    """A signed request must not hold a field by which a response is recognised, in `extra=` or `fields=`."""
     extra = await refused(BELIEVED, "place", total_amt=450, currency="CAD", extra={name: "OK"})
     fields = await refused(BELIEVED, "request", method="POST", path="/x", fields={name: "OK"}, signed=True)
 
@@ -244,7 +245,7 @@ async def test_no_request_says_what_a_response_is_recognised_by(name: str) -> No
     ids=["body", "subject", "address", "extra", "nested"],
 )
 async def test_text_that_could_be_split_into_it(given: dict[str, Any]) -> None:
-    """A text with such a field in it would be signed as if the field stood in the request."""
+    """A signed request must not hold a text that contains such a field after a separator."""
     error = await refused(BELIEVED, "place", total_amt=450, currency="CAD", **given)
 
     assert error.rule in {"free of '&code='", "free of '&state='"}
@@ -252,7 +253,7 @@ async def test_text_that_could_be_split_into_it(given: dict[str, Any]) -> None:
 
 
 def test_nested_value_is_searched_as_it_is_signed() -> None:
-    """Whatever the separator is, a nested value is searched in the compact form that the scheme signs."""
+    """A nested value is searched in its signed form, compact JSON, whatever the separator is."""
     scheme = SortedPairs(separator=',"', nested="json", allow_delimiters=("memo",))
     check = make_proof_check(scheme, frozenset({"state"}))
     assert check
@@ -263,7 +264,7 @@ def test_nested_value_is_searched_as_it_is_signed() -> None:
 
 
 async def test_text_of_a_request_of_ones_own_that_could_be_split() -> None:
-    """`pay.request` is held to it, too, where it is signed."""
+    """A signed `pay.request` is refused for such a text, too."""
     error = await refused(BELIEVED, "request", method="POST", path="/x", fields={"body": "a&code=OK"}, signed=True)
 
     assert ("body", "free of '&code='", "&code=") == (error.field, error.rule, error.value)
@@ -279,7 +280,7 @@ async def test_text_of_a_request_of_ones_own_that_could_be_split() -> None:
     ids=["key of its own", "not signed", "requests not signed"],
 )
 async def test_requests_say_what_they_like_elsewhere(profile: Profile, keys: tuple[str, ...]) -> None:
-    """Where no request could be sent back, none is refused."""
+    """If an echoed request could not pass as a response, such fields and texts are sent."""
     with Recorder() as service:
         async with paying(service, profile, *keys) as pay:
             with pytest.raises(OutcomeUnknownError):
@@ -291,7 +292,7 @@ async def test_requests_say_what_they_like_elsewhere(profile: Profile, keys: tup
 
 
 async def test_texts_that_could_not_be_split() -> None:
-    """Other delimiters, and such a name without them, stand in a text as they always may."""
+    """A text may hold other delimiters, and the name of such a field without a separator."""
     text = "code=OK, a=b & c, encode=1 &barcode=2"
     with Recorder() as service:
         async with paying(service, BELIEVED) as pay:
@@ -318,9 +319,9 @@ SENT_BACK: Final = "it may be a request that was sent back"
     ids=repr,
 )
 async def test_what_leaves_no_trace_in_the_signature_proves_nothing(state: object, why: str) -> None:
-    """A request that is sent back with an object, a list, a null or an empty text beside its fields verifies as before.
+    """A field that the signature skips, such as an object or an empty text, does not make an echo a response.
 
-    Nobody signed what the scheme leaves out, so no answer is recognised by it.
+    The outcome of the write stays unknown.
     """
     shape = AnswerShape(signature="sign", order_status="state")
     profile = Profile(signature=SortedPairs(**SCHEME, nested="omit"), answer=shape)
@@ -337,14 +338,14 @@ async def test_what_leaves_no_trace_in_the_signature_proves_nothing(state: objec
 
 @pytest.mark.parametrize("document", [{}, {"data": []}, {"data": "x"}, {"data": None}, [{"no": "1"}]])
 def test_where_nothing_is_signed_nothing_is_read(document: Any) -> None:
-    """A document without a signed object says nothing."""
+    """If the signed object is missing or no object, nothing is read."""
     signed = SignedFields("data", "sign")
 
     assert {"data": {}} == signed.read({"head": document, **(document if isinstance(document, dict) else {})})
 
 
 def test_names_in_the_signed_object() -> None:
-    """Only what the signature covers has a name there: no path beside the object, and no field that is left out."""
+    """Only fields that the signature covers count, neither paths outside the object nor excluded fields."""
     signed = SignedFields("data", "sign", SortedPairs(exclude=("sign", "type")))
 
     assert {"state", "sum"} == signed.names_of(["data.state", "data.sum.total", "data.type", "data.sign", "code.x", ""])

@@ -39,7 +39,7 @@ TABLE: Final = "must be a table of names, each with"
 
 
 def test_each_key_is_its_argument() -> None:
-    """TOML says what Python says: the tables are the arguments, and the file has every one of them."""
+    """TOML tables and Python arguments agree, and the test file gives every key a value other than its default."""
     tables = tomllib.loads(WHOLE)
     tables |= {f"{thing}_status": table for thing, table in tables.pop("status").items()}
     bare = Profile(signature=SortedPairs(), payment_status=Parameter("x"), refund_status=Parameter("x"))
@@ -61,7 +61,7 @@ def same(bare: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize("text", ["", WHOLE, f"# für den Dienst\n{WHOLE}"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_file_says_what_its_text_says(tmp_path: Path, text: str, encoding: str) -> None:
-    """A file is read as UTF-8, by a path or its text; the mark that some editors put before it is ignored."""
+    """`from_file` reads UTF-8, with or without a byte order mark, from a `Path` or a `str`."""
     file = tmp_path / "service.toml"
     file.write_text(text, encoding=encoding)
 
@@ -96,7 +96,7 @@ TOP: Final = (
     ],
 )
 def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> None:
-    """A misspelt key would leave a point open in silence: it is refused, with what was meant and what is allowed."""
+    """An unknown key is refused; the error gives its line, suggests a similar key, and lists the allowed ones."""
     error = refused(Profile.from_toml, text)
 
     suggestion = f"did you mean {meant}? " if meant else ""
@@ -126,7 +126,7 @@ def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> No
     ],
 )
 def test_wrong_type(text: str, field: str, why: str) -> None:
-    """Nothing is converted, no text is a list of its letters, and the error names the key and its line."""
+    """A value of the wrong type is not converted: the error names the key and its line."""
     error = refused(Profile.from_toml, text)
 
     said = f"{field} {why}" if why.startswith("must") else why
@@ -153,7 +153,7 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
     ],
 )
 def test_contradiction(text: str, field: str, line: int, why: str) -> None:
-    """What a part refuses about itself comes out with its key, as TOML writes it, and the line of key or table."""
+    """The error about contradicting values names the TOML key, and the line of the key or its table."""
     error = refused(Profile.from_toml, text)
 
     assert str(error).startswith(f"profile, line {line}: {why}")
@@ -173,7 +173,7 @@ def test_contradiction(text: str, field: str, line: int, why: str) -> None:
     ids=["ends", "sign", "invisible", "twice", "long number", "deep"],
 )
 def test_not_toml(text: str, line: int | None, why: str) -> None:
-    """A text that is no TOML, or more than can be read, is told where, as far as TOML says."""
+    """A text that is not TOML is refused, with the line if the TOML parser gives one."""
     error = refused(Profile.from_toml, text)
 
     assert str(error).startswith(why)
@@ -184,7 +184,7 @@ def test_not_toml(text: str, line: int | None, why: str) -> None:
     ("path", "why"), [("/nowhere/service.toml", "No such file or directory"), (5, "not a path"), (b"a", "not a path")]
 )
 def test_unreadable_file(path: Any, why: str) -> None:
-    """A file that cannot be read is named, with the reason, and so is what is no text."""
+    """If a file cannot be read, the error names it and the reason. An argument of the wrong type is refused."""
     field, words = refusal(Profile.from_toml, path if not isinstance(path, str) else None)
 
     assert ("profile", f"profile: cannot read {path!r}: {why}") == refusal(Profile.from_file, path)
@@ -205,7 +205,7 @@ def test_unreadable_file(path: Any, why: str) -> None:
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_errors_begin_with_file_and_line(tmp_path: Path, text: str, why: str, end: str) -> None:
-    """Who reads several profiles learns which of them is wrong, and where."""
+    """An error begins with the file's path, or `profile` for a text, and with the line if it is known."""
     file = tmp_path / "live.toml"
     file.write_bytes(text.replace("\n", end).encode())
 
@@ -215,7 +215,7 @@ def test_errors_begin_with_file_and_line(tmp_path: Path, text: str, why: str, en
 
 @pytest.mark.parametrize("key", [line for line in WHOLE.split("\n") if " = " in line])
 def test_every_key_has_its_line(key: str) -> None:
-    """Whichever key of a whole profile holds what it cannot, its line is the one that is named."""
+    """For each key of a whole profile, the error about an invalid value names the key's line."""
     name = key.partition(" = ")[0]
     lines = WHOLE.replace(key, f"{name} = 2027-01-31").split("\n")
     error = refused(Profile.from_toml, "\n".join(lines))
@@ -225,7 +225,7 @@ def test_every_key_has_its_line(key: str) -> None:
 
 @given(st.text() | st.lists(st.sampled_from(WHOLE.split("\n"))).map("\n".join))
 def test_nothing_foreign_escapes(text: str) -> None:
-    """Any text is a profile, or our own error."""
+    """Any text gives a profile or a `ConfigurationError`."""
     try:
         profile = Profile.from_toml(text)
     except ConfigurationError:
@@ -244,7 +244,7 @@ def test_nothing_foreign_escapes(text: str) -> None:
     ],
 )
 def test_line_below_a_value_of_several_lines(above: str) -> None:
-    """What stands inside a text or a list is no key and no header, whatever it looks like."""
+    """Lines inside a text or list are not taken for keys or headers when the line of an error is counted."""
     text = f"# ours\r\n{above}\nbearer = 5"
     error = refused(Profile.from_toml, text)
 
@@ -253,7 +253,7 @@ def test_line_below_a_value_of_several_lines(above: str) -> None:
 
 
 def round_trip(profile: Profile) -> Profile:
-    """Return what is read from what was written."""
+    """Write a profile as TOML, and return what is read back."""
     return Profile.from_toml(profile.to_toml())
 
 
@@ -283,24 +283,24 @@ def round_trip(profile: Profile) -> Profile:
     ],
 )
 def test_what_is_written_reads_back(profile: Profile) -> None:
-    """A profile is the one that its TOML form gives; an empty list that is not the default is written, too."""
+    """A profile survives a TOML round trip. An empty list is written if it is not the default."""
     assert as_json(profile) == as_json(round_trip(profile))
     assert profile == round_trip(profile)
 
 
 def as_json(profile: Profile) -> str:
-    """Return a profile so that `1`, `1.0` and `true` are three things, which `==` takes for one."""
+    """Return a profile as JSON, which tells `1`, `1.0` and `true` apart, unlike `==`."""
     return json.dumps(attrs.asdict(profile), sort_keys=True)
 
 
 class Named(str, Enum):  # noqa: UP042 - the older form, which formats as its name
-    """A text that has a name, too."""
+    """A `str` Enum."""
 
     ONE = "one"
 
 
 def test_an_enum_is_written_as_its_value() -> None:
-    """A `str` Enum stands in the file as its text, as a key and as a value."""
+    """A `str` Enum is written as its value, as a key and as a value."""
     profile = Profile(name=Named.ONE, constants={"*": {Named.ONE: [Named.ONE]}})
 
     assert ("one", {"*": {"one": ["one"]}}) == (round_trip(profile).name, round_trip(profile).constants)
@@ -334,7 +334,7 @@ place = "path"
 
 
 def test_written_text() -> None:
-    """It reads as somebody would write it: tables in their order, one line for each key, and no default."""
+    """`to_toml` writes tables in their order, one line for each key, and no defaults."""
     profile = Profile(
         name='q "u" ü',
         bearer=[],
@@ -372,7 +372,7 @@ OWN_SCHEME: Final[Any] = SimpleNamespace(sign=str, verify=bool)
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_what_toml_cannot_hold_is_refused(profile: Profile, field: str) -> None:
-    """It is said which key holds it; nothing is left out silently, nor written so that no file can hold it."""
+    """A value that TOML cannot hold is refused with its key, and not left out."""
     error = refused(profile.to_toml)
 
     assert field == error.field
@@ -404,7 +404,7 @@ CONSTANTS: Final = st.dictionaries(TEXTS, JSON, max_size=3).filter(TAKEN.isdisjo
 def test_any_profile_reads_back(
     text: str, constants: dict[str, Any], codes: list[str | int], quarantine: float | None
 ) -> None:
-    """Whatever texts, numbers and tables a profile holds, its TOML form holds them, without a control character."""
+    """Any texts, numbers and tables survive a TOML round trip. The file holds no control characters."""
     profile = Profile(
         name=text,
         fields={"customer": f"customer {text}"},

@@ -1,4 +1,4 @@
-"""`wait`: a query that is repeated until what is waited for is there."""
+"""`wait` repeats a query until an order, payment or refund has the expected state."""
 
 import asyncio
 import gc
@@ -41,7 +41,7 @@ MAPPED: Final = evolve(
 
 
 def response_of(state: str, attempts: int = 1) -> OrderResponse:
-    """Return the answer of a query."""
+    """Return the response to a query."""
     return OrderResponse.of(bare_call(QUERY_ORDER, profile=MAPPED), evolve(reply({"state": state}), attempts=attempts))
 
 
@@ -53,12 +53,12 @@ DRAWS: Final = 300
 
 @mutable
 class Asked:
-    """A query that gives the answers it was told, one after the other, in time that passes only as it is said.
+    """A query with scripted responses, on a clock that only its calls and pauses move.
 
     Args:
-        ends: Answers and errors; the last goes on.
+        ends: Responses and errors in turn; the last one repeats.
         takes: Seconds that each query takes.
-        share: Of what chance may say, how much it says.
+        share: Part of the allowed jitter that is used, from 0 to 1.
     """
 
     ends: tuple[OrderResponse | BaseException, ...]
@@ -80,12 +80,12 @@ class Asked:
         return end
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.pauses.append(seconds)
         self.now += seconds
 
     async def until(self, until: Any = "paid", timeout: Any = 60.0, profile: Profile = MAPPED) -> OrderResponse:
-        """Wait."""
+        """Wait for an order with this query."""
         pace = Pace(clock=lambda: self.now, sleep=self.sleep, jitter=lambda bound: self.share * bound)
         return await Orders(cast("Any", self), profile, pace).wait("T1", until=until, timeout=timeout)
 
@@ -102,7 +102,7 @@ class Asked:
     ],
 )
 async def test_state_that_comes(ends: Any, times: list[float]) -> None:
-    """The query is repeated until the state is there, also where a query ends without a response."""
+    """`wait` repeats the query until the state is reached, also after a query without a usable response."""
     query = Asked(ends)
     found = await query.until()
 
@@ -123,7 +123,7 @@ async def test_function_of_the_answer() -> None:
     ("share", "expected"), [(1.0, [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]), (0.0, [0.5, 1.0, 2.0, 4.0, 4.0, 4.0])]
 )
 async def test_pauses_grow(share: float, expected: list[float]) -> None:
-    """The pauses double up to a bound, and chance takes up to a half of each."""
+    """The pauses double up to a bound, and jitter shortens each by at most half."""
     query = Asked((*[PENDING] * 6, PAID), share=share)
     await query.until()
 
@@ -131,7 +131,7 @@ async def test_pauses_grow(share: float, expected: list[float]) -> None:
 
 
 async def test_jitter_is_full_by_default() -> None:
-    """Unless a test brings its own chance, a pause is anything from the half of its bound to the whole of it."""
+    """By default, a pause is random between half of its bound and the whole bound."""
     query = Asked((PENDING, PAID))
     orders = Orders(cast("Any", query), MAPPED, Pace(clock=lambda: query.now, sleep=query.sleep))
     for _ in range(DRAWS):
@@ -144,7 +144,7 @@ async def test_jitter_is_full_by_default() -> None:
 
 
 async def test_question_has_the_time_that_is_left() -> None:
-    """No question outlives the waiting."""
+    """The timeout of each query is the time that `wait` has left."""
     query = Asked((PENDING, PENDING, PAID), takes=0.5)
     await query.until(timeout=10)
 
@@ -153,7 +153,7 @@ async def test_question_has_the_time_that_is_left() -> None:
 
 @pytest.mark.parametrize("timeout", [5.0, 7, 0.25])
 async def test_time_that_runs_out(timeout: float) -> None:
-    """It ends when the time is over, with the last answer, and says what it was about."""
+    """After its timeout, `wait` raises `WaitTimeoutError` with the last response, the operation and the number."""
     query = Asked((PENDING, response_of("SHUT"), response_of("WHAT")))
     with pytest.raises(WaitTimeoutError) as caught:
         await query.until(timeout=timeout)
@@ -197,7 +197,7 @@ async def test_time_that_runs_out_before_any_answer() -> None:
     ids=repr,
 )
 async def test_errors_that_end_the_waiting(error: BaseException) -> None:
-    """What asking again does not mend is raised as it is."""
+    """`wait` raises an error that another query would not resolve, unchanged."""
     query = Asked((PENDING, error, PAID))
     with pytest.raises(type(error)) as caught:
         await query.until()
@@ -222,7 +222,7 @@ async def test_error_of_the_function_is_the_callers() -> None:
 
 
 async def test_retry_after_is_a_floor() -> None:
-    """A service that asks to be left alone for a while is."""
+    """If the service sends `Retry-After`, the next query waits at least that long."""
     query = Asked((RateLimitedError("too many", retry_after=20.0), PENDING, PAID))
     await query.until()
 
@@ -230,7 +230,7 @@ async def test_retry_after_is_a_floor() -> None:
 
 
 async def test_retry_after_beyond_the_time() -> None:
-    """Where nothing can come any more within the time, it ends at once, and says how long to wait."""
+    """If `Retry-After` exceeds the remaining time, `wait` fails immediately, and the error has `retry_after`."""
     query = Asked((PENDING, RateLimitedError("too many", retry_after=90.0)))
     with pytest.raises(WaitTimeoutError) as caught:
         await query.until()
@@ -240,12 +240,12 @@ async def test_retry_after_beyond_the_time() -> None:
 
 
 async def paid_yet(answer: Response) -> bool:
-    """Be what a user may write by mistake."""
+    """Be an `async` condition, which a user may pass by mistake."""
     raise AssertionError(answer)
 
 
 class Later:
-    """An object whose call is awaited."""
+    """An object whose call returns an awaitable."""
 
     async def __call__(self, answer: Response) -> bool:
         """Be called."""
@@ -253,7 +253,7 @@ class Later:
 
 
 class Awaited:
-    """What can be awaited, and is neither a coroutine nor a future."""
+    """An awaitable that is neither a coroutine nor a future."""
 
     def __await__(self) -> Any:
         """Be awaited."""
@@ -261,7 +261,7 @@ class Awaited:
 
 
 def promised(_: Response) -> Any:
-    """Return what is not there yet."""
+    """Return a future that has no result."""
     return asyncio.get_running_loop().create_future()
 
 
@@ -284,7 +284,7 @@ PLAIN: Final = "until must be a plain function of the response, which says wheth
     ],
 )
 async def test_arguments_that_are_refused(arguments: dict[str, Any], words: str) -> None:
-    """What is waited for is one of our names, or a plain function; the time ends. Otherwise nothing is asked."""
+    """An unknown state, an `async` condition or an invalid timeout is refused, and no query is sent."""
     query = Asked((PAID,))
     with pytest.raises(InvalidArgumentError) as caught:
         await query.until(**arguments)
@@ -318,7 +318,7 @@ async def test_condition_that_must_be_awaited(until: Any) -> None:
     ],
 )
 async def test_state_that_the_profile_does_not_map(until: str, profile: Profile, expected: str) -> None:
-    """A state that the profile does not map is named, and nothing is asked."""
+    """If the profile does not map the state, the error names the missing key, and no query is sent."""
     query = Asked((PAID,))
     with pytest.raises(NotConfiguredError) as caught:
         await query.until(until, profile=profile)
@@ -339,7 +339,7 @@ WAITS: Final[dict[str, tuple[Callable[[Session], Awaitable[Response]], str, str]
 
 @pytest.mark.parametrize("name", WAITS)
 async def test_wait_over_http(name: str) -> None:
-    """Orders, payments and refunds are each asked about by their own query."""
+    """`wait` for an order, a payment or a refund calls the query endpoint of its kind."""
     call, state, path = WAITS[name]
     with Recorder([answer(200, b'{"code":"SBX_OK","status":"%s"}' % state.encode())]) as service:
         async with Session(service.url, credentials=CREDENTIALS, profile=SANDBOX) as pay:

@@ -1,4 +1,4 @@
-"""The `openssl` command line, which is the second opinion on each algorithm."""
+"""The fixture `openssl`, which checks each algorithm against the `openssl` command line."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def openssl(tmp_path: Path) -> Callable[..., bytes]:
-    """Run the `openssl` command line in a folder of its own, and return what it prints."""
+    """Return a function that runs `openssl` in a folder of the test's own, and returns its output."""
     program = shutil.which("openssl")
     if program is None:
         pytest.skip("the openssl command line is not installed")

@@ -56,12 +56,12 @@ def public_base64(pair: Pair) -> str:
 
 
 def in_lines(text: str) -> str:
-    """Return a text in lines, as keys are often copied."""
+    """Return a text broken into lines, as keys are often copied."""
     return "\r\n".join(text[start : start + 64] for start in range(0, len(text), 64)) + "\n"
 
 
 def test_ed25519_vector() -> None:
-    """Ed25519 is that of RFC 8032."""
+    """Ed25519 signs and verifies the test vector of RFC 8032."""
     secret, public, message, signature = RFC_8032
     private_key = Secret(base64.b64encode(PKCS8_PREFIX + bytes.fromhex(secret)).decode())
     public_key = Secret(base64.b64encode(SPKI_PREFIX + bytes.fromhex(public)).decode())
@@ -74,14 +74,14 @@ def test_ed25519_vector() -> None:
 @pytest.mark.parametrize("private", [private_pem, private_base64, lambda pair: in_lines(private_base64(pair))])
 @pytest.mark.parametrize("public", [public_pem, public_base64, lambda pair: in_lines(public_base64(pair))])
 def test_reads_pem_and_base64(name: str, private: Callable[[Pair], str], public: Callable[[Pair], str]) -> None:
-    """A key is taken in each form that services hand out, white space and line ends included."""
+    """Keys are accepted as PEM and as base64, also if line breaks divide the base64."""
     signature = asymmetric.sign(name, Secret(private(FITTING[name])), b"message")
 
     assert asymmetric.verify(name, b"message", signature, Secret(public(FITTING[name])))
 
 
 def test_openssl_agrees_on_ed25519(openssl: OpenSSL, tmp_path: Path) -> None:
-    """What openssl signs by Ed25519, we verify, and we sign the same."""
+    """payasync verifies an Ed25519 signature of `openssl`, and makes the same signature."""
     openssl("genpkey", "-algorithm", "ED25519", "-out", "private.pem")
     public = openssl("pkey", "-in", "private.pem", "-pubout").decode()
     signing = ("pkeyutl", "-sign", "-rawin", "-inkey", "private.pem", "-in", "text")
@@ -92,7 +92,7 @@ def test_openssl_agrees_on_ed25519(openssl: OpenSSL, tmp_path: Path) -> None:
 
 
 def test_reads_a_traditional_rsa_key() -> None:
-    """`BEGIN RSA PRIVATE KEY` (PKCS #1), as older tools write it, is a PEM key too."""
+    """A key in PKCS #1 PEM (`BEGIN RSA PRIVATE KEY`), as older tools write it, is accepted."""
     traditional = RSA.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
     signature = asymmetric.sign("rsa-sha256", Secret(traditional), b"message")
 
@@ -110,7 +110,7 @@ def test_reads_a_traditional_rsa_key() -> None:
     ],
 )
 def test_key_of_another_algorithm_is_refused(name: str, pair: Pair) -> None:
-    """Each algorithm takes its own keys alone; which other mistakes are named stands with the checks of a session."""
+    """An algorithm refuses a key of another algorithm, to sign and to verify."""
     with pytest.raises(ConfigurationError, match=f"signing_key is not a private key for {name}"):
         asymmetric.sign(name, Secret(private_pem(pair)), b"message")
     with pytest.raises(ConfigurationError, match=f"service_keys is not a public key for {name}"):

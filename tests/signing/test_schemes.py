@@ -44,17 +44,17 @@ WECHAT_SIGNS: Final = {
 
 
 def scheme(**options: Any) -> SortedPairs:
-    """Return a scheme that is complete but for the options given."""
+    """Return an HMAC-SHA256 scheme in hex, with these options changed."""
     return SortedPairs(**(OPTIONS | options))
 
 
 def text(fields: Mapping[str, Any], path: str = PATH, **options: Any) -> str:
-    """Return the text that a scheme of these options signs."""
+    """Return the text that a scheme with these options signs."""
     return scheme(**options).text(fields, path=path)
 
 
 def pem_pair(private: rsa.RSAPrivateKey | Ed25519PrivateKey) -> tuple[Secret, Secret]:
-    """Return a key that signs, and the one that verifies."""
+    """Return a private key and its public key."""
     signing = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     verifying = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return Secret(signing.decode()), Secret(verifying.decode())
@@ -69,12 +69,12 @@ PAIRS: Final = dict.fromkeys(ALGORITHMS, (KEY, KEY)) | {
 
 
 def complete(algorithm: str, **options: Any) -> SortedPairs:
-    """Return a scheme of any algorithm, with a key in the text where the algorithm demands it."""
+    """Return a scheme of any algorithm; MD5 gets its key in the text, as it requires."""
     return scheme(algorithm=algorithm, **({"key_param": "key"} if algorithm == "md5" else {}), **options)
 
 
 def often(least: int, *, shared_by: int = 1) -> settings:
-    """Try a property so often at least; in the long run as often as its profile says, all its parameters together."""
+    """Run a property at least this often. In the long run, its parameters share the profile's number of examples."""
     return settings(max_examples=max(least, settings().max_examples // shared_by))
 
 
@@ -85,7 +85,7 @@ class Currency(str, enum.Enum):  # noqa: UP042 - the older form, which formats a
 
 
 def test_pairs_stand_in_ascii_order() -> None:
-    """The text is `name=value`, in the ASCII order of the names: capitals first, digits by their characters."""
+    """The text lists `name=value` pairs by the ASCII order of the names: capitals first, `a10` before `a2`."""
     fields = {"b": "1", "a": "2", "B": "3", "a10": "4", "a2": "5", "_": "6"}
 
     assert "B=3&_=6&a=2&a10=4&a2=5&b=1" == text(fields)
@@ -112,7 +112,7 @@ def test_pairs_stand_in_ascii_order() -> None:
     ids=str,
 )
 def test_each_option_changes_the_text_so(options: dict[str, Any], expected: str) -> None:
-    """Each option does to the text what the profile's form says, and the shown text holds no key."""
+    """Each option changes the text as the profile's TOML form says. The shown text masks the key."""
     assert expected == text(FIELDS, **options)
 
 
@@ -121,7 +121,7 @@ def test_each_option_changes_the_text_so(options: dict[str, Any], expected: str)
     [("json", 'a=[]&b={}&c={"z":1,"a":["é",true,null]}&d=1'), ("omit", "d=1")],
 )
 def test_nested_values(nested: str, expected: str) -> None:
-    """A nested value stands in the text as the compact JSON that is sent, in its order, or not at all."""
+    """Depending on the scheme, the text holds a nested value as compact JSON in its own order, or omits it."""
     fields = {"a": [], "b": {}, "c": {"z": 1, "a": ["é", True, None]}, "d": 1}
 
     assert expected == text(fields, nested=nested, allow_delimiters=["c"])
@@ -152,18 +152,18 @@ def test_nested_values(nested: str, expected: str) -> None:
     ids=str,
 )
 def test_values_that_a_profile_lets_sign(options: dict[str, Any], value: Any, expected: str) -> None:
-    """A null, true, false and a received number stand in the text as the profile says."""
+    """The profile decides how the text shows null, true, false and received numbers."""
     assert expected == text({"a": value, "b": 1}, **options)
 
 
 def sign(fields: Mapping[str, Any], key: Secret = KEY, **options: Any) -> str:
-    """Return the signature by a scheme of these options."""
+    """Return the signature that a scheme with these options makes."""
     return scheme(**options).sign(fields, path=PATH, key=key)
 
 
 @pytest.mark.parametrize(("algorithm", "signature"), WECHAT_SIGNS.items())
 def test_wechat_vectors(algorithm: str, signature: str) -> None:
-    """The scheme with an appended key is that of the WeChat Pay v2 documentation."""
+    """With an appended key, the scheme makes the signatures of the WeChat Pay v2 documentation."""
     options: dict[str, Any] = {"algorithm": algorithm, "encoding": "HEX", "key_param": "key"}
 
     assert f"{WECHAT_TEXT}&key=<signing key>" == text(WECHAT_FIELDS, **options)
@@ -189,7 +189,7 @@ SIGNED_TEXT: Final = "nonceStr=n&outTradeNo=T1&totalAmt=450"
 def test_openssl_makes_the_same_hmac(
     digest: str, encoding: str, encode: Callable[[bytes], str], openssl: OpenSSL
 ) -> None:
-    """Each HMAC, in each encoding, is what the openssl command line makes of the text."""
+    """`openssl` makes the same HMAC of the text, for each digest and encoding."""
     raw = openssl("dgst", f"-{digest}", "-hmac", KEY.reveal(), "-binary", "text", text=SIGNED_TEXT)
 
     assert encode(raw) == sign(FIELDS, algorithm=f"hmac-{digest}", encoding=encoding)
@@ -205,7 +205,7 @@ def test_openssl_makes_the_same_hmac(
     ids=str,
 )
 def test_openssl_makes_the_same_md5(options: dict[str, Any], signed: str, openssl: OpenSSL) -> None:
-    """md5 digests the text with the key in it, as openssl does."""
+    """The MD5 signature is the digest that `openssl` makes of the text with the key in it."""
     raw = openssl("dgst", "-md5", "-binary", "text", text=signed)
 
     assert raw.hex() == sign(FIELDS, algorithm="md5", **options)
@@ -213,7 +213,7 @@ def test_openssl_makes_the_same_md5(options: dict[str, Any], signed: str, openss
 
 @pytest.mark.parametrize("prehash", ["sha256", "sha256-hex"])
 def test_openssl_makes_the_same_prehash(prehash: str, openssl: OpenSSL, tmp_path: Path) -> None:
-    """`prehash` signs the SHA-256 of the text, key and path included: its bytes, or its lower-case hexadecimal text."""
+    """`prehash` signs the SHA-256 of the whole text, key and path included, as bytes or as lower-case hex."""
     whole = f"{SIGNED_TEXT}&key={KEY.reveal()}{PATH}"
     digest = openssl("dgst", "-sha256", "-binary", "text", text=whole)
     (tmp_path / "digest").write_bytes(digest if prehash == "sha256" else digest.hex().encode())
@@ -228,7 +228,7 @@ def test_openssl_makes_the_same_prehash(prehash: str, openssl: OpenSSL, tmp_path
 def test_openssl_and_we_verify_each_other(
     algorithm: str, digest: str, prehash: str, openssl: OpenSSL, tmp_path: Path
 ) -> None:
-    """By RSA, openssl verifies what we sign, and we verify what openssl signs."""
+    """With RSA, `openssl` verifies signatures of payasync, and payasync verifies those of `openssl`."""
     signing, verifying = RSA_PAIR
     (tmp_path / "private.pem").write_text(signing.reveal())
     (tmp_path / "public.pem").write_text(verifying.reveal())
@@ -274,7 +274,7 @@ def plain(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def test_no_two_small_requests_share_a_text() -> None:
-    """Of all small requests, delimiters tried everywhere, equal texts stand for equal requests, as promised."""
+    """If the free text holds no delimiter, small requests with the same text have the same non-empty fields."""
     # Made for collisions: each value can pass for the end of one field and the start of the next.
     tried = ("", "1", "1&outTradeNo=1", "1&refundDesc=1", "1&totalAmt=1", "=", "&")
     values: dict[str, tuple[Any, ...]] = {"outRefundNo": tried, "outTradeNo": tried, "refundDesc": tried}
@@ -294,7 +294,7 @@ def test_no_two_small_requests_share_a_text() -> None:
 
 
 def small_responses() -> Iterator[dict[str, str]]:
-    """Yield responses of two free texts and two other fields, with each other's names inside the texts."""
+    """Yield responses with two free texts and two other fields; the texts contain the names of other fields."""
     parts = ("", "&a=1", "&b=1", "&b=2", "&c=1", "&d=1", "&x=1")
     texts = [None, *("1" + "".join(several) for several in itertools.product(parts, repeat=2))]
     for values in itertools.product(texts, (None, "1", "2"), texts, (None, "1")):
@@ -302,7 +302,7 @@ def small_responses() -> Iterator[dict[str, str]]:
 
 
 def test_field_that_another_response_with_this_text_has() -> None:
-    """Of all small responses with one signed text, each names what it lacks or says otherwise than another does."""
+    """`hidden_fields` finds each field that a changed response, signed by the same text, has lost or altered."""
     scheme = SortedPairs(allow_delimiters=("a", "c"))
     by_text: dict[str, list[dict[str, str]]] = {}
     for response in small_responses():
@@ -350,7 +350,7 @@ def test_field_that_another_response_with_this_text_has() -> None:
 def test_field_that_a_text_may_hide(
     fields: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
-    """A text hides a field only if the field could be signed in its place, and nowhere stands in the open."""
+    """A text hides a field only if that field could be signed in its place, and is not already signed openly."""
     scheme = evolve(SortedPairs(allow_delimiters=("n", "b")), **options)
 
     assert expected == list(scheme.hidden_fields(fields, lambda: ("m",)))
@@ -359,7 +359,7 @@ def test_field_that_a_text_may_hide(
 @given(st.text())
 @example("Größe 😀 日本 \u0000 \u2028 e\u0301")
 def test_unicode_is_signed_as_utf_8(words: str) -> None:
-    """Every valid text signs, unchanged and unnormalised."""
+    """Every valid Unicode text can be signed, and is not normalised."""
     assert (f"refundDesc={words}" if words else "") == text({"refundDesc": words})
     assert scheme().verify({"refundDesc": words}, sign({"refundDesc": words}), path=PATH, key=KEY)
 
@@ -369,9 +369,9 @@ def test_unicode_is_signed_as_utf_8(words: str) -> None:
 @often(10, shared_by=len(ALGORITHMS) * len(ENCODINGS))
 @given(fields=refunds)
 def test_what_is_signed_verifies(algorithm: str, encoding: str, fields: dict[str, Any]) -> None:
-    """A signature by any algorithm, in any encoding, verifies; an old `sign` among the fields does not count.
+    """A signature of any algorithm and encoding verifies. An old `sign` among the fields is ignored.
 
-    What is prepared for a key signs one request after another, and keeps nothing of any.
+    A prepared signer can sign many requests, and does not mix their fields.
     """
     signing, verifying = PAIRS[algorithm]
     signer = complete(algorithm, encoding=encoding, append_path=True, prehash="sha256")
@@ -386,7 +386,7 @@ def test_what_is_signed_verifies(algorithm: str, encoding: str, fields: dict[str
 @often(10, shared_by=len(ALGORITHMS))
 @given(fields=refunds, name=st.sampled_from(["totalAmt", "refundAmt", "outTradeNo", "outRefundNo", "merchantId"]))
 def test_flipped_field_fails(algorithm: str, fields: dict[str, Any], name: str) -> None:
-    """A signature holds for no other amount, number or merchant, nor for a field more or less."""
+    """If an amount, a number or the merchant is changed, or a field added or removed, verification fails."""
     signing, verifying = PAIRS[algorithm]
     signer = complete(algorithm)
     signature = signer.sign(fields, path=PATH, key=signing)
@@ -402,7 +402,7 @@ def test_flipped_field_fails(algorithm: str, fields: dict[str, Any], name: str) 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_path_is_signed_where_it_is_appended(algorithm: str) -> None:
-    """With `append_path` a signature for one endpoint is none for another."""
+    """With `append_path`, a signature for one endpoint does not verify for another."""
     signing, verifying = PAIRS[algorithm]
     signer = complete(algorithm, append_path=True)
     signature = signer.sign(FIELDS, path="/payment/orderquery", key=signing)
@@ -421,7 +421,7 @@ def test_path_is_signed_where_it_is_appended(algorithm: str) -> None:
 @example("\ud800")
 @example("A" * 10_000)
 def test_hostile_signature_is_none(algorithm: str, encoding: str, signature: str) -> None:
-    """Whatever stands in the place of a signature is refused without an error."""
+    """Any text that is not the signature fails to verify, without an error."""
     _, verifying = PAIRS[algorithm]
 
     assert complete(algorithm, encoding=encoding).verify(FIELDS, signature, path=PATH, key=verifying) is False
@@ -430,7 +430,7 @@ def test_hostile_signature_is_none(algorithm: str, encoding: str, signature: str
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("change", ["{} ", "\n{}", "{}!", "é{}", "{}=", "{0}{0}"])
 def test_signature_with_anything_beside_it_is_none(change: str, encoding: str) -> None:
-    """A signature is taken as it was made: a reader that skips what it does not know takes many for one."""
+    """A signature with any extra character is refused, so that only one text passes as the signature."""
     signature = sign(FIELDS, encoding=encoding)
 
     assert scheme(encoding=encoding).verify(FIELDS, change.format(signature), path=PATH, key=KEY) is False
@@ -438,7 +438,7 @@ def test_signature_with_anything_beside_it_is_none(change: str, encoding: str) -
 
 @pytest.mark.parametrize("encoding", ["hex", "HEX"])
 def test_hexadecimal_verifies_in_either_case(encoding: str) -> None:
-    """Upper and lower case are the same bytes; which one is written is the scheme's business."""
+    """A hexadecimal signature verifies in upper and in lower case."""
     signature = sign(FIELDS)
 
     assert scheme(encoding=encoding).verify(FIELDS, signature.upper(), path=PATH, key=KEY)
@@ -456,7 +456,7 @@ json_values: Final = st.recursive(
 @often(50, shared_by=3)
 @given(fields=st.dictionaries(st.text(st.characters(exclude_categories=()), max_size=3), json_values, max_size=4))
 def test_hostile_fields_let_no_foreign_error_out(nested: str, fields: dict[str, Any]) -> None:
-    """Fields of any JSON sign, or are refused by our own error; they verify only as they were signed."""
+    """Any JSON fields are either signed and verified, or refused with `InvalidArgumentError`."""
     signer = scheme(nested=nested)
     try:
         signature = signer.sign(fields, path=PATH, key=KEY)
@@ -485,7 +485,7 @@ UNSIGNABLE: Final[dict[str, tuple[str, Any]]] = {
 
 @pytest.mark.parametrize(("nested", "value"), UNSIGNABLE.values(), ids=UNSIGNABLE)
 def test_value_without_one_form_is_refused(nested: str, value: Any) -> None:
-    """What can be written in two ways could be signed in one and read in the other; of an object the type is named."""
+    """A value that has no single text form is refused. For a list or an object, the error holds only the type."""
     with pytest.raises(InvalidArgumentError, match=r"^the field 'amount' cannot be signed: it must be ") as caught:
         sign({"amount": value}, nested=nested)
 
@@ -498,7 +498,7 @@ def test_value_without_one_form_is_refused(nested: str, value: Any) -> None:
 
 
 def test_nesting_without_end_is_refused() -> None:
-    """A document nested beyond all measure is refused, and does not exhaust the stack."""
+    """A value nested 100,000 levels deep is refused, without a `RecursionError`."""
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -521,7 +521,7 @@ DELIMITERS: Final = "it must be free of '&' and '='"
     ],
 )
 def test_delimiter_outside_free_text_is_refused(fields: dict[str, Any], options: dict[str, Any], rule: str) -> None:
-    """`&` and `=` could make one field pass for two: they may stand in free text and URLs only."""
+    """Only free texts and URLs may hold `&` and `=`, because elsewhere one field could pass for two."""
     with pytest.raises(InvalidArgumentError) as caught:
         sign(fields, **options)
 
@@ -529,13 +529,13 @@ def test_delimiter_outside_free_text_is_refused(fields: dict[str, Any], options:
 
 
 def test_only_the_profiles_own_separator_delimits() -> None:
-    """With another separator, `&` is a character as any other."""
+    """With another separator, `&` is an ordinary character."""
     assert "currency=a&b" == text({"currency": "a&b"}, separator="|")
 
 
 @pytest.mark.parametrize("fields", [{"body": "\ud800"}, {"\udfff": "x"}, {"\ud800": "\udc00"}])
 def test_lone_surrogate_is_refused(fields: dict[str, str]) -> None:
-    """A lone surrogate has no bytes that could be signed."""
+    """A lone surrogate in a name or a value is refused, because it has no UTF-8 bytes to sign."""
     with pytest.raises(InvalidArgumentError, match="must be valid Unicode") as caught:
         sign(fields)
 
@@ -544,7 +544,7 @@ def test_lone_surrogate_is_refused(fields: dict[str, str]) -> None:
 
 
 def test_lone_surrogate_in_the_path_is_refused() -> None:
-    """A path that is signed must be text; the key, appended before it, is in no error."""
+    """If the path is signed, a lone surrogate in it is refused, and the error shows no key."""
     signer = scheme(append_path=True, key_param="key")
     with pytest.raises(InvalidArgumentError, match=r"^the field 'path' cannot be signed") as caught:
         signer.sign(FIELDS, path="/\ud800", key=Secret("canary of a key"))
@@ -556,7 +556,7 @@ def test_lone_surrogate_in_the_path_is_refused() -> None:
 
 
 def test_excluded_and_omitted_values_may_be_anything() -> None:
-    """What is not signed is not judged."""
+    """A field that the scheme excludes may hold a value that cannot be signed."""
     assert "a=1" == text({"a": 1, "sign": FLOAT, "x": True}, exclude=["sign", "x"])
 
 
@@ -568,7 +568,7 @@ def shown(error: BaseException) -> str:
 
 @pytest.mark.parametrize("fields", [{"a": FLOAT}, {"a": "\ud800"}, {"a": "b=c"}])
 def test_refused_value_shows_no_key(fields: dict[str, Any]) -> None:
-    """An error about a field is logged with its frames: the key is masked in all of them."""
+    """The error about a refused field shows no key, not even in the local variables of its frames."""
     with pytest.raises(InvalidArgumentError) as caught:
         sign(fields, Secret("canary of a key"), key_param="key", append_path=True)
 
@@ -577,7 +577,7 @@ def test_refused_value_shows_no_key(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if PAIRS[name] == (KEY, KEY)])
 def test_prepared_signer_shows_no_key(algorithm: str) -> None:
-    """What is prepared for a key holds it in no form that a traceback with local variables shows."""
+    """Neither the repr of a prepared signer nor the frames of its errors show the key."""
     prepared = ALGORITHMS[algorithm].signer(Secret("canary of a key"))
     with pytest.raises(TypeError) as caught:
         prepared("no bytes")  # type: ignore[arg-type] # so that it fails
@@ -610,7 +610,7 @@ BAD_OPTIONS: Final[list[tuple[str, Any, dict[str, Any], str]]] = [
 
 @pytest.mark.parametrize(("option", "value", "others", "why"), BAD_OPTIONS)
 def test_option_that_signs_nothing_is_refused(option: str, value: Any, others: dict[str, Any], why: str) -> None:
-    """An option that does not exist, or by which two requests could have one signature, is named with its rule."""
+    """An unknown option value, or one that could give two requests one signature, is refused with its rule."""
     with pytest.raises(ConfigurationError) as caught:
         scheme(**{option: value, **others})
 
@@ -620,7 +620,7 @@ def test_option_that_signs_nothing_is_refused(option: str, value: Any, others: d
 
 @pytest.mark.parametrize("option", ["algorithm", "encoding"])
 def test_open_point_is_named_before_any_signature(option: str) -> None:
-    """What the document does not show is asked for, by its name and with what is possible."""
+    """If the algorithm or encoding is open, signing and verifying fail with its name and the possible values."""
     opened = scheme(**{option: ""})
     for use in (
         lambda: opened.sign(FIELDS, path=PATH, key=KEY),
@@ -649,7 +649,7 @@ CHANGE: Final = "Leave it out, or change the profile's signature"
     ids=str,
 )
 def test_an_error_advises_what_can_be_done(fields: dict[str, Any], advice: str) -> None:
-    """A field of free text or a URL can be allowed to hold delimiters; an identifier and other mistakes cannot."""
+    """The error advises `allow_delimiters` for a field that may hold a URL or free text, but not for identifiers."""
     with pytest.raises(InvalidArgumentError) as caught:
         sign(fields)
 
@@ -658,7 +658,7 @@ def test_an_error_advises_what_can_be_done(fields: dict[str, Any], advice: str) 
 
 @pytest.mark.parametrize("name", [*FREE_TEXT, "payUrl"])
 def test_delimiters_stand_where_they_are_allowed(name: str) -> None:
-    """A description may say what it likes, and a URL has a query; the profile widens or narrows where."""
+    """Only the fields that the profile's `allow_delimiters` lists may hold delimiters."""
     assert f"{name}={FREE_URL}" == text({name: FREE_URL}, allow_delimiters=[*FREE_TEXT, "payUrl"])
     with pytest.raises(InvalidArgumentError, match=f"^the field '{name}' cannot be signed"):
         text({name: FREE_URL}, allow_delimiters=[])
