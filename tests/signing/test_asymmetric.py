@@ -81,7 +81,7 @@ def test_reads_pem_and_base64(name: str, private: Callable[[Pair], str], public:
 
 
 def test_openssl_agrees_on_ed25519(openssl: OpenSSL, tmp_path: Path) -> None:
-    """payasync verifies an Ed25519 signature of `openssl`, and makes the same signature."""
+    """An Ed25519 signature of `openssl` verifies, and payasync makes the same signature."""
     openssl("genpkey", "-algorithm", "ED25519", "-out", "private.pem")
     public = openssl("pkey", "-in", "private.pem", "-pubout").decode()
     signing = ("pkeyutl", "-sign", "-rawin", "-inkey", "private.pem", "-in", "text")
