@@ -21,7 +21,7 @@ pay = Session(
 
 
 async def query(number: str) -> None:
-    """Ask for one order; a signature that never comes is not waited for."""
+    """Query one order; a signature that never comes ends with a timeout."""
     await pay.orders.query(number, timeout=30)
 
 

@@ -20,15 +20,15 @@ NOTIFY: Final = "https://shop.example/notify?a=1&b=2"
 
 @dataclass(frozen=True)
 class TenCall:
-    """One of the ten.
+    """One of the ten documented calls.
 
     Attributes:
         name: Namespace and method.
-        method: By the document.
-        path: By the document.
-        required: How many of its arguments are; these come first.
-        arguments: By name, the wire name and the value. Where the document shows no wire name, ours stands: the
-            service's is in the profile.
+        method: HTTP method in the document.
+        path: Path in the document.
+        required: Number of required arguments; these come first.
+        arguments: For each argument, its wire name and a value. If the document shows no wire name, payasync's name
+            stands here, and the profile has the service's.
     """
 
     name: str
@@ -46,7 +46,7 @@ class TenCall:
         return self._made(pay, self.required)
 
     def fields(self, form: str, *, least: bool) -> dict[str, object]:
-        """Return what the document lists of it, but for merchantId, nonceStr and sign; dates in this form."""
+        """Return the documented fields except merchantId, nonceStr and sign, with dates in this format."""
         pairs = list(self.arguments.values())[: self.required if least else None]
         return {wire: value.strftime(form) if isinstance(value, date) else value for wire, value in pairs}
 
@@ -144,13 +144,13 @@ OTHER: Final = Profile(
 
 
 def parameter(one: TenCall, profile: Profile) -> Parameter:
-    """Return how a call takes its identifier."""
+    """Return the parameter in which a call sends its identifier."""
     given = {"payments.status": profile.payment_status, "refunds.status": profile.refund_status}.get(one.name)
     return given or Parameter("none")
 
 
 def expected_fields(one: TenCall, profile: Profile, *, least: bool = False) -> dict[str, object]:
-    """Return what a call must carry by document and profile, but for nonceStr and sign."""
+    """Return the fields that document and profile demand of a call, except nonceStr and sign."""
     names = {
         **profile.fields,
         "payment_number": parameter(one, profile).name,
@@ -169,7 +169,7 @@ def expected_fields(one: TenCall, profile: Profile, *, least: bool = False) -> d
 
 
 def received_fields(one: TenCall, profile: Profile, request: Request) -> dict[str, Any]:
-    """Return all fields of a request, wherever they stand."""
+    """Return all fields of a request, from its body, query, path and headers."""
     sent = signatures.fields(request) if request.body or request.query else {}
     taken = parameter(one, profile)
     if taken.place == "path":
@@ -180,7 +180,7 @@ def received_fields(one: TenCall, profile: Profile, request: Request) -> dict[st
 
 
 def as_signed(sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields as they stand in the signed text: a nested value as the compact JSON that was sent."""
+    """Return fields as the signed text shows them: a nested value is compact JSON."""
     return {
         name: json.dumps(value, separators=(",", ":"), ensure_ascii=False) if isinstance(value, dict) else value
         for name, value in sent.items()
@@ -190,7 +190,7 @@ def as_signed(sent: Mapping[str, Any]) -> dict[str, Any]:
 async def recorded(
     call: Callable[[Session], Awaitable[object]], profile: Profile, credentials: Credentials = CREDENTIALS
 ) -> Request:
-    """Return the one request that a call makes, as a service with a base path received it."""
+    """Return the one request that a call sends to a service with a base path."""
     with Recorder() as service:
         async with Session(service.url + BASE_PATH, credentials=credentials, profile=profile) as pay:
             await call(pay)

@@ -15,7 +15,7 @@ from tests.building import bare_call
 
 
 def test_a_call_is_never_changed() -> None:
-    """Each layer derives another call: an attempt cannot see what the one before it added."""
+    """A call is frozen: a layer derives a new call, so that an attempt does not see another attempt's fields."""
     call = bare_call(CREATE_REFUND, fields={"a": 1}, headers={"X-A": "1"})
     longer = call.with_fields(b=2, self="me").with_headers({"X-B": "2"})
     with pytest.raises(FrozenInstanceError):
@@ -28,13 +28,13 @@ def test_a_call_is_never_changed() -> None:
 
 @pytest.mark.parametrize(("now", "over"), [(100.0, False), (159.9, False), (160.0, True), (161.0, True), (99.9, True)])
 def test_lease_is_over(now: float, *, over: bool) -> None:
-    """A lease ends after its seconds; if its clock was set back, nobody knows, and it may be over."""
+    """A lease ends after its seconds, and also if its clock was set back, because its age is then unknown."""
     assert over is Lease(100.0, 60.0, lambda: now).over
 
 
 @pytest.mark.parametrize(("name", "value"), [("X-A", "one\r\nX-B: two"), ("X A", "1"), ("X-A", 1), ("X-A", None)])
 def test_header_cannot_break_the_request_apart(name: str, value: str) -> None:
-    """Names and values are of visible ASCII; anything else is refused before any I/O."""
+    """A header name or value that is not visible ASCII is refused."""
     with pytest.raises(InvalidArgumentError, match="visible ASCII") as caught:
         bare_call(CREATE_REFUND).with_headers({name: value})
 
@@ -44,7 +44,7 @@ def test_header_cannot_break_the_request_apart(name: str, value: str) -> None:
 @pytest.mark.parametrize("name", [*FRAMING, "Transfer-Encoding", "EXPECT"])
 @pytest.mark.parametrize("value", ["3", Secret("3")], ids=["text", "secret"])
 def test_header_does_not_frame_the_message(name: str, value: str | Secret) -> None:
-    """A layer cannot say where a message ends: of one that says it twice, a second request could be made."""
+    """A layer cannot set a header that says where the message ends, because this allows request smuggling."""
     with pytest.raises(InvalidArgumentError, match=f"^header {name} must not be set: it says where") as caught:
         bare_call(CREATE_REFUND).with_headers({"X-A": "1", name: value})
 
@@ -52,7 +52,7 @@ def test_header_does_not_frame_the_message(name: str, value: str | Secret) -> No
 
 
 def test_refused_secret_is_not_shown() -> None:
-    """A key with a line end in it is refused, and stays a secret in the error."""
+    """A key that contains a line end is refused, and the error does not show it."""
     with pytest.raises(InvalidArgumentError) as caught:
         bare_call(CREATE_REFUND).with_headers({"Authorization": Secret("canary\n")})
 
@@ -60,7 +60,7 @@ def test_refused_secret_is_not_shown() -> None:
 
 
 def test_call_shows_no_field() -> None:
-    """What a log shows of a call is its operation and number: no field, no header, nothing of the profile."""
+    """The repr of a call has its operation and number, but no field, no header and no profile."""
     shown = repr(bare_call(CREATE_REFUND, fields={"a": "canary"}, headers={"X-A": "canary"}, reference="R1"))
 
     assert "canary" not in shown
@@ -70,13 +70,13 @@ def test_call_shows_no_field() -> None:
 
 
 def test_reply_shows_no_body() -> None:
-    """What a log shows of a reply is not what stands in it."""
+    """The repr of a reply does not show its body."""
     assert "canary" not in repr(Reply(status=200, headers={}, body=b"canary"))
 
 
 @pytest.mark.parametrize("body", [b'{"a":[1]}', b"no json"])
 def test_reply_that_was_read_is_pickled_as_it_came(body: bytes) -> None:
-    """That somebody read its document changes nothing of a reply, nor of its copies."""
+    """Reading the document of a reply changes neither its equality nor its pickled copy."""
     came = Reply(status=201, headers=CIMultiDictProxy(CIMultiDict({"X-A": "1"})), body=body, elapsed=0.5)
     fresh = evolve(came)
     document = came.document

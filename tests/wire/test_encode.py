@@ -1,4 +1,4 @@
-"""A request becomes a call by the profile, and a call becomes bytes."""
+"""The codec turns a request into a call by the profile, and a call into bytes."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -43,7 +43,7 @@ ARGUMENT, OWN = "which is an argument: give it as such", "which is set by payasy
 )
 @pytest.mark.parametrize("given", [FULL["orders.place"], PlaceOrder(total_amt=1, currency="CAD")], ids=["all", "few"])
 def test_extra_replaces_nothing(given: PlaceOrder, name: str, why: str) -> None:
-    """`extra` may not say what an argument or payasync itself says, even where the argument was not given."""
+    """`extra` must not hold the wire name of an argument or of a field that payasync sets, even if unused."""
     with pytest.raises(InvalidArgumentError, match=f"extra must not hold {name}, {why}") as caught:
         codec().call(evolve(given, extra={"deviceNo": "7", name: "x"}))
 
@@ -57,21 +57,21 @@ def test_extra_replaces_nothing(given: PlaceOrder, name: str, why: str) -> None:
 
 
 def test_extra_names_all_that_it_must_not_hold() -> None:
-    """Who is to mend it once is told all of it."""
+    """The error names every forbidden field of `extra`, not only the first."""
     with pytest.raises(InvalidArgumentError, match="extra must not hold currency, totalAmt, which is an argument"):
         codec().call(evolve(FULL["orders.place"], extra={"totalAmt": 1, "currency": "USD"}))
 
 
 @pytest.mark.parametrize("name", ["payments.status", "refunds.status"])
 def test_extra_does_not_replace_the_identifier(name: str) -> None:
-    """The identifier of endpoints 6 and 7 is an argument under the profile's name for it."""
+    """`extra` must not hold the profile's name for the identifier of endpoint 6 or 7."""
     parameter = {"payments.status": "tradeNo", "refunds.status": "refundNo"}[name]
     with pytest.raises(InvalidArgumentError, match=f"must not hold {parameter}, which is set by payasync itself"):
         codec().call(evolve(FULL[name], extra={parameter: "x"}))
 
 
 def test_nested_constants_are_each_calls_own() -> None:
-    """A layer that changes a nested constant of its call changes no other call, and not the profile."""
+    """If a layer changes a nested constant of its call, other calls and the profile do not change."""
     profile = evolve(PROFILE, constants={"*": {"device": {"parts": [1]}}})
     made = codec(profile)
     made.call(FULL["orders.query"]).fields["device"]["parts"].append(2)
@@ -81,7 +81,7 @@ def test_nested_constants_are_each_calls_own() -> None:
 
 
 def test_the_callers_field_wins_over_a_constant() -> None:
-    """A constant is what is sent where the caller says nothing."""
+    """A field of the caller replaces a constant of the same name."""
     constants = {"*": {"currency": "USD", "v": 1}, "orders.place": {"sceneType": "H5", "w": 1}}
     request = evolve(FULL["orders.place"], extra={"v": 3, "w": 4})
     fields = codec(evolve(PROFILE, constants=constants)).call(request).fields
@@ -90,7 +90,7 @@ def test_the_callers_field_wins_over_a_constant() -> None:
 
 
 async def test_layer_that_changes_its_call() -> None:
-    """The second call is sent as the profile and its caller say, whatever a layer made of the first."""
+    """If a layer changes the fields of one call in place, the next call is not affected."""
     constants: dict[str, dict[str, object]] = {"*": {"signType": "RSA", "v": 1}, "orders.query": {"v": 2}}
     profile = evolve(PROFILE, constants=constants, merchant=["orders.query"], signed=())
 
@@ -111,7 +111,7 @@ async def test_layer_that_changes_its_call() -> None:
 
 
 def test_form_of_a_date_that_is_open() -> None:
-    """A date is not sent before the profile says how the service writes one."""
+    """A request with a date raises `NotConfiguredError` if the profile has no `formats.start_date`."""
     with pytest.raises(NotConfiguredError) as caught:
         codec(evolve(PROFILE, formats={})).call(FULL["subscriptions.create"])
 
@@ -119,7 +119,7 @@ def test_form_of_a_date_that_is_open() -> None:
 
 
 def test_kind_of_ones_own() -> None:
-    """A request class derived from ours has a form of its own, beside that of its base."""
+    """A user's subclass of a request class is encoded like its base."""
 
     class Query(QueryOrder):
         """As ours."""
@@ -131,7 +131,7 @@ def test_kind_of_ones_own() -> None:
 
 
 def test_custom_copies_its_fields() -> None:
-    """What the caller changes later changes nothing that is sent; any mapping will do."""
+    """`custom` accepts any mapping and copies it, so that later changes of the caller are not sent."""
     inner = {"a": [1]}
     call = codec().custom(
         custom_operation("POST", "/x", read=False),
@@ -146,7 +146,7 @@ def test_custom_copies_its_fields() -> None:
 
 @pytest.mark.parametrize("name", ["nonceStr", "sign"])
 def test_custom_signature_is_the_sessions_or_the_callers(name: str) -> None:
-    """A field is never replaced silently: who lets the session sign cannot give a signature of his own."""
+    """If the session signs a request, the caller must not give `sign` or `nonceStr`; otherwise the caller may."""
     operation = custom_operation("POST", "/x", read=False)
     with pytest.raises(InvalidArgumentError, match=f"fields must not hold {name}, which is set by payasync itself"):
         codec().custom(operation, {name: "x"}, bearer=False, signed=True)
@@ -155,18 +155,18 @@ def test_custom_signature_is_the_sessions_or_the_callers(name: str) -> None:
 
 
 def accept(request: Request[Response], profile: Profile) -> None:
-    """Make the call of a request for a service with this `identifier` and `accept`."""
+    """Encode a request for a service with this profile's `identifier` and `accept`."""
     codec(evolve(PROFILE, identifier=profile.identifier, accept=profile.accept)).call(request)
 
 
 def order(**facts: Any) -> PlaceOrder:
-    """Return an order with what it needs, and more."""
+    """Return an order with its required arguments and these."""
     given: dict[str, Any] = {"total_amt": 450, "currency": "CAD", **facts}
     return PlaceOrder(**given)
 
 
 def test_a_bare_profile_takes_what_the_document_shows() -> None:
-    """What the document leaves open is refused by nobody's guess."""
+    """Without a profile, each documented request with all its arguments is accepted."""
     for request in FULL.values():
         accept(request, Profile())
 
@@ -186,7 +186,7 @@ def test_a_bare_profile_takes_what_the_document_shows() -> None:
     ],
 )
 def test_numbers_match_the_pattern_as_a_whole(make: Callable[[str], Request[Response]]) -> None:
-    """A number that is only partly one is refused, a line end behind it, too: it could break a text apart."""
+    """A number must match the identifier pattern as a whole: a line end behind it is refused."""
     with pytest.raises(InvalidArgumentError, match="identifier") as caught:
         accept(make("T1\n"), Profile())
 
@@ -195,7 +195,7 @@ def test_numbers_match_the_pattern_as_a_whole(make: Callable[[str], Request[Resp
 
 @given(st.text(min_size=1).filter(str.strip) | st.from_regex(r"[A-Za-z0-9_-]{1,65}", fullmatch=True))
 def test_numbers_are_judged_by_the_pattern_alone(number: str) -> None:
-    """A number is taken exactly where it is of the allowed characters and length."""
+    """By default, a number is accepted if it has 1 to 64 letters, digits, `_` or `-`, and refused otherwise."""
     allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
     fits = set(number) <= allowed and len(number) <= 64
 
@@ -204,7 +204,7 @@ def test_numbers_are_judged_by_the_pattern_alone(number: str) -> None:
 
 
 def test_pattern_of_the_profile() -> None:
-    """A service with numbers of another form is described by its profile; the error names the pattern."""
+    """The profile may give another pattern for numbers; the error names the pattern."""
     profile = Profile(identifier="A|AB")
     accept(QueryOrder(out_trade_no="AB"), profile)
     with pytest.raises(InvalidArgumentError, match=r"matches A\|AB") as caught:
@@ -233,7 +233,7 @@ PAID: Final = CreatePayment(amount=5, currency="CAD")
 def test_what_the_service_does_not_take_is_refused_here(
     limits: Accept, good: Request[Response], bad: Request[Response], field: str, rule: str
 ) -> None:
-    """Each key of the profile's `accept` refuses before any I/O, and names the field, the rule and the value."""
+    """A value outside the profile's `accept` is refused; the error has the field, the rule and the value."""
     profile = Profile(accept=limits)
     accept(good, profile)
     with pytest.raises(InvalidArgumentError, match=rule) as caught:
@@ -260,7 +260,7 @@ def test_what_the_service_does_not_take_is_refused_here(
 def test_required_by_this_service(
     required: tuple[str, ...], good: Request[Response], bad: Request[Response], where: str
 ) -> None:
-    """A service may demand, for one operation, what the document leaves optional or does not show."""
+    """A profile may require, for one operation, an optional argument or a field of `extra`."""
     profile, missing = Profile(accept=Accept(required={"orders.place": required})), required[-1]
     accept(good, profile)
     accept(PAID, profile)
@@ -275,7 +275,7 @@ def test_required_by_this_service(
     [("a/b", "a%2Fb"), ("a?b#c", "a%3Fb%23c"), ("a b", "a%20b"), ("é", "%C3%A9"), ("..a", "..a")],
 )
 def test_identifier_in_the_path_is_quoted(identifier: str, expected: str) -> None:
-    """An identifier stays one step of the path, whatever the profile's pattern lets through."""
+    """An identifier in a path is percent-encoded, so that it stays one segment."""
     profile = Profile(payment_status=Parameter("no", "path"), identifier=".*")
     call = codec(profile).call(QueryPayment(identifier=identifier))
 
@@ -292,7 +292,7 @@ def test_identifier_in_the_path_is_quoted(identifier: str, expected: str) -> Non
     ],
 )
 def test_identifier_cannot_leave_its_place(place: Any, identifier: str, why: str) -> None:
-    """A pattern that lets too much through cannot turn an identifier into another path or header."""
+    """An identifier such as `..`, or with a line end in a header, is refused even if the pattern allows it."""
     profile = Profile(payment_status=Parameter("no", place), identifier="(?s:.*)")
     with pytest.raises(InvalidArgumentError, match=why) as caught:
         encode(codec(profile).call(QueryPayment(identifier=identifier)))
@@ -302,7 +302,7 @@ def test_identifier_cannot_leave_its_place(place: Any, identifier: str, why: str
 
 @pytest.mark.parametrize("value", [None, True, 1.5, [1], {"a": 1}])
 def test_query_holds_texts_and_integers(value: object) -> None:
-    """Nothing else has one form in a query: it is refused, not converted."""
+    """A query may hold only texts and integers; any other value is refused, not converted."""
     call = bare_call(custom_operation("GET", "/payment/bill", read=True), fields={"a": value})
     with pytest.raises(InvalidArgumentError, match="a must be a text or an integer") as caught:
         encode(call)
@@ -311,12 +311,12 @@ def test_query_holds_texts_and_integers(value: object) -> None:
 
 
 def test_body_is_an_object_even_without_fields() -> None:
-    """A POST without fields sends an empty object, which is JSON."""
+    """A POST without fields sends `{}`."""
     assert b"{}" == encode(bare_call(CREATE_PAYMENT)).body
 
 
 def test_amounts_are_sent_exactly() -> None:
-    """The greatest amount arrives digit by digit."""
+    """The largest amount is sent with all its digits."""
     call = codec().call(CreatePayment(amount=2**53 - 1, currency="USD"))
 
     assert b'{"amount":9007199254740991,"currency":"USD"}' == encode(call).body

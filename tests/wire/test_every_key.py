@@ -1,4 +1,4 @@
-"""Every key of a profile has an effect: the same call, with its line and without it, over real HTTP."""
+"""Every key of a profile has an effect: the same call is made with and without its line, over real HTTP."""
 
 import base64
 import hashlib
@@ -47,17 +47,17 @@ Look = Callable[[Recorder, Result], Any]
 
 @frozen
 class Effect:
-    """What one key does.
+    """The effect of one key.
 
     Attributes:
-        line: The line of TOML that gives it.
-        ask: The call.
-        look: What is seen of it.
-        seen: What that is with the line, and what without it.
+        line: The line of TOML that gives the key.
+        ask: The call to make.
+        look: Returns what is compared, from the service and the result of the call.
+        seen: The expected values with the line and without it.
         base: Lines that both profiles have.
-        other: A line in place of the key's, where there must be one.
-        script: What the service answers, in turn; afterwards, success.
-        by_path: What it always answers at a path.
+        other: The line in the second profile, if the key cannot be missing.
+        script: The first responses of the service; later ones are successes.
+        by_path: Fixed responses by path.
     """
 
     line: str
@@ -75,7 +75,7 @@ class Effect:
         return self.line.partition(" = ")[0]
 
     async def shown(self, line: str) -> Any:
-        """Return what is seen with a profile of these lines."""
+        """Make the call with a profile of these lines, and return what `look` sees."""
         with Recorder(self.script, by_path=self.by_path) as service:
             profile = Profile.from_toml(f"{self.base}\n{line}")
             url = service.url + BASE_PATH
@@ -88,24 +88,24 @@ class Effect:
 
 
 def kind(_: Recorder, result: Result) -> str:
-    """See what it ended as."""
+    """Return the type of the result."""
     return type(result).__name__
 
 
 def course(service: Recorder, result: Result) -> tuple[str, list[str]]:
-    """See what it ended as, and the last words of the paths that were asked."""
+    """Return the type of the result, and the last segments of the requested paths."""
     return kind(service, result), [request.path.rpartition("/")[2] for request in service.requests]
 
 
 def refused(service: Recorder, result: Result) -> str | None:
-    """See which field was refused before anything was sent."""
+    """Return the field that was refused before anything was sent, or `None`."""
     name = getattr(result, "field", None)
     assert (name is None) == bool(service.connections)
     return name
 
 
 def sent(name: str) -> Look:
-    """See a field of the request, or which point is open."""
+    """Return a function that finds a field of the request, or the open point."""
 
     def look(service: Recorder, result: Result) -> Any:
         if isinstance(result, NotConfiguredError):
@@ -116,17 +116,17 @@ def sent(name: str) -> Look:
 
 
 def header(name: str) -> Look:
-    """See a header of the request."""
+    """Return a function that finds a header of the request."""
     return lambda service, _: service.only.header(name)
 
 
 def target(service: Recorder, result: Result) -> str | None:
-    """See the target of the request, or which point is open."""
+    """Return the target of the request, or the open point."""
     return f"open: {result.field}" if isinstance(result, NotConfiguredError) else service.only.target
 
 
 def fact(name: str) -> Look:
-    """See an attribute of the answer or the error, or which point is open."""
+    """Return a function that finds an attribute of the response or the error, or the open point."""
 
     def look(_: Recorder, result: Result) -> Any:
         try:
@@ -138,27 +138,27 @@ def fact(name: str) -> Look:
 
 
 def said(body: bytes, status: int = 200) -> tuple[Answer]:
-    """Return an answer."""
+    """Return a script of one response."""
     return (answer(status, body),)
 
 
 def create(pay: Session) -> Awaitable[Response]:
-    """Make a payment, which nothing names."""
+    """Make a payment, which has no number of the merchant."""
     return pay.payments.create(amount=15, currency="USD")
 
 
 def place(**further: Any) -> Ask:
-    """Return what places an order."""
+    """Return a function that places an order."""
     return lambda pay: pay.orders.place(total_amt=15, currency="CAD", **further)
 
 
 def query(pay: Session) -> Awaitable[Response]:
-    """Ask for an order."""
+    """Query an order."""
     return pay.orders.query("T1")
 
 
 def nested(value: object) -> Ask:
-    """Return what asks for an order, and says more."""
+    """Return a function that queries an order with a further field."""
     return lambda pay: pay.orders.query("T1", extra={"more": value})
 
 
@@ -173,27 +173,27 @@ def refund(pay: Session) -> Awaitable[Response]:
 
 
 def update(**changes: Any) -> Ask:
-    """Return what changes a subscription."""
+    """Return a function that updates a subscription."""
     return lambda pay: pay.subscriptions.update("S1", **changes)
 
 
 def status(pay: Session) -> Awaitable[Response]:
-    """Ask for a payment."""
+    """Query a payment."""
     return pay.payments.status("T1")
 
 
 def refund_status(pay: Session) -> Awaitable[Response]:
-    """Ask for a refund."""
+    """Query a refund."""
     return pay.refunds.status("R1")
 
 
 def joined(given: Mapping[str, Any], separator: str = "&", without: tuple[str, ...] = ("sign",)) -> str:
-    """Return the pairs of all fields, the empty ones too, in the order of their names."""
+    """Return all fields, empty ones included, as sorted pairs."""
     return separator.join(f"{name}={given[name]}" for name in sorted(set(given).difference(without)))
 
 
 def signs(line: str, ask: Ask, text: Callable[[Mapping[str, Any]], str], **facts: Any) -> Effect:
-    """Return that openssl finds the same signature for this text with the line only."""
+    """Return the effect that the signature covers this text with the line, and not without it."""
 
     def look(service: Recorder, _: Result) -> bool:
         given = signatures.fields(service.only)
@@ -204,7 +204,7 @@ def signs(line: str, ask: Ask, text: Callable[[Mapping[str, Any]], str], **facts
 
 
 def in_base64(service: Recorder, _: Result) -> bool:
-    """See whether the signature is openssl's, in base64."""
+    """Return whether the signature is that of `openssl`, in base64."""
     given = signatures.fields(service.only)
     raw = bytes.fromhex(signatures.hmac_sha256(signatures.signed_text(given), SIGNING_KEY))
     found: str = given["sign"]
@@ -262,7 +262,7 @@ SIGNING: Final = (
 
 
 def named(argument: str, ask: Ask, value: object, base: str = NUMBER) -> Effect:
-    """Return that a wire name is used, and that without it nothing is sent."""
+    """Return the effect that a wire name is used with the line, and that nothing is sent without it."""
     return Effect(f'fields.{argument} = "theirs"', ask, sent("theirs"), (value, f"open: fields.{argument}"), base)
 
 
@@ -309,19 +309,19 @@ SENDING: Final = (
 
 
 def located(name: str, ask: Ask, base: str = SIGNED, found: str = "found") -> Effect:
-    """Return that a path leads to what stands there, inside the payload, and that without it nobody looks."""
+    """Return the effect that a value is found at a path in the payload, and that it is open without the line."""
     line, seen = f'answer.{name} = "here.0"', (found, f"open: answer.{name}")
     body = said(b'{"here":["outside"],"data":{"here":["%b"]}}' % found.encode())
     return Effect(line, ask, fact(name), seen, f'{base}\nanswer.data = "data"', script=body)
 
 
 def ended_as(line: str, ask: Ask, seen: tuple[str, str], body: bytes, base: str, *, other: str = "") -> Effect:
-    """Return what a call ends as with the line, and without it."""
+    """Return the effect on the type with which a call ends."""
     return Effect(line, ask, kind, seen, f"{SIGNED}\n{base}", other, said(body))
 
 
 def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], other: object) -> Effect:
-    """Return that a success about another thing is not believed, wherever a path leads to what it is about."""
+    """Return the effect that a success about another thing, as named at this path, is refused."""
     by_path = {f"{BASE_PATH}{path}": answer(200, json.dumps({"its": {"name": other}}).encode())}
     return Effect(f'answer.{name} = "its.name"', ask, kind, ends, by_path=by_path)
 
@@ -397,7 +397,7 @@ PERHAPS_PAID: Final = ("OutcomeUnknownError", ["payments"])
 def means(
     line: str, ask: Ask, with_it: object, without_it: object, *script: Answer, base: str = CODED, **facts: Any
 ) -> Effect:
-    """Return what follows from a response with the line, and without it."""
+    """Return the effect on the type of the result and the requests that follow a response."""
     return Effect(line, ask, course, (with_it, without_it), base=base, script=script, **facts)
 
 
@@ -451,7 +451,7 @@ EFFECTS: Final = (*SIGNING, *SENDING, *UNDERSTANDING, *STATES, *MEANINGS)
 
 @pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: effect.key)
 async def test_effect(effect: Effect) -> None:
-    """With its line the key has its effect, and without it none: nobody ignores what a profile says."""
+    """A call behaves as the table of effects says, with the line of the key and without it."""
     with_it, without_it = await effect.shown(effect.line), await effect.shown(effect.other)
 
     assert effect.seen == (with_it, without_it)
@@ -470,7 +470,7 @@ ELSEWHERE: Final = {"name", "amount_unit", "notification"}
 
 
 def keys_of(each: "Attribute[Any]") -> Iterator[str]:
-    """Yield the keys of one argument of a profile, as TOML writes them."""
+    """Yield the TOML keys of one argument of a profile."""
     match each.name:
         case "payment_status" | "refund_status":
             thing = each.name.removesuffix("_status")
@@ -486,7 +486,7 @@ def keys_of(each: "Attribute[Any]") -> Iterator[str]:
 
 
 def test_no_key_is_forgotten() -> None:
-    """Each key that a profile knows is in the table above, itself or with a name of its own behind it."""
+    """The table of effects has each key of a profile, or a key below it."""
     known = {key for each in fields(Profile) if each.name not in ELSEWHERE for key in keys_of(each)}
     shown = {effect.key for effect in EFFECTS}
 
@@ -494,7 +494,7 @@ def test_no_key_is_forgotten() -> None:
 
 
 def test_name_of_the_sandbox_stays_on_this_machine() -> None:
-    """A name is for people, but one: what calls itself the sandbox is sent to nobody else."""
+    """A session for another machine refuses a profile with the sandbox's name; any other name is accepted."""
     named_so = Profile.from_toml('name = "payasync-sandbox"')
     Session("https://pay.example", credentials=CREDENTIALS, profile=Profile.from_toml('name = "quay"'))
 

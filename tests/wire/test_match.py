@@ -1,4 +1,4 @@
-"""Whether a response is about what was asked for: each rule of it once, and what a session then believes."""
+"""When a response is about the request: each rule of the comparison, and what a session believes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
@@ -77,13 +77,13 @@ MINE: Final = comparison_of(CREATE_REFUND, BARE)
 
 
 class Number(StrEnum):
-    """Numbers that a caller has made an enum of."""
+    """A caller's own enum of order numbers."""
 
     ORDER = "T1"
 
 
 def differing(name: str, theirs: object, mine: object) -> str:
-    """Return how an error says that two values differ."""
+    """Return the text with which an error says that two values differ."""
     return f"{name} is {theirs} in the response, and {mine} in the request"
 
 
@@ -99,7 +99,7 @@ def differing(name: str, theirs: object, mine: object) -> str:
     ],
 )
 def test_other_number_is_another(name: str, theirs: object, shown: str) -> None:
-    """Numbers and the merchant are compared as text, upper and lower case apart: the next response may be right."""
+    """If an order, a refund or the merchant differs as text, the response is about another; a retry may be right."""
     words = differing(name, shown, SENT[name])
 
     assert Objection(words, about_another=True) == mismatch(SENT, MINE, {name: theirs})
@@ -120,7 +120,7 @@ def test_other_number_is_another(name: str, theirs: object, shown: str) -> None:
     ],
 )
 def test_other_amount_stays_so(name: str, theirs: object, shown: str) -> None:
-    """An integer, or its digits as text: the number stands for another amount, and asking again changes nothing."""
+    """If an amount or the currency differs, the response is refused, and a retry would not help."""
     assert Objection(differing(name, shown, SENT[name]), about_another=False) == mismatch(SENT, MINE, {name: theirs})
 
 
@@ -146,7 +146,7 @@ def test_other_amount_stays_so(name: str, theirs: object, shown: str) -> None:
     ],
 )
 def test_no_objection(told: object) -> None:
-    """What is the same in any form, stands in a form that cannot be compared, or is missing differs in nothing."""
+    """A value that is equal in another form, cannot be compared, or is missing is no mismatch."""
     assert mismatch(SENT, MINE, told) is None
 
 
@@ -154,13 +154,13 @@ def test_no_objection(told: object) -> None:
     "mine", [{"refundAmt": "***", "currency": 1}, {"refundDesc": "one cup"}, {"outTradeNo": None, "refundAmt": None}]
 )
 def test_what_the_request_lacks_is_not_compared(mine: dict[str, object]) -> None:
-    """A request may lack what a response names, and a journal may have kept an amount as a word."""
+    """A field that the request lacks, or an amount that is no number there, is not compared."""
     assert mismatch(mine, MINE, {"outTradeNo": "T2", "refundAmt": 100, "currency": "USD"}) is None
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [("7", 7), (7, "7"), (7, 7), (Number.ORDER, "T1")])
 def test_number_is_its_digits(mine: object, theirs: object) -> None:
-    """A service may write a number of digits as a JSON integer, and a caller may have an enum of numbers."""
+    """A number is compared by its digits: text, JSON integer and `StrEnum` are equal."""
     assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": theirs}) is None
     assert mismatch({"outTradeNo": mine}, MINE, {"outTradeNo": "T9"})
 
@@ -184,9 +184,9 @@ LACKS_NUMBER: Final = "the response lacks refund.no, which must name outRefundNo
     ],
 )
 def test_given_path_must_be_there_in_a_success(told: object, lacks: str) -> None:
-    """A path that the profile gives names what a success is about, in the place of the wire name.
+    """If the profile gives a path for a compared field, a success must hold it there; the wire name is ignored.
 
-    An empty path switches the comparison off, and what the request does not name need not be there.
+    An empty path switches the comparison off. A field that the request lacks may be missing.
     """
     assert (Objection(lacks) if lacks else None) == mismatch(SENT, READ, told)
     assert mismatch({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
@@ -203,7 +203,7 @@ def test_given_path_must_be_there_in_a_success(told: object, lacks: str) -> None
     ],
 )
 def test_refusal_is_held_to_numbers_and_merchant(told: dict[str, Any], *, refused: bool) -> None:
-    """A refusal may name the amount that is left, and need not name a path that the profile gives."""
+    """In a refusal, only numbers and the merchant are compared, and none needs to be there."""
     assert refused is (mismatch(SENT, MINE, told, success=False) is not None)
     assert mismatch(SENT, READ, {}, success=False) is None
 
@@ -226,14 +226,14 @@ SIX: Final = {*COMPARED.values()}
 
 
 def compared(operation: Operation, profile: Profile = BARE) -> set[str]:
-    """Return in which fields a response to an operation is compared, under their wire names."""
+    """Return the wire names of the fields in which a response to an operation is compared."""
     where = comparison_of(operation, profile)
     return {name for name, (mine, other) in VALUES.items() if mismatch({name: mine}, where, {name: other})}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_six_things_are_compared_under_their_wire_names(operation: Operation) -> None:
-    """A profile that says nothing of them has them compared, and asks for none; a payment's total is its `amount`."""
+    """By default six fields are compared if they are there; for endpoints 1 and 6 also `amount`."""
     amount = {"amount"} if operation in {CREATE_PAYMENT, QUERY_PAYMENT} else set()
 
     assert SIX | amount == compared(operation)
@@ -242,7 +242,7 @@ def test_six_things_are_compared_under_their_wire_names(operation: Operation) ->
 
 @pytest.mark.parametrize(("key", "wire"), COMPARED.items())
 def test_each_of_the_six_is_compared_where_its_path_leads(key: str, wire: str) -> None:
-    """A path that the profile gives takes the place of the wire name; an empty one switches the comparison off."""
+    """A path in the profile replaces the wire name; an empty path switches the comparison off."""
     shapes: list[dict[str, Any]] = [{key: "its.name"}, {key: ""}]
     located, off = (comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(**shape))) for shape in shapes)
     mine, other = VALUES[wire]
@@ -254,7 +254,7 @@ def test_each_of_the_six_is_compared_where_its_path_leads(key: str, wire: str) -
 
 @pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
 def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) -> None:
-    """It is compared at the path and as `amount`, and demanded at neither; an empty text switches both off."""
+    """A payment's total is compared at its path and as `amount`, if it is there; an empty path switches both off."""
     placed, off = (Profile(answer=AnswerShape(total_amt=path)) for path in ("money.total", ""))
     where = comparison_of(operation, placed)
 
@@ -265,7 +265,7 @@ def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) 
 
 
 def test_endpoint_that_the_document_does_not_show() -> None:
-    """Nobody knows what amounts mean there: only numbers and the merchant are compared."""
+    """For a custom endpoint, only numbers and the merchant are compared, because amounts may mean anything."""
     operation = custom_operation("POST", "/payment/split", read=False)
 
     assert {"outTradeNo", "outRefundNo", "merchantId"} == compared(operation)
@@ -273,7 +273,7 @@ def test_endpoint_that_the_document_does_not_show() -> None:
 
 @pytest.mark.parametrize("operation", [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION], ids=["9", "10"])
 def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
-    """Where the profile says what it is called, and where responses have it; else under the same name."""
+    """A subscription's number is compared under its wire name in the profile, or at the path in `answer`."""
     called = Profile(fields={"subscription_id": "planNo"})
     placed, off = (evolve(called, answer=AnswerShape(subscription_id=path)) for path in ("plan.no", ""))
     where = comparison_of(operation, placed)
@@ -288,7 +288,7 @@ def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
 
 @pytest.mark.parametrize("operation", [QUERY_PAYMENT, QUERY_REFUND], ids=["6", "7"])
 def test_identifier_is_compared_under_its_own_wire_name(operation: Operation) -> None:
-    """The profile names it; one that is a path parameter has a name, too."""
+    """The identifier of endpoint 6 or 7 is compared under the profile's name for it, also if it is sent in the path."""
     asked = Profile(payment_status=Parameter("id", "path"), refund_status=Parameter("id"))
 
     assert "id" in compared(operation, asked)
@@ -296,7 +296,7 @@ def test_identifier_is_compared_under_its_own_wire_name(operation: Operation) ->
 
 
 def test_identifier_that_is_switched_off() -> None:
-    """An empty path in the profile's `[answer]` counts for the identifier of the same wire name, too."""
+    """If `answer.out_refund_no` is empty, an identifier with the wire name `outRefundNo` is not compared."""
     asked = Profile(refund_status=Parameter("outRefundNo"), answer=AnswerShape(out_refund_no=""))
 
     assert SIX - {"outRefundNo"} == compared(QUERY_REFUND, asked)
@@ -325,7 +325,7 @@ EITHER: Final = AnswerShape(payment_id="paymentId")
 def test_payment_is_asked_about_by_either_number(
     mine: dict[str, Any], shape: AnswerShape, told: dict[str, Any], *, same: bool
 ) -> None:
-    """A response that names one of the two numbers as it was asked for is about that payment."""
+    """If a response names the queried number as order number or payment number, it is about that payment."""
     things = comparison_of(QUERY_PAYMENT, Profile(payment_status=Parameter("outTradeNo"), answer=shape))
 
     assert same is (mismatch(mine, things, told) is None)
@@ -383,9 +383,9 @@ NO_SUCH: Final = "it says that there is no such"
     ],
 )
 def test_refusal_that_contradicts_itself(operation: Operation, state: str, words: str, *, absent: bool) -> None:
-    """The state of what the very write would have made, or ended, speaks against its refusal.
+    """If a refusal shows a state that the write would have caused, it contradicts itself.
 
-    What is not there has no state at all. Without a path to it nobody reads a state, whatever stands there.
+    A "not found" beside a state contradicts itself, too. If the profile has no path to the state, it is not read.
     """
     objection = contradiction(operation, STATED, {"state": state}, absent=absent)
 
@@ -404,7 +404,7 @@ def test_refusal_that_contradicts_itself(operation: Operation, state: str, words
     ],
 )
 def test_request_that_is_sent_back_says_nothing_of_its_own(document: object, *, expected: bool) -> None:
-    """A verified success holds something that only a response says; 0 is a code, an empty text is nothing."""
+    """If no response-only path has a value, the reply is an echoed request. `0` is a value, an empty text is none."""
     assert expected is is_sent_back(("code", "data.url"), document)
     assert not is_sent_back((), document)
 
@@ -430,7 +430,7 @@ def test_request_that_is_sent_back_says_nothing_of_its_own(document: object, *, 
 def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
     path: str | None, told: dict[str, Any], *, same: bool
 ) -> None:
-    """The identifier of endpoint 7 is the refund's number, whatever the service calls it in the query."""
+    """The identifier of endpoint 7 is compared as `outRefundNo`, too, whatever its parameter is called."""
     profile = Profile(refund_status=Parameter("no"), answer=AnswerShape(out_refund_no=path))
 
     assert same is (mismatch({"no": "R1"}, comparison_of(QUERY_REFUND, profile), told) is None)
@@ -456,7 +456,7 @@ def test_refund_is_compared_also_where_its_parameter_has_a_name_of_its_own(
 def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
     path: str | None, payment_id: str, told: dict[str, Any], *, same: bool
 ) -> None:
-    """Under a name of its own, the identifier of endpoint 6 may be the service's: that must be located first."""
+    """The identifier of endpoint 6 is compared as `outTradeNo` only if the profile locates one of the two numbers."""
     shape = AnswerShape(out_trade_no=path, payment_id=payment_id)
     things = comparison_of(QUERY_PAYMENT, Profile(payment_status=Parameter("no"), answer=shape))
 
@@ -479,7 +479,7 @@ def test_payment_is_compared_as_an_order_where_the_profile_tells_the_two_apart(
 def test_what_tells_a_write_from_another_under_its_number(
     operation: Operation, told: dict[str, Any], *, whole: bool
 ) -> None:
-    """It is the number, and the amount that moves."""
+    """A response identifies a write if it names its number and the amount that moves."""
     assert whole is names_number_and_amounts(operation, SENT, comparison_of(operation, BARE), told)
 
 
@@ -508,9 +508,9 @@ def test_what_tells_a_write_from_another_under_its_number(
 def test_what_may_be_a_success_with_another_code(
     operation: Operation, profile: Profile, told: dict[str, Any], *, expected: bool
 ) -> None:
-    """An unknown state may be, an address, or the write's own number and amount.
+    """An unknown state, a redirect URL, a service number, or the write's number and amount may belong to a success.
 
-    If no state is located, whatever names what it is about may be one.
+    If the profile locates no state, any compared field may belong to a success.
     """
     assert expected is may_be_success(operation, profile, SENT, comparison_of(operation, profile), told)
 
@@ -583,13 +583,13 @@ each_profile = pytest.mark.parametrize("profile", [UNSIGNED, SIGNED], ids=["unsi
 
 
 def response(data: Mapping[str, Any], code: int = 0, *, key: str = SERVICE_KEY, status: int = 200) -> Answer:
-    """Return what the service says, signed by another program; an unsigned profile ignores the signature."""
+    """Return a response that `openssl` signed; an unsigned profile ignores the signature."""
     signed = {**data, "sign": signatures.hmac_sha256(signatures.signed_text(data), key)}
     return answer(status, orjson.dumps({"code": code, "data": signed}))
 
 
 async def ended(ask: Ask, service: Recorder, profile: Profile, credentials: Credentials = OWN_KEY) -> Any:
-    """Return the response or the error that a call ends with, after as many questions as any, without the pauses."""
+    """Return the response or the error with which a call ends, after all its retries, without pauses."""
     again = RetryPolicy(base_delay=0)
     with service:
         async with Session(service.url, credentials=credentials, profile=profile, retry=again) as pay:
@@ -602,7 +602,7 @@ async def ended(ask: Ask, service: Recorder, profile: Profile, credentials: Cred
 @each_profile
 @pytest.mark.parametrize(("name", "field", "other"), ABOUT_ANOTHER)
 async def test_genuine_response_about_another_thing(name: str, field: str, other: object, profile: Profile) -> None:
-    """A replayed response about another order, refund, amount or merchant is never believed, and never a refusal."""
+    """A replayed response about another order, refund, amount or merchant is neither a success nor a refusal."""
     service = Recorder(otherwise=response({**RIGHT[name], field: other}))
     found = await ended(CALLS[name], service, profile)
 
@@ -613,7 +613,7 @@ async def test_genuine_response_about_another_thing(name: str, field: str, other
 @each_profile
 @pytest.mark.parametrize("name", RIGHT)
 async def test_right_response(name: str, profile: Profile) -> None:
-    """What either side lacks is not compared, nor the order of fields."""
+    """A right response ends the call in one attempt. Missing fields and the order of fields do not matter."""
     service = Recorder(otherwise=response(dict(reversed(RIGHT[name].items()))))
     found = await ended(CALLS[name], service, profile)
 
@@ -623,7 +623,7 @@ async def test_right_response(name: str, profile: Profile) -> None:
 
 @each_profile
 async def test_right_response_after_a_replayed_one(profile: Profile) -> None:
-    """A read is asked again, and a write asked about: the response about this refund counts."""
+    """After a replayed response, a read is repeated and a write is queried; the right response then counts."""
     other, right = response({"outRefundNo": "R0", "refundStatus": "DONE"}), response(RIGHT["refunds.status"])
     refund = await ended(CALLS["refunds.create"], Recorder([other, other, right]), profile)
     status = await ended(CALLS["refunds.status"], Recorder([other, right]), profile)
@@ -648,14 +648,14 @@ async def test_right_response_after_a_replayed_one(profile: Profile) -> None:
     ],
 )
 async def test_refusal(name: str, data: Mapping[str, Any], expected: type[PayasyncError], profile: Profile) -> None:
-    """A code that refuses, beside another number or a success of this very write, is no definite refusal."""
+    """If a refusal names another number, or shows a success of this write, the outcome is unknown."""
     found = await ended(CALLS[name], Recorder(otherwise=response(data, code=9)), profile)
 
     assert expected is type(found)
 
 
 def without_quarantine(*, refusals_signed: bool | None) -> Profile:
-    """Return a profile by which "not found" is final immediately."""
+    """Return a profile whose "not found" is final immediately."""
     shape = evolve(SIGNED.answer, refusals_signed=refusals_signed)
     return evolve(SIGNED, answer=shape, recovery=Recovery(quarantine=0.0))
 
@@ -675,7 +675,7 @@ UNMAPPED: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refund_status=""),
 async def test_refusal_beside_what_may_be_a_signed_success(
     profile: Profile, data: dict[str, Any], refusal: dict[str, Any]
 ) -> None:
-    """A code or status that no signature covers refuses nothing beside a signed payload that may be a success."""
+    """If the signed payload may be a success, an unsigned code or status does not refuse the write."""
     name = "orders.place" if "payUrl" in data else "refunds.create"
     found = await ended(CALLS[name], Recorder(otherwise=response(data, **refusal)), profile)
 
@@ -704,7 +704,7 @@ ODD: Final = {"outRefundNo": "R1", "outTradeNo": "T1", "refundStatus": "ODD"}
 async def test_absent_beside_what_the_service_signed(
     data: dict[str, Any], sent: int, *, refusals_signed: bool | None
 ) -> None:
-    """If the signature does not cover the code, a write is repeated after "not found" beside the number alone."""
+    """If the code is unsigned, "not found" repeats a write only if the payload names the number and no more."""
     service = Recorder(by_path={"/payment/refund": RESET, "/payment/refund/status": response(data, code=4)})
     found = await ended(CALLS["refunds.create"], service, without_quarantine(refusals_signed=refusals_signed))
 
@@ -725,7 +725,7 @@ async def test_absent_beside_what_the_service_signed(
     ],
 )
 async def test_number_that_is_hidden_in_a_text(name: str, data: dict[str, Any]) -> None:
-    """A genuine response about another thing is not believed if its number is moved into a text: one text is signed."""
+    """If a text may hide the number of another order, the response is refused: its signature fits both."""
     found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
 
     assert type(found) in {InvalidSignatureError, OutcomeUnknownError}
@@ -745,14 +745,14 @@ async def test_number_that_is_hidden_in_a_text(name: str, data: dict[str, Any]) 
     ],
 )
 async def test_delimiters_in_a_text_that_hides_nothing(name: str, data: dict[str, Any]) -> None:
-    """A text may hold what the request says, too, and what could not be signed as a field of its own."""
+    """Delimiters in a text do no harm if they repeat the request, or hide no field that could be signed."""
     found = await ended(CALLS[name], Recorder(otherwise=response(data)), SIGNED)
 
     assert data.items() <= found.data.items()
 
 
 def test_what_the_request_says_of_a_payment() -> None:
-    """A text matches only what the request has, or the write that it asks about, however it is written."""
+    """A hidden field is harmless only if it equals the request or the write that is queried, in any form."""
     asked = {"outTradeNo": "T1", "amount": 1000, "payment_id": "P1", "currency": None}
     profile = evolve(SIGNED, payment_status=Parameter("no"))
     call = expect_match(Codec(profile, OWN_KEY).call(QueryPayment(identifier="T1")), asked)
@@ -786,7 +786,7 @@ def test_what_the_request_says_of_a_payment() -> None:
 def test_payload_of_what_is_not_there(
     query: QueryOrder | QueryRefund | QueryPayment, answers: dict[str, Any], told: dict[str, Any], *, expected: bool
 ) -> None:
-    """It names the number that was asked for, and nothing that only an order or a refund that exists has."""
+    """A "not found" payload may name the queried number, but no amount and no other order or refund."""
     profile = evolve(SIGNED, refund_status=Parameter("no"), answer=evolve(SIGNED.answer, **answers))
     call = Codec(profile, OWN_KEY).call(query)
     if isinstance(query, QueryRefund):
@@ -823,7 +823,7 @@ ENVELOPED: Final = evolve(
     ],
 )
 def test_what_is_hidden_from_an_envelope(document: dict[str, Any], doubt: str) -> None:
-    """What payasync reads may stand in an envelope, beside it, or without one: no text may hide it."""
+    """If a text may hide a field that payasync reads, inside or outside an envelope, the response is refused."""
     scheme, secret = ENVELOPED.signature, Secret(SERVICE_KEY)
     assert isinstance(scheme, SortedPairs)
     sign = scheme.sign(document, path="", key=secret)
@@ -835,7 +835,7 @@ def test_what_is_hidden_from_an_envelope(document: dict[str, Any], doubt: str) -
 
 
 async def echo(name: str, code: int, profile: Profile) -> Recorder:
-    """Return a service that sends requests back as responses: their own fields with their own signatures."""
+    """Return a service that returns requests as responses, with their own fields and signatures."""
     recorded = Recorder([RESET])
     await ended(CALLS[name], recorded, profile, SAME_KEY)
     echoes = {each.path: {"code": code, "data": signatures.fields(each)} for each in recorded.requests}
@@ -844,7 +844,7 @@ async def echo(name: str, code: int, profile: Profile) -> Recorder:
 
 @pytest.mark.parametrize("name", ["orders.place", "orders.query", "orders.close", "refunds.create", "refunds.status"])
 async def test_request_that_is_sent_back(name: str) -> None:
-    """Where the same key signs both, the body of this or of an earlier request is no response."""
+    """If one key signs both ways, an echo of the request is no response."""
     found = await ended(CALLS[name], await echo(name, 0, SIGNED), SIGNED, SAME_KEY)
 
     assert (OutcomeUnknownError if name in WRITES else NoAnswerError) is type(found)
@@ -853,7 +853,7 @@ async def test_request_that_is_sent_back(name: str) -> None:
 
 @pytest.mark.parametrize("code", [9, 4])
 async def test_request_that_is_sent_back_as_a_refusal(code: int) -> None:
-    """Beside a code that refuses, a request that is sent back is no signed refusal, and no signed "absent"."""
+    """If one key signs both ways, an echo with a refusing code is neither a refusal nor a "not found"."""
     profile = without_quarantine(refusals_signed=True)
     service = await echo("refunds.create", code, profile)
     found = await ended(CALLS["refunds.create"], service, profile, SAME_KEY)
@@ -864,7 +864,7 @@ async def test_request_that_is_sent_back_as_a_refusal(code: int) -> None:
 
 @pytest.mark.parametrize("name", ["payments.create", "refunds.create"])
 async def test_service_that_sends_the_nonce_back(name: str) -> None:
-    """A service with the same key may echo the nonce: its state shows that it is a response."""
+    """If a response with the same key echoes the nonce, its state still shows that it is a response."""
     data = {**RIGHT[name], "nonceStr": "1" * 32}
     found = await ended(CALLS[name], Recorder(otherwise=response(data, key=KEY)), SIGNED, SAME_KEY)
 

@@ -60,7 +60,7 @@ def optional_of(request: Request[Response]) -> list[str]:
 
 
 def kind_of(value: object) -> str:
-    """Return an id for a value that cannot always be written."""
+    """Return a test id for a value that may have no short text."""
     return type(value).__name__
 
 
@@ -82,14 +82,14 @@ def deep() -> dict[str, Any]:
 @pytest.mark.parametrize("value", [1, 450, MAX_AMOUNT])
 @pytest.mark.parametrize("name", AMOUNTS)
 def test_amounts_are_ints(name: str, value: int) -> None:
-    """From 1 to the greatest integer that every JSON reader keeps exact."""
+    """An amount may be any integer from 1 to 2^53 - 1."""
     assert value in vars_of(AMOUNTS[name](value)).values()
 
 
 @pytest.mark.parametrize("value", [0, -1, MAX_AMOUNT + 1, 10**5000, True, 1.0, "1", None, 1j], ids=kind_of)
 @pytest.mark.parametrize("name", AMOUNTS)
 def test_no_amount_is_converted(name: str, value: object) -> None:
-    """Money is never a float, a text or a truth value; the error names the field, the rule and the value."""
+    """An amount of another type or size is refused; the error has the field, the rule and the value."""
     with pytest.raises(InvalidArgumentError, match="must be an int from 1 to 9007199254740991") as caught:
         AMOUNTS[name](value)
 
@@ -101,7 +101,7 @@ def test_no_amount_is_converted(name: str, value: object) -> None:
 @pytest.mark.parametrize("value", ["", " ", "\n", None, 1, True, b"T1", "\ud800"])
 @pytest.mark.parametrize("name", WORDS)
 def test_words_are_texts_that_are_not_empty(name: str, value: object) -> None:
-    """A code or a number names something: `None` is refused, and so is an empty text."""
+    """A number or a code that is empty, blank or no text is refused."""
     with pytest.raises(InvalidArgumentError, match=f"{name} must be a text that is not empty") as caught:
         WORDS[name](value)
 
@@ -111,7 +111,7 @@ def test_words_are_texts_that_are_not_empty(name: str, value: object) -> None:
 @pytest.mark.parametrize("value", [None, 1, b"Coffee", "\ud800"])
 @pytest.mark.parametrize("name", ["subject", "body"])
 def test_texts_are_unicode(name: str, value: Any) -> None:
-    """Free text is text: `None` is not absent, and a lone surrogate is no Unicode."""
+    """Free text that is `None`, no text, or holds a lone surrogate is refused."""
     with pytest.raises(InvalidArgumentError, match=f"{name} must be a text of valid Unicode") as caught:
         PlaceOrder(total_amt=1, currency="CAD", **{name: value})
 
@@ -119,7 +119,7 @@ def test_texts_are_unicode(name: str, value: Any) -> None:
 
 
 def test_texts_may_be_empty() -> None:
-    """An empty text says something: it is not absent."""
+    """A free text may be empty."""
     assert "" == PlaceOrder(total_amt=1, currency="CAD", subject="").subject
 
 
@@ -134,7 +134,7 @@ def test_texts_may_be_empty() -> None:
 )
 @pytest.mark.parametrize("name", URLS)
 def test_urls_are_absolute(name: str, value: str) -> None:
-    """The service must be able to find the address on its own."""
+    """Absolute http and https URLs are accepted."""
     assert value == getattr(URLS[name](value), name)
 
 
@@ -157,7 +157,7 @@ def test_urls_are_absolute(name: str, value: str) -> None:
 )
 @pytest.mark.parametrize("name", URLS)
 def test_other_urls_are_refused(name: str, value: object) -> None:
-    """A URL that leads nowhere loses a notification: it is refused here."""
+    """Any other URL is refused, because notifications sent there would be lost."""
     with pytest.raises(InvalidArgumentError, match=f"{name} must be an absolute http or https URL") as caught:
         URLS[name](value)
 
@@ -166,14 +166,14 @@ def test_other_urls_are_refused(name: str, value: object) -> None:
 
 @pytest.mark.parametrize("value", [None, "2027-01-31", 20270131])
 def test_dates_are_dates(value: Any) -> None:
-    """A text is not guessed to be a date."""
+    """A date must be a `datetime.date`; texts and integers are refused."""
     with pytest.raises(InvalidArgumentError, match=r"start_date must be a datetime\.date"):
         UpdateSubscription(subscription_id="S1", start_date=value)
 
 
 @pytest.mark.parametrize("value", [date(2027, 1, 31), datetime(2027, 1, 31, tzinfo=UTC)])
 def test_a_datetime_is_a_date(value: date) -> None:
-    """Both say which day."""
+    """A `datetime` is accepted as a date."""
     assert value == UpdateSubscription(subscription_id="S1", start_date=value).start_date
 
 
@@ -195,7 +195,7 @@ def test_a_datetime_is_a_date(value: date) -> None:
 )
 @pytest.mark.parametrize("name", OBJECTS)
 def test_objects_must_be_json(name: str, value: object, why: str) -> None:
-    """What JSON cannot say is refused with our own error, which shows no more of an object than its type."""
+    """An object that JSON cannot express is refused; the error holds only its type."""
     with pytest.raises(InvalidArgumentError, match=why) as caught:
         OBJECTS[name](value)
 
@@ -205,7 +205,7 @@ def test_objects_must_be_json(name: str, value: object, why: str) -> None:
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_objects_are_copied(name: str) -> None:
-    """What the caller changes later changes nothing that is sent, or sent again."""
+    """A request copies its objects, so that later changes of the caller are not sent."""
     inner = [1]
     given = {"a": {"b": inner}}
     request = OBJECTS[name](MappingProxyType(given))
@@ -216,13 +216,13 @@ def test_objects_are_copied(name: str) -> None:
 
 
 def test_reference_is_the_number_as_it_is_sent() -> None:
-    """A `str` Enum is sent as its value, and so it is named."""
+    """The `reference` of a request with a `str` Enum is the Enum's value, as it is sent."""
     assert "T1" == f"{QueryOrder(out_trade_no=Number.FIRST).reference}"
 
 
 @pytest.mark.parametrize("name", FULL)
 def test_requests_are_frozen_values(name: str) -> None:
-    """A request is checked once, and cannot become another; equal arguments make equal requests."""
+    """A request is frozen, and equals another with the same arguments."""
     request = FULL[name]
     with pytest.raises(FrozenInstanceError):
         request.extra = {}  # type: ignore[misc] # the mistake that is refused
@@ -231,12 +231,12 @@ def test_requests_are_frozen_values(name: str) -> None:
 
 
 def test_customer_is_not_shown() -> None:
-    """A request in a log shows nothing of the customer."""
+    """The repr of a request does not show the customer's e-mail address."""
     assert "a@example.com" not in repr(FULL["subscriptions.create"])
 
 
 def test_long_values_are_shortened_in_the_message() -> None:
-    """A message stays readable; the error itself has the whole value."""
+    """The error's text shortens a long value; the error itself has the whole value."""
     error = invalid_argument("subject", "short", "x" * 1000)
 
     assert 100 > len(str(error))
@@ -245,7 +245,7 @@ def test_long_values_are_shortened_in_the_message() -> None:
 
 @pytest.mark.parametrize("name", FULL)
 def test_none_is_no_way_to_leave_out(name: str) -> None:
-    """An argument is left out by leaving it out; who gives `None` is told so."""
+    """`None` for an optional argument is refused, and the error says to leave it out."""
     request = FULL[name]
     told = []
     for argument in optional_of(request):

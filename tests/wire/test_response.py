@@ -1,4 +1,4 @@
-"""Responses, lightly typed, and their data as a class."""
+"""Responses: their attributes, and their data converted to a class."""
 
 import enum
 import pickle
@@ -39,7 +39,7 @@ LOCATIONS: Final[list[tuple[type[Response], str, str]]] = [
 def answer(
     kind: type[Response], document: object, profile: Profile = ANSWERED, headers: Mapping[str, str] | None = None
 ) -> Any:
-    """Return the answer that a document stands for."""
+    """Return the response for a document."""
     return kind.of(bare_call(CREATE_PAYMENT, profile=profile), reply(document, headers=headers))
 
 
@@ -51,7 +51,7 @@ def nested(path: str, value: object) -> object:
 
 
 def test_answer_tells_what_came() -> None:
-    """Status, headers, bytes and JSON are there as they were received, with the call's own facts."""
+    """A response has status, headers, bytes and JSON as received, and the attempts and time of its call."""
     came = evolve(reply({"a": 1}, 201, {"X-A": "1"}), elapsed=0.5, attempts=2, recovered=True)
     response = Response.of(bare_call(CREATE_PAYMENT), came)
 
@@ -66,7 +66,7 @@ def test_answer_tells_what_came() -> None:
 
 
 def test_answer_is_a_frozen_value() -> None:
-    """An answer can be passed around: nobody changes it on the way."""
+    """A response is frozen and compares by value."""
     response = answer(Response, {"a": 1})
     with pytest.raises(AttributeError):
         response.data = {}
@@ -89,14 +89,14 @@ def test_answer_is_a_frozen_value() -> None:
     ],
 )
 def test_data_is_inside_the_envelope(path: str, document: object, expected: object) -> None:
-    """The payload is where the profile says; an answer without the envelope, as errors are, is its own payload."""
+    """`data` is the payload at the profile's path, or the whole document if that path is missing."""
     response = answer(Response, document, Profile(answer=AnswerShape(data=path)))
 
     assert expected == response.data
 
 
 def test_no_json_is_no_document() -> None:
-    """An answer without JSON still has its bytes."""
+    """A response that is not JSON has `None` as document and data, and keeps its bytes."""
     came = Reply(status=200, headers={}, body=b"<html>")
     response = Response.of(bare_call(CREATE_PAYMENT, profile=ANSWERED), came)
 
@@ -105,7 +105,7 @@ def test_no_json_is_no_document() -> None:
 
 
 def test_item_is_a_field_of_data() -> None:
-    """`response["field"]` is a field, or a `KeyError` as a dict raises it; `null` is a field."""
+    """`response["field"]` returns a field, also a null; a missing field raises `KeyError`."""
     response = answer(Response, {"result": {"a": 1, "b": None, "c.d": 2}})
     with pytest.raises(KeyError, match="missing"):
         response["missing"]
@@ -114,7 +114,7 @@ def test_item_is_a_field_of_data() -> None:
 
 
 def test_get_steps_along_a_path() -> None:
-    """`get` steps into `data`, and gives the default for what is missing only."""
+    """`get` follows a dotted path in `data`, and returns the default only if the field is missing."""
     response = answer(Response, {"result": {"a": {"b": [10, None]}}})
 
     assert 10 == response.get("a.b.0")
@@ -126,9 +126,9 @@ def test_get_steps_along_a_path() -> None:
 @pytest.mark.parametrize("value", ["S1", 5, True, 1.5, ["a"], {"a": 1}, None], ids=repr)
 @pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
 def test_located_value(kind: type[Response], name: str, path: str, value: object) -> None:
-    """A number stays a number, and only a URL is nothing but a text.
+    """A number may be a text or an integer, and a URL only a text; any other value, and a missing one, is `None`.
 
-    What the annotation promises is what comes: anything else is in `data`, and not here. What is missing is `None`.
+    The value itself stays in `data`.
     """
     promised = str if name == "redirect_url" else (str, int)
     expected = value if isinstance(value, promised) and not isinstance(value, bool) else None
@@ -142,7 +142,7 @@ def test_located_value(kind: type[Response], name: str, path: str, value: object
 
 @pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
 def test_open_location(kind: type[Response], name: str, path: str) -> None:
-    """A place that the profile does not name is not guessed, even where something stands that could be it."""
+    """If the profile does not locate a value, reading it raises `NotConfiguredError`, and nothing is guessed."""
     response = answer(kind, {name: "x", "state": "x", path: "x"}, Profile())
     with pytest.raises(NotConfiguredError, match=f"answer.{name} is open") as caught:
         getattr(response, name)
@@ -167,7 +167,7 @@ def test_open_location(kind: type[Response], name: str, path: str) -> None:
 def test_state_is_our_name_where_the_profile_maps_it(
     kind: type[Response], path: str, value: object, expected: str | None
 ) -> None:
-    """States are mapped by type and value, each thing by its own table."""
+    """`state` is mapped by type and value, with the table of the response's own kind."""
     assert expected == answer(kind, {"result": nested(path, value)}).state
 
 
@@ -185,7 +185,7 @@ def test_state_is_our_name_where_the_profile_maps_it(
     ],
 )
 def test_request_id(where: str, document: object, expected: object) -> None:
-    """The service's number of a request is in its document, from the top, or in a header."""
+    """`request_id` is read from the whole document, not from the payload, or from a header."""
     response = answer(
         Response, document, Profile(answer=AnswerShape(data="result", request_id=where)), headers={"X-Request-Id": "q2"}
     )
@@ -195,14 +195,14 @@ def test_request_id(where: str, document: object, expected: object) -> None:
 
 @pytest.mark.parametrize("kind", [int, list[int], dict[str, int], int | None, object])
 def test_to_any_kind_raises_our_own_error_only(kind: Any) -> None:
-    """Whatever class is asked for, nothing of the library beneath shows."""
+    """Whatever class `to` is given, data that does not fit raises `InvalidArgumentError`."""
     with pytest.raises(InvalidArgumentError, match="the response does not fit"):
         answer(Response, {"result": "text"}).to(kind)
 
 
 @pytest.mark.parametrize("kind", [Response, PaymentResponse, OrderResponse, RefundResponse, SubscriptionResponse])
 def test_answer_crosses_a_process_boundary(kind: type[Response]) -> None:
-    """An answer that a task worker returns is the same at the other end, states and places included."""
+    """A pickled response keeps its class, headers, state and request number."""
     response = answer(kind, {"result": {"state": "SUCCESS"}, "head": {"id": 7}}, headers={"X-Request-Id": "q1"})
     twin = pickle.loads(pickle.dumps(response))  # noqa: S301 - made in the same line
 
@@ -214,7 +214,7 @@ def test_answer_crosses_a_process_boundary(kind: type[Response]) -> None:
 
 
 def test_repr_shows_status_and_state() -> None:
-    """A log shows no header and no data of a response: a cookie, a signature or a customer's details may be there."""
+    """The repr of a response has its status and state, but no header and no data."""
     document = {"result": {"state": "SUCCESS", "sign": "canary"}, "head": "canary"}
     shown = repr(answer(OrderResponse, document, headers={"Set-Cookie": "canary"}))
 
@@ -226,7 +226,7 @@ T = TypeVar("T")
 
 
 class Colour(enum.Enum):
-    """A word with a name."""
+    """An enum."""
 
     RED = "red"
 
@@ -240,7 +240,7 @@ class Inner:
 
 @frozen
 class Outer:
-    """A class that holds others."""
+    """A class with nested classes."""
 
     inner: Inner
     many: list[Inner] = field(factory=list)
@@ -248,20 +248,20 @@ class Outer:
 
 @dataclass(frozen=True)
 class Plain:
-    """A class by the standard library."""
+    """A standard dataclass."""
 
     paid: bool
 
 
 @frozen
 class Box(Generic[T]):
-    """A class of whatever it holds."""
+    """A generic class."""
 
     inside: T
 
 
 def made(value: object, kind: Any) -> Any:
-    """Return the data of an answer as a class."""
+    """Return the data of a response, converted to a class."""
     return answer(Response, {"result": value}).to(kind)
 
 
@@ -283,7 +283,7 @@ def made(value: object, kind: Any) -> Any:
     ],
 )
 def test_data_becomes_a_class(kind: Any, value: object, expected: object) -> None:
-    """What already is of the type that a class asks for becomes a part of it."""
+    """`to` builds a class from data whose JSON types fit it."""
     assert expected == made(value, kind)
     assert type(expected) is type(made(value, kind))
 
@@ -315,9 +315,9 @@ def test_data_becomes_a_class(kind: Any, value: object, expected: object) -> Non
     ],
 )
 def test_nothing_is_converted(kind: Any, value: object, expected: str) -> None:
-    """No text becomes a number or a list of its letters, no number a truth value, no missing field a default.
+    """`to` converts no value to another type, and gives no missing field a default.
 
-    Every place that does not fit is named, with what was expected there.
+    The error names every place that does not fit, with the type that was expected there.
     """
     with pytest.raises(InvalidArgumentError, match="the response does not fit") as refused:
         made(value, kind)

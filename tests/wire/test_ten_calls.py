@@ -51,12 +51,12 @@ every_call = pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
 
 
 def unsigned(sent: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields but for the two that differ with each request."""
+    """Return the fields without nonce and signature, which differ with each request."""
     return {name: value for name, value in sent.items() if name not in {"nonceStr", "sign"}}
 
 
 def test_what_the_document_authenticates() -> None:
-    """Without a profile, the calls that the document shows with Bearer or a signature carry them, and no other."""
+    """Without a profile, Bearer, signature and merchant number are for the calls that the document shows with them."""
     bare = Profile()
 
     assert (DOCUMENTED.bearer, DOCUMENTED.signed, DOCUMENTED.merchant) == (bare.bearer, bare.signed, bare.merchant)
@@ -65,10 +65,10 @@ def test_what_the_document_authenticates() -> None:
 @every_profile
 @every_call
 async def test_exactly_what_is_documented(profile: Profile, one: TenCall) -> None:
-    """A call goes to its path below the base URL, with the fields that document and profile list, and no other.
+    """A call goes to its path below the base URL, with exactly the fields that document and profile list.
 
-    A POST has a body and no query, a GET no body. Bearer, nonce and signature are where the profile says, and nowhere
-    else; what is signed is what is sent: openssl finds the same signature for the fields that were received.
+    A POST has a body and no query, a GET no body. Bearer, nonce and signature stand only where the profile says. The
+    signature is the one that `openssl` makes of the received fields.
     """
     request = await recorded(one.call, profile)
     sent = received_fields(one, profile, request)
@@ -89,7 +89,7 @@ async def test_exactly_what_is_documented(profile: Profile, one: TenCall) -> Non
 @every_profile
 @every_call
 async def test_absent_is_not_null(profile: Profile, one: TenCall) -> None:
-    """An argument that is not given is not on the wire."""
+    """An argument that is not given is not sent, not even as null."""
     request = await recorded(one.least, profile)
 
     assert expected_fields(one, profile, least=True) == unsigned(received_fields(one, profile, request))
@@ -98,7 +98,7 @@ async def test_absent_is_not_null(profile: Profile, one: TenCall) -> None:
 @every_profile
 @every_call
 async def test_headers(profile: Profile, one: TenCall) -> None:
-    """A body is `application/json`, exactly; a GET has no Content-Type; the profile's headers are sent, and no more."""
+    """A call sends exactly the expected headers: a POST has Content-Type `application/json`, a GET has none."""
     expected = BODY_HEADERS if one.method == "POST" else BODILESS_HEADERS
     bearer = {"authorization"} if one.name in profile.bearer else set()
     identifier = {parameter(one, profile).name} if parameter(one, profile).place == "header" else set()
@@ -116,7 +116,7 @@ async def test_headers(profile: Profile, one: TenCall) -> None:
 
 
 async def test_no_cookies() -> None:
-    """A cookie that the service sets is not sent back: a session has no memory of answers."""
+    """A session does not send back the cookies of the service."""
     with Recorder(otherwise=answer(200, b"{}", ("Set-Cookie", "seen=1; Path=/"))) as service:
         async with Session(service.url, credentials=CREDENTIALS, profile=DOCUMENTED) as pay:
             for one in TEN:
@@ -127,7 +127,7 @@ async def test_no_cookies() -> None:
 
 @pytest.mark.long
 def test_rsa_signs_again_after_a_fork(tmp_path: Path) -> None:
-    """The thread that signs stays behind in the parent: a forked child starts its own, and both go on."""
+    """After a fork, parent and child can both sign with RSA; the child starts its own signing thread."""
     private, public = signatures.rsa_keys(tmp_path)
     with Recorder() as service:
         command = [sys.executable, str(Path(__file__).with_name("signing_program.py")), service.url, str(private)]
@@ -147,7 +147,7 @@ def test_rsa_signs_again_after_a_fork(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", OPEN_WITH_BARE_PROFILE)
 async def test_open_points_are_named_before_any_byte(name: str) -> None:
-    """A call that needs an open point names it, and says so before anything is sent or even connected."""
+    """A call that needs an open point raises an error with its name before it connects."""
     with Recorder() as service:
         async with Session(service.url, credentials=CREDENTIALS, profile=Profile()) as pay:
             with pytest.raises(NotConfiguredError) as caught:
