@@ -213,6 +213,27 @@ def test_every_key_is_tried(tmp_path: Path) -> None:
     assert "canary" not in result.output
 
 
+@pytest.mark.parametrize(
+    ("more", "field", "mended"),
+    [
+        ({"answer.signature": "data.sign", "answer.data": "data"}, "answer.signature", True),
+        ({"notification.verification": "body", "notification.signature": "sign"}, "notification.kind", True),
+        ({"answer.signature": "data.sign", "answer.refund_status": "state"}, "answer.refund_status", False),
+    ],
+    ids=["response", "notification", "not covered"],
+)
+def test_what_anybody_could_write(tmp_path: Path, more: dict[str, str], field: str, *, mended: bool) -> None:
+    """A profile that would believe a request that is sent back, or an unsigned state, is wrong: the exit code is 1."""
+    toml = tmp_path / "service.toml"
+    words = {"signature.algorithm": "hmac-sha256", "signature.encoding": "hex", **more}
+    toml.write_text("\n".join(f'{key} = "{word}"' for key, word in words.items()))
+    result, _ = with_keys(str(toml))
+    others, _ = with_keys(str(toml), service_keys=f"{CANARY}-of-the-service", notification_keys=f"{CANARY}-of-events")
+
+    assert any(line.startswith(f"wrong {field} ") for line in lines(result))
+    assert (1, mended) == (result.exit_code, others.exit_code == 0)
+
+
 def test_short_secret_is_a_warning(toml: str) -> None:
     """A short secret is a warning; one that is far too short is wrong."""
     warned, told = with_keys(toml, signing_key="canary-123")

@@ -9,6 +9,7 @@ from attrs import evolve
 from payasync import AnswerShape, OutcomeUnknownError, PayasyncError, Profile
 from payasync.journal import Journal, Reconciler, Result
 from payasync.journal.intents import State
+from payasync.profile.schema import NotificationShape
 from payasync.settings import Pace
 from tests.foreign.recorder import Answer, Recorder, answer
 from tests.journal.building import MERCHANT, PAYMENT, Clock
@@ -48,6 +49,18 @@ async def test_unknown_write(store: Journal, clock: Clock, state: str, field: st
     assert ["unknown", *expected] == [each.state for each in (before, *between, found)]
     assert all(f"{field} is {ANOTHER[field]} in the response, and " in each.reason for each in (before, *between))
     assert 1 == sends
+
+
+@pytest.mark.parametrize("field", ANOTHER)
+async def test_lost_write(store: Journal, clock: Clock, field: str) -> None:
+    """The error and the journal name the difference; another amount stands there for good, so one query is enough."""
+    async with serving(store, clock, LOST, said("SUCCEEDED", **{field: ANOTHER[field]})) as service:
+        told = await service.called()
+        found, questions = await service.kept(), service.questions
+
+    assert isinstance(told, OutcomeUnknownError)
+    assert ("unknown", 3 if field in NUMBERS else 1) == (found.state, questions)
+    assert all(f"{field} is {ANOTHER[field]} in the response, and " in reason for reason in (str(told), found.reason))
 
 
 @pytest.mark.parametrize("field", ANOTHER)
@@ -199,13 +212,19 @@ async def test_sent_again_in_another_currency(store: Journal, clock: Clock, curr
         ({"outRefundNo": "R1"}, ["succeeded"]),
         ({"refund": {"no": "R1"}, "totalAmt": 451}, []),
         ({"merchantId": "M999"}, []),
+        ({"event": {"no": "R1", "order": "T1"}}, ["succeeded"]),
+        ({"event": {"no": "R9"}}, []),
+        ({"event": {"order": "T9"}}, []),
     ],
 )
 async def test_notification_is_read_by_the_profile(
     store: Journal, clock: Clock, data: object, expected: list[State]
 ) -> None:
     """The profile's paths locate what a notification is about. Unlike a response, it need not name all of it."""
-    placed = Profile(answer=AnswerShape(out_refund_no="refund.no", refund_amt=""))
+    placed = Profile(
+        answer=AnswerShape(out_refund_no="refund.no", refund_amt=""),
+        notification=NotificationShape(out_refund_no="event.no", out_trade_no="event.order"),
+    )
     async with serving(store, clock, said("PROCESSING")) as service:
         await service.called()
         ended = await store.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=placed)

@@ -3,6 +3,7 @@
 The event loop's clock stands still while a machine is suspended, and the journal's goes on: so it does here.
 """
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -162,6 +163,23 @@ async def test_suspended_while_the_journal_commits(world: World, path: Path, clo
         error = await made(world, pay, "direct")
 
     assert (1, OutcomeUnknownError) == (world.sent, type(error))
+
+
+async def test_clock_of_the_lease(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless a test brings its own, it counts the machine's sleep, in which the loop's clock stands still."""
+    awake = time.clock_gettime
+
+    async def sleep() -> None:
+        monkeypatch.setattr(time, "clock_gettime", lambda clock: awake(clock) + LEASE * (clock == time.CLOCK_BOOTTIME))
+
+    with Recorder(otherwise=TAKEN) as service:
+        async with (
+            SqliteJournal(path) as journal,
+            session(service, SURE, journal=journal, middleware=[sleeping(sleep)]) as pay,
+        ):
+            error = await failed(pay.send(refund()))
+
+    assert ([], False, "the journal's lease on this write is over") == (service.requests, error.sent, error.reason)
 
 
 @pytest.mark.parametrize(("how", "state"), [("queued", "new"), ("direct", "rejected")])

@@ -365,6 +365,31 @@ def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, v
     assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 
 
+SIGNED_REFUSALS: Final = evolve(SIGNED_ENVELOPE, answer=evolve(SIGNED_ENVELOPE.answer, refusals_signed=True))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (code("PARAM"), Outcome.NOT_EXECUTED),
+        (code("NONE"), Outcome.ABSENT),
+        (code("USED"), Outcome.DUPLICATE),
+        (code("WHAT"), Outcome.UNLISTED),
+        (reply({}, 400), Outcome.NOT_EXECUTED),
+        (evolve(HTML, status=400), Outcome.NOT_EXECUTED),
+    ],
+)
+def test_refusal_where_refusals_are_signed(answer: Reply, expected: Outcome) -> None:
+    """If the profile says that refusals are signed, an unsigned one refuses nothing: a write stays in doubt."""
+    call = call_for("refunds.create", SIGNED_REFUSALS)
+    error = final_error_of(call, evolve(answer, verified=None))
+
+    assert (errors.OutcomeUnknownError, True) == (type(error), leaves_doubt(call, Outcome.UNVERIFIED))
+    assert Outcome.UNVERIFIED is classify(call, evolve(answer, verified=None))
+    assert expected is classify(call, evolve(answer, verified=True))
+    assert Outcome.RATE_LIMITED is classify(call, evolve(answer, status=429, verified=None))
+
+
 def final_error_of(call: Call, outcome: Reply | errors.PayasyncError, *, earlier: bool = False) -> errors.PayasyncError:
     """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
     found = classify(call, outcome)

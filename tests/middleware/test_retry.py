@@ -426,6 +426,15 @@ async def test_retry_after_is_a_floor(given: str, waits: list[float], status: in
     assert (waits, True) == (hours.waits, bool(ended))
 
 
+@pytest.mark.parametrize("status", [429, 503])
+async def test_query_waits_for_retry_after(status: int) -> None:
+    """The query about a write waits as long as the service has asked for."""
+    hours, end = Hours(now=START), way(reply({}, status, {"Retry-After": "7"}), OK)
+    found = await layer(hours=hours, ask=asking)(questioned(), end.send)
+
+    assert (["W", "Q"], [7.0], True) == (names(end), hours.waits, found.recovered)
+
+
 async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
     """The `Retry-After` of a query is on the error of the write."""
     end = way(CUT, reply({}, 429, {"Retry-After": "90"}))

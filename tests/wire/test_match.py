@@ -682,6 +682,17 @@ async def test_refusal_beside_what_may_be_a_signed_success(
     assert OutcomeUnknownError is type(found)
 
 
+@pytest.mark.parametrize("name", ["refunds.create", "orders.place", "orders.close"])
+async def test_signed_success_whose_status_was_changed(name: str) -> None:
+    """A signed code of success beside a status that refuses is no refusal, whatever else the payload says."""
+    profile = evolve(SIGNED, answer=evolve(SIGNED.answer, data="", signature="sign"), states=States())
+    document = {"code": 0}
+    sign = signatures.hmac_sha256(signatures.signed_text(document), SERVICE_KEY)
+    found = await ended(CALLS[name], Recorder(otherwise=answer(400, orjson.dumps({**document, "sign": sign}))), profile)
+
+    assert OutcomeUnknownError is type(found)
+
+
 ODD: Final = {"outRefundNo": "R1", "outTradeNo": "T1", "refundStatus": "ODD"}
 
 
