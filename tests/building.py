@@ -1,4 +1,4 @@
-"""What several test modules build: profiles, requests, calls and replies, and a way that leads nowhere."""
+"""Helpers for several test modules: profiles, requests, calls, replies, and a `send` without a service."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -113,7 +113,7 @@ def codec(profile: Profile = PROFILE) -> Codec:
 
 
 def call_for(operation: str, profile: Profile = PROFILE, **facts: Any) -> Call:
-    """Return the call that the full request of an operation stands for."""
+    """Return the call for the full request of an operation."""
     return evolve(codec(profile).call(FULL[operation]), **facts)
 
 
@@ -131,17 +131,17 @@ def reply(document: object = None, status: int = 200, headers: Mapping[str, str]
 
 @mutable
 class Way:
-    """A way to the service that leads nowhere: it records the calls, and gives the ends that it was told.
+    """A `send` without a service: it records the calls, and returns or raises scripted ends.
 
     Args:
-        ends: Replies to return and errors to raise, one for each call; the last goes on.
+        ends: Replies to return and errors to raise, one for each call; the last one repeats.
     """
 
     ends: list[Reply | BaseException] = field(factory=lambda: [reply({})])
     calls: list[Call] = field(factory=list)
 
     async def send(self, call: Call) -> Reply:
-        """Take a call."""
+        """Record a call, and return or raise its end."""
         self.calls.append(call)
         end = self.ends[min(len(self.calls), len(self.ends)) - 1]
         if isinstance(end, BaseException):
@@ -150,17 +150,17 @@ class Way:
 
 
 def way(*ends: Reply | BaseException) -> Way:
-    """Return a way with these ends."""
+    """Return a `Way` with these ends."""
     return Way(ends=list(ends)) if ends else Way()
 
 
 @mutable
 class Hours:
-    """Time that passes only where somebody waits, and chance that always says the most.
+    """A clock that only waits move, and jitter that always takes the same share.
 
     Args:
-        now: What the clock says.
-        share: Of a wait's bound, how much of it is waited.
+        now: The time of the clock.
+        share: The share of each wait's bound that is waited.
     """
 
     now: float = 1000.0
@@ -169,7 +169,7 @@ class Hours:
     waits: list[float] = field(factory=list)
 
     def pace(self) -> Pace:
-        """Return what the retry layer asks for time and chance."""
+        """Return the clock, the sleep and the jitter for the retry layer."""
         return Pace(clock=lambda: self.now, sleep=self._sleep, jitter=self._jitter)
 
     async def _sleep(self, seconds: float) -> None:
@@ -183,14 +183,14 @@ class Hours:
 
 @frozen
 class Heard:
-    """An `on_event` that keeps what it was told."""
+    """An `on_event` that records its events."""
 
     events: list[Event] = field(factory=list)
 
     def tell(self, event: Event) -> None:
-        """Take an event."""
+        """Record an event."""
         self.events.append(event)
 
     def of(self, *kinds: type[Event]) -> list[Event]:
-        """Return the events of some kinds."""
+        """Return the recorded events of these kinds."""
         return [event for event in self.events if isinstance(event, kinds)]

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and hooks for all tests."""
 
 import gc
 import itertools
@@ -54,26 +54,26 @@ TIDIED: Final = 200
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the servers that tests of all folders share."""
+    """Register the plugins that start the servers which tests of several folders share."""
     config.pluginmanager.import_plugin("tests.postgres")
     config.pluginmanager.import_plugin("tests.redis_server")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count what runs once more with a scrambled profile among the long tests: by another profile, the same rules."""
+    """Mark a scenario's repetition with a scrambled profile as a long test."""
     for item in items:
         if "scrambled" in item.name:
             item.add_marker("long")
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage again, that of the tests alone."""
+    """Resume garbage collection, without the objects of the collection itself."""
     gc.freeze()
     gc.enable()
 
 
 def pytest_runtest_logfinish() -> None:
-    """Leave out, now and then, also what the tests before have left for good, such as their reports."""
+    """From time to time, exclude the permanent objects of earlier tests, such as reports, from garbage collection."""
     if next(ENDED) % TIDIED == 0:
         gc.collect()
         gc.freeze()
@@ -81,13 +81,13 @@ def pytest_runtest_logfinish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test that is skipped, where none may be."""
+    """Fail a skipped test if skipping is not allowed."""
     return _judged((yield))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Fail a module that is skipped, where none may be."""
+    """Fail a skipped module if skipping is not allowed."""
     return _judged((yield))
 
 

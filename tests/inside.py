@@ -1,4 +1,4 @@
-"""Where the tests must look inside: how far something has come in the loop of this process, and what its time is."""
+"""Helpers that look inside: at the progress of tasks in the running loop, and at its time."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ LOOKED: Final = 100
 
 
 async def until(there: Callable[[], object]) -> None:
-    """Let the loop turn until something is there."""
+    """Run the loop until a condition is true."""
     for _ in range(PATIENT):
         if there():
             return
@@ -24,13 +24,13 @@ async def until(there: Callable[[], object]) -> None:
 
 
 async def turns(count: int) -> None:
-    """Let the loop turn so many times."""
+    """Run the loop for this many turns."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 class Time:
-    """The time of the running loop, which can be turned forward."""
+    """The time of the running loop, which a test can advance."""
 
     def __init__(self) -> None:
         loop: Any = asyncio.get_running_loop()
@@ -39,7 +39,7 @@ class Time:
         loop.time = lambda: real() + self._ahead
 
     async def pass_by(self, seconds: float) -> None:
-        """Let so many seconds be over, and everybody notice it."""
+        """Advance the time by this many seconds, and wake all timers that are due."""
         self._ahead += seconds
         await turns(LOOKED)
 
@@ -53,12 +53,12 @@ def connectors(pay: Any) -> list[Any]:
 
 
 def idle(pay: Any) -> list[Any]:
-    """Return the connections that wait in a session's pools for their next call."""
+    """Return the idle connections in a session's pools."""
     return [each for made in connectors(pay) for kept in made._conns.values() for each, _ in kept]
 
 
 def busy(pay: Any) -> list[Any]:
-    """Return the connections that calls of a session hold."""
+    """Return the connections that calls of a session use."""
     return [each for made in connectors(pay) for each in made._acquired if hasattr(each, "transport")]
 
 
@@ -73,20 +73,20 @@ def all_http(pay: Any) -> list[Any]:
 
 
 def set_pace(pay: Any, pace: Pace) -> None:
-    """Let the calls of a session take their time and their chance from there."""
+    """Replace the clock, the sleep and the jitter of a session's calls."""
     pay._send_call = pay._build_chain(pace)
 
 
 def store_of(sandbox: Any) -> Any:
-    """Return where a sandbox that runs keeps everything."""
+    """Return the store of a running sandbox."""
     return sandbox.ledger._store
 
 
 def connection_of(store: Any) -> Any:
-    """Return the connection by which a store reads and writes."""
+    """Return the database connection of a store."""
     return store._db
 
 
 def set_writable(database: Any, *, writable: bool) -> None:
-    """Have a database refuse to be written, as on a full disk, or take it again."""
+    """Make a database refuse writes, as on a full disk, or accept them again."""
     database._db.execute(f"PRAGMA query_only = {int(not writable)}")

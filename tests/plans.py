@@ -1,4 +1,4 @@
-"""How PostgreSQL finds what a statement asks for."""
+"""Query plans of PostgreSQL."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 @frozen
 class Plan:
-    """What a statement costs.
+    """The plan and the cost of a statement.
 
     Attributes:
-        steps: Their kinds, such as `Seq Scan`.
-        read: How many blocks of tables and indexes were looked at.
+        steps: Kinds of its steps, such as `Seq Scan`.
+        read: Number of blocks of tables and indexes that it read.
     """
 
     steps: frozenset[str]
@@ -23,7 +23,7 @@ class Plan:
 
 
 async def plan(connection: "psycopg.AsyncConnection[Any]", statement: str, values: Mapping[str, Any]) -> Plan:
-    """Return how a statement was carried out; what it has changed is undone."""
+    """Execute a statement and return its plan; its changes are rolled back."""
     async with connection.transaction(force_rollback=True):
         explained = await connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}".encode(), values)
         found = (await explained.fetchall())[0][0][0]["Plan"]
@@ -39,7 +39,7 @@ LOOKUP: Final = 8
 
 
 def dearer(before: Mapping[str, Plan], after: Mapping[str, Plan]) -> dict[str, tuple[Plan, Plan]]:
-    """Return the statements that read a whole table, or more than twice as much as before, and than a lookup does."""
+    """Return the statements that scan a table, or read over twice as much as before and more than a lookup does."""
     return {
         name: (before[name], now)
         for name, now in after.items()

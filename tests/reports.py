@@ -1,4 +1,4 @@
-"""Reports of errors, as an error tracker makes them: tracebacks with the local variables of every frame."""
+"""Error reports as an error tracker makes them: tracebacks with the local variables of every frame."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ def frames_of(error: BaseException) -> Iterator[FrameType]:
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """Return an error and all behind it, hidden or not."""
+    """Return an error and all its causes and contexts, suppressed ones included."""
     found = [error]
     for each in found:
         behind = (each.__cause__, each.__context__, *getattr(each, "exceptions", ()))
@@ -27,12 +27,12 @@ def chain(error: BaseException) -> list[BaseException]:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame is not the caller's own."""
+    """Return whether a frame belongs to payasync or a library, not to the caller."""
     return not frame.f_globals.get("__name__", "").startswith("tests.")
 
 
 def texts(value: object) -> Iterator[str]:
-    """Yield all texts within a value, and bytes as texts: deeper than any error tracker looks."""
+    """Yield all texts and bytes inside a value, deeper than any error tracker looks."""
     seen: dict[int, object] = {}
     waiting = [value]
     while waiting:
@@ -85,7 +85,7 @@ def _slots(kind: type) -> Iterable[str]:
 
 
 def report(error: BaseException, *, deep: bool = True) -> str:
-    """Return all that could be stored of an error."""
+    """Return all that an error tracker could store of an error."""
     shown = []
     for each in chain(error):
         captured = traceback.TracebackException(type(each), each, each.__traceback__, capture_locals=True)

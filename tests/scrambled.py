@@ -35,15 +35,15 @@ SIGNED: Final = tuple(operation.name for operation in OPERATIONS[1:5])
 
 
 def scrambled(seed: object) -> Profile:
-    """Return the profile of a seed: the same seed gives the same one."""
+    """Return the profile of a seed; equal seeds give equal profiles."""
     return Draw(seed).profile()
 
 
 class Draw:
-    """Draws the parts of one profile; no name comes twice.
+    """Draws the parts of one profile; no name occurs twice.
 
     Args:
-        seed: Makes it repeatable.
+        seed: Makes the draws repeatable.
     """
 
     def __init__(self, seed: object) -> None:

@@ -14,13 +14,13 @@ OK: Final = answer(200, OK_BODY)
 
 
 def connect(service: Recorder | str, **settings: Any) -> Session:
-    """Return a session with a recorder or an address; by default it tries once, with an empty profile."""
+    """Return a session with a recorder or an address. By default it makes one attempt, with an empty profile."""
     chosen: dict[str, Any] = {"credentials": KEYS, "profile": Profile(), "retry": ONE_TRY, **settings}
     return Session(service if isinstance(service, str) else service.url, **chosen)
 
 
 async def create(pay: Session, amount: int = 1) -> PaymentResponse:
-    """Make a write that nothing names."""
+    """Make a write without a number."""
     return await pay.payments.create(amount=amount, currency="USD")
 
 

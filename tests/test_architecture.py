@@ -1,4 +1,4 @@
-"""The rules of the code base that a linter does not know."""
+"""Rules of the code base that no linter checks."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def pyproject() -> dict[str, Any]:
 
 
 def loaded(statement: str, modules: set[str]) -> list[str]:
-    """Return which of some modules a statement loads in a new process."""
+    """Return the modules of a set that a statement loads in a new process."""
     code = f"import sys; {statement}; print(*sorted(sys.modules.keys() & {modules}))"
     # To measure coverage loads sqlite3.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

@@ -39,7 +39,7 @@ ONE_TRY: Final = RetryPolicy(attempts=1, quota=0)
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service with a paid order."""
+    """A sandbox with a paid order."""
     async with Sandbox(clock="frozen") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
         yield sandbox
@@ -47,7 +47,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 async def pay(sandbox: Sandbox) -> AsyncIterator[Session]:
-    """A session that tries once."""
+    """A session that makes one attempt."""
     async with sandbox.session(retry=ONE_TRY) as pay:
         yield pay
 
@@ -59,12 +59,12 @@ def refund(number: str = "R1", **given: Any) -> CreateRefund:
 
 
 def refunds(count: int) -> list[CreateRefund]:
-    """Return so many refunds."""
+    """Return this many refunds."""
     return [refund(f"R{number}") for number in range(count)]
 
 
 class Gate:
-    """A layer that holds calls back until they are let through, and counts how many there are at once."""
+    """A layer that holds calls until the test opens it, and counts the calls that it holds."""
 
     def __init__(self, *free: str) -> None:
         self.open = asyncio.Event()
@@ -115,7 +115,7 @@ async def test_refused_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
 
 
 async def forgetful(call: Call, send: Send) -> Reply:
-    """Lose every answer."""
+    """Lose every response."""
     await send(call)
     raise errors.NoAnswerError("lost")
 
@@ -178,7 +178,7 @@ async def _all(results: AsyncIterator[Any]) -> list[Any]:
 
 
 async def test_results_that_nobody_looks_at_hold_the_others_back(sandbox: Sandbox) -> None:
-    """While the caller looks at a result, at most `limit` other requests begin."""
+    """Until the caller asks for the next result, only the first `limit` requests begin."""
     gate = Gate()
     gate.open.set()
     async with sandbox.session(middleware=[gate]) as pay, aclosing(pay.bulk(refunds(25), limit=3)) as results:
@@ -256,7 +256,7 @@ async def _waiting(done: int, total: int) -> None:
     ],
 )
 async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session, option: str, value: Any) -> None:
-    """The error names the option. An `async` listener is refused, because it would not be awaited."""
+    """An invalid option is refused by name. An `async` listener is refused, because it would not be awaited."""
     with pytest.raises(errors.InvalidArgumentError, match=f"{option} must be"):
         pay.bulk([refund()], **{option: value})
 
@@ -312,7 +312,7 @@ async def closed(pay: Session, requests: list[CreateRefund]) -> None:
 
 
 async def raised(pay: Session, requests: list[CreateRefund]) -> None:
-    """Have the listener raise."""
+    """Let the listener raise."""
 
     def listener(done: int, total: int) -> None:
         raise ZeroDivisionError(done, total)
@@ -370,7 +370,7 @@ async def test_session_that_closes_refuses_what_has_not_begun(sandbox: Sandbox) 
 
 
 async def test_error_that_is_not_ours_begins_nothing_further(sandbox: Sandbox) -> None:
-    """A foreign error is raised after the requests in flight have ended, and no other begins."""
+    """An error that is not of payasync is raised after the requests in flight have ended, and no other begins."""
 
     async def breaking(call: Call, send: Send) -> Reply:
         if call.reference == "R0":

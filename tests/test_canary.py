@@ -1,9 +1,8 @@
-"""A secret that sings: each key of a merchant is searched for wherever it could have been written down.
+"""Canaries: each key of a merchant is searched for wherever it could have been recorded.
 
-The canaries are looked up by name in a module's dict and given to payasync within functions that have returned, or
-by expressions that no local variable holds: so the frames of the tests themselves hold none, and every frame of a
-traceback is searched, ours and aiohttp's, with all its local variables. `test_error_reports` searches the errors of
-calls in the same way, for keys and for more.
+The canaries are looked up in a module's dict, within functions that have returned, or by expressions that no local
+variable holds. So the tests' own frames hold none, and every frame of a traceback is searched with its variables,
+those of payasync and of aiohttp. `test_error_reports` searches the errors of calls in the same way.
 """
 
 import asyncio
@@ -53,7 +52,7 @@ Ask = Callable[[Session], Coroutine[Any, Any, Response]]
 
 
 def keys(**others: Any) -> Credentials:
-    """Return credentials with every canary; the variables of this frame are gone when it returns."""
+    """Return credentials with every canary."""
     given: dict[str, Any] = {**CANARIES, **others}
     return Credentials("M1", **given)
 
@@ -72,7 +71,7 @@ ASKS: Final[tuple[Ask, ...]] = (create, query, get)
 
 
 def written(error: BaseException) -> dict[str, str]:
-    """Return all ways in which an error is written down, by their names."""
+    """Return all texts that an error can be recorded as, by name."""
     return {
         "str": str(error),
         "repr": repr(error),
@@ -83,13 +82,13 @@ def written(error: BaseException) -> dict[str, str]:
 
 
 def singing(texts: Mapping[str, str]) -> list[str]:
-    """Return the names of the texts in which a canary sings."""
+    """Return the names of the texts that contain a canary."""
     return [name for name, text in texts.items() if SONG in text]
 
 
 @pytest.fixture(autouse=True)
 def logs(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Log everything, of all loggers, and search it after each test."""
+    """Collect the records of all loggers, and search them after each test."""
     caplog.set_level(logging.DEBUG)
     for name in ("payasync", "aiohttp.client", "aiohttp.internal", "asyncio"):
         caplog.set_level(logging.DEBUG, name)
@@ -100,14 +99,14 @@ def logs(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]
 
 
 def loud() -> None:
-    """Let asyncio log each step that it takes, with the arguments of what it calls."""
+    """Make asyncio log each step, with the arguments of its calls."""
     loop = asyncio.get_running_loop()
     loop.set_debug(True)
     loop.slow_callback_duration = 0.0
 
 
 async def failure(service: Recorder, ask: Ask, **settings: Any) -> PayasyncError:
-    """Return the error that a call fails with."""
+    """Return the error with which a call fails."""
     loud()
     async with session(service, **settings) as pay:
         with pytest.raises(PayasyncError) as caught:
@@ -236,7 +235,7 @@ def test_refused_credentials(make: Callable[[], object]) -> None:
 
 
 async def test_session_that_is_forgotten(logs: pytest.LogCaptureFixture) -> None:
-    """The log messages of asyncio and aiohttp about forgotten tasks and sessions show no key."""
+    """The log of asyncio about a failed task that nobody awaited shows no key."""
     loud()
     with Recorder([RESET]) as service:
         async with session(service) as pay:

@@ -1,4 +1,4 @@
-"""The end of a session, and calls that go on without their caller."""
+"""Closing a session, and shielded calls that go on without their caller."""
 
 import asyncio
 import threading
@@ -46,7 +46,7 @@ Ask = Callable[..., Awaitable[Response]]
 
 
 def refund(pay: Session, **options: Any) -> Awaitable[Response]:
-    """Make a write that names what it makes."""
+    """Make a write that has a number."""
     return pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=2, refund_amt=1, **options)
 
 
@@ -61,33 +61,33 @@ def query(pay: Session, **options: Any) -> Awaitable[Response]:
 
 
 def shielded(ask: Ask) -> Ask:
-    """Return a call that outlives its caller; a read can be shielded as a request only."""
+    """Return a call with a shield; a read can have one only as `pay.request`."""
     if ask is query:
         return lambda pay: pay.request("POST", "/payment/orderquery", signed=True, read=True, shield=True)
     return lambda pay: ask(pay, shield=True)
 
 
 async def end(call: Awaitable[Any]) -> Any:
-    """Return what a call ends as, be it an error."""
+    """Return the response or the error with which a call ends."""
     return (await asyncio.gather(call, return_exceptions=True))[0]
 
 
 class Listener:
-    """An `on_event` that says when a call has come to a long wait."""
+    """An `on_event` that signals when a call has begun a long wait."""
 
     def __init__(self) -> None:
         self.told: list[Event] = []
         self.waits = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Record an event."""
         self.told.append(event)
         if isinstance(event, Retrying) and event.delay > float(LONG) / 2:
             self.waits.set()
 
     @property
     def unknown(self) -> list[str | None]:
-        """The numbers of the calls that were told of as unknown."""
+        """The numbers of the calls that were reported as unknown."""
         return [event.reference for event in self.told if isinstance(event, Unknown)]
 
 
@@ -303,12 +303,12 @@ async def test_shielded_write_answers_its_caller() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a session lose its patience with layers soon."""
+    """Shorten the time that a closing session waits for layers."""
     monkeypatch.setattr(session_module, "CUT_OFF_GRACE", 0.05)
 
 
 def stuck(reached: asyncio.Event, go: asyncio.Event, *, sends: bool, stubborn: bool = False) -> Any:
-    """Return a layer that does not end, before it has sent or behind that."""
+    """Return a layer that never ends, before or after it has sent."""
 
     async def layer(call: Call, send: Send) -> Reply:
         reply = await send(call) if sends else None

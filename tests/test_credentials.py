@@ -74,7 +74,7 @@ def test_several_keys_keep_their_order(name: str, given: Any, expected: tuple[Se
     ids=repr,
 )
 def test_what_is_no_key_is_refused(name: str, wrong: Any) -> None:
-    """A key of another type, or an empty one, is refused by name, and its value is not shown."""
+    """A key of another type, or an empty one, is refused by name."""
     given: dict[str, Any] = {name: wrong}
     with pytest.raises(
         ConfigurationError, match=rf"^credentials\.{name}: .*must be a text that is not empty"
@@ -247,7 +247,7 @@ SHOWN: Final[dict[str, Callable[[Secret], str]]] = {
 
 @attrs.frozen
 class Value:
-    """Somebody's attrs class that holds a secret."""
+    """A user's attrs class that holds a secret."""
 
     secret: Secret
 

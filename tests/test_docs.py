@@ -1,4 +1,4 @@
-"""README.md and docs/: links and paths lead somewhere; lists of keys, forms and files are whole and true."""
+"""README.md and docs/: links and paths exist, and lists of keys, forms and files are complete and true."""
 
 import re
 import tomllib
@@ -29,7 +29,7 @@ FORMS: Final = re.findall(
 
 
 def whole_form() -> str:
-    """Return the page's TOML."""
+    """Return the TOML of the page."""
     (_, text), *others = blocks(PAGE, "toml")
 
     assert not others
@@ -75,7 +75,7 @@ def test_whole_form_shows_every_key() -> None:
 
 @pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if "# default" in line], ids=str.strip)
 def test_defaults_are_true(line: str) -> None:
-    """Each default that the page names is the real default."""
+    """Each default that the page names is a default of the code."""
     name, value = next(iter(tomllib.loads(line).items()))
     defaults = [Profile(), SortedPairs(), HttpCodes(), NotificationShape()]
     held = [getattr(part, name) for part in defaults if hasattr(part, name)]
@@ -140,7 +140,7 @@ def test_docstrings_cite_sections_that_exist() -> None:
 
 
 def test_contributing_shows_the_floors() -> None:
-    """The floors of CONTRIBUTING.md are those that `nox -s lint` checks."""
+    """The layers that CONTRIBUTING.md shows are those in pyproject.toml, which `nox -s lint` checks."""
     ((_, shown),) = blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "text")
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts: list[dict[str, Any]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
@@ -149,14 +149,14 @@ def test_contributing_shows_the_floors() -> None:
 
 
 def test_changelog_has_short_lines() -> None:
-    """Each change is one line of at most 120 characters; the details stand in the docs."""
+    """Each change is one line of at most 120 characters."""
     page = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
     assert [] == [line for line in page.splitlines() if len(line) > 120 or line.startswith(" ")]
 
 
 def test_every_error_is_listed() -> None:
-    """The page of errors has each class that a user can catch, and no other."""
+    """The page of errors lists each public error class, and no other."""
     page = DOCS.joinpath("errors.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)
     public = (getattr(payasync, name) for name in payasync.__all__)

@@ -1,4 +1,4 @@
-"""The endpoints of the document, the arguments of each, and endpoints of one's own."""
+"""The documented endpoints, their arguments, and custom endpoints."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from tests.building import FULL
 
 
 def as_written(attribute: "Attribute[Any]") -> tuple[str, bool, bool]:
-    """Return what the class of a request says of one of its arguments: its name, whether it is a text, and needed."""
+    """Return the name of a request's argument, whether it is a text, and whether it is required."""
     return attribute.name, attribute.type in (str, str | Absent), attribute.default is NOTHING
 
 
@@ -44,13 +44,13 @@ def test_texts() -> None:
     "path", ["/", "/v1/bills/B-1", "/a/", "/a//b", "/a;v=1/b:c@d", "/%C3%A9", "/a%20b", "/.well-known", "/a..b"]
 )
 def test_custom_path_is_taken_as_it_is(path: str) -> None:
-    """Every path that RFC 3986 allows can be requested."""
+    """Paths that RFC 3986 allows are accepted unchanged."""
     assert path == custom_operation("GET", path, read=True).path
 
 
 @pytest.mark.parametrize("method", ["get", "CONNECT", "TRACE", "", "GET /x", "POST\r\n", None])
 def test_custom_method_must_be_one_of_five(method: Any) -> None:
-    """An unknown or unsuitable method is refused before any I/O."""
+    """A method other than GET, POST, PUT, PATCH and DELETE is refused."""
     with pytest.raises(InvalidArgumentError, match="method must be one of GET, POST, PUT, PATCH, DELETE") as caught:
         custom_operation(method, "/payment/bill", read=True)
 

@@ -78,18 +78,18 @@ FAST: Final = RetryPolicy(attempts=2, base_delay=0.001, max_delay=0.001)
 
 
 class Recording:
-    """A scheme of a merchant's own; it tells the tests what it signed."""
+    """A merchant's own scheme, which records what it signed."""
 
     symmetric = True
 
     def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
-        """Sign as the usual scheme does."""
+        """Sign as `SortedPairs` does, and record it."""
         signature = PAIRS.sign(fields, path=path, key=key)
         SIGNED.extend((fields["nonceStr"], signature))
         return signature
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
-        """Verify as the usual scheme does."""
+        """Verify as `SortedPairs` does."""
         return PAIRS.verify(fields, signature, path=path, key=key)
 
 
@@ -125,7 +125,7 @@ one_scheme = pytest.mark.parametrize("scheme", [PAIRS, pytest.param(Recording(),
 
 
 def sent(service: Recorder) -> list[str]:
-    """Return what a service received that could be replayed: each body, nonce and signature."""
+    """Return the parts of received requests that could be replayed: each body, nonce and signature."""
     found = []
     for request in service.requests:
         fields = json.loads(request.body) if request.body else {n: v[0] for n, v in parse_qs(request.query).items()}
@@ -134,20 +134,20 @@ def sent(service: Recorder) -> list[str]:
 
 
 def leaks(text: str, service: Recorder | None = None) -> list[str]:
-    """Return what stands in a report and must not."""
+    """Return the secrets and replayable texts that a report contains."""
     secret = [SONG, *DETAILS, *PIECES, SERVICE_SIGNATURE, *SIGNED, *(sent(service) if service else [])]
     return [each for each in secret if each in text]
 
 
 class Reports(logging.Handler):
-    """Makes a report of each record, with the error that it carries, as an error tracker does: when it is logged."""
+    """A log handler that makes a report of each logged error, as an error tracker does."""
 
     def __init__(self) -> None:
         super().__init__()
         self.made: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a record."""
+        """Report a record's error."""
         error = record.exc_info[1] if record.exc_info else None
         self.made.append(self.format(record) + (report(error) if error else ""))
 
@@ -171,7 +171,7 @@ def session(url: str, scheme: Any = PAIRS, **settings: Any) -> Session:
 
 
 async def failure(pay: Session, ask: Ask, kind: type[BaseException] = errors.PayasyncError) -> BaseException:
-    """Return the error that a call ends with; meanwhile asyncio logs each step, with the arguments of what it calls."""
+    """Return the error with which a call ends, while asyncio logs each step with its arguments."""
     loop = asyncio.get_running_loop()
     loop.set_debug(True)
     loop.slow_callback_duration = 0.0
@@ -203,13 +203,13 @@ FAILING: Final = {
 
 
 async def fails_before(call: Call, send: Send) -> Reply:
-    """Be a layer with a bug."""
+    """Be a layer that fails before it sends."""
     del send, call
     return json.loads("{")  # type: ignore[no-any-return] # it raises
 
 
 async def fails_after(call: Call, send: Send) -> Reply:
-    """Be a layer with a bug that shows too late."""
+    """Be a layer that fails after it has sent."""
     await send(call)
     raise ValueError("a bug")
 
@@ -222,7 +222,7 @@ async def hangs(call: Call, send: Send) -> Reply:
 
 
 async def forgets(call: Call, send: Send) -> Any:
-    """Be a layer that returns a response's body in place of the reply."""
+    """Be a layer that returns the response's body instead of the reply."""
     return (await send(call)).body
 
 
@@ -378,7 +378,7 @@ async def test_reports_made_by_a_layer(failing: Answer | None, ask: Ask) -> None
 
 @every_ask
 async def test_reports_made_by_on_event(ask: Ask) -> None:
-    """An `on_event` that fails is logged, and `sys.exception` gives it no error of ours."""
+    """While `on_event` runs, `sys.exception` gives it no error of payasync."""
     reports: list[BaseException | None] = []
 
     def on_event(event: Event) -> None:
@@ -411,7 +411,7 @@ async def test_on_event_that_fails_while_a_call_is_cancelled(ask: Ask, logged: R
 
 
 class Failing(Recording):
-    """A scheme of a merchant's own that fails once it has signed, and tells the key."""
+    """A merchant's own scheme that fails after signing, with an error that holds the key."""
 
     def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
         """Sign, and fail."""
@@ -429,7 +429,7 @@ async def test_failing_scheme(ask: Ask) -> None:
 
 
 def subscribe(**others: Any) -> Ask:
-    """Return a subscription, some of whose arguments are others."""
+    """Return a function that makes a subscription with these arguments changed."""
     return lambda pay: pay.subscriptions.create(**{**SUBSCRIPTION, **others})
 
 
@@ -450,7 +450,7 @@ REFUSED: Final[dict[str, Ask]] = {
 
 @pytest.mark.parametrize("ask", REFUSED.values(), ids=REFUSED)
 async def test_refused_arguments(ask: Ask) -> None:
-    """The error of a refused argument names it, and shows only the type of a customer's details."""
+    """The error of a refused argument shows no detail of a customer, and its value is no object."""
     with Recorder() as service:
         error = await failure(session(service.url), ask)
 
@@ -460,7 +460,7 @@ async def test_refused_arguments(ask: Ask) -> None:
 
 
 async def test_missing_key() -> None:
-    """A session without a signing key does not show what it could not sign."""
+    """If the signing key is missing, the error does not show the request."""
     with Recorder() as service:
         credentials = Credentials("M1")
         raised = [await failure(session(service.url, credentials=credentials), ask) for ask in ASKS.values()]
@@ -479,7 +479,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
 @pytest.mark.parametrize("ask", [ASKS[name] for name in ("refund", "subscription", "shielded")])
 @pytest.mark.parametrize("failing", [RESET, SILENT, None], ids=["reset", "silent", "unsent"])
 async def test_journalled_writes(failing: Answer | None, ask: Ask, journal: SqliteJournal) -> None:
-    """With a journal, the errors of writes do not show more. The journal answers the second call."""
+    """With a journal, the errors of two equal writes show no request."""
     raised = []
     with Recorder(otherwise=failing, listening=failing is not None) as service:
         for _ in range(2):
@@ -585,7 +585,7 @@ async def test_checking() -> None:
 
 
 async def test_groups() -> None:
-    """The report of a task group, with a failed and some cancelled calls, shows nothing."""
+    """The report of a task group, with a failed and several cancelled calls, shows no request."""
 
     async def all_at_once(pay: Session) -> None:
         async with asyncio.TaskGroup() as group:
@@ -622,7 +622,7 @@ TEXT: Final = "a text of a customer's"
 
 @pytest.mark.parametrize("one", TEN, ids=lambda one: one.name)
 async def test_texts_of_customers(one: TenCall) -> None:
-    """No error shows the further fields of a request, which frames of payasync held."""
+    """No error shows a field of `extra`, although frames of payasync held it."""
 
     async def ask(pay: Session) -> None:
         await one.call(pay, extra={"payer": TEXT})
@@ -662,7 +662,7 @@ async def test_what_the_caller_handles_stays() -> None:
 
 
 async def test_a_bug_of_ours_can_be_found() -> None:
-    """An error that only a bug of ours explains has a note of where it was raised."""
+    """An error that a bug of payasync causes has a note of where it was raised."""
     with Recorder() as service:
         pay = session(service.url)
         del vars(pay)["_options"]  # a bug
@@ -672,7 +672,7 @@ async def test_a_bug_of_ours_can_be_found() -> None:
 
 
 def test_every_dependency_is_a_library() -> None:
-    """The frames of every dependency are removed."""
+    """Every dependency counts as a library, whose frames are removed."""
     import tomllib  # noqa: PLC0415 - for this test alone
 
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]

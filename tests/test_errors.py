@@ -53,7 +53,7 @@ COPIES: Final[dict[str, Callable[[errors.PayasyncError], errors.PayasyncError]]]
 
 
 def facts_of(kind: type[errors.PayasyncError]) -> dict[str, Any]:
-    """Return every fact that errors of a class can carry."""
+    """Return every attribute that errors of a class can carry."""
     own = {name: value for parent, facts in OWN.items() if issubclass(kind, parent) for name, value in facts.items()}
     return COMMON | own
 
@@ -84,7 +84,7 @@ def test_message_begins_with_what_it_is_about(facts: dict[str, Any], expected: s
 
 @each_kind
 def test_facts_are_none_until_known(kind: type[errors.PayasyncError]) -> None:
-    """Every error has every fact, and an unknown fact is `None` or empty."""
+    """Every error has all attributes of its class, and an unknown one is `None` or empty."""
     error = kind("why")
     unknown = {name: getattr(error, name) for name in {*facts_of(kind), "reason"} - {"sent"}}
 
@@ -96,7 +96,7 @@ def test_facts_are_none_until_known(kind: type[errors.PayasyncError]) -> None:
 def test_copies_with_every_fact(
     kind: type[errors.PayasyncError], copied: Callable[[errors.PayasyncError], errors.PayasyncError]
 ) -> None:
-    """An error that crosses a process boundary, such as in a task queue, loses nothing."""
+    """A copied or pickled error loses nothing, such as between the processes of a task queue."""
     facts = facts_of(kind)
     error = kind("why", **facts, reason=errors.NotSentError("refused", permanent=True))
     error.add_note("seen in a worker")
@@ -112,7 +112,7 @@ def test_copies_with_every_fact(
 
 
 class Unpicklable:
-    """Stands for whatever a caller may give by mistake."""
+    """Any value that a caller may give by mistake and that does not pickle."""
 
     def __repr__(self) -> str:
         return "<unpicklable>"
@@ -140,13 +140,13 @@ def test_refused_value_pickles_whatever_it_is(value: object, shown: object) -> N
 
 @each_kind
 def test_unknown_fact_is_refused(kind: type[errors.PayasyncError]) -> None:
-    """A fact that the class does not have is refused."""
+    """An attribute that the class does not have is refused."""
     with pytest.raises(TypeError, match=f"{kind.__name__} has no 'attempt'"):
         kind("why", attempt=1)
 
 
 def test_add_tells_what_was_learnt_later() -> None:
-    """`add` sets facts of one error and changes no defaults of the class."""
+    """`add` sets attributes of one error, and does not change the defaults of the class."""
     error = errors.NoAnswerError("reset", attempts=1)
     error.add(attempts=2, reference="T1")
 

@@ -1,4 +1,4 @@
-"""The fixtures of the pytest plugin, in suites of every kind, run by a pytest of their own."""
+"""The fixtures of the pytest plugin, in test suites of several kinds, each run by its own pytest."""
 
 import re
 import subprocess
@@ -209,19 +209,19 @@ TIMELINE: Final = "payasync sandbox timeline"
 
 
 def ends(printed: str, suite: str) -> Counter[str]:
-    """Return what the tests of a suite ended as; a test whose teardown failed has ended twice."""
+    """Count the results of a suite's tests; a test whose teardown failed has two results."""
     return Counter(re.findall(rf"^test_{suite}\.py::\S+ ([A-Z]+)", printed, re.MULTILINE))
 
 
 def shown(printed: str, test: str) -> str:
-    """Return what is shown of a test that failed."""
+    """Return the part of the output about a failed test."""
     _, header, below = re.split(rf"^(_+ (?:ERROR at \w+ of )?{test} _+)$", printed, flags=re.MULTILINE)
     return header + re.split(r"^(?:_____|=====)", below, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Run all suites at once, with our plugin and pytest-asyncio alone; warnings are errors."""
+    """Run all suites together, with only this plugin and pytest-asyncio; warnings are errors."""
     folder = tmp_path_factory.mktemp("suites")
     for name, text in SUITES.items():
         (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
@@ -267,7 +267,7 @@ def test_fault_that_never_fired_fails_the_test(ran: str) -> None:
 
 
 def test_fault_is_missed_where_the_test_passed_alone(ran: str) -> None:
-    """A test that did not pass is not also blamed for a fault that never fired."""
+    """If a test did not pass, a fault that never fired is not reported as well."""
     assert {"FAILED": 1, "SKIPPED": 1, "XFAIL": 1, "ERROR": 1} == ends(ran, "not_provoked")
     assert "FaultNeverFiredError" not in shown(ran, "test_fails") + shown(ran, "test_has_no_chance")
 
@@ -286,7 +286,7 @@ def test_receiver(ran: str) -> None:
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a suite of one file, with our plugin and those that are named alone; warnings are errors."""
+    """Run a suite of one file, with only this plugin and the named ones; warnings are errors."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run(tests: str, *options: str) -> pytest.RunResult:

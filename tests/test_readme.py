@@ -1,4 +1,4 @@
-"""README.md and docs/: what they show runs, and what they list is there."""
+"""README.md and docs/: snippets run, and lists are complete."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def snippets() -> list[Any]:
 
 
 def section(title: str) -> str:
-    """Return what stands under a heading of README.md."""
+    """Return the text under a heading of README.md."""
     _, _, below = README.partition(f"\n## {title}\n")
 
     assert below, f"README.md has no section {title!r}"
@@ -57,9 +57,9 @@ def section(title: str) -> str:
 
 @pytest.mark.parametrize(("page", "line", "code"), snippets())
 def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
-    """Every Python snippet is a whole program, or a suite of tests, that runs, with warnings as errors.
+    """Every Python snippet is a program, or a suite of tests, that runs with warnings as errors.
 
-    A newcomer runs it again, in the same folder. It leaves no file there.
+    It runs a second time in the same folder, too, and leaves no file there.
     """
     script = tmp_path / "test_snippet.py"
     # So many empty lines that a traceback names the page's own line.
@@ -119,7 +119,7 @@ def test_readme_gives_the_default_timeouts() -> None:
 
 
 class Asked(dict[str, str]):
-    """An environment that remembers what was looked for in it."""
+    """An environment that records the names that were looked up."""
 
     names: set[str]
 

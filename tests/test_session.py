@@ -52,13 +52,13 @@ Ask = Callable[[Session], Awaitable[Response]]
 
 
 def recorder(*script: Answer, **settings: Any) -> Recorder:
-    """Return a recorder whose answers are successes by the profile of these tests."""
+    """Return a recorder that responds with successes."""
     chosen: dict[str, Any] = {"otherwise": OK, **settings}
     return Recorder(script, **chosen)
 
 
 def test_constructing_opens_nothing() -> None:
-    """A session needs no event loop to be made, opens no connection, and leaves nothing to close."""
+    """Making a session needs no event loop, opens no connection, and leaves nothing to close."""
     with recorder() as service:
         pay_with(service).with_options(retry=ONE_TRY).for_merchant(KEYS)
         gc.collect()
@@ -67,7 +67,7 @@ def test_constructing_opens_nothing() -> None:
 
 
 def test_defaults() -> None:
-    """The defaults of `Session` are those that the documentation promises."""
+    """The defaults of `Session` are pinned."""
     parameters = inspect.signature(Session).parameters
     promised = {
         "timeouts": Timeouts(total=45.0, connect=5.0, read=20.0),
@@ -88,7 +88,7 @@ def test_defaults() -> None:
 
 
 async def listening(event: Event) -> None:
-    """Be what nobody would await."""
+    """Be an `async` listener, which nobody would await."""
     raise AssertionError(event)
 
 
@@ -141,7 +141,7 @@ EACH_CALL: Final[list[Ask]] = [
 
 
 async def test_calls_after_the_end_are_refused() -> None:
-    """Every call on a closed session raises `SessionClosedError` and sends nothing. Closing it again does nothing."""
+    """On a closed session, calls raise `SessionClosedError` and send nothing. Closing again does nothing."""
     with recorder() as service:
         async with pay_with(service) as pay:
             await create(pay)
@@ -300,7 +300,7 @@ async def test_grace_covers_a_call_that_made_another() -> None:
 
 
 async def test_close_that_is_cancelled_closes_all_the_same() -> None:
-    """A cancelled `aclose` still closes the connections."""
+    """If `aclose` is cancelled during its grace, the calls in flight are still cut off."""
     with recorder(SILENT) as service:
         pay = pay_with(service)
         flying = asyncio.create_task(create(pay))
@@ -347,7 +347,7 @@ async def test_injected_session_brings_no_manners_of_its_own() -> None:
     ],
 )
 async def test_send_takes_request_objects(name: str, kind: type[Response]) -> None:
-    """`send` does the same as the method of that name."""
+    """`send` calls the endpoint of the request object, and returns the response class of its method."""
     with recorder() as service:
         async with pay_with(service) as pay:
             response = await pay.send(FULL[name])
@@ -381,7 +381,7 @@ async def test_check_refuses_as_sending_would(wrong: Any, field: str) -> None:
 
 
 async def test_request_reaches_what_we_do_not_know() -> None:
-    """`request` sends fields by their wire names, signed and with Bearer if asked."""
+    """`request` sends fields by their wire names to any endpoint, signed and with Bearer if asked."""
     with recorder() as service:
         async with pay_with(service) as pay:
             response = await pay.request("POST", "/payment/bill", fields={"billDate": "20270101"}, signed=True)
@@ -438,7 +438,7 @@ async def test_request_is_a_write_unless_it_says_otherwise(error: type[errors.Pa
 
 @pytest.mark.parametrize("name", WRITES)
 async def test_intent_travels_with_the_call_and_not_on_the_wire(name: str) -> None:
-    """Layers see `intent`; the service does not."""
+    """Layers see the `intent` of a call; it is not sent to the service."""
     seen: list[str | None] = []
 
     async def layer(call: Call, send: Send) -> Reply:
@@ -485,7 +485,7 @@ async def test_middleware_sees_each_attempt_before_it_is_signed() -> None:
 
 
 def opening(service: Recorder) -> Callable[[Event], None]:
-    """Return an `on_event` that opens a service's door before the second attempt."""
+    """Return an `on_event` that lets the service listen before the second attempt."""
 
     def on_event(event: Event) -> None:
         if isinstance(event, Retrying) and event.attempt == 2:
@@ -702,7 +702,7 @@ def test_plain_http_leaves_this_machine_by_no_proxy(address: str, proxy: str) ->
 
 
 def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A remote proxy of the environment is refused for plain http, unless NO_PROXY exempts the host."""
+    """If plain http would go through the environment's remote proxy, it is refused unless NO_PROXY names the host."""
     monkeypatch.setenv("http_proxy", ELSEWHERE)
     monkeypatch.setenv("no_proxy", "")
     with pytest.raises(errors.ConfigurationError, match="NO_PROXY"):

@@ -1,4 +1,4 @@
-"""Settings: which values are refused, which addresses and files may be used, and how an extra is asked for."""
+"""Settings: refused values, allowed addresses and files, and missing extras."""
 
 import asyncio
 import os
@@ -61,7 +61,7 @@ def test_times_and_counts(kind: type[Any], name: str) -> None:
 
 
 class Odd:
-    """Cannot be written."""
+    """A value whose `repr` fails."""
 
     def __repr__(self) -> str:
         raise LookupError
@@ -94,7 +94,7 @@ def test_a_shown_value_is_cut(size: int) -> None:
 
 
 def test_a_value_nested_without_end_is_shown() -> None:
-    """An error about a deeply nested value can be made."""
+    """A deeply nested value is shown as its type, without a `RecursionError`."""
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -164,7 +164,7 @@ def test_proxy_is_absolute_http(given: object) -> None:
 
 
 def context(**settings: Any) -> ssl.SSLContext:
-    """Return a context that verifies, but for these settings."""
+    """Return a verifying TLS context with these settings changed."""
     made = ssl.create_default_context()
     for name, value in settings.items():
         setattr(made, name, value)
@@ -206,7 +206,7 @@ async def use_inbox(path: Path) -> None:
 
 
 async def use_sandbox(path: Path) -> None:
-    """Use a file as a sandbox's database, in which its keys are."""
+    """Use a file as a sandbox's database, which holds its keys."""
     async with Sandbox(db=path):
         pass
 
@@ -216,19 +216,19 @@ USES: Final = (use_journal, use_inbox, use_sandbox)
 
 @pytest.fixture(params=USES, ids=lambda use: use.__name__)
 def use(request: pytest.FixtureRequest) -> Callable[[Path], None]:
-    """Use a file as one of those that this program writes."""
+    """Return a function that uses a file as one of those that payasync writes."""
     return lambda path: asyncio.run(request.param(path))
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file is."""
+    """The path of the file."""
     return tmp_path / "kept.db"
 
 
 @contextmanager
 def refused(path: Path, *words: str) -> Generator[None]:
-    """Expect that a file is refused, with its path and these words, and that it stays as it is."""
+    """Expect that a file is refused with its path and these words, and that it is not changed."""
     before = path.read_bytes()
     with pytest.raises(ConfigurationError) as caught:
         yield
@@ -284,7 +284,7 @@ def test_what_sqlite_reads_beside_it_is_refused_too(path: Path, use: Callable[[P
 
 
 def test_symlink_is_refused(path: Path, use: Callable[[Path], None]) -> None:
-    """A symbolic link is refused, even if it leads nowhere: nobody else may choose the file."""
+    """A symbolic link is refused, even if its target is missing, so that nobody else can choose the file."""
     other = path.with_name("other.db")
     path.symlink_to(other)
     with pytest.raises(ConfigurationError, match=r"'kept.db' is a symbolic link, and links are not followed. Remove"):
@@ -386,6 +386,6 @@ def test_rooms_open_without_postgresql() -> None:
 
 @pytest.mark.parametrize("room", [journal, notifications])
 def test_other_names_are_none(room: Any) -> None:
-    """A mistyped name of these modules raises `AttributeError`."""
+    """A mistyped name of `payasync.journal` or `payasync.notifications` raises `AttributeError`."""
     with pytest.raises(AttributeError, match="has no attribute 'PostgressJournal'"):
         _ = room.PostgressJournal

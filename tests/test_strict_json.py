@@ -34,7 +34,7 @@ class Fraction(float):
 
 
 def nested(depth: int, kind: type[dict[str, Any]] | type[list[Any]]) -> object:
-    """Return so many containers, one in the other."""
+    """Return this many containers inside each other."""
     value: Any = kind()
     for _ in range(depth - 1):
         value = {"a": value} if kind is dict else [value]
@@ -57,7 +57,7 @@ def test_dumps_is_compact() -> None:
     "raw", [b"", b"{", b"\xff", b'{"a":NaN}', b"<html>", b"[" * 100_000, b"[" * 900 + b"9" * 30 + b"]" * 900], ids=len
 )
 def test_what_is_no_json_is_absent(raw: bytes) -> None:
-    """An unreadable response is told apart from `null`, and raises nothing, however deep or long its numbers."""
+    """An unreadable response is `ABSENT`, unlike a `null`. Deep nesting or long numbers raise nothing."""
     assert loads(raw) is ABSENT
     assert loads(b"null") is None
 
@@ -67,7 +67,7 @@ def test_what_is_no_json_is_absent(raw: bytes) -> None:
 @example(-(2**63) - 1)
 @example({"orderNo": -(2**63) - 1})
 def test_exact_integers(value: object) -> None:
-    """Integers of any length are exact."""
+    """Integers of any length are read exactly."""
     written = json.dumps(value).encode()
 
     assert [repr(value)] * 2 == [repr(loads(written)), repr(loads_exact(written))]
@@ -119,7 +119,7 @@ def test_many_brackets_are_not_depth() -> None:
     ],
 )
 def test_path(path: str, expected: object) -> None:
-    """A dotted path finds object members by name and list items by number, or else returns the default."""
+    """A dotted path finds object members by name and list items by number; a missing one is `ABSENT`."""
     found = at({"a": {"b": [10, {"c": None}]}, "0": "zero"}, path)
 
     assert expected == found
@@ -169,7 +169,7 @@ def test_plain_copies_all_the_way_down() -> None:
 
 
 def test_absent() -> None:
-    """An argument that was not given is told apart from `None`, reads as false, and stays one value in any process."""
+    """`ABSENT` differs from `None`, is false, and stays one object when copied or pickled."""
     assert not ABSENT
     assert "ABSENT" == repr(ABSENT)
     assert copy.deepcopy(ABSENT) is ABSENT

@@ -42,18 +42,18 @@ DATA: Final = {"no": "T1", "amt": 450}
 
 
 def sign(data: Any = DATA, *, profile: Profile = BODY, credentials: Credentials = CREDENTIALS, **facts: Any) -> Signed:
-    """Return a notification that is sent at a known time."""
+    """Return a notification that is sent at a fixed time."""
     given: dict[str, Any] = {"time": NOW, **facts}
     return sign_notification(data, profile=profile, credentials=credentials, **given)
 
 
 def document(**facts: Any) -> Any:
-    """Return what a notification says."""
+    """Return the JSON of a notification."""
     return json.loads(sign(**facts).raw)
 
 
 def believed(signed: Signed, profile: Profile, credentials: Credentials = CREDENTIALS, **facts: Any) -> Any:
-    """Return a notification, if a receiver would believe it at that time."""
+    """Verify a notification at that time, and return it."""
     now = NOW.timestamp()
     return verify(signed.raw, signed.headers, profile=profile, credentials=credentials, clock=lambda: now, **facts)
 
@@ -97,7 +97,7 @@ def test_time_that_the_payload_says() -> None:
 
 
 def test_event() -> None:
-    """A given event name is used; a kind stands for its first event; without either there is none."""
+    """`event` sets the event name; `kind` alone sets its first name; without both there is none."""
     assert ["SHUT", "SHUT", "PAID"] == [
         document(**facts)["event"]
         for facts in ({"event": "SHUT"}, {"event": "SHUT", "kind": "payment"}, {"kind": "payment"})
@@ -145,7 +145,7 @@ def test_not_signed_at_all() -> None:
 
 
 def test_first_of_several_keys_signs() -> None:
-    """The first of several keys signs, because it is the newest."""
+    """If there are several keys, the first one signs, because it is the newest."""
     first, second = WHSEC, "whsec_" + "A" * 32
     keys = Credentials("M1", notification_keys=[first, second])
     signed = sign(profile=PROFILE, credentials=keys, id="m1")
@@ -155,14 +155,14 @@ def test_first_of_several_keys_signs() -> None:
 
 
 class Own:
-    """A scheme of a merchant's own."""
+    """A merchant's own scheme."""
 
     def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> Any:
-        """Return what it was told."""
+        """Return the fields' names, the path and the key as the signature."""
         return f"{sorted(fields)}{path}{key.reveal()}"
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
-        """Return whether that is it."""
+        """Return whether a signature is correct."""
         return bool(signature == self.sign(fields, path=path, key=key))
 
 
@@ -177,7 +177,7 @@ def test_scheme_of_ones_own() -> None:
 
 
 class Asynchronous(Own):
-    """A scheme that asks somewhere else."""
+    """A scheme whose `sign` is a coroutine function."""
 
     async def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
         """Sign nothing: nobody awaits it."""
@@ -226,7 +226,7 @@ def test_wrong_arguments(facts: Any, field: str) -> None:
     ],
 )
 def test_open_points(facts: Any, field: str) -> None:
-    """A point that the profile leaves open is named."""
+    """If the profile leaves a point open, the error names it."""
     with pytest.raises(NotConfiguredError) as refused:
         sign(**facts)
 
@@ -243,7 +243,7 @@ def test_open_points(facts: Any, field: str) -> None:
     ],
 )
 def test_missing_keys(facts: Any, field: str) -> None:
-    """A missing or unsuitable key is refused; the error says how to get one, and shows none."""
+    """A missing or unsuitable key is refused by name, and not shown."""
     with pytest.raises(ConfigurationError) as refused:
         sign(**facts)
 

@@ -47,7 +47,7 @@ async def test_a_layer_that_cannot_be_awaited(returned: Any) -> None:
 
 @pytest.mark.parametrize("returned", [None, {}, b"{}"], ids=repr)
 async def test_a_layer_that_keeps_the_reply(returned: Any) -> None:
-    """If a layer does not return the reply, a sent write has an unknown outcome."""
+    """If a layer does not return the reply, the call raises `NoAnswerError`, because something may have been sent."""
 
     async def forgetful(call: Call, send: Send) -> Any:
         await send(call)

@@ -15,7 +15,7 @@ from tests.building import Heard, bare_call, reply, way
 
 
 async def test_foreign_errors_pass_untold() -> None:
-    """A foreign error passes unchanged, and without an event."""
+    """An error that is not of payasync passes unchanged, and without an event."""
     heard, foreign = Heard(), ZeroDivisionError()
     with pytest.raises(ZeroDivisionError) as caught:
         await observe(EventSink(heard.tell), way(foreign).send)(bare_call(CREATE_REFUND))

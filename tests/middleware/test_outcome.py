@@ -45,7 +45,7 @@ READS: Final = ("3", "6", "7")
 
 
 def call_of(number: str, profile: Profile = CODED) -> Call:
-    """Return the call of an endpoint; 2 with a number stands beside 2 without one."""
+    """Return the call of an endpoint; "2" is an order without a number, "2n" one with a number."""
     if number == "2":
         return codec(profile).call(PlaceOrder(total_amt=1, currency="CAD"))
     return call_for(OPERATIONS[int(number.strip("n")) - 1].name, profile)
@@ -107,7 +107,7 @@ def test_first_attempt(name: str, end: Reply | errors.PayasyncError, number: str
 
 
 def second(name: str, number: str) -> Action:
-    """Return what follows a second attempt, after one that nobody knows the end of."""
+    """Return the action that must follow a second attempt, if the outcome of the first is unknown."""
     kind, word = KINDS[number], ROWS[name].word(number)
     if kind == "unnamed":
         return Action.END
@@ -318,7 +318,7 @@ def test_outcome_by_message_alone(name: str, messages: tuple[object, ...], expec
 
 
 def test_message_is_asked_only_where_the_profile_says_so() -> None:
-    """A listed code counts only at the places that the profile names."""
+    """A listed code counts only at the place that the profile names, such as the message."""
     assert Outcome.NOT_EXECUTED is classify(call_for("refunds.create", BY_MESSAGE), code("USED", 400))
     assert Outcome.DUPLICATE is classify(call_for("refunds.create", BY_MESSAGE), reply({"msg": "USED"}, 400))
 
@@ -391,7 +391,7 @@ def test_refusal_where_refusals_are_signed(answer: Reply, expected: Outcome) -> 
 
 
 def final_error_of(call: Call, outcome: Reply | errors.PayasyncError, *, earlier: bool = False) -> errors.PayasyncError:
-    """Return the error of a call whose last attempt ended so, and whose earlier one nobody knows the end of."""
+    """Return the final error of a call whose last attempt ended so; `earlier` says that an earlier one is in doubt."""
     found = classify(call, outcome)
     return final_error(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
 
@@ -413,7 +413,7 @@ def test_a_code_says_more_than_401(answer: Reply, expected: type[errors.Payasync
     ("error", "earlier"), [(errors.ConfigurationError("no key"), False), (errors.OutcomeUnknownError("?"), True)]
 )
 def test_an_error_of_ours_is_raised_unchanged(error: errors.PayasyncError, *, earlier: bool) -> None:
-    """An error that already says what is known of the call is not wrapped in another one."""
+    """An error of payasync that already describes the call is not wrapped in another one."""
     assert error is final_error_of(call_for("payments.create"), error, earlier=earlier)
 
 
@@ -429,7 +429,7 @@ def test_an_error_of_ours_is_raised_unchanged(error: errors.PayasyncError, *, ea
     ],
 )
 def test_unknown_outcome_says_why(status: int, words: str) -> None:
-    """The error says whether the last response left the doubt, or an earlier attempt did."""
+    """The error says whether the last response or an earlier attempt is the reason for the doubt."""
     error = final_error_of(call_for("payments.create"), reply({}, status), earlier=status == 400)
 
     assert f"HTTP {status}, {words}" in str(error)
@@ -527,13 +527,13 @@ NOW: Final = datetime(2027, 1, 31, 12, 0, 0, tzinfo=UTC)
     ],
 )
 def test_retry_after(value: str | None, expected: float | None) -> None:
-    """A number is seconds; a date, in UTC without a zone, counts from now; a past one is now. Nonsense is `None`."""
+    """`Retry-After` may be seconds or a date. A date without a zone is UTC, a past date is 0 s, nonsense is `None`."""
     assert expected == parse_retry_after(value, lambda: NOW)
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d{1,2}:\d{1,2}:\d{1,2} [+-]?\w{0,8}"))
 def test_nothing_that_a_service_sends_raises(value: str) -> None:
-    """Any header gives seconds from 0 on, or `None`."""
+    """Any `Retry-After` header gives 0 seconds or more, or `None`, and raises nothing."""
     seconds = parse_retry_after(value, lambda: NOW)
 
     assert seconds is None or seconds >= 0

@@ -1,4 +1,4 @@
-"""What became of a write: the question within a call, and `Session.reconcile` after it."""
+"""How the outcome of a write is queried: within a call, and after it by `Session.reconcile`."""
 
 import pickle
 from functools import partial
@@ -27,7 +27,7 @@ from tests.wire.ten import CREDENTIALS
     ids=["not mapped", "demands more"],
 )
 def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
-    """If the profile does not map the query, there is none, and the write's own error is raised."""
+    """If the profile does not map the query, or requires more for it, a write has no query."""
     assert query_about(codec(profile), call_for("refunds.create", profile)) is None
 
 
@@ -38,7 +38,7 @@ def test_what_nothing_names_is_not_asked_about(operation: str) -> None:
 
 
 def unknown(operation: str | None, reference: str | None) -> errors.OutcomeUnknownError:
-    """Return the error of a call that nobody knows the end of."""
+    """Return the error of a call whose outcome is unknown."""
     return errors.OutcomeUnknownError("lost", operation=operation, reference=reference)
 
 
@@ -56,7 +56,7 @@ REFUND: Final = (DONE, RefundResponse, "succeeded", "/payment/refund/status", "o
     ("operation", "expected"), [("orders.place", ORDER), ("orders.close", ORDER), ("refunds.create", REFUND)]
 )
 async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any, ...]) -> None:
-    """The query asks by the number of the write and sends `extra` beside it; `extra` cannot hold another number."""
+    """`reconcile` queries by the write's number and sends `extra`, which cannot hold another number."""
     said, kind, state, path, number = expected
     with Recorder([said]) as service:
         async with pay_with(service) as pay:
@@ -72,7 +72,7 @@ async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any,
 
 @pytest.mark.parametrize(("began", "queries"), [([RESET], 4), ([answer(409, b"{}")], 1)], ids=["lost", "duplicate"])
 async def test_reconcile_what_a_call_raised(began: list[Answer], queries: int) -> None:
-    """The error of a call is enough to ask what became of it."""
+    """`reconcile` needs only the error that the call raised."""
     with Recorder([*began, *[RESET] * (queries - 1), PAID]) as service:
         async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
             with pytest.raises((errors.OutcomeUnknownError, errors.DuplicateError)) as caught:
@@ -93,7 +93,7 @@ LOST: Final = [RESET, *[RESET] * 3]
     "began", [LOST, [answer(409, b"{}")], [answer(400, b"{}")]], ids=["lost", "duplicate", "refused"]
 )
 async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
-    """A response about another amount never says that this order is paid."""
+    """If the response is about another amount, `reconcile` does not report this order as paid."""
     with Recorder([*began, ANOTHER]) as service:
         async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
             with pytest.raises((errors.OutcomeUnknownError, errors.ServiceError)) as lost:
@@ -110,7 +110,7 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
 
 
 async def test_reconcile_an_error_of_ones_own() -> None:
-    """For an error without `asked`, the response is returned without a comparison."""
+    """If an error has no `asked`, `reconcile` returns the response without a comparison."""
     with Recorder([ANOTHER]) as service:
         async with pay_with(service) as pay:
             found = await pay.reconcile(errors.NoAnswerError("lost", operation="orders.query", reference="T1"))
@@ -119,7 +119,7 @@ async def test_reconcile_an_error_of_ones_own() -> None:
 
 
 async def test_reconcile_an_empty_answer() -> None:
-    """An empty envelope leaves the outcome unknown."""
+    """If the query returns an empty envelope, the outcome stays unknown."""
     profile = evolve(SANDBOX, answer=AnswerShape(code="code", ok=(0,), data="data"))
     with Recorder([EMPTY]) as service:
         async with pay_with(service, profile=profile) as pay:
@@ -134,7 +134,7 @@ async def test_reconcile_an_empty_answer() -> None:
     [(NONE, errors.ServiceError), (answer(400, b"{}"), errors.ServiceError), (RESET, errors.NoAnswerError)],
 )
 async def test_reconcile_without_an_answer(said: Answer, expected: type[errors.PayasyncError]) -> None:
-    """`reconcile` raises for "not found", a refusal and silence, as any query does."""
+    """`reconcile` raises for "not found", a refusal and a lost response, as any query does."""
     with Recorder([said]) as service:
         async with pay_with(service) as pay:
             with pytest.raises(errors.PayasyncError) as caught:
@@ -153,7 +153,7 @@ async def test_reconcile_without_an_answer(said: Answer, expected: type[errors.P
     ids=repr,
 )
 async def test_reconcile_what_nothing_names(error: errors.PayasyncError) -> None:
-    """An error without a number, or whose number belongs to another request, is raised again; nothing is sent."""
+    """If an error has no number, or one of another request, `reconcile` raises it again, and sends nothing."""
     with Recorder() as service:
         async with pay_with(service) as pay:
             with pytest.raises(type(error)) as caught:
@@ -164,7 +164,7 @@ async def test_reconcile_what_nothing_names(error: errors.PayasyncError) -> None
 
 
 async def test_reconcile_where_the_profile_does_not_say_how() -> None:
-    """The open point is named, and nothing is sent."""
+    """If the profile does not map the query, `reconcile` names the open point, and sends nothing."""
     with Recorder() as service:
         async with pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
             with pytest.raises(errors.NotConfiguredError) as caught:

@@ -33,12 +33,12 @@ START: Final = 1000.0
 
 
 def unsent(**facts: Any) -> errors.NotSentError:
-    """Return the end of an attempt that never left."""
+    """Return the error of an attempt that was not sent."""
     return errors.NotSentError("nothing was sent: refused", reason="refused", **facts)
 
 
 def refund(total: float = 45.0, **facts: Any) -> Call:
-    """Return a write that names its thing, and has so many seconds."""
+    """Return a refund with its number and this total timeout."""
     return bare_call(CREATE_REFUND, reference="R1", timeouts=Timeouts(total=total), deadline=START + total, **facts)
 
 
@@ -50,7 +50,7 @@ def layer(
     hours: Hours | None = None,
     ask: Callable[[Call], Call | None] = lambda _: None,
 ) -> Layer:
-    """Return the layer, with time that passes only where it waits."""
+    """Return the retry layer, on a clock that only its waits move."""
     context = RetryContext(
         policy=policy,
         quota=quota or Quota(500),
@@ -62,7 +62,7 @@ def layer(
 
 
 def taking(hours: Hours, seconds: float, end: Way) -> Send:
-    """Return a way that takes so many seconds."""
+    """Return a `send` that takes this many seconds."""
 
     async def send(call: Call) -> Reply:
         hours.now += seconds
@@ -125,7 +125,7 @@ async def test_one_deadline_for_all_attempts() -> None:
     ],
 )
 async def test_no_retry_starts_too_late(total: float, taken: float, attempts: int) -> None:
-    """After the wait of 0.5 s, 2 s must be left, or a tenth of a smaller total. Only an attempt that starts costs."""
+    """A retry starts only if 2 s, or a tenth of a smaller total, are left after its wait. Only a started one costs."""
     hours, end, quota = Hours(now=START), way(unsent()), Quota(500)
     with pytest.raises(errors.NotSentError):
         await layer(RetryPolicy(attempts=2), hours=hours, quota=quota)(refund(total), taking(hours, taken, end))
@@ -198,7 +198,7 @@ async def test_refusal_says_how_many_attempts_it_took() -> None:
 
 
 def sent(end: Way) -> Send:
-    """Return a way that marks the start of what it sends, as the transport does."""
+    """Return a `send` that marks the call as begun, as the transport does."""
 
     async def send(call: Call) -> Reply:
         call.progress.begun = True
@@ -280,20 +280,20 @@ BUSY: Final = reply({}, 503)
 
 
 def questioned(profile: Profile = QUARANTINED, operation: Operation = CREATE_REFUND, **facts: Any) -> Call:
-    """Return a write that can be asked about."""
+    """Return a write that can be queried."""
     total = facts.pop("total", 45.0)
     given = {"reference": "R1", "timeouts": Timeouts(total=total), "deadline": START + total, **facts}
     return bare_call(operation, profile=profile, **given)
 
 
 def asking(call: Call) -> Call:
-    """Return the question that tells what became of a write."""
+    """Return the query about a write."""
     query = QUERY_REFUND if call.operation is CREATE_REFUND else QUERY_ORDER
     return evolve(call, operation=query)
 
 
 def names(end: Way) -> list[str]:
-    """Return what was sent, in order: W for the write, Q for a question."""
+    """Return the calls that were sent, in order: W for the write, Q for a query."""
     return ["Q" if call.read else "W" for call in end.calls]
 
 
@@ -319,7 +319,7 @@ PROVEN_ABSENT: Final[dict[str, tuple[float, float, list[Any], str, list[float], 
 async def test_quarantine(
     *, quarantine: float, seconds: float, ends: list[Any], expected: str, waits: list[float], result: str
 ) -> None:
-    """A write is sent again only if the service, asked after the quarantine of the last lost attempt, lacks it."""
+    """A write is sent again only if a query after the quarantine of the last lost attempt says "not found"."""
     profile = evolve(QUARANTINED, recovery=Recovery(quarantine=quarantine))
     hours, end = Hours(now=START, share=0.0 if seconds else 1.0), way(*ends)
     try:
@@ -388,7 +388,7 @@ async def test_error_of_a_query_says_whether_absence_is_proven(said: Reply, *, e
 
 @pytest.mark.parametrize("lost", [CUT, BUSY, reply([]), unsent(), reply({}, 429)], ids=repr)
 async def test_questions_have_a_small_budget_of_their_own(lost: Reply | errors.PayasyncError) -> None:
-    """A write is asked about at most three times, even if the policy allows one attempt."""
+    """A write is queried at most three times, even if the policy allows only one attempt."""
     hours, heard, end = Hours(now=START), Heard(), way(CUT, lost)
     with pytest.raises(errors.OutcomeUnknownError) as caught:
         await layer(RetryPolicy(attempts=1), ask=asking, hours=hours, heard=heard)(questioned(), end.send)
@@ -415,7 +415,7 @@ async def test_sends_are_limited_by_the_policy(attempts: int) -> None:
     ("given", "waits"), [("7", [7.0]), ("0", [0.5]), ("soon", [0.5]), ("43", [43.0]), ("44", []), (YEAR_9999, [])]
 )
 async def test_retry_after_is_a_floor(given: str, waits: list[float], status: int) -> None:
-    """`Retry-After` is the least wait; nonsense changes nothing. Two seconds must be left, or the error has it."""
+    """`Retry-After` is the least wait; nonsense is ignored. If it is too long, the call fails, and the error has it."""
     hours, end = Hours(now=START), way(reply({}, status, {"Retry-After": given}), OK)
     ended: object
     try:
@@ -436,7 +436,7 @@ async def test_query_waits_for_retry_after(status: int) -> None:
 
 
 async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
-    """The `Retry-After` of a query is on the error of the write."""
+    """The `Retry-After` of a query is in the error of the write."""
     end = way(CUT, reply({}, 429, {"Retry-After": "90"}))
     with pytest.raises(errors.OutcomeUnknownError) as caught:
         await layer(ask=asking)(questioned(), end.send)
@@ -445,7 +445,7 @@ async def test_wait_that_a_question_was_told_is_on_the_error() -> None:
 
 
 class Cancelling(Hours):
-    """Time in which nobody waits: the caller is cancelled."""
+    """A clock whose waits cancel the caller."""
 
     async def _sleep(self, seconds: float) -> None:
         raise asyncio.CancelledError(seconds)
@@ -463,7 +463,7 @@ class Cancelling(Hours):
     ids=repr,
 )
 async def test_cancelling_while_it_waits(operation: Operation, end: Reply | errors.PayasyncError, told: int) -> None:
-    """Cancelling a wait reports a write in doubt."""
+    """If a caller cancels a wait, a write in doubt is reported as `Unknown`."""
     heard = Heard()
     with pytest.raises(asyncio.CancelledError):
         await layer(ask=asking, heard=heard, hours=Cancelling(now=START))(

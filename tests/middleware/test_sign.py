@@ -33,8 +33,8 @@ class Scheme:
 
     Args:
         made: Makes a signature, or a coroutine of one.
-        blocking: Whether it belongs off the loop.
-        seen: What it was given.
+        blocking: Whether it must run in another thread.
+        seen: The arguments that it received.
     """
 
     made: Callable[[], Any] = lambda: "signature"
@@ -49,12 +49,12 @@ class Scheme:
         return signature
 
     def verify(self, *_: Any, **__: Any) -> bool:
-        """Say that it is not the service's."""
+        """Verify nothing."""
         return False
 
 
 def signed(scheme: Any, **fields: Any) -> Call:
-    """Return a signed call of a service with a scheme."""
+    """Return a signed call with this scheme."""
     return bare_call(CREATE_REFUND, profile=Profile(signature=scheme), fields=fields, signed=True, reference="R1")
 
 
@@ -142,7 +142,7 @@ class BrokenError(Exception):
 
 
 def raises(error: Exception) -> Callable[[], str]:
-    """Return what raises in place of signing."""
+    """Return a function that raises this error instead of signing."""
 
     def made() -> str:
         raise error
@@ -167,7 +167,7 @@ async def raises_later() -> str:
     ],
 )
 async def test_scheme_that_fails_sends_nothing(made: Callable[[], Any], why: str, *, blocking: bool) -> None:
-    """A broken scheme sends nothing and is not retried. The error does not show its words."""
+    """A broken scheme sends nothing, and its error is permanent. The error does not show the scheme's words."""
     end = way()
     with pytest.raises(NotSentError, match=f"the signature scheme {why}: nothing was sent") as caught:
         await sign(KEY, end.send)(signed(Scheme(made, blocking=blocking)))
@@ -219,7 +219,7 @@ async def test_slow_schemes_do_not_sign_beforehand(scheme: Any) -> None:
 
 @pytest.mark.parametrize("algorithm", ["hmac-sha256", "rsa-sha256"])
 async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any) -> None:
-    """With a journal, a value that cannot be signed is refused before it is stored."""
+    """The check before the journal refuses a value that cannot be signed."""
     end = way()
     with pytest.raises(InvalidArgumentError) as caught:
         await require_signable(KEY)(signed(SortedPairs(algorithm=algorithm, encoding="hex"), a=1.5), end.send)

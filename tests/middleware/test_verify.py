@@ -1,4 +1,4 @@
-"""Signed responses: what verifies, what does not, and what that leads to."""
+"""Signed responses: which ones verify, and what follows if one does not."""
 
 import json
 from collections.abc import Mapping
@@ -40,17 +40,17 @@ KEYS: Final = Credentials(
 
 
 def signed_object(fields: Mapping[str, Any], key: str = KEY) -> dict[str, Any]:
-    """Return an object with its signature, by `openssl`."""
+    """Return an object with a signature made by `openssl`."""
     return {**fields, "sign": hmac_sha256(signed_text(fields), key)}
 
 
 def signed(key: str, code: int = 0, **data: Any) -> bytes:
-    """Return an answer whose payload is signed with a key."""
+    """Return a response whose payload is signed with a key."""
     return json.dumps({"code": code, "data": signed_object(data, key)}).encode()
 
 
 async def queried(body: bytes, credentials: Credentials = KEYS, profile: Profile = SIGNED) -> str | int | None:
-    """Return the state that a query is told by this answer."""
+    """Return the state that a query reads from this response."""
     with Recorder([answer(200, body)]) as service:
         async with Session(service.url, credentials=credentials, profile=profile) as pay:
             return (await pay.orders.query("T1")).order_status
@@ -122,7 +122,7 @@ async def test_without_any_key_nothing_is_sent() -> None:
 
 
 def written(text: str) -> bytes:
-    """Return an answer whose payload has this JSON, signed by `openssl` over these pairs."""
+    """Return a response with this JSON as payload, signed by `openssl` over these pairs."""
     payload, _, pairs = text.partition(" as ")
     return f'{{"code":0,"data":{{{payload},"sign":"{hmac_sha256(pairs, "new service key 1")}"}}}}'.encode()
 
@@ -220,7 +220,7 @@ PAYLOAD: Final = AnswerShape(data="data", signature="data.sign", redirect_url="p
 
 
 def verified(document: object, answer: AnswerShape = PAYLOAD, scheme: Any = SCHEME) -> bool | None:
-    """Return whether a document verifies."""
+    """Return the `verified` of a document's reply."""
     call = bare_call(PLACE_ORDER, profile=Profile(answer=answer, signature=scheme))
     return verify_reply(call, reply(document), scheme, [Secret(KEY)]).verified
 
@@ -284,7 +284,7 @@ def test_any_scheme_of_pairs(options: dict[str, Any]) -> None:
 
 
 class Own:
-    """A scheme of a merchant's own, which is equal to others, and so has no hash."""
+    """A merchant's own scheme, which defines `__eq__` and so has no hash."""
 
     def __init__(self, said: object = True) -> None:  # noqa: FBT002 - it may say anything
         self.said = said
@@ -300,7 +300,7 @@ class Own:
         raise AssertionError(fields, path, key)
 
     def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
-        """Say what it was told to, or raise it."""
+        """Return or raise what the test chose."""
         self.seen.append((fields, signature, path, key.reveal()))
         if isinstance(self.said, Exception):
             raise self.said

@@ -1,7 +1,7 @@
-"""A program with one session for all: three event loops, and a forked child in the midst of a fourth.
+"""A program that uses one session in three event loops, and in a fourth that forks.
 
-Run with the address of a service and, for TLS, the file of the authority that it trusts. Each call has an amount
-of its own, so that the service can tell them apart.
+Run it with the address of a service and, for TLS, the file of the trusted authority. Each call has its own amount,
+so that the service can tell the calls apart.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ async def create(amount: int) -> None:
 
 
 async def around_a_fork() -> None:
-    """Pay, let a child pay, and pay on."""
+    """Pay in the parent, in a forked child, and in the parent again."""
     await create(4)
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""Our requests, their one-shot body, and bytes that came before their request."""
+"""The requests of payasync, their one-shot body, and unsolicited bytes on a connection."""
 
 import asyncio
 import socket
@@ -25,14 +25,14 @@ OF_AIOHTTP: Final = aiohttp.ClientRequest.send
 
 
 class Theirs(OwnRequest):
-    """A request with our headers that is sent as aiohttp does it."""
+    """A request of payasync that is sent by aiohttp's own `send`."""
 
     send = OF_AIOHTTP
 
 
 @pytest.fixture
 def theirs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the paths of what is sent as aiohttp does it; it is still sent."""
+    """Return the paths of the requests that aiohttp's own `send` sends."""
     seen: list[str] = []
 
     async def noted(self: aiohttp.ClientRequest, conn: Any) -> aiohttp.ClientResponse:
@@ -44,7 +44,7 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def post(http: aiohttp.ClientSession, url: str, body: OneShotBody | None = None, **settings: Any) -> bytes:
-    """Send a body, and return what is answered."""
+    """Send a body, and return the body of the response."""
     async with http.post(url, data=body or OneShotBody(CONTENT), **settings) as response:
         return await response.read()
 
@@ -157,7 +157,7 @@ async def test_a_body_that_did_not_begin_left_no_byte(
 async def cancelled_after(
     steps: int, aiohttp_request: Callable[[], AbstractAsyncContextManager[aiohttp.ClientResponse]]
 ) -> None:
-    """Begin a request, and cancel it after so many turns of the loop."""
+    """Begin a request, and cancel it after this many turns of the loop."""
 
     async def whole() -> None:
         async with aiohttp_request() as response:
@@ -179,7 +179,7 @@ each_pool = pytest.mark.parametrize("own", [True, False], ids=["own pool", "inje
 
 
 def said(who: str, status: int = 200, *headers: tuple[str, str]) -> Answer:
-    """Return a success that says whose it is."""
+    """Return a success that names its receiver."""
     return answer(status, b'{"code":"SBX_OK","status":"SBX_PAID","for":"%s"}' % who.encode(), *headers)
 
 
@@ -203,7 +203,7 @@ UNASKED: Final = {
 
 @asynccontextmanager
 async def stage(*, own: bool = True, secure: bool = False, **settings: Any) -> AsyncGenerator[tuple[Recorder, Session]]:
-    """Give a service that says which answer is the first, and a session with it."""
+    """Yield a service whose first response differs from the others, and a session with it."""
     async with AsyncExitStack() as stack:
         tls = server_tls() if secure else None
         service = stack.enter_context(Recorder([said("first")], otherwise=said("second"), tls=tls))
@@ -214,7 +214,7 @@ async def stage(*, own: bool = True, secure: bool = False, **settings: Any) -> A
 
 
 async def say_unasked(service: Recorder, pay: Session, unasked: bytes) -> None:
-    """Let the service say something on its idle connection, and wait until it was read."""
+    """Send unsolicited bytes on the idle connection, and wait until the client has read them."""
     (kept,) = idle(pay)
     service.connections[0].stream.sendall(unasked.removesuffix(b"END"))
     if unasked.endswith(b"END"):
@@ -268,7 +268,7 @@ async def test_what_the_loop_has_not_read_yet(
 
 
 async def test_without_a_retry_it_was_not_sent() -> None:
-    """A call that meets unsolicited bytes, and has no retry, was not sent."""
+    """If a call meets unsolicited bytes and has no retry, it raises `NotSentError`."""
     async with stage(retry=ONE_TRY) as (service, pay):
         await CALLS["payment"](pay, "N1")
         await say_unasked(service, pay, STALE)
@@ -280,7 +280,7 @@ async def test_without_a_retry_it_was_not_sent() -> None:
 
 
 async def test_body_does_not_begin_where_an_answer_stands() -> None:
-    """A body does not begin on a connection with unread bytes, even if the loop starts tasks immediately."""
+    """A body does not begin on a connection with unread bytes."""
     body = OneShotBody(b"{}")
     started: list[str] = []
     body.on_start = lambda: started.append("started")

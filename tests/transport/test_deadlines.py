@@ -1,4 +1,4 @@
-"""One timer for all deadlines, and what connecting may take."""
+"""One timer for all deadlines, and what `Timeouts.connect` bounds."""
 
 import asyncio
 import threading
@@ -24,33 +24,33 @@ LONG: Final = 20
 
 
 class StandingTime:
-    """A time that stands until it is told."""
+    """A clock that only the test moves."""
 
     now = 100.0
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> StandingTime:
-    """Return the clock of all deadlines, which are looked at in each turn of the loop."""
+    """Return the clock of all deadlines, which are checked in each turn of the loop."""
     monkeypatch.setattr(module, "RESOLUTION", 0)
     return StandingTime()
 
 
 def made(clock: StandingTime) -> Deadlines:
-    """Return the deadlines of this loop."""
+    """Return the deadlines of the running loop."""
     deadlines = Deadlines(asyncio.get_running_loop())
     deadlines.time = lambda: clock.now
     return deadlines
 
 
 def call(deadline: float, read: float = 30, connect: float = 30) -> Call:
-    """Return a call that must end then."""
+    """Return a call with this deadline."""
     times = Timeouts(read=read, connect=connect)
     return Call(operation=PLACE_ORDER, profile=Profile(), fields={}, deadline=deadline, timeouts=times)
 
 
 async def bounded(deadlines: Deadlines, deadline: float) -> None:
-    """Wait within a deadline, and not for ever."""
+    """Wait within a deadline, but not for ever."""
     with Deadline(deadlines, call(deadline)):
         await turns(LONG)
 
@@ -83,7 +83,7 @@ async def test_done_as_the_time_was_over(clock: StandingTime) -> None:
 
 @pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])
 async def test_what_must_not_begin(clock: StandingTime, why: str) -> None:
-    """A write does not begin if it is too late, given up or cancelled, or if its lease is over."""
+    """A write does not begin if it is too late, aborted or cancelled, or if its lease is over."""
     seconds = 0.0 if why == "its lease is over" else 60.0
     attempt = call(clock.now + 1).derived(lease=Lease(clock.now, seconds, lambda: clock.now))
     task = running_task()
@@ -138,7 +138,7 @@ async def time() -> Time:
 
 
 async def failed(call: Awaitable[object]) -> NotSentError:
-    """Return what a call ends with; the test's patience is shorter than the call's own time."""
+    """Return the error with which a call ends; the test gives up before the call's own timeout."""
     async with asyncio.timeout(15):
         with pytest.raises(NotSentError) as caught:
             await call
@@ -147,7 +147,7 @@ async def failed(call: Awaitable[object]) -> NotSentError:
 
 @pytest.fixture(params=[False, True], ids=["own pool", "lent connector"])
 async def http(request: pytest.FixtureRequest) -> AsyncIterator[aiohttp.ClientSession | None]:
-    """Return an aiohttp session with one connection to lend, or none."""
+    """Return an aiohttp session with one connection, or `None`."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as lent:
         yield lent if request.param else None
 
@@ -205,7 +205,7 @@ async def test_a_free_connection_is_not_forgotten(http: aiohttp.ClientSession | 
 
 
 async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> NotSentError:
-    """Return what a call ends with that comes so far, and no farther, within `Timeouts.connect`."""
+    """Return the error of a call that gets this far and no farther within `Timeouts.connect`."""
     call = asyncio.ensure_future(create(pay))
     await until(far)
     await time.pass_by(4)
@@ -250,7 +250,7 @@ async def test_a_handshake_that_never_ends(time: Time, http: aiohttp.ClientSessi
     ids=["silent", "connected"],
 )
 async def test_a_proxy_that_is_silent(time: Time, said: Answer, reached: Callable[[Recorder], object]) -> None:
-    """`Timeouts.connect` includes the way through a proxy, and starts only once."""
+    """`Timeouts.connect` includes the CONNECT request to a proxy, and the TLS handshake behind it."""
     with Recorder([said]) as proxy:
         async with session("https://pay.example", proxy=proxy.url) as pay:
             await connecting(pay, time, partial(reached, proxy))

@@ -1,4 +1,4 @@
-"""Pools: bound to the process and the event loop, and gone with them."""
+"""Connection pools belong to one process and one event loop."""
 
 import asyncio
 import gc
@@ -43,7 +43,7 @@ def test_one_session_serves_loops_and_a_fork(scheme: str, tmp_path: Path) -> Non
 
 
 def errors(output: str) -> str:
-    """Return what was said on the way out, but for the debug mode's word of slow steps."""
+    """Return standard error without the debug mode's lines about slow steps."""
     return "\n".join(line for line in output.splitlines() if not line.startswith("Executing "))
 
 

@@ -1,4 +1,4 @@
-"""One attempt over HTTP: what it ends as, within which bounds, and what giving it up leaves."""
+"""One attempt over HTTP: how it ends, within which limits, and what a cancelled one leaves behind."""
 
 import asyncio
 import errno
@@ -31,7 +31,7 @@ BILL = custom_operation("GET", "/bill", read=True)
 
 @asynccontextmanager
 async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
-    """Give a transport, and close it."""
+    """Yield a transport, and close it afterwards."""
     pools = PoolSettings(
         tls=settings.pop("tls", None),
         max_connections=settings.pop("connections", 10),
@@ -46,7 +46,7 @@ async def transport(url: str, **settings: Any) -> AsyncGenerator[Transport]:
 
 
 def call(operation: Operation = CREATE_PAYMENT, **changes: Any) -> Call:
-    """Return a call with half a minute to go."""
+    """Return a call whose deadline is in 30 seconds."""
     deadline = asyncio.get_running_loop().time() + 30
     chosen: dict[str, Any] = {"profile": Profile(), "fields": {"a": 1}, "deadline": deadline} | changes
     return Call(operation=operation, **chosen)
@@ -55,7 +55,7 @@ def call(operation: Operation = CREATE_PAYMENT, **changes: Any) -> Call:
 @pytest.mark.parametrize("operation", [CREATE_PAYMENT, BILL], ids=["write", "read"])
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 async def test_what_is_cancelled_begins_no_more(operation: Operation, secure: bool) -> None:  # noqa: FBT001 - as given
-    """A cancelled call on a kept connection does not begin to write."""
+    """If a call on a reused connection is cancelled, it does not begin to write afterwards."""
     settings = {"tls": trusting_tls(), "connections": 1}
     begun: list[tuple[bool, bool]] = []
     with Recorder(tls=server_tls() if secure else None) as service:
@@ -76,7 +76,7 @@ async def test_what_is_cancelled_begins_no_more(operation: Operation, secure: bo
 
 
 async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was stopped before the write, and wakes after the deadline, does not send."""
+    """If the process is stopped before the write, and wakes after the deadline, nothing is sent."""
     loop, ahead = asyncio.get_running_loop(), [0.0]
     time = loop.time
     monkeypatch.setattr(loop, "time", lambda: time() + sum(ahead))
@@ -128,7 +128,7 @@ async def test_a_deadline_that_is_over_sends_nothing() -> None:
 
 
 async def test_a_name_that_does_not_resolve_sends_nothing() -> None:
-    """A DNS failure is provably not sent."""
+    """If the host name does not resolve, the call raises `NotSentError`."""
     async with transport("https://nowhere.invalid") as way:
         with pytest.raises(errors.NotSentError) as caught:
             await way.send(call())
@@ -186,7 +186,7 @@ UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerification
     ],
 )
 def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> None:
-    """Only the start of the write decides between "not sent" and "no response". The reason is a phrase of ours."""
+    """Only the start of the write decides between "not sent" and "no response". The reason is one of fixed phrases."""
     unsent, lost = (attempt_error(error, ADDRESS, begun=begun) for begun in (False, True))
     late = isinstance(error, TimeoutError)
     kinds = (
@@ -221,9 +221,9 @@ session = partial(connect, profile=PROFILE, max_connections=1, max_response_byte
 
 @asynccontextmanager
 async def two_calls(name: str, raw: bytes) -> AsyncGenerator[tuple[Recorder, Session, Calls]]:
-    """Give a call that the service answers so, once it may, and another that waits for its connection.
+    """Yield a call with this response, and a second one that waits for its connection.
 
-    Behind it the second call is answered on the same connection, though the first one failed.
+    Afterwards the second call must get its response on the same connection, even if the first failed.
     """
     first_may, second_may = threading.Event(), threading.Event()
     with Recorder([Answer(raw, after=first_may), Answer(OK, after=second_may)]) as service:

@@ -1,4 +1,4 @@
-"""TLS is verified, whatever is lent and whatever is changed later: no byte of a request reaches an unknown server."""
+"""TLS is always verified, whatever the user lends or changes. No byte of a request reaches an unknown server."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ BESIDE: Final = ("X-Team", "Cookie", "Proxy-Authorization")
 
 
 async def refused(pay: Session) -> NotSentError:
-    """Return the error of a payment that is refused for good."""
+    """Return the permanent error of a payment that was not sent."""
     with pytest.raises(NotSentError) as caught:
         await create(pay)
 
@@ -31,24 +31,24 @@ async def refused(pay: Session) -> NotSentError:
 
 
 def unverified(context: ssl.SSLContext) -> None:
-    """Let a context take any certificate."""
+    """Let a context accept any certificate."""
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
 
 
 def verified(context: ssl.SSLContext) -> None:
-    """Let it verify again."""
+    """Let a context verify again."""
     context.verify_mode = ssl.CERT_REQUIRED
     context.check_hostname = True
 
 
 def any_name(context: ssl.SSLContext) -> None:
-    """Let a context take a certificate for any name."""
+    """Let a context accept a certificate for any name."""
     context.check_hostname = False
 
 
 def any_version(context: ssl.SSLContext) -> None:
-    """Let a context speak a broken version."""
+    """Let a context accept TLS 1.0."""
     context.minimum_version = ssl.TLSVersion.TLSv1
 
 
@@ -155,7 +155,7 @@ async def test_a_connection_that_was_opened_while_the_context_was_weak() -> None
 
 
 class Careless(aiohttp.TCPConnector):
-    """A connector of a class of its own, which takes a certificate for any name."""
+    """A user's own connector, which accepts a certificate for any name."""
 
     def _get_ssl_context(self, req: aiohttp.ClientRequest) -> ssl.SSLContext | None:
         assert req.is_ssl()
@@ -198,7 +198,7 @@ async def test_a_lent_connector_without_tls(tmp_path: Path) -> None:
 
 
 class OneAddress(aiohttp.ThreadedResolver):
-    """A resolver to which all names are this machine's."""
+    """A resolver that resolves every name to this machine."""
 
     async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
         """Return the address of this machine."""
