@@ -6,8 +6,6 @@ from typing import Any, Final
 
 import aiohttp
 
-from payasync.settings import Pace
-
 PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""
 LOOKED: Final = 100
@@ -70,11 +68,6 @@ def waiting(pay: Any) -> int:
 def all_http(pay: Any) -> list[Any]:
     """Return the aiohttp sessions of all pools of a session."""
     return [http for pool in pay._transport._pools._pools.values() for http in pool._own]
-
-
-def set_pace(pay: Any, pace: Pace) -> None:
-    """Replace the clock, the sleep and the jitter of a session's calls."""
-    pay._send_call = pay._build_chain(pace)
 
 
 def store_of(sandbox: Any) -> Any:

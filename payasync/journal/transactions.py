@@ -7,9 +7,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from attrs import fields, frozen
 
 from payasync.endpoints import CLOSE_ORDER, Operation
-from payasync.errors import (
-    InvalidArgumentError,
-)
+from payasync.errors import InvalidArgumentError
 from payasync.journal.intents import (
     ASKED_STATES,
     END_STATES,

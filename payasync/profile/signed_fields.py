@@ -20,6 +20,7 @@ from payasync.strict_json import ABSENT, ExactNumber, at
 if TYPE_CHECKING:
     from payasync.credentials import Credentials
     from payasync.profile.profile import Profile
+    from payasync.profile.schema import AnswerShape, NotificationShape
     from payasync.signing.schemes import SignatureScheme
 
 STATE_KEYS: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
@@ -205,8 +206,7 @@ def names_read(profile: "Profile", compared: Iterable[str], document: object) ->
     """
     shape = profile.answer
     paths = [*compared, *(getattr(shape, name) for name in (*STATE_KEYS, *OWN_KEYS))]
-    located = [shape.code, shape.message, *_paths_from_root(shape.data, paths, document)]
-    return SignedFields.under(shape.signature, profile.signature).names_of(located)
+    return _signed_names(profile, shape, [shape.code, shape.message], paths, document)
 
 
 def names_read_in_notifications(profile: "Profile", compared: Iterable[str], document: object) -> frozenset[str]:
@@ -221,14 +221,22 @@ def names_read_in_notifications(profile: "Profile", compared: Iterable[str], doc
     paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, profile.answer.payment_id]
     paths += [path for several in shape.id.values() for path in several]
     located = [shape.kind, shape.time, *(path for _, path in state_paths(profile))]
-    signed = SignedFields.under(shape.signature, profile.signature)
-    return signed.names_of([*located, *_paths_from_root(shape.data, paths, document)])
+    return _signed_names(profile, shape, located, paths, document)
 
 
-def _paths_from_root(place: str, paths: Iterable[str], document: object) -> list[str]:
-    """Return the paths from the root of the document, given those in a payload that may stand at a place."""
+def _signed_names(
+    profile: "Profile",
+    shape: "AnswerShape | NotificationShape",
+    located: Iterable[str],
+    paths: Iterable[str],
+    document: object,
+) -> frozenset[str]:
+    """Return the signed fields that are read, given paths from the root of the document and paths in the payload."""
     given = [path for path in paths if path]
-    return [join_path(place, path) for path in given] + (given if at(document, place) is ABSENT else [])
+    from_root = [join_path(shape.data, path) for path in given]
+    if at(document, shape.data) is ABSENT:
+        from_root += given
+    return SignedFields.under(shape.signature, profile.signature).names_of([*located, *from_root])
 
 
 def notification_coverage(profile: "Profile") -> SignedFields | None:

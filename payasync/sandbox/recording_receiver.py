@@ -4,7 +4,6 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 from aiohttp import web
@@ -147,9 +146,7 @@ class RecordingReceiver:
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     async def _receive(self, request: web.Request) -> web.Response:

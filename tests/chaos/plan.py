@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, cycle, islice
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self
 
 from attrs import asdict, frozen
 
@@ -14,7 +14,6 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.faults.armed_faults import Fault
 
 Strategy = Literal["naive", "stable", "sqlite", "postgres"]
-STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 """Naive: a new number on each retry; stable: one number, and no journal; and one number with either journal."""
 JOURNALS: Final[frozenset[Strategy]] = frozenset({"sqlite", "postgres"})
 NAMES: Final[dict[Strategy, str]] = {

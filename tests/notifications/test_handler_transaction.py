@@ -275,29 +275,15 @@ def autocommit(path: Path) -> Begin:
     return begin
 
 
-def committing_always(path: Path) -> Begin:
-    """Return what commits, whatever happened."""
+def committing_always(path: Path, *undone: type[BaseException]) -> Begin:
+    """Return a context manager that commits even after an error, unless the error is one of those undone."""
 
     @contextmanager
     def begin() -> Generator[sqlite3.Connection]:
         with closing(sqlite3.connect(path)) as connection:
             try:
                 yield connection
-            finally:
-                connection.commit()
-
-    return begin
-
-
-def committing_what_is_cut_off(path: Path) -> Begin:
-    """Return what undoes errors, and takes a cancellation for none."""
-
-    @contextmanager
-    def begin() -> Generator[sqlite3.Connection]:
-        with closing(sqlite3.connect(path)) as connection:
-            try:
-                yield connection
-            except Exception:
+            except undone:
                 connection.rollback()
                 raise
             finally:
@@ -306,8 +292,13 @@ def committing_what_is_cut_off(path: Path) -> Begin:
     return begin
 
 
+def committing_cancelled(path: Path) -> Begin:
+    """Return a context manager that undoes errors, and commits after a cancellation."""
+    return committing_always(path, Exception)
+
+
 def swallowing(path: Path) -> Begin:
-    """Return what keeps every error to itself."""
+    """Return a context manager that swallows every error."""
 
     @contextmanager
     def begin() -> Generator[sqlite3.Connection]:
@@ -332,7 +323,7 @@ def marked(path: Path) -> int:
         (aiosqlite_connections, LOST),
         (autocommit, LEFT),
         (committing_always, LEFT),
-        (committing_what_is_cut_off, LEFT),
+        (committing_cancelled, LEFT),
         (swallowing, "swallowed an error"),
     ],
 )
