@@ -201,7 +201,7 @@ def _check_type(instance: object, attribute: "Attribute[Any]", value: object) ->
 
 
 def invalid_setting(key: str, why: str) -> ConfigurationError:
-    """Return the error for a setting: its key, and what it must be or must not be."""
+    """Return the error for a setting, with its key and the rule."""
     return ConfigurationError(f"{key} {why}", field=key)
 
 

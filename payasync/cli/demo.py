@@ -65,7 +65,7 @@ class DemoScreen:
     """What a person sees of the demo, and optionally a picture of it.
 
     Args:
-        record: Keep what is shown, for `save`.
+        record: Record the output, for `save`.
         console: Written to in place of the terminal.
     """
 
@@ -75,7 +75,7 @@ class DemoScreen:
         self._steps = 0
 
     def opened(self, url: str) -> None:
-        """Say what is about to happen, and where."""
+        """Show the next step, and its place."""
         write = self._lines.write
         write()
         write(("payasync demo", "bold"), "  a whole payment, on a sandbox of its own")

@@ -73,7 +73,7 @@ class Finding:
         name: What it is; of several things, how many they are.
         verdict: `fine`; `warning` if it works but is not safe; `missing` if something cannot be done without it;
             `wrong`; or `open` for open points of the profile.
-        words: What was found, or what is left to do.
+        words: The finding or the next step.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Finding:
 
 
 def next_steps(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield what is left to do, the most urgent first.
+    """Yield the next steps, the most urgent first.
 
     Args:
         points: The points of the profile.
@@ -112,7 +112,7 @@ def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterato
     """Yield which of the keys that this profile needs are in the environment, and usable; no key is shown.
 
     Args:
-        profile: Says what needs which key.
+        profile: Determines which key is needed for what.
         environ: Holds the variables that `Credentials.from_env` reads.
     """
     given = _variable(MERCHANT_ID, environ)
@@ -176,7 +176,7 @@ def _variable(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield each key, and what needs it."""
+    """Yield each key with its purpose."""
     symmetric = getattr(profile.signature, "symmetric", False)
     signed = [*(["responses"] if profile.answer.signature else [])]
     if profile.notification.verification == "body":

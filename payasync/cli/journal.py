@@ -234,7 +234,7 @@ class JournalScreen:
             self._lines.write((f"There are more: --after {intents[-1].id}", "dim"))
 
     def shown(self, intent: Intent, address: Address, *, hint: bool = True) -> None:
-        """Show all that the journal records about an intent, and what a person can do."""
+        """Show all that the journal records about an intent, and the commands for a person."""
         if self._json:
             self._lines.write(intent_json(intent))
             return

@@ -224,7 +224,7 @@ class Inspection:
 
 
 def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | None = None) -> Inspection:
-    """Return what is shown of a notification.
+    """Return the facts to show of a notification.
 
     Args:
         result: What became of it.
@@ -288,7 +288,7 @@ class ListenerInfo:
         url: Where it listens.
         routed: Only the address says the kind; otherwise the payload does, too.
         inbox: The file of the inbox.
-        saved: The folder of saved notifications; empty if there is none.
+        saved: The folder of saved notifications, or an empty text.
         profile: The name of the profile.
         source: Where the profile comes from.
         checks: How notifications are verified, in words; empty if they are not.
@@ -330,7 +330,7 @@ class ListenScreen:
         self._json = json
 
     def opened(self, info: ListenerInfo) -> None:
-        """Say where it listens, and what it believes."""
+        """Show the address and the settings."""
         write, row = self._lines.write, self._lines.row
         if self._json:
             facts = {**asdict(info), "addresses": info.addresses, "webhook_url": info.webhook_url}

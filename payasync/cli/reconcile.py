@@ -41,7 +41,7 @@ class Remaining:
     """What the journal still holds.
 
     Attributes:
-        due: When the next query is due; `None` if there is none.
+        due: When the next query is due, or `None`.
         sending: When the lease of each write that a process is sending ends; then the write is queried.
         manual: The intents that need a person.
         unsent: The queued intents that no worker has sent.
@@ -275,13 +275,13 @@ class ReconcileScreen:
     def opened(
         self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], remaining: Remaining = Remaining()
     ) -> None:
-        """Say what is about to be done, and with `--watch` what is still to come, because the end may be far.
+        """Show the planned queries; with `--watch`, also those still to come, because the end may be far.
 
         Args:
             merchant: Whose writes are queried.
             due: The writes that are queried now.
             others: How many writes of which other merchants are open.
-            remaining: What is still to come.
+            remaining: The queries still to come.
         """
         self._others = others
         if self._json:
@@ -353,7 +353,7 @@ class ReconcileScreen:
             self._tally.not_done.clear()
 
     def closed(self, remaining: Remaining) -> None:
-        """Show the results, and what needs a person."""
+        """Show the results, and the intents that need a person."""
         if self._json:
             self._lines.write(self._final_json(remaining) if self._planned is None else self._plan_json(remaining))
             return

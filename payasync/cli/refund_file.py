@@ -48,7 +48,7 @@ class Row:
         line: The line where it begins, from 1 on.
         cells: The cells by column; missing ones are left out.
         request: The refund, if the row is valid.
-        wrong: What is wrong with the row, if it is invalid.
+        wrong: The defect of the row, if it is invalid.
     """
 
     line: int
@@ -115,7 +115,7 @@ def _check_columns(columns: Sequence[str]) -> None:
 
 
 def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Callable[[CreateRefund], object]) -> Row:
-    """Return a row with its request, or with what is wrong with it."""
+    """Return a row with its request, or with its defect."""
     if count != columns:
         return evolve(row, wrong=f"the row has {count} cells, but there are {columns} columns")
     arguments: dict[str, Any] = {name: row.cells[name] for name in REQUIRED}

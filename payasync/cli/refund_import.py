@@ -446,7 +446,7 @@ class RefundImportScreen:
         self._lines.paragraph("  Correct these rows, or skip them with --keep-going.")
 
     def opened(self, session: Session, rows: Sequence[Row], *, new: bool, askable: bool) -> None:
-        """Show what is about to be done, and which rows are left out.
+        """Show the planned refunds, and the rows that are left out.
 
         Args:
             session: The session that sends.
@@ -540,7 +540,7 @@ class RefundImportScreen:
         )
 
     def closed(self, verdicts: Sequence[Verdict], *, why: str, unwritten: str) -> None:
-        """Show the result of all rows, and what is left to do.
+        """Show the result of all rows, and the next steps.
 
         Args:
             verdicts: The verdicts of all rows, in their order.

@@ -187,7 +187,7 @@ class Finding:
     Attributes:
         verdict: In two words.
         why: What speaks against the notification; empty if nothing does.
-        facts: What it says, and what was checked, by name.
+        facts: The contents and the checks, by name.
         hint: What to try next; empty if there is nothing.
     """
 
@@ -200,7 +200,7 @@ class Finding:
 def examine(
     raw: bytes, headers: Mapping[str, str], verification: Verification, *, kind: str | None, now: float
 ) -> Finding:
-    """Return what is found of a notification.
+    """Return the findings about a notification.
 
     Args:
         raw: The content of the file: the body, or the whole HTTP message.
@@ -232,7 +232,7 @@ def examine(
 
 
 def _facts(message: HttpMessage, verification: Verification, kind: str | None, now: float) -> Iterator[tuple[str, str]]:
-    """Yield what the notification says, as far as it can be read, and what is checked."""
+    """Yield the readable contents of the notification, and the checks."""
     try:
         parsed = parse(message.body, message.headers, profile=verification.profile, kind=kind, max_bytes=LONGEST)
     except InvalidArgumentError:

@@ -110,7 +110,7 @@ class PaymentTasks:
         reconciler: Resolves unknown writes; default: one with its defaults.
         queue: The name of procrastinate's queue.
         cron: When to reconcile.
-        on_result: A plain function, called with the result for each write that was asked about. Use `result.rejected`
+        on_result: A plain function, called with the result for each queried write. Use `result.rejected`
             to tell whoever believes that the write was done. What it raises is logged, and stops nothing.
         stalled: Seconds without a sign of life after which a worker is taken for dead.
 

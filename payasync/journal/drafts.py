@@ -1,4 +1,4 @@
-"""Drafts of intents: what the journal stores of a call before it is sent, and of a request that is queued."""
+"""Drafts of intents, made from calls before they are sent, or from requests to queue."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     "subscriptions.update": ("subscription_id", "amount", "frequency", "start_date", "customer"),
     "subscriptions.cancel": ("subscription_id",),
 }
-"""By operation, the arguments that move money. Of an endpoint that the document does not show, every field does."""
+"""The arguments that move money, by operation. For an endpoint that the document does not show, all fields count."""
 
 CUSTOMER: Final = "customer"
 START: Final = "start_date"
@@ -55,7 +55,7 @@ WRITES: Final[Mapping[str, type[Request[Any]]]] = {
 """The requests that can be queued, by operation."""
 
 Keep: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
-"""Returns, of an operation's arguments, those that a journal may keep."""
+"""Returns the arguments of an operation that a journal may store."""
 
 
 def keep_all_but_customer(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -71,7 +71,7 @@ def keep_amounts(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, A
 
 
 def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what moves money, in hexadecimal digits.
+    """Return the SHA-256, in hexadecimal digits, of the arguments that move money.
 
     Args:
         operation: Its name.
@@ -84,10 +84,10 @@ def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
 
 
 def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
-    """Return what is stored of a call before it is sent.
+    """Return the draft to store before a call is sent.
 
     Raises:
-        ConfigurationError: `keep` returns what cannot be stored.
+        ConfigurationError: `keep` returns something that cannot be stored.
     """
     name = call.operation.name
     wire = wire_names(name, call.profile)
@@ -110,9 +110,9 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
 
 
 def beyond_arguments(call: Call) -> dict[str, object]:
-    """Return what responses are compared with, and no argument says, by wire names.
+    """Return the values that responses are compared with and that are no arguments, by wire names.
 
-    That is the merchant, if it is sent, and a number, an amount or a currency of the profile's constants or of `extra`.
+    They are the merchant, if it is sent, and numbers, amounts and currencies from the profile's constants or `extra`.
     """
     if call.operation.name not in ARGUMENTS:  # no response is about an endpoint that the document does not show
         return {}
@@ -130,7 +130,7 @@ _OPEN_POINTS: Final = {
     operation: tuple(each.point for each in arguments if each.point and not each.wire)
     for operation, arguments in ARGUMENTS.items()
 }
-"""By operation, the keys of the profile's `fields` that name its arguments."""
+"""The keys of the profile's `fields` that name arguments, by operation."""
 
 
 def _wire_names(operation: str, profile: Profile) -> tuple[Mapping[str, str], tuple[str, ...]]:
@@ -140,11 +140,11 @@ def _wire_names(operation: str, profile: Profile) -> tuple[Mapping[str, str], tu
 
 @lru_cache
 def _cached_wire_names(operation: str, *called: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the wire names of arguments, and the compared names that are none of these.
+    """Return the wire names of arguments, and the other names that responses are compared by.
 
     Args:
         operation: Its name.
-        called: What the profile calls the arguments that the document does not show.
+        called: The profile's names for the arguments that the document does not show.
     """
     points = dict(zip(_OPEN_POINTS.get(operation, ()), called, strict=True))
     found = {each.name: each.wire or points.get(each.point, "") for each in ARGUMENTS.get(operation, ())}
@@ -153,12 +153,12 @@ def _cached_wire_names(operation: str, *called: str) -> tuple[Mapping[str, str],
 
 
 def draft_from_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:
-    """Return what is stored of a request that is queued: all of it, because it is sent from the journal.
+    """Return the draft of a request to queue. It holds the whole request, to be sent from the journal.
 
     Raises:
         InvalidArgumentError: The request is not a write, the intent or the merchant is not a text, or something of the
             request may not be stored.
-        ConfigurationError: `keep` returns what cannot be stored.
+        ConfigurationError: `keep` returns something that cannot be stored.
     """
     if WRITES.get(request.operation.name if isinstance(request, Request) else "") is not type(request):
         raise invalid_argument("request", "a write, such as CreateRefund(...)", request)

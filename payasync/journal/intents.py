@@ -50,7 +50,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 END_STATES: Final[frozenset[State]] = frozenset({"succeeded", "rejected"})
 """Only intents in these states are ever deleted."""
 ASKED_STATES: Final[frozenset[State]] = frozenset({"unknown", "accepted"})
-"""The service is asked about intents in these states, again and again."""
+"""The reconciler repeatedly queries intents in these states."""
 RESOLVABLE_STATES: Final[frozenset[State]] = frozenset({"manual", "unknown", "accepted", "new"})
 """A person may end intents in these states."""
 
@@ -111,13 +111,13 @@ class Intent(Draft):
         id: The journal's number of it, ascending.
         state: One of `STATES`.
         attempts: How often sending it was begun.
-        asked: How often it was claimed to be asked about since it was last sent.
+        asked: The number of claims for a query since it was last sent.
         denied: Of an accepted intent, how often in a row the service has denied to know it, or has said nothing from
             which its end could follow. Silence does not count.
         silent_since: Of an accepted intent, the first query without a usable response, if there was none since.
         fence: The number of the latest claim. An earlier holder changes nothing any more.
         lease: When the claim ends, an aware moment as all others; `None` if nobody holds the intent.
-        due: When the service is to be asked about it, if nobody holds it; `None` if there is nothing to ask.
+        due: When the next query is due, if nobody holds it, or `None`.
         created: When it was stored.
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised response.
@@ -338,14 +338,14 @@ def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
 
 
 def has_states(profile: Profile, thing: str) -> bool:
-    """Return whether a profile says where a thing's state stands, and what it means."""
+    """Return whether a profile locates and names a thing's state."""
     return bool(getattr(profile.answer, f"{thing}_status") and getattr(profile.states, thing))
 
 
 def state_of_error(call: Call, error: Exception, intent: Intent) -> State:
     """Return the state that an error gives to a write.
 
-    If a queued write is sent again after a doubt, its caller may be gone: a person is told of a refusal then.
+    If a queued write is sent again after a doubt, its caller may be gone. A warning then reports a refusal.
 
     Args:
         call: The write.

@@ -73,7 +73,7 @@ def monotonic_tick() -> str:
 
 
 def boot_time() -> float:
-    """Return seconds on a clock that counts while the machine is suspended; wall time if there is none."""
+    """Return seconds on a clock that counts while the machine is suspended, or wall time without such a clock."""
     return time.time() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
 
 
@@ -106,7 +106,7 @@ class Journal(ABC):
 
     @abstractmethod
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
-        """Return what is done in a transaction of the caller's own, who commits it."""
+        """Run work in a transaction of the caller, who commits it."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -256,7 +256,7 @@ class Journal(ABC):
         before: datetime | None = None,
         service: str | None = None,
     ) -> Intents:
-        """Claim up to `limit` intents that the service is to be asked about, the longest due first.
+        """Claim up to `limit` intents to query, the longest due first.
 
         Those are unknown and accepted intents that are due, and intents that were *sending* when their lease ended;
         these are unknown then. Each counts in `asked`.
@@ -302,7 +302,7 @@ class Journal(ABC):
         return await self._run(lambda _: transactions.postpone(intent, again, facts))
 
     async def next_due(self, merchant: str | None = None) -> datetime | None:
-        """Return when the next intent is to be asked about, or a lease ends; `None` if there is none.
+        """Return when the next query is due or a lease ends, or `None`.
 
         Args:
             merchant: Only this merchant's.
@@ -348,7 +348,7 @@ class Journal(ABC):
         return bool(await self._run(lambda _: transactions.change_intents(transactions.NOTE, values)))
 
     async def get(self, intent_id: int) -> Intent | None:
-        """Return an intent by its number; `None` if there is none."""
+        """Return an intent by its number, or `None`."""
         found = await self._find(transactions.INTENT, id=check_number("intent_id", intent_id))
         return found[0] if found else None
 

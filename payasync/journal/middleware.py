@@ -1,4 +1,4 @@
-"""The middleware that records each write: that it is being sent, before its first byte; then what became of it.
+"""The middleware that records each write before its first byte, and its outcome later.
 
 It is the outermost layer, because it records the end of the whole call, after all attempts and queries.
 """
@@ -55,8 +55,8 @@ class Recorder:
 
     Args:
         journal: Keeps the intents.
-        keep: Says what may be stored of a request.
-        clock: Returns seconds, and counts them while the machine is suspended. A lease ends by it for its holder.
+        keep: Returns the arguments that may be stored.
+        clock: Returns seconds that also pass while the machine is suspended. The holder of a lease reads this clock.
     """
 
     def __init__(self, journal: "Journal", keep: Keep, clock: Callable[[], float]) -> None:
@@ -72,7 +72,7 @@ class Recorder:
         Args:
             merchant: The merchant's number.
             service: `Session.service`.
-            notify: Called with a doubt that the layers below cannot know of.
+            notify: Called with an `Unknown` event that the inner layers cannot know of.
         """
 
         def layer(call: Call, send: Send) -> Awaitable[Reply]:
@@ -96,10 +96,10 @@ class Recorder:
         return request_from_intent(intent)
 
     async def catch_up(self) -> None:
-        """Record each "used before" that the storage could not take, so that nobody asks without knowing it.
+        """Record each "used before" that the storage could not store, so that later queries allow for it.
 
         Raises:
-            StorageError: The storage still cannot take it.
+            StorageError: The storage still cannot store it.
         """
         for intent in tuple(self._not_noted.values()):
             await self._journal.note_used(intent)
@@ -141,7 +141,7 @@ class Recorder:
         return reply
 
     async def _begin(self, call: Call, merchant: str, service: str, lease: float) -> BeginResult:
-        """Return what the journal says; if the caller is cancelled, or out of time, what was begun is undone."""
+        """Return the journal's decision. If the caller is cancelled or out of time, undo the begun write."""
         task = asyncio.ensure_future(self._begin_in_journal(call, merchant, service, lease))
         try:
             return await await_in_time(call, asyncio.shield(task), "the journal")
@@ -159,7 +159,7 @@ class Recorder:
         return await self._journal.claim(call.entry.id, lease, fence=fence, service=service, named=named)
 
     async def _undo(self, beginning: asyncio.Task[BeginResult]) -> None:
-        """Wait for what may still be committed, and record that nothing was sent."""
+        """Wait for a transaction that may still commit, and record that nothing was sent."""
         with suppress(PayasyncError):
             begun = await beginning
             if begun.step is Step.SEND:
@@ -177,7 +177,7 @@ class Recorder:
         return await self._in_background(call, settling)
 
     def _settle_cancelled(self, call: Call, intent: Intent) -> None:
-        """Record that nothing was sent, without a wait. What may have been sent stays *sending*, and is asked about."""
+        """Record, without waiting, that nothing was sent. A write that may have been sent stays *sending*."""
         if not call.progress.begun:
             self._hold(asyncio.ensure_future(self._settle(intent, state_of_unsent(intent), reason=CANCELLED)))
         elif call.progress.used_before:
@@ -189,10 +189,10 @@ class Recorder:
         return bool(await self._in_background(call, self._note_used(intent)))
 
     async def _in_background(self, call: Call, work: Coroutine[Any, Any, bool | None]) -> bool | None:
-        """Wait for a task as long as the call has time; it goes on if the caller is cancelled, or cannot wait.
+        """Wait for a task as long as the call has time. The task continues if the caller is cancelled or cannot wait.
 
         Returns:
-            Whether the claim still counted; `None` as long as the journal has not said so.
+            Whether the claim was still valid; `None` if the journal has not responded in time.
         """
         task = asyncio.ensure_future(work)
         self._hold(task)
@@ -201,7 +201,7 @@ class Recorder:
         return task.result() if task.done() else None
 
     def _hold(self, task: asyncio.Task[Any]) -> None:
-        """Keep a task until its end, whoever waits for it."""
+        """Hold a task until its end, even if nobody waits for it."""
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 

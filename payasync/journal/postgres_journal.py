@@ -33,14 +33,14 @@ T = TypeVar("T")
 
 
 class PostgresJournal(Journal):
-    """Stores intents in a PostgreSQL database; `Journal` says what its methods do.
+    """Stores intents in a PostgreSQL database; `Journal` documents its methods.
 
     Nothing is opened before the first use, which makes the tables `payasync_intents`, `payasync_services` and
     `payasync_migrations`. Leases end, and intents are due, by the server's clock. A session does not close its journal,
     because others may use it: use `async with`, or call `aclose` at the end.
 
     Args:
-        dsn: Such as `postgresql://user:password@host/database`. libpq's variables say what is not in it.
+        dsn: Such as `postgresql://user:password@host/database`. libpq's variables give the missing parts.
         keep: Returns, of an operation and its arguments, those that may be stored. Default: of a direct call those that
             move money, of a queued request all but the customer's details.
         whole_answers: Keep the service's responses whole, but for nonces, signatures and the customer's details as far
@@ -89,7 +89,7 @@ class PostgresJournal(Journal):
         return await self._database.run(lambda rows: run_transaction(work(rows.now), partial(_execute, rows)))
 
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
-        """Return what is done in the transaction of a connection of psycopg.
+        """Run work in the transaction of a psycopg connection, and return its result.
 
         Raises:
             ConfigurationError: It is no such connection, is in no transaction, or leads to another database.

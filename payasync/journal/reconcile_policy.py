@@ -1,4 +1,4 @@
-"""The reconciliation policy: what to ask about an unknown write, and what follows from the response; no I/O here."""
+"""The reconciliation policy: queries about unknown writes, and the decisions after them; no I/O here."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -49,41 +49,41 @@ ABSENT: Final = "the service does not know it"
 NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
 USED_BEFORE: Final = "and it said before that the number was used"
 QUERIES_NEED: Final = frozenset({"payment_status", "refund_status"})
-"""Points of the profile without which a thing cannot be asked about."""
+"""The points of the profile without which a payment or refund cannot be queried."""
 LONGEST_RETRY_AFTER: Final = 86_400.0
 """Seconds. A service that asks for more is asked again all the same."""
 
 
 class Finding(Enum):
-    """What a query came to."""
+    """How a query ended."""
 
     KNOWN = auto()
-    """The service says what became of the write."""
+    """The response shows how the write ended."""
     NOT_DONE = auto()
     """The service proves that the write was not done so far."""
     UNCLEAR = auto()
-    """The service responds, and what became of the write does not follow from that."""
+    """The response does not show how the write ended."""
     UNMATCHED = auto()
     """The response is about something else."""
     SILENT = auto()
     """There is no usable response, for a reason that has nothing to do with this write."""
     UNASKABLE = auto()
-    """There is no such query."""
+    """No query about the write is possible."""
 
 
 UNUSABLE: Final = frozenset({Finding.SILENT, Finding.UNMATCHED})
-"""After these the service is asked again, as if it had not responded."""
+"""After these findings, the reconciler asks again, as if the service had not responded."""
 
 
 @frozen(kw_only=True)
 class QueryResult:
-    """What a query says of a write.
+    """The result of a query about a write.
 
     Attributes:
-        finding: What the query came to.
-        state: The state that the response gives to the write, if it does.
+        finding: How the query ended.
+        state: The state that the response gives the write, or `None`.
         reason: In one line.
-        outcome: The response that says so, as far as it may be stored.
+        outcome: The response, as far as it may be stored.
         retry_after: Seconds that the service asked to wait.
     """
 
@@ -95,10 +95,10 @@ class QueryResult:
 
 
 def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
-    """Return the query for the state of an intent; `None` if nothing names it.
+    """Return the query for the state of an intent, or `None` if it has no number.
 
-    An order is asked about by endpoint 3, a refund by endpoint 7, a payment of endpoint 1 by endpoint 6, with the
-    number that the service gave it (docs/service.md#queries).
+    Endpoint 3 queries orders, and endpoint 7 refunds. Endpoint 6 queries payments of endpoint 1, by the number that the
+    service gave them (docs/service.md#queries).
     """
     if intent.operation != CREATE_PAYMENT.name:
         return status_query(intent.operation, intent.reference)
@@ -107,20 +107,20 @@ def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
 
 
 def names_of(intent: Intent, profile: Profile) -> dict[str, object]:
-    """Return what a write named, which a response about it must match."""
+    """Return the values of a write that a response about it must match."""
     number = _payment_id(intent, profile) if intent.operation == CREATE_PAYMENT.name else None
     return {**asked_for(intent), PAYMENT: number} if number else asked_for(intent)
 
 
 def _payment_id(intent: Intent, profile: Profile) -> str | int | None:
-    """Return the service's own number of a payment, if a recorded response has it."""
+    """Return the service's own number of a payment, or `None` if no recorded response has it."""
     if intent.outcome is None or not profile.answer.payment_id:
         return None
     return PaymentResponse(recorded_reply(intent), profile.answer, profile.states).payment_id
 
 
 def classify_response(intent: Intent, response: Response, profile: Profile) -> QueryResult:
-    """Return what the response to a query says of a write."""
+    """Return the result of a query that got a response."""
     if is_empty_envelope(profile.answer, response.document):
         return QueryResult(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {response.thing}")
     is_so = f"the service knows the {response.thing}"
@@ -179,17 +179,18 @@ def classify_error(error: Exception) -> QueryResult:
 
 @frozen(kw_only=True)
 class Patience:
-    """How long the service is asked about a write before a person is.
+    """How long the reconciler asks the service about a write before it asks a person.
 
     Args:
         first: Seconds from a query without a result to the next; each further pause is twice as long.
         longest: The longest pause, in seconds.
-        questions: After so many queries whose responses say nothing of the write, it is given to a person. An accepted
-            write is then shown to a person, and asked about further.
-        give_up: Seconds since something of the write may last have been sent. After so long, and so many `questions`,
-            a write about which the service says nothing at all is given to a person. An accepted write is shown to a
-            person if no response was usable for so long, and given to one if the last response is about something else.
-        sends: After so many sends, a queued write that never arrives is given to a person.
+        questions: The number of queries without news after which a write becomes `manual`. An accepted write is only
+            shown to a person, and the queries continue.
+        give_up: Seconds after the last moment at which part of the write may have been sent. After them, and after so
+            many `questions`, a write becomes `manual` if no response was usable. An accepted write is shown to a person
+            after so many seconds without a usable response. It becomes `manual` if the last response is about
+            something else.
+        sends: The number of sends after which a queued write that never arrives becomes `manual`.
 
     Raises:
         ConfigurationError: A value has another type, or is too small.
@@ -204,13 +205,13 @@ class Patience:
 
 @frozen(kw_only=True)
 class Decision:
-    """What follows from the result of a query.
+    """The decision after a query.
 
     Attributes:
-        state: The new state. *sending*: the write is sent again, under the same number. If it is the state that the
-            intent has already, the service is asked again after `pause`.
+        state: The new state. *sending*: the write is sent again, under the same number. If the intent has this state
+            already, the reconciler asks again after `pause`.
         reason: Why, in one line.
-        pause: Seconds from this query to the next; `None` if there is none.
+        pause: Seconds from this query to the next, or `None` if no query follows.
         denied: As `Intent.denied`.
         silent_since: As `Intent.silent_since`.
     """
@@ -231,11 +232,11 @@ def decide(
     patience: Patience,
     jitter: Callable[[float], float],
 ) -> Decision:
-    """Return what follows for an intent from the result of a query.
+    """Return the decision about an intent after a query.
 
     Args:
         intent: As it was claimed: unknown or accepted.
-        result: What the query says.
+        result: The result of the query.
         asked_at: The journal's time before that query, aware.
         quarantine: Seconds after which "not found" is final; `None`: it never is.
         patience: How long to ask.
@@ -261,7 +262,7 @@ def decide(
 
 
 def _resend_or_give_up(intent: Intent, result: QueryResult, patience: Patience) -> Decision:
-    """Return what follows for a write that never arrived: the caller repeats a direct call."""
+    """Return the decision about a write that never arrived. Only a queued write is sent again."""
     reason = f"never arrived: {result.reason}"
     if intent.queued and intent.attempts >= patience.sends:
         return Decision(state="manual", reason=f"sent {intent.attempts} times, and {reason}")
@@ -269,7 +270,7 @@ def _resend_or_give_up(intent: Intent, result: QueryResult, patience: Patience) 
 
 
 def is_shown(accepted: Intent, now: datetime, patience: Patience) -> bool:
-    """Return whether a person is shown an accepted intent, because responses about it have been of no use too long."""
+    """Return whether an accepted intent is shown to a person, because no response was usable for too long."""
     return accepted.denied >= patience.questions or _is_too_long(accepted.silent_since, now, patience)
 
 
@@ -280,9 +281,9 @@ def _is_too_long(since: datetime | None, now: datetime, patience: Patience) -> b
 def _wait_for_end(
     intent: Intent, result: QueryResult, pause: float, asked_at: datetime, patience: Patience
 ) -> Decision:
-    """Return what follows for an accepted intent if its end is still unknown: the service is asked again.
+    """Return the decision about an accepted intent that has not ended: the reconciler asks again.
 
-    If no response was usable for too long, and the last one is about something else, a person must find out.
+    If no response was usable for too long, and the last one is about something else, the intent becomes `manual`.
     """
     unusable = result.finding in UNUSABLE
     denied = intent.denied if unusable else 0 if result.finding is Finding.KNOWN else intent.denied + 1
@@ -322,15 +323,15 @@ def _draw_pause(intent: Intent, result: QueryResult, patience: Patience, jitter:
 
 End = Literal["resolved", "sent", "waiting", "manual", "lost"]
 ENDS: Final[tuple[End, ...]] = get_args(End)
-"""What can become of an intent in a run."""
+"""How a run can end for an intent."""
 
 
 @frozen(kw_only=True)
 class Result:
-    """What became of one intent in a run.
+    """How a run ended for one intent.
 
     Attributes:
-        intent: As it was before.
+        intent: The intent before the run.
         end: `resolved`: its end is known, or it never arrived. `sent`: it never arrived, and was sent again.
             `waiting`: the service will be asked again. `manual`: a person must say. `lost`: another process took it.
         state: Its state now, as far as this run knows.
@@ -352,7 +353,7 @@ class Result:
 
 @frozen(kw_only=True)
 class Report:
-    """What a run came to, as numbers of intents.
+    """The counts of a run, in intents.
 
     Attributes:
         resolved: Their end is known, or they never arrived; rejected ones are among them.
@@ -376,18 +377,18 @@ class Report:
 
     @property
     def asked(self) -> int:
-        """All intents that the run asked about."""
+        """The number of intents that the run queried."""
         return self.resolved + self.sent + self.waiting + self.manual + self.lost
 
     @classmethod
     def of(cls, ends: Iterable[End], *, silent: bool = False, unsent: int = 0, rejected: int = 0) -> "Report":
-        """Count what became of each intent."""
+        """Count the intents by how the run ended for them."""
         counted = Counter(ends)
         return cls(silent=silent, unsent=unsent, rejected=rejected, **{end: counted[end] for end in ENDS})
 
 
 def describe_for_person(result: Result) -> str:
-    """Return the log line for a result that a person must know, because the caller may be gone; else nothing."""
+    """Return the log line for a result that a person must know, or an empty text. The caller may have ended."""
     if not result.rejected and result.end != "manual":
         return ""
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
@@ -396,7 +397,7 @@ def describe_for_person(result: Result) -> str:
 
 
 def is_due(intent: Intent, now: datetime) -> bool:
-    """Return whether a run would ask about an intent by now."""
+    """Return whether a run would query an intent now."""
     if state_now(intent, now) not in ASKED_STATES:
         return False
     moment = intent.due if intent.lease is None else intent.lease

@@ -124,8 +124,8 @@ class Reconciler:
 
     The reconciler asks about each write by the number that names it, with growing pauses. If the service does not know
     the number, and the quarantine is over, a queued write is sent again under that number, and a direct one is
-    rejected. A write that cannot be asked about, or is never resolved, becomes `manual`: a person ends it by
-    `journal.resolve`. An accepted write is asked about until it ends. It becomes `manual` if no response was usable for
+    rejected. A write that cannot be queried, or is never resolved, becomes `manual`: a person ends it by
+    `journal.resolve`. An accepted write is queried until it ends. It becomes `manual` if no response was usable for
     a day, and the last one is about something else.
 
     You may interrupt it at any time, and run several of them in several processes: each holds what it asks about by a
@@ -167,7 +167,7 @@ class Reconciler:
             if not isinstance(value, kind):
                 raise ConfigurationError(f"{name} must be a {kind.__name__}, not {value!r}", field=name)
         self._session = session
-        # Writes are sent again under the journal in which they were asked about, whatever journal the session has.
+        # Writes are sent again under the journal that holds them, whatever journal the session has.
         self._resending = session.with_options(journal=journal)
         # The journal keeps the pauses between queries, so the session adds none.
         self._asking = session.with_options(retry=RetryPolicy(attempts=1))

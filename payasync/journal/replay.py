@@ -81,7 +81,7 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
 
 
 def _next_step(intent: Intent) -> str:
-    """Return what the caller can do. A write that is being sent, or has no number, cannot be asked about."""
+    """Return the caller's next step. A write that is being sent, or has no number, cannot be queried."""
     if intent.state == "manual":
         return f"it may have been done: find out, and record it: payasync journal resolve {intent.id}"
     if intent.state == "sending" and intent.lease is not None:

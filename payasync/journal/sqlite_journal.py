@@ -69,7 +69,7 @@ def _intent_of_row(row: Mapping[str, Any]) -> Intent:
 
 
 class SqliteJournal(Journal):
-    """Stores intents in an SQLite file; `Journal` says what its methods do.
+    """Stores intents in an SQLite file; `Journal` documents its methods.
 
     Nothing is opened before the first use. A new file can be read by its owner alone; an existing file keeps its mode.
     A session does not close its journal, because others may use it: use `async with`, or call `aclose` at the end.
@@ -125,7 +125,7 @@ class SqliteJournal(Journal):
         return await self._file.run(lambda db: _run_on(db, work(now)))
 
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
-        """Return what is done on a connection of sqlite3, or of a library that speaks as it does, such as aiosqlite.
+        """Run work on a connection of sqlite3, or of a compatible library such as aiosqlite, and return its result.
 
         Raises:
             ConfigurationError: It is no connection to the file, or commits each statement by itself.

@@ -77,7 +77,7 @@ UPDATE payasync_intents SET
     due = CASE state WHEN 'unknown' THEN coalesce(due, :now) ELSE due END
 WHERE id = :id AND ((attempts = :attempts AND state IN ('new', 'rejected'))
     OR (attempts >= :attempts AND state IN ('sending', 'unknown', 'manual'))) RETURNING id"""
-"""True of the number, whoever holds the claim by now. A holder who asks about the intent loses the claim."""
+"""This fact does not depend on the claim. A holder who queries the intent loses the claim."""
 POSTPONE: Final = """
 UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""
@@ -109,14 +109,14 @@ UPDATE payasync_intents SET
     state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason,
     silent_since = NULL, queued = queued AND :queued, answered = FALSE
 WHERE id = :id RETURNING *"""
-"""A recorded response that said otherwise is dropped when the intent was done after all."""
+"""If the intent was done after all, a recorded response that contradicts this is dropped."""
 PRUNE: Final = """
 DELETE FROM payasync_intents WHERE id IN (
     SELECT id FROM payasync_intents WHERE state IN ('succeeded', 'rejected') AND updated < :before
     ORDER BY updated LIMIT :limit)
     AND state IN ('succeeded', 'rejected') AND updated < :before
 RETURNING id"""
-"""Said twice: PostgreSQL looks again at a row that another transaction has changed, and only at the outer condition."""
+"""The condition stands twice. For a row that another transaction has changed, PostgreSQL repeats only the outer one."""
 
 BIND: Final = """
 INSERT INTO payasync_services (merchant, service) VALUES (:merchant, :service)
@@ -154,8 +154,8 @@ class Query:
     Attributes:
         statement: One of `statements`.
         values: By their names in the statement.
-        lock: How to lock the rows that it finds, unless the whole database is locked anyway.
-        column: The one column to return, in place of whole intents.
+        lock: How to lock the rows found, unless the whole database is locked anyway.
+        column: The one column to return instead of whole intents.
     """
 
     statement: str
@@ -169,7 +169,7 @@ Transaction: TypeAlias = Generator[Query, Any, T]
 
 
 async def run_transaction(transaction: Transaction[T], execute: Callable[[Query], Awaitable[Any]]) -> T:
-    """Run a transaction to its end, and return what it returns.
+    """Run a transaction to its end, and return its result.
 
     Args:
         transaction: The transaction.
@@ -198,7 +198,7 @@ def change_intents(statement: str, values: Mapping[str, Any]) -> Transaction[Seq
 
 @frozen
 class ServiceBinding:
-    """The service that a merchant's writes go to.
+    """The service that receives a merchant's writes.
 
     Attributes:
         service: `Session.service`.
@@ -210,11 +210,11 @@ class ServiceBinding:
 
 
 def bind_service(merchant: str, binding: ServiceBinding | None) -> Transaction[None]:
-    """Store which service a merchant's writes go to, unless one is stored; refuse any other.
+    """Store the service of a merchant's writes, unless one is stored. Refuse any other service.
 
     Args:
         merchant: The merchant's number.
-        binding: The service; `None` as long as nobody sends.
+        binding: The service, or `None` if nothing is sent.
     """
     if binding is None:
         return
@@ -229,12 +229,12 @@ def bind_service(merchant: str, binding: ServiceBinding | None) -> Transaction[N
 
 
 def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Sequence[str], Sequence[str]]]:
-    """Give a service another address; return its merchants, and all addresses that the journal has then.
+    """Change a service's address. Return its merchants, and all addresses in the journal after the change.
 
     Args:
         old: Its address.
         new: The new address.
-        unused: Move it only if it has done nothing yet.
+        unused: Move the service only if it has done nothing yet.
     """
     if unused and (done := (yield from change_intents(DONE_THERE, {"old": old}))):
         rule = "a service that has done nothing, where it is the sandbox"
@@ -248,7 +248,7 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
 def begin(
     draft: Draft, binding: ServiceBinding | None, now: datetime, lease: float, *, tick: str | None = None
 ) -> Transaction[BeginResult]:
-    """Store an intent as *sending*, unless its key says that it must not be sent."""
+    """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
     until = now + timedelta(seconds=lease)
     first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
     added, stored = yield from _add_draft(draft, binding, first, now)
@@ -263,8 +263,8 @@ def begin(
 def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
     """Store an intent as *new*.
 
-    An intent that is stored already is queued from now on, and keeps its state. Only a rejected one is *new* again, so
-    that whoever looks for what nobody sends finds it.
+    An intent that is stored already is queued from now on, and keeps its state. Only a rejected intent becomes *new*
+    again, so that a search for unsent intents finds it.
     """
     first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "tick": None}
     added, stored = yield from _add_draft(draft, None, first, now)
@@ -305,7 +305,7 @@ def claim(
     yield from bind_service(stored.merchant, binding)
     begun = BeginResult(next_step(stored, now, fence=fence), stored)
     if begun.step is Step.SEND:
-        # Its sender has looked at it before; a person may have rejected it since.
+        # A person may have rejected the intent after the sender read it.
         check_queued(stored)
     return (yield from _send(begun, now, now + timedelta(seconds=lease), tick, named))
 
@@ -321,7 +321,7 @@ def _send(
 
 
 def note_used(held: Intent, now: datetime) -> Transaction[bool]:
-    """Record that the service said "used before" of what was sent, unless its end is known."""
+    """Record that the service called the number used before, unless the end of the intent is known."""
     values = {"id": held.id, "attempts": held.attempts, "now": now}
     return bool((yield from change_intents(NOTE_USED, values)))
 
@@ -336,10 +336,10 @@ def settle(
     tick: str | None = None,
     answered: bool = False,
 ) -> Transaction[bool]:
-    """Record what became of an intent, if the claim still counts.
+    """Record the new state of an intent, if the claim is still valid.
 
-    While it counts, the state is the one that the holder was given, because each change of it ends the claim. If the
-    intent was added while it was sent directly, and is rejected, it is *new*, because its worker had to wait.
+    While the claim is valid, the state is the one that the holder read, because each change of state ends the claim. If
+    an intent was queued during its direct call, and is then rejected, it becomes *new*, because its worker had to wait.
     """
     check_transition(held.state, state)
     if state == "sending":
@@ -350,7 +350,7 @@ def settle(
         "sent_at": now if state == "unknown" else None,
         "tick": tick,
     }
-    # Its caller has heard that it was not done, and may have paid by other means: a task that is left sends nothing.
+    # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
     queued = not (state == "rejected" and (held.state in ASKED_STATES or facts["outcome"] is not None))
     again = state == "rejected" and held.state == "sending" and not held.queued
     end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
@@ -359,7 +359,7 @@ def settle(
 
 
 def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transaction[bool]:
-    """End a claim without news, if it still counts."""
+    """End a claim without news, if it is still valid."""
     values = {"id": held.id, "fence": held.fence, "due": due, **facts}
     return bool((yield from change_intents(POSTPONE, values)))
 
@@ -374,7 +374,7 @@ def ask(
     before: datetime | None,
     tick: str | None = None,
 ) -> Transaction[Intents]:
-    """Claim the intents that the service is to be asked about."""
+    """Claim the intents to query."""
     if merchant is not None:
         yield from bind_service(merchant, binding)
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
@@ -387,9 +387,9 @@ def ask(
 
 
 def _in_doubt_since(stored: Intent, now: datetime, tick: str | None) -> tuple[datetime | None, str | None]:
-    """Return since when an intent is in doubt, by the time that it is now: the clock may have been set since.
+    """Return when the doubt about an intent began, by the present clock, which may have been set since.
 
-    If the clock was set and so has ended a lease, its holder may still be sending: the doubt begins later.
+    If a change of the clock has ended a lease, the holder may still be sending. Then the doubt begins later.
     """
     gone = _seconds_between(stored.tick, tick)
     if stored.state == "sending":
@@ -398,12 +398,12 @@ def _in_doubt_since(stored: Intent, now: datetime, tick: str | None) -> tuple[da
         return now + timedelta(seconds=left), _tick_after(tick, left)
     if gone is None or stored.sent_at is None:
         return stored.sent_at, tick
-    # Never earlier than what is stored: the tick may be of an attempt before, if another one was sent without.
+    # Never earlier than the stored time: if the last attempt has no tick, the tick is of an earlier attempt.
     return max(stored.sent_at, now - timedelta(seconds=gone)), tick
 
 
 def _seconds_between(earlier: str | None, later: str | None) -> float | None:
-    """Return the seconds between two ticks; `None` if they are not by one clock."""
+    """Return the seconds between two ticks, or `None` if the ticks are of different clocks."""
     if earlier is None or later is None:
         return None
     (clock, then), (same, now) = earlier.split(" "), later.split(" ")
@@ -418,7 +418,7 @@ def _tick_after(tick: str | None, seconds: float) -> str | None:
 
 
 def next_due(merchant: str | None) -> Transaction[datetime | None]:
-    """Return when the first intent is to be asked about, or a lease ends."""
+    """Return when the first query is due or the first lease ends, or `None`."""
     found = yield from find_intents(NEXT_DUE, {"merchant": merchant})
     return (found[0].lease or found[0].due) if found else None
 
@@ -426,7 +426,7 @@ def next_due(merchant: str | None) -> Transaction[datetime | None]:
 def resolve(
     intent_id: int, state: State, reason: str, seen: tuple[State | None, int | None], now: datetime
 ) -> Transaction[Intent]:
-    """End an intent by a person's word. If it is rejected, no queue that has its number sends it."""
+    """End an intent as a person decided. If it is rejected, a queue that still has its number does not send it."""
     stored = yield from _lock_intent(intent_id)
     before = state_now(stored, now)
     if before not in RESOLVABLE_STATES:
@@ -455,7 +455,7 @@ def _not_resolvable_error(stored: Intent) -> InvalidArgumentError:
 
 @frozen
 class StateReport:
-    """What the service reported about a write, such as by a notification.
+    """A report of the service about a write, such as a notification.
 
     Attributes:
         write: The operation.
@@ -463,7 +463,7 @@ class StateReport:
         merchant: The merchant's number.
         state: The state that the report gives the write.
         reason: In one line.
-        data: What the service sent, such as the notification's `data`.
+        data: The data that the service sent, such as the notification's `data`.
         things: Where `data` may name the number, amounts, currency and merchant.
     """
 
@@ -477,11 +477,11 @@ class StateReport:
 
 
 def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[Intents, Sequence[tuple[Intent, str]]]]:
-    """End the open intents that a report is about; what it contradicts is given to a person.
+    """End the open intents that a report is about. A rejected intent that it contradicts becomes `manual`.
 
     Returns:
-        The intents that have another state now; and those under the number of the report that it is not about, with the
-        reason.
+        The intents whose state changed. Then the intents with the same number that the report is not about, each with
+        the reason.
     """
     changed: Intents = []
     others: list[tuple[Intent, str]] = []
@@ -504,10 +504,10 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
 
 
 def _state_by_report(stored: Intent, stands: State, end: State) -> State | None:
-    """Return the state that a report gives an intent; `None` if it changes nothing.
+    """Return the state that a report gives an intent, or `None` if the report changes nothing.
 
-    If the intent was sent several times, the report may be about an earlier attempt, and rejects nothing. An intent
-    that waits to be sent again, and was done the first time after all, is not sent.
+    If the intent was sent several times, the report may be about an earlier attempt, and rejects nothing. If the intent
+    waits for another send, but the report says that it was done, it is not sent.
     """
     again = stands == "new" and stored.attempts > 0 and end == "succeeded"
     if again or (stands in ASKED_STATES and not may_be_of_an_earlier_attempt(stored, end)):

@@ -1,4 +1,4 @@
-"""The failure matrix: what the end of an attempt means, and what the client does next."""
+"""The failure matrix: the meaning of each end of an attempt, and the client's next step."""
 
 import enum
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ AttemptResult: TypeAlias = Reply | PayasyncError
 
 
 class Outcome(enum.Enum):
-    """What the end of an attempt means. The values are the words that errors use."""
+    """The meaning of the end of an attempt. The values are the words that errors use."""
 
     SUCCESS = "success"
     NOT_SENT = "not sent"
@@ -56,20 +56,20 @@ REFUSALS: Final = frozenset(
 
 
 class Action(enum.Enum):
-    """What the client does next."""
+    """The client's next step."""
 
     DONE = "done"
     """The reply is the call's response."""
     REPEAT = "repeat"
     """Wait, and try again with a new nonce and signature. If no attempt is left, raise the final error."""
     QUERY = "query"
-    """Ask the service what became of the write before anything else."""
+    """Ask the service about the write before anything else."""
     END = "end"
     """Raise the final error without a further attempt."""
 
 
 class Recourse(enum.IntEnum):
-    """What the client can do if the response to a call is lost: the columns of the matrix."""
+    """The client's options after a lost response: the columns of the matrix."""
 
     NONE = 0
     """Endpoints 1, 2 without a number, and 8 to 10: no query names the write, so it is never sent twice."""
@@ -78,7 +78,7 @@ class Recourse(enum.IntEnum):
     CLOSE = 2
     """Endpoint 4: an order that is closed twice is closed, and no money moves."""
     QUERY = 3
-    """Endpoints 2 with a number, and 5: a query by the number shows what became of the write."""
+    """Endpoints 2 with a number, and 5: a query by the number shows whether the write was done."""
 
 
 done, repeat, query, end = Action.DONE, Action.REPEAT, Action.QUERY, Action.END
@@ -103,11 +103,11 @@ MATRIX: Final[dict[Outcome, tuple[Action, Action, Action, Action]]] = {
 # fmt: on
 
 DEFINITE: Final = frozenset({Outcome.NOT_EXECUTED, Outcome.ABSENT, Outcome.DUPLICATE})
-"""Refusals of one attempt that do not show what became of an earlier one."""
+"""Refusals of one attempt. They do not show whether an earlier attempt was carried out."""
 
 
 def classify(call: Call, result: AttemptResult) -> Outcome:
-    """Return what the end of an attempt means."""
+    """Return the meaning of the end of an attempt."""
     if not isinstance(result, Reply):
         if isinstance(result, NoAnswerError):
             return Outcome.NO_RESPONSE
@@ -137,7 +137,7 @@ def _classify_2xx(profile: Profile, reply: Reply) -> Outcome:
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:
-    """Return what a response outside 2xx means, before its signature and its numbers are checked."""
+    """Return the meaning of a response outside 2xx, before its signature and its numbers are checked."""
     status = reply.status
     if status == 429:
         return Outcome.RATE_LIMITED
@@ -191,7 +191,7 @@ def is_vouched_for(call: Call, reply: Reply) -> bool:
 
 
 def objection_to(call: Call, reply: Reply) -> Objection | None:
-    """Return why a recognised response, signed where it must be, is still not believed."""
+    """Return the objection to a recognised response whose signature is not at fault, or `None`."""
     in_2xx = 200 <= reply.status < 300
     outcome = _classify_2xx(call.profile, reply) if in_2xx else _classify_status(call, reply)
     return _object_to_success(call, reply) if outcome is SUCCESS else _object_to_refusal(call, outcome, reply)
@@ -231,7 +231,7 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
 
 
 def recourse(call: Call) -> Recourse:
-    """Return what the client can do if the response to a call is lost."""
+    """Return the client's option if the response to a call is lost."""
     if call.read:
         return Recourse.REPEAT
     if call.operation is CLOSE_ORDER:
@@ -240,7 +240,7 @@ def recourse(call: Call) -> Recourse:
 
 
 def has_own_number(call: Call) -> bool:
-    """Return whether a write carries the merchant's own number of what it makes or closes."""
+    """Return whether a write carries the merchant's own number of an order or refund."""
     return call.operation.kind is Kind.KEYED and call.reference is not None
 
 
@@ -257,13 +257,13 @@ def leaves_doubt(call: Call, outcome: Outcome) -> bool:
 
 
 def decide(call: Call, outcome: Outcome, *, doubt: bool) -> Action:
-    """Return what the client does after an attempt.
+    """Return the client's next step after an attempt.
 
     Args:
         call: The call.
-        outcome: What the end of the attempt means.
+        outcome: The meaning of the attempt's end.
         doubt: The call is a write, and this attempt or an earlier one may have been carried out. Doubt is sticky: a
-            refusal of attempt 2 does not show what became of attempt 1.
+            refusal of attempt 2 does not show whether attempt 1 was carried out.
     """
     by_recourse = recourse(call)
     if doubt and outcome in DEFINITE:
@@ -278,7 +278,7 @@ def decide(call: Call, outcome: Outcome, *, doubt: bool) -> Action:
 
 
 def decide_after_absence(call: Call, outcome: Outcome) -> Action:
-    """Return what the client does once "not found" is final, so that no attempt was carried out.
+    """Return the client's next step once "not found" is final, so that no attempt was carried out.
 
     A refusal of the last attempt is definite now. After any other outcome the write is sent again.
     """
@@ -302,7 +302,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
     code_is_signed = SignedFields.under(shape.signature, profile.signature).covers(shape.code)
     if code_is_signed and is_one_of(at(result.document, shape.code), profile.codes.absent):
         return True
-    # Nothing that is signed says "not found": the rest must at least be about this number, and no success.
+    # No signed field says "not found". The signed fields must at least name this number, and show no success.
     return match.names_only_the_number(question, payload(shape, result.document))
 
 
@@ -321,7 +321,7 @@ def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: b
 
     Args:
         call: The call.
-        outcome: What the end of its last attempt means; not a success.
+        outcome: The meaning of the last attempt's end; not a success.
         result: How that attempt ended.
         doubt: The call is a write, and this attempt or an earlier one may have been carried out.
     """
@@ -387,7 +387,7 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
 
 
 def advice(call: Call) -> str:
-    """Return what a person should do about a write that may have been carried out."""
+    """Return the advice for a person about a write that may have been carried out."""
     if has_own_number(call):
         return QUERY_HINT
     if call.reference is not None:
@@ -408,7 +408,7 @@ def unknown_error(call: Call, reason: str, reply: Reply, *, objection: Objection
 
     Args:
         call: The write.
-        reason: What the response lacks, or why it is not believed.
+        reason: Why the response is not enough, or why it is not believed.
         reply: The response to the query.
         objection: Why the response is not believed, if it was recognised.
     """

@@ -91,7 +91,7 @@ class RetryContext:
         policy: How often a call is tried, and how long it waits in between.
         quota: The session's retry budget.
         report: Receives retries and unknown outcomes.
-        ask: Returns the query about a write, or `None` if there is none.
+        ask: Returns the query about a write, or `None` if no query is possible.
         pace: Clock, sleep and jitter. If the sleep returns `False`, the session closes, and no attempt follows.
     """
 

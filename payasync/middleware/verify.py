@@ -30,7 +30,7 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
     signed = at(reply.document, place)
     if not isinstance(signed, dict) or name not in signed:
         return evolve(reply, verified=None, doubt="")  # even if a user's layer has set it
-    # Read it again, strictly: names must not stand twice, and numbers keep their text.
+    # Parsed again, strictly: duplicate names are refused, and numbers keep their text.
     signed = at(loads_exact(reply.body, number=number_type(scheme)), place)
     if not isinstance(signed, dict):
         return evolve(reply, verified=False)
@@ -59,7 +59,7 @@ def hidden_field(
     *,
     is_expected: Callable[[str, str], bool] = lambda _name, _value: False,
 ) -> str:
-    """Return which text of a verified object may hide a field that payasync reads; empty if none does.
+    """Return a description of a text that may hide a field that payasync reads, or an empty text.
 
     Args:
         scheme: The profile's signature scheme.
@@ -67,7 +67,7 @@ def hidden_field(
         place: The path of the object in the document.
         name: The name of the field that holds the signature.
         names: Returns the fields that payasync reads.
-        is_expected: Returns whether a name and its value are believed wherever they stand, so that nothing is hidden.
+        is_expected: Returns whether a name and its value are believed at any place, so that they hide nothing.
     """
     if not isinstance(scheme, SortedPairs):
         return ""
@@ -86,14 +86,14 @@ def hidden_field(
 
 
 def _written_object(fields: Mapping[str, Any], names: Callable[[], Iterable[str]]) -> str:
-    """Return a field that payasync reads and whose text may have been an object or a list; empty if there is none."""
+    """Return a field that payasync reads and whose text may have been an object or a list, or an empty text."""
     texts = {name: value for name, value in fields.items() if isinstance(value, str) and value.startswith(("{", "["))}
     read = sorted(texts.keys() & set(names())) if texts else []
     return next((name for name in read if loads(texts[name].encode()) is not ABSENT), "")
 
 
 def refused_field(scheme: SignatureScheme, signed: Mapping[str, Any], place: str, name: str) -> str:
-    """Return which field of a signed object the scheme refuses, and what to set; empty if it refuses none.
+    """Return a description of the field that the scheme refuses, with the key to set, or an empty text.
 
     Args:
         scheme: The profile's signature scheme.
@@ -167,8 +167,8 @@ def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: s
     Args:
         credentials: The merchant's credentials.
         scheme: The profile's signature scheme.
-        signed: What the service signs, in words, for the error.
-        point: The key of the profile that says so.
+        signed: The kind of document that the service signs, in words, for the error.
+        point: The key of the profile that says that it is signed.
 
     Raises:
         ConfigurationError: There is no such key.

@@ -53,7 +53,7 @@ class IngestResult:
 
     Attributes:
         answer: The response to it.
-        received: What is stored of it, unless it was refused.
+        received: The stored notification, unless it was refused.
         added: What the inbox did with it, if it was stored.
         error: Why it was refused or not stored.
     """
@@ -194,7 +194,7 @@ def _build_answer(which: str, status: int, body: str) -> Answer:
 
 
 def build_received(notification: Notification, *, timed: bool) -> Received:
-    """Return what is stored of a notification.
+    """Return the notification to store.
 
     Args:
         notification: Verified, or a hint. A hint is identified by its body, whatever key it claims.

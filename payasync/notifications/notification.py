@@ -1,4 +1,4 @@
-"""A notification: what the service sends to the merchant's server, parsed without I/O.
+"""A notification that the service sends to the merchant's server, parsed without I/O.
 
 See docs/service.md#notifications.
 """
@@ -44,11 +44,11 @@ T = TypeVar("T")
 
 @frozen(kw_only=True, slots=False)
 class Notification:
-    """What the service sent, as it was received. Believe it only if it is `verified` or `confirmed`.
+    """A notification as it was received. Believe it only if it is `verified` or `confirmed`.
 
     Attributes:
         kind: `payment`, `refund` or `subscription`; `None` if neither the payload nor the address says it.
-        event: The service's own name of the event; `None` if there is none, or a hint was confirmed.
+        event: The service's own name of the event, or `None` if it has no name or a hint was confirmed.
         data: The payload inside the profile's envelope, else the document. If the signature stands in the body, only
             the signed part. If a hint was confirmed, the data of the service's response.
         document: The whole decoded JSON, signed or not, with exact integers.
@@ -57,13 +57,13 @@ class Notification:
         dedup_key: Names the event: a redelivery has the same key.
         weak: The key is only a hash of the body: two events with equal bodies count as one.
         digest: SHA-256 of the body without what a redelivery may change, in hexadecimal.
-        verified: The signature was checked: `data`, and all that is read from it, comes from the service.
+        verified: The signature is valid: `data`, and every value read from it, comes from the service.
         received_at: The time of arrival, in UTC.
         out_trade_no: The order's number, if the profile locates it and the payload has it.
         out_refund_no: The refund's number, likewise.
         subscription_id: The subscription's number, likewise.
         payment_id: The service's number of the payment, at its path in responses.
-        id: The inbox's number of the event; `None` if it does not come from an inbox.
+        id: The inbox's number of the event, or `None` if it does not come from an inbox.
         attempt: 1 the first time that it is dispatched.
         confirmed: The service's response, if the service was asked to confirm it.
     """
@@ -144,7 +144,7 @@ class Notification:
         """Return the query that confirms this notification.
 
         Raises:
-            InvalidArgumentError: There is none: subscriptions have no query, and a query needs a number.
+            InvalidArgumentError: No query can confirm it: subscriptions have no query, and a query needs a number.
         """
         if self.kind == "payment" and self.out_trade_no:
             return QueryOrder(out_trade_no=self.out_trade_no)
@@ -174,12 +174,12 @@ def parse(
     received_at: datetime | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Notification:
-    """Return what a notification says. Do not believe it: `verified` is `False`.
+    """Return the parsed notification. Do not believe it: `verified` is `False`.
 
     Args:
         raw: The body's bytes, as they were received.
         headers: A mapping, or pairs; names in any case.
-        profile: What the service does.
+        profile: The profile of the service.
         kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so.
         received_at: The time of arrival, aware. Default: now.
         max_bytes: The greatest length of the body.
@@ -327,10 +327,10 @@ def _find_state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
 
 
 def _checked_number(name: str, data: Any, path: str, identifier: str = "") -> str | None:
-    """Return the number at a path; `None` if there is none.
+    """Return the number at a path, or `None`.
 
-    The merchant's own numbers must match the profile's `identifier`; the service's own need not. No number may have a
-    control character, because it would end up in handlers, databases and logs.
+    The merchant's own numbers must match the profile's `identifier`. The service's own numbers need not. No number may
+    have a control character, because handlers, databases and logs would receive it.
 
     Raises:
         InvalidArgumentError: It is another text.
@@ -344,7 +344,7 @@ def _checked_number(name: str, data: Any, path: str, identifier: str = "") -> st
 
 
 def number_at(data: Any, path: str) -> str | None:
-    """Return the number at a path as a text; `None` if there is none."""
+    """Return the number at a path as a text, or `None`."""
     found = at(data, path) if path else None
     return str(found) if is_identifier(found) else None
 
@@ -405,7 +405,7 @@ def digest_document(shape: NotificationShape, document: Any, *, sent: str = "") 
     Args:
         shape: The profile's `[notification]`.
         document: A decoded body.
-        sent: The path of a time that is new in each delivery; empty if there is none.
+        sent: The path of a time that is new in each delivery, or an empty text.
     """
     fresh = {NONCE, *(each for each in shape.volatile if "." not in each)}
     dotted = [each for each in shape.volatile if "." in each]

@@ -245,7 +245,7 @@ class Receiver:
 
     @frameless_async
     async def receive(self, raw: Raw, headers: Headers, kind: str | None = None) -> Answer:
-        """Receive a notification, and return the response to send; it is acknowledged after it is on the disk.
+        """Receive a notification, and return the response to send. A notification is stored before it is acknowledged.
 
         Args:
             raw: The body's bytes, as they were received.
@@ -371,7 +371,7 @@ class Receiver:
             await self._inbox.aclose()
 
     def _dispatcher(self) -> Dispatcher:
-        """Return the dispatcher of the running loop; start one if there is none.
+        """Return the dispatcher of the running loop, and start one if necessary.
 
         Raises:
             SessionClosedError: The receiver is closed.

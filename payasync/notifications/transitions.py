@@ -27,7 +27,7 @@ from payasync.wire.request import Request
 from payasync.wire.response import Response
 
 ATTEMPTS: Final = 100
-"""They take about three days. They have to, because the service does not repeat what was acknowledged."""
+"""They take about three days, because the service does not repeat an acknowledged notification."""
 MAX_WAIT: Final = 3600.0
 """Seconds. The waits before it are at most 1, 4, 16, 64, …"""
 MAX_INTERRUPTIONS: Final = 32
@@ -107,7 +107,7 @@ def hold_refund(notification: Notification, profile: Profile) -> Transition | No
 
 
 def _find_refund(data: Any, profile: Profile) -> str:
-    """Return where a payload names a refund; an empty text if it does not. Null, an empty text and 0 name none."""
+    """Describe the refund that a payload names, or return an empty text. Null, an empty text and 0 name no refund."""
     shape, answer = profile.notification, profile.answer
     for path in (shape.out_refund_no, _REFUND_NUMBER):
         if path not in {shape.out_trade_no, answer.payment_id} and (number := number_at(data, path)):
@@ -208,13 +208,13 @@ def hint_key(notification: Notification) -> str:
 
 
 def release_key(key: str, event_id: int) -> str:
-    """Return another key for a hint that was not confirmed, because the same hint may be true when it comes again."""
+    """Return another key for a hint that was not confirmed, because the same hint may be true if it arrives again."""
     own = f":{event_id}"
     return key if key.endswith(own) or not key.startswith("hint:") else key + own
 
 
 def choose_query(notification: Notification, profile: Profile) -> Request[Response] | Transition:
-    """Return the query that confirms a hint, or a transition that says why there is none.
+    """Return the query that confirms a hint, or a transition with the reason why no query can confirm it.
 
     If notifications have order numbers, payments are queried by these only. With the service's own number as well, one
     payment would be confirmed under two keys, and could have its effect twice.
@@ -280,7 +280,7 @@ class _LastQuery:
     """The last query about one number.
 
     Attributes:
-        waiting: The ids of events that wait for the next query, which answers for them, because they came before it.
+        waiting: The ids of events that wait for the next query, and for which it answers.
         answers_for: The ids of events that this query answers for.
         confirmed: The final state that it returned.
         until: The time, in seconds since 1970, before which the number is not queried again.
@@ -312,7 +312,7 @@ class QueryLimiter:
         self._queries: Final = dict[QueryKey, _LastQuery]()
 
     def recall(self, query_key: QueryKey, event: int, failures: int) -> Confirmed | Transition | None:
-        """Return what the last query says of an event, or that the event must wait; `None` if it may query now.
+        """Return the last query's result for an event, or a transition that makes it wait; `None` if it may query now.
 
         Args:
             query_key: What the event would query.
@@ -333,7 +333,7 @@ class QueryLimiter:
         return last.wait(event, last.until - now, "the same number was queried just now")
 
     def begin(self, query_key: QueryKey, event: int) -> None:
-        """Note that a query begins, which answers for an event, and for all that waited for it."""
+        """Note that a query begins. It answers for an event, and for all events that waited for it."""
         self._forget()
         before = self._queries.pop(query_key, _LastQuery())
         answers_for = frozenset({event, *before.waiting})
@@ -413,7 +413,7 @@ class Confirmer:
         return found
 
     def _with_response(self, hint: Notification, confirmed: Confirmed) -> Notification:
-        """Return a hint whose facts are those of the response. Its own stand only in `raw` and `document`."""
+        """Return a hint with the facts of the response. Its own facts remain only in `raw` and `document`."""
         shape, response = self.profile.notification, confirmed.response
         paths = {
             "out_trade_no": shape.out_trade_no,

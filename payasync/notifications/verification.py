@@ -119,7 +119,7 @@ def check_webhook(
         now: Seconds since 1970.
 
     Raises:
-        InvalidSignatureError: It names the header, and what is wrong with it.
+        InvalidSignatureError: It names the header and the defect.
     """
     number = _get_header(headers, WEBHOOK_ID, _WORD, A_WORD)
     sent = _get_header(headers, TIMESTAMP, _SECONDS, "a number of seconds since 1970")
@@ -217,7 +217,7 @@ def check_covered(profile: Profile) -> None:
 
 
 def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
-    """Yield the profile's keys of what is believed, each with its path and its place in the document."""
+    """Yield the profile's keys of believed values, each with its path and its place in the document."""
     yield "notification.data", shape.data, join_path(shape.data, "any field of it")
     for name in ("out_trade_no", "out_refund_no", "subscription_id"):
         if path := getattr(shape, name):

@@ -1,4 +1,4 @@
-"""Handlers, and the worker that handles one claimed event: read, confirmed, compared with expectations, handled."""
+"""Handlers, and the worker that confirms, compares and handles one claimed event."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ INTERRUPTED: Final = "interrupted by a shutdown"
 logger: Final = logging.getLogger("payasync.notifications")
 
 _uncancellable: Final[set["asyncio.Task[object]"]] = set()
-"""Tasks that swallow their cancellation. A loop holds no reference to a task, so that they are held here."""
+"""Tasks that swallow their cancellation. They are held here, because a loop holds only weak references to tasks."""
 
 
 async def run_within(seconds: float, called: Awaitable[T]) -> T:
@@ -186,7 +186,7 @@ def check_expect(expect: Expect | None) -> None:
     """Check that an `expect` function can be called with a notification.
 
     Raises:
-        ConfigurationError: It cannot.
+        ConfigurationError: The function cannot be called so.
     """
     _check_callable("expect", expect, 1, "takes a notification", "be called with that alone")
 
@@ -222,7 +222,7 @@ def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
     """Check that a handler has a name of its own among those that may get the same events.
 
     Raises:
-        ConfigurationError: It has not.
+        ConfigurationError: Another handler has the same name.
     """
     for other in others:
         overlapping = ANY in {handler.kind, other.kind} or handler.kind == other.kind
@@ -235,7 +235,7 @@ def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
 
 
 def select_handlers(handlers: Sequence[Handler], notification: Notification) -> tuple[Handler, ...] | Transition:
-    """Return the handlers of a notification, or a transition that says why there is none."""
+    """Return the handlers of a notification, or a transition with the reason why it has no handler."""
     if selected := tuple(handler for handler in handlers if handler.accepts(notification)):
         return selected
     what = PLURALS.get(notification.kind or "", "events of an unknown kind")
@@ -285,12 +285,12 @@ class Worker:
             wait = self.pace.jitter(longest_wait(failures))
         finished = await self.inbox.finish(claim, transition.state, transition.reason, wait)
         if finished and transition.state not in {"pending", "done"}:
-            # The reason may quote the event, so that it is not logged.
+            # The reason is not logged, because it may quote the event.
             state = "held" if transition.state == "quarantined" else transition.state
             logger.warning("event %s (%s) is %s: receiver.events() says why", event.id, event.kind, state)
 
     async def _dispatch(self, claim: Claim) -> Transition:
-        """Have an event handled, and return its next state."""
+        """Handle an event, and return its next state."""
         event, profile = claim.event, self.confirmer.profile
         try:
             read = parse(

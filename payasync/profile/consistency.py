@@ -49,7 +49,7 @@ def check_profile(profile: "Profile") -> None:
     """Refuse a profile whose parts contradict each other.
 
     Raises:
-        ConfigurationError: The error names the key, and what is allowed.
+        ConfigurationError: The error names the key and the allowed values.
     """
     _check_names(profile)
     if not _is_pattern(profile.identifier):

@@ -1,4 +1,4 @@
-"""Which fields a signature covers. Only these may be believed.
+"""The fields that a signature covers. Only these fields may be believed.
 
 An attacker who holds a genuine response or notification can change the fields that its signature does not cover, and
 the signature still verifies.
@@ -27,17 +27,17 @@ STATE_KEYS: Final = ("payment_status", "order_status", "refund_status", "subscri
 """The keys of `[answer]` that locate states, which decide whether money has moved."""
 
 OWN_KEYS: Final = ("redirect_url", "payment_id", "subscription_id")
-"""The keys of `[answer]` that locate what the service itself makes."""
+"""The keys of `[answer]` that locate values that only the service makes."""
 
 
 @frozen
 class SignedFields:
-    """The fields that a signature covers: those of the object that it stands in.
+    """The fields that a signature covers: those of the object that holds the signature.
 
     Attributes:
         place: The path of that object.
         name: The name of the signature in the object.
-        scheme: How it signs; of a scheme of your own nothing is known.
+        scheme: The scheme, or `None` for a scheme of your own.
     """
 
     place: str
@@ -46,7 +46,7 @@ class SignedFields:
 
     @classmethod
     def under(cls, path: str, scheme: "SignatureScheme | None") -> "SignedFields":
-        """Return the fields that the signature at a path covers, by a scheme."""
+        """Return the fields that the signature at a path covers under a scheme."""
         place, _, name = path.rpartition(".")
         return cls(place, name, scheme if isinstance(scheme, SortedPairs) else None)
 
@@ -152,13 +152,13 @@ def check_covered(signed: SignedFields, signature: str, believed: Iterable[tuple
 
 
 def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ...]:
-    """Return the paths of which a success must have one, so that it cannot be a request that was sent back.
+    """Return the paths that prove a success: it must have one of them, because no request has.
 
-    If one key signs requests and verifies responses, a request has a valid signature of a response. So a response
+    If one key signs requests and verifies responses, a request that is sent back verifies as a response. So a response
     must have a signed field that the profile locates and that no request has.
 
     Returns:
-        The paths; none if the service has a key of its own, or does not sign its responses.
+        The paths; empty if the service has a key of its own, or does not sign its responses.
 
     Raises:
         ConfigurationError: The profile locates no such field.
@@ -166,7 +166,7 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
     shape = profile.answer
     if not shape.signature or not shares_key(profile, credentials):
         return ()
-    # What is compared with the request is left out: a request says it.
+    # Compared fields prove nothing, because the request holds them too.
     located = [shape.code, shape.message, "" if ":" in shape.request_id else shape.request_id]
     located += [join_path(shape.data, path) for name in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, name))]
     found = only_from_the_service(profile, SignedFields.under(shape.signature, profile.signature), located)
@@ -182,10 +182,10 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
 
 
 def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str]:
-    """Return the fields by which responses and notifications differ from requests; no signed request may have one.
+    """Return the fields by which responses and notifications differ from requests. No signed request may have one.
 
     Returns:
-        The names; none if the key that signs requests verifies nothing.
+        The names; empty if the key that signs requests verifies nothing.
     """
     if not shares_key(profile, credentials):
         return frozenset()
@@ -197,7 +197,7 @@ def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str
 
 
 def names_read(profile: "Profile", compared: Iterable[str], document: object) -> frozenset[str]:
-    """Return the fields of a signed response by which payasync recognises it, and what became of the request.
+    """Return the fields of a signed response that payasync reads.
 
     Args:
         profile: Locates them.
@@ -210,7 +210,7 @@ def names_read(profile: "Profile", compared: Iterable[str], document: object) ->
 
 
 def names_read_in_notifications(profile: "Profile", compared: Iterable[str], document: object) -> frozenset[str]:
-    """Return the fields of the signed object of a notification that say what it is about, and what happened.
+    """Return the fields of the signed object of a notification that payasync reads.
 
     Args:
         profile: Locates them.
@@ -240,7 +240,7 @@ def _signed_names(
 
 
 def notification_coverage(profile: "Profile") -> SignedFields | None:
-    """Return what a signature in the body of notifications covers; `None` if there is none in the body."""
+    """Return the fields that a signature in the body of notifications covers, or `None` without such a signature."""
     shape = profile.notification
     if shape.verification != "body" or not shape.signature:
         return None
@@ -248,7 +248,7 @@ def notification_coverage(profile: "Profile") -> SignedFields | None:
 
 
 def notification_proof_paths(profile: "Profile") -> tuple[str, ...]:
-    """Return the signed paths that notifications have and requests lack: of an event's name, a time or a state."""
+    """Return the signed paths of event names, times and states, which notifications have and requests lack."""
     shape = profile.notification
     signed = SignedFields.under(shape.signature, profile.signature)
     event = shape.kind if any(shape.kinds.values()) else ""
@@ -256,9 +256,9 @@ def notification_proof_paths(profile: "Profile") -> tuple[str, ...]:
 
 
 def state_paths(profile: "Profile") -> list[tuple[str, str]]:
-    """Return the paths in a notification of all states that have names in the profile, each with what it is a state of.
+    """Return the paths of states in a notification, each with its kind, if the profile names the states.
 
-    A path may begin in the document, too, because a document without an envelope is the payload.
+    Each path is also tried from the root, because a document without an envelope is the payload.
     """
     things = ("order", "payment", "refund", "subscription")
     paths = {thing: getattr(profile.answer, f"{thing}_status") for thing in things}
@@ -297,7 +297,7 @@ def only_from_the_service(profile: "Profile", signed: SignedFields, paths: Itera
         signed: The fields that the signature covers.
         paths: Paths from the root of the document; empty ones are left out.
     """
-    said = {"", *names_in_requests(profile)}  # a request that is sent back has the signed object itself, too
+    said = {"", *names_in_requests(profile)}  # "" is the signed object itself, which a request has, too
     return tuple(path for path in paths if path and signed.covers(path) and signed.first_step(path) not in said)
 
 

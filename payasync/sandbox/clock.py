@@ -1,4 +1,4 @@
-"""The sandbox's time: how fast it goes, and what falls due as it goes on: timers first, then deliveries."""
+"""The sandbox's clock: its speed, and the timers and deliveries that fall due, in this order."""
 
 import asyncio
 import re
@@ -225,7 +225,7 @@ class Clock:
             task.result()
 
     async def close(self) -> None:
-        """Stop; what is still due stays so, for the next start.
+        """Stop. Due timers and deliveries stay due until the next start.
 
         Raises:
             ConfigurationError: Something that was due could not be written.
@@ -279,7 +279,7 @@ class Clock:
                 waking.cancel()
 
     def _run_timer(self, timer: Timer) -> None:
-        """Do what is due in its own transaction, as if at its own time."""
+        """Run a due timer in its own transaction, as if at its own time."""
         self._shown = timer.due
         try:
             with self._store.transaction():

@@ -326,12 +326,12 @@ class Ledger:
         self._numbers = numbers
 
     def paid(self, out_trade_no: Named) -> int:
-        """Return what was paid for an order; 0 if there is none."""
+        """Return the amount paid for an order, or 0."""
         order = self._order(out_trade_no)
         return order.total_amt if order and order.state == "paid" else 0
 
     def refunded(self, out_trade_no: Named) -> int:
-        """Return what was refunded of an order; 0 if there is none."""
+        """Return the amount refunded of an order, or 0."""
         order = self._order(out_trade_no)
         return self._store.refunded(order.out_trade_no) if order else 0
 

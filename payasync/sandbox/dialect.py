@@ -53,7 +53,7 @@ def set_at(document: dict[str, Any], path: str, value: object) -> None:
 
 
 def table_at(document: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the object at a dotted path, made if there is none; an empty path is the document itself."""
+    """Return the object at a dotted path, and make it if necessary. An empty path is the document itself."""
     for part in path.split(".") if path else ():
         inner = document.get(part)
         if not isinstance(inner, dict):

@@ -238,7 +238,7 @@ class Notification:
         body: The JSON that is sent, unless its signature or its time is renewed.
         created: When the event happened.
         state: `waiting` for an attempt, `delivered`, or `dead`: given up.
-        due: When the next attempt is due; `None` if there is none.
+        due: When the next attempt is due, or `None`.
         tries: The attempts since it was last put into the outbox.
         resends: How often it was sent again on request. The outcome of earlier attempts does not count then.
         seq: Its place in the outbox.

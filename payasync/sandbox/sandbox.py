@@ -255,7 +255,7 @@ class Sandbox:
             running.service.resend(notification_id)
 
     async def start(self) -> Self:
-        """Listen, and deliver what is due.
+        """Listen, and deliver due notifications.
 
         Raises:
             ConfigurationError: The sandbox runs already, its port is in use, or its database cannot be used.

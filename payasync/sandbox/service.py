@@ -94,7 +94,7 @@ class Service:
 
     @property
     def due_actions(self) -> dict[TimerKind, DueAction]:
-        """What is done when a timer falls due."""
+        """The functions that run when a timer falls due."""
         return {"expire": self._expire, "settle": self._settle_when_due, "renew": self._renew}
 
     def today(self) -> date:

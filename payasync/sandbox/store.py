@@ -122,7 +122,7 @@ class Store:
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
-        """Undo what is done inside if it is refused; the transaction around it goes on."""
+        """Undo the changes inside if they are refused. The transaction around them continues."""
         self._db.execute("SAVEPOINT inner")
         try:
             yield
@@ -204,7 +204,7 @@ class Store:
         )
 
     def stored_key(self, name: str, draw: Callable[[], str]) -> str:
-        """Return the key that is stored under a name; draw and store it if there is none."""
+        """Return the key that is stored under a name, and draw and store one if necessary."""
         with self.transaction():
             if found := self._fetch("SELECT text FROM keys WHERE name = :name", name=name):
                 return str(found[0]["text"])

@@ -41,7 +41,7 @@ def describe_outcome(entry: Entry) -> str:
 
 
 _FACTS: Final = web.RequestKey("payasync_sandbox_facts", dict[str, Any])
-"""What is known of a request so far: attributes of its entry."""
+"""The known facts of a request so far: attributes of its entry."""
 _STARTED: Final = web.RequestKey("payasync_sandbox_started", float)
 _RECORDED: Final = web.RequestKey("payasync_sandbox_recorded", Entry)
 
@@ -94,7 +94,7 @@ class RequestRecorder:
 
 
 def add_facts(request: web.Request, **known: Any) -> None:
-    """Add what is known of a request to its entry.
+    """Add the known facts of a request to its entry.
 
     Args:
         request: A request to the service.

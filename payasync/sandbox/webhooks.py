@@ -1,4 +1,4 @@
-"""Notifications to the merchant's servers: every attempt to deliver what is in the outbox.
+"""Notifications to the merchant's servers: every attempt to deliver the outbox.
 
 See docs/service.md#notifications.
 """
@@ -67,7 +67,7 @@ class Delivery:
         where: The address, shortened.
         state: The notification's state now.
         tries: How often it was attempted.
-        wait: Wall-time seconds until the next attempt; `None` if there is none, or the sandbox's clock stands.
+        wait: Wall-time seconds until the next attempt, or `None` if no attempt is due or the sandbox's clock is frozen.
     """
 
     entry: Entry

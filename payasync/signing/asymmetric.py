@@ -96,7 +96,7 @@ def _load(key: Secret, pem: Callable[..., object], der: Callable[..., object], *
 
 
 def _explain(name: str, key: Secret, loaded: object, *, private: bool) -> str:
-    """Return what a refused key is instead, and what to do, without quoting the key."""
+    """Describe a refused key without quoting it, with the next step."""
     if loaded is not None:
         return f"it is a key of another algorithm. Give one for {name}, or correct signature.algorithm"
     label = found[1] if (found := _LABEL.search(key.reveal())) else ""

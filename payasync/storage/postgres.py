@@ -159,7 +159,7 @@ class _Pool:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
-        """Commit what is done inside, or nothing of it if an exception leaves."""
+        """Commit all changes made inside, or none of them after an exception."""
         async with self._room:
             connection, now = await self._begin()
             try:

@@ -306,7 +306,7 @@ def open_database(path: str, schema: Schema) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Generator[None]:
-    """Commit what is done inside, or nothing of it if an exception leaves."""
+    """Commit all changes made inside, or none of them after an exception."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield

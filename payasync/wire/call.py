@@ -255,7 +255,7 @@ class Reply:
 
     @property
     def document(self) -> Any:
-        """The decoded JSON; `ABSENT` if there is none."""
+        """The decoded JSON, or `ABSENT`."""
         # Not a `cached_property`, which takes a lock in Python 3.11.
         kept = self.__dict__
         if "document" not in kept:

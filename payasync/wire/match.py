@@ -56,7 +56,7 @@ _OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
 """The operations that call the total `amount`, and need not find it in a response."""
 
 PAYMENT: Final = "payment_id"
-"""The service's own number of a payment, which only the write that is asked about can have named."""
+"""The service's own number of a payment, which only the queried write can have named."""
 
 _AMOUNTS: Final = (("total_amt", "totalAmt"), ("total_amt", _AMOUNT), ("refund_amt", "refundAmt"))
 """By key of the profile's `[answer]`, the wire names of all amounts."""
@@ -237,7 +237,7 @@ def contradiction(operation: Operation, profile: Profile, data: object, *, absen
 
     Args:
         operation: The write or the query that is refused.
-        profile: Says where the state stands, and what it means.
+        profile: Locates and names the states.
         data: The payload of the refusal.
         absent: It is "not found". If a query asked, any state contradicts it.
     """

@@ -1,4 +1,4 @@
-"""`payasync journal`: what a journal records, and what a person resolves."""
+"""The commands of `payasync journal`."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def run(*arguments: str, given: str | None = None, columns: int = 200) -> Result
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the journal is: R1 has succeeded, R2 is unknown, R3 is new, and a payment needs a person."""
+    """Return the path of a journal: R1 has succeeded, R2 is unknown, R3 is new, and a payment needs a person."""
     found = tmp_path / "pay.db"
     in_journal(found, filled)
     return found
@@ -257,7 +257,7 @@ def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
     ],
 )
 def test_resolve_asks_first(path: Path, intent_id: str, end: str, answer: str, question: str) -> None:
-    """`resolve` shows the intent, and asks what a yes means; without a clear yes nothing changes."""
+    """`resolve` shows the intent and explains a yes. Without a clear yes, nothing changes."""
     before = kept(path, int(intent_id))
     result = run("resolve", intent_id, "--journal", str(path), "--as", end, "--reason", "seen", given=answer)
     expected = (0, end) if answer == "y\n" else (1, before.state)

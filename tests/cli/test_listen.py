@@ -42,7 +42,7 @@ SECONDS: Final = 30
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a process, of ours only those that are given."""
+    """Return the environment of a process; of payasync's variables, it has only the given ones."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PAYASYNC_")} | dict(environ)
 
 
@@ -94,7 +94,7 @@ class Listening:
 
 
 def post(url: str, raw: bytes, headers: Mapping[str, str] = {}) -> tuple[int, str]:
-    """Send a notification, and return the answer."""
+    """Send a notification, and return the response."""
     request = urllib.request.Request(url, raw, {"Content-Type": "application/json", **headers})  # noqa: S310 - ours
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - ours
@@ -202,7 +202,7 @@ def test_it_cannot_start(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One line says what is wrong, and the exit code is 2."""
+    """One line names the error, and the exit code is 2."""
     monkeypatch.chdir(tmp_path)
     with closing(sqlite3.connect("other.db")) as other:
         other.execute("CREATE TABLE mine (a)")
@@ -334,7 +334,7 @@ RENEWED: Final = {"subscriptionId": "S1", "amount": 900, "period": 2, "status": 
 
 
 def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.NEW, **facts: Any) -> IngestResult:
-    """Return the result of a notification that was believed."""
+    """Return the result of a verified notification."""
     raw = json.dumps({"type": event, "data": data}).encode()
     told = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
     return IngestResult(YES, build_received(told, timed=True), added)
@@ -365,7 +365,7 @@ MISSING: Final = InvalidSignatureError("it is not verified", field="webhook-id",
     ],
 )
 def test_what_is_shown_of_a_notification(came: IngestResult, expected: dict[str, Any]) -> None:
-    """The narrowest number and amount are shown; what is unknown stays empty."""
+    """The narrowest number and amount are shown. An unknown field stays empty."""
     found = asdict(inspect(came, PROFILE, AT))
 
     assert expected == {name: found[name] for name in expected}

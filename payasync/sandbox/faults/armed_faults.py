@@ -116,7 +116,7 @@ class DeliveryPlan:
     """What a fault makes of one attempt to deliver a notification.
 
     Attributes:
-        fault: The fault in words; empty if there is none.
+        fault: The fault in words, or an empty text.
         lost: The attempt never arrives.
         copies: How often it arrives.
         later: How long it is held back, by the sandbox's clock.

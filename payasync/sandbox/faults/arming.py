@@ -12,7 +12,7 @@ from payasync.wire.validators import invalid_argument
 
 
 class TriggerOptions(TypedDict, total=False):
-    """What triggers any fault; `Faults` says what each option means."""
+    """The options of every fault; `Faults` describes them."""
 
     order: str | None
     nth: int
@@ -185,7 +185,7 @@ class Faults(ArmedFaults):
         return self._arm("reset_before", operation, options)
 
     def reset_after_commit(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
-        """Do what is asked, commit it, and reset the TCP connection instead of answering."""
+        """Execute and commit the request, then reset the TCP connection instead of responding."""
         return self._arm("reset_after_commit", operation, options)
 
     def truncated_body(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
