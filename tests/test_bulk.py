@@ -130,6 +130,16 @@ async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
     assert "succeeded" == (await pay.reconcile(result.error)).state
 
 
+async def test_duplicate_is_unknown() -> None:
+    """A number that was used before is `Unknown`, because an earlier run may have used it."""
+    with Recorder([answer(409, b"{}")]) as service:
+        async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
+            (result,) = [result async for result in pay.bulk([refund()])]
+
+    assert isinstance(result, Unknown)
+    assert (errors.DuplicateError, "the number was used before") == (type(result.error), result.reason)
+
+
 def test_unknown_is_the_event_of_that_name() -> None:
     """A result of unknown outcome is also a `payasync.Unknown`, the event that `on_event` receives."""
     error = errors.OutcomeUnknownError("it may have been done", reason="no answer")

@@ -1,6 +1,7 @@
 """A service that says "this number was used before": it is asked for whom, and nothing is sent again because of it."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -12,14 +13,16 @@ from typing import Final
 import pytest
 from attrs import evolve
 
-from payasync import DuplicateError, OutcomeUnknownError, Recovery, RefundResponse
-from payasync.journal import Journal, SqliteJournal
+from payasync import CloseOrder, DuplicateError, OutcomeUnknownError, PlaceOrder, Recovery, RefundResponse
+from payasync.journal import Journal, Reconciler, SqliteJournal
 from payasync.journal.intents import Intent, State
 from payasync.session import Unknown
-from tests.foreign.recorder import SILENT, Answer, answer
+from payasync.settings import Pace
+from tests.foreign.recorder import SILENT, Answer, Recorder, answer
 from tests.inside import until
 from tests.journal.building import LEASE, Clock, draft
-from tests.journal.service import ABSENT, LOST, QUARANTINE, REFUND, SAYS, USED, Service, said, serving
+from tests.journal.service import ABSENT, LOST, QUARANTINE, QUICK, REFUND, SAYS, USED, Service, said, serving
+from tests.matrix.cells import session
 
 HOUR: Final = 3600.0
 USED_BODY: Final = b'{"code":"SBX_DUPLICATE"}'
@@ -86,6 +89,45 @@ async def test_first_send_that_is_found(
     assert ([], state, 1) == (ended, found.state, sends)
     assert reason in found.reason
     assert (OutcomeUnknownError if state == "manual" else RefundResponse) is type(again)
+
+
+ORDER: Final = PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD")
+CLOSE: Final = CloseOrder(out_trade_no="T1")
+
+
+def order(state: str, **others: object) -> Answer:
+    """Return a response about the order."""
+    return answer(200, json.dumps({"code": "SBX_OK", "status": f"SBX_{state}", "outTradeNo": "T1", **others}).encode())
+
+
+@pytest.mark.parametrize(
+    ("write", "query", "state"),
+    [
+        (ORDER, order("PENDING", totalAmt=450), "accepted"),
+        (ORDER, order("PAID", totalAmt=450), "succeeded"),
+        (ORDER, order("PAID", totalAmt=451), "manual"),
+        (ORDER, order("PAID"), "manual"),
+        (ORDER, ABSENT, "unknown"),
+        (CLOSE, order("CLOSED"), "succeeded"),
+        (CLOSE, order("PAID"), "rejected"),
+        (CLOSE, order("PENDING"), "unknown"),
+        (CLOSE, order("CLOSED", outTradeNo="T9"), "unknown"),
+    ],
+)
+async def test_order(store: Journal, clock: Clock, write: PlaceOrder | CloseOrder, query: Answer, state: str) -> None:
+    """An order is this one by its number and amount; its state shows whether it was closed. Nothing is sent again."""
+    says = {"/payment/unifiedorder": USED, "/payment/closeorder": USED, "/payment/orderquery": query}
+    with Recorder(by_path=says) as recorder:
+        async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
+            with pytest.raises(DuplicateError):
+                await pay.send(write)
+            (before,) = await store.list()
+            clock.advance(HOUR)
+            await Reconciler(pay, store, pace=Pace(clock=clock)).run_once()
+            (found,) = await store.list()
+
+    assert (("unknown", True), state) == ((before.state, before.answered), found.state)
+    assert 1 == sum(each.path != "/payment/orderquery" for each in recorder.requests)
 
 
 async def never_arrived(service: Service) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, cast
@@ -26,7 +27,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import AnswerShape, States
 from payasync.resources.orders import Orders
-from payasync.settings import Pace
+from payasync.settings import Pace, RetryPolicy
 from payasync.wire.request import Request
 from payasync.wire.response import OrderResponse, Response
 from tests.building import PROFILE, bare_call, reply
@@ -347,3 +348,21 @@ async def test_wait_over_http(name: str) -> None:
 
     assert ("paid" if state == "SBX_PAID" else "succeeded") == found.state
     assert path == service.only.path
+
+
+@pytest.mark.parametrize("name", WAITS)
+async def test_response_about_another_ends_no_wait(name: str) -> None:
+    """A response about another order, payment or refund is never believed, and the query is sent again."""
+    call, state, path = WAITS[name]
+    other, right = (
+        answer(200, json.dumps({"code": "SBX_OK", "status": state, **numbers}).encode())
+        for numbers in ({"outTradeNo": "T0", "outRefundNo": "R0"}, {"outTradeNo": "T1", "outRefundNo": "R1"})
+    )
+    with Recorder([other, other, right]) as service:
+        async with Session(
+            service.url, credentials=CREDENTIALS, profile=SANDBOX, retry=RetryPolicy(base_delay=0)
+        ) as pay:
+            found = await call(pay)
+
+    assert ("T1", "R1", 3) == (found["outTradeNo"], found["outRefundNo"], found.attempts)
+    assert [path] * 3 == [each.path for each in service.requests]
