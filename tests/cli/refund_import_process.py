@@ -1,7 +1,7 @@
-"""`payasync refund import` in a process of its own, whose clock is ahead, and which may kill itself at a moment.
+"""`payasync refund import` in a process of its own, whose clock is ahead, and which may kill itself at a given moment.
 
-Run with the refunds' file, the journal's, the result's, by how many seconds its clock is ahead, and the moment; the
-service and the keys are those of the environment. It waits by moving its clock.
+Arguments: the refunds' file, the journal's file, the result's file, the seconds by which the clock is ahead, and the
+fatal moment. Service and keys come from the environment. The process waits by advancing its clock.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ fatal = ""
 
 
 def reached(moment: str, reference: str | None) -> None:
-    """Die, where this moment is the fatal one."""
+    """Kill this process if this is the fatal moment."""
     if f"{moment} {reference}" == fatal:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Ahead:
-    """A clock that is ahead of the machine's, and further after each wait."""
+    """A clock that is ahead of the machine's clock, and that each wait advances."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -41,22 +41,22 @@ class Ahead:
         return time.time() + self._seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Advance the clock."""
         self._seconds += seconds
         await asyncio.sleep(0)
 
 
 class KillableJournal(SqliteJournal):
-    """A journal whose process may die around each of its transactions."""
+    """A journal whose process may be killed before or after each of its transactions."""
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
-        """Keep an intent."""
+        """Store an intent."""
         begun = await super().begin(draft, lease, service=service)
         reached("kept", draft.reference)
         return begun
 
     async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
-        """Keep a verdict."""
+        """Store a result."""
         reached("judged", intent.reference)
         held = await super().settle(intent, state, **facts)
         reached("settled", intent.reference)
@@ -64,7 +64,7 @@ class KillableJournal(SqliteJournal):
 
 
 def main(file: str, kept: str, result: str, ahead: float) -> int:
-    """Import."""
+    """Import the refunds."""
     clock = Ahead(ahead)
     journal = KillableJournal(kept, clock=clock)
     session = session_with(journal, profile=None, base_url=None)

@@ -27,7 +27,7 @@ SECONDS: Final = 30
 
 @frozen
 class Ended:
-    """How a process ended."""
+    """The result of a process."""
 
     code: int
     out: str
@@ -36,7 +36,7 @@ class Ended:
 
 @frozen
 class SandboxProcess:
-    """A process that serves; made by `serving`."""
+    """A running sandbox process, made by `serving`."""
 
     process: Forked
     told: dict[str, Any] = field(repr=False)
@@ -44,22 +44,22 @@ class SandboxProcess:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the sandbox."""
         return str(self.told["url"])
 
     @property
     def credentials(self) -> Credentials:
-        """The credentials of that line."""
+        """The credentials that the process printed."""
         return Credentials.from_env(self.told["environment"])
 
     def end(self, number: int = signal.SIGTERM) -> Ended:
-        """Send it a signal, and wait for its end."""
+        """Send the process a signal, and wait for its end."""
         self.process.send_signal(number)
         return ended(self.process)
 
 
 def environment(sandbox: Sandbox) -> dict[str, str]:
-    """Return the variables by which a process finds a sandbox of this one, and its keys."""
+    """Return the variables that give a process the address and the keys of this sandbox."""
     return {**os.environ, **environment_of(sandbox)}
 
 
@@ -75,7 +75,7 @@ def ended(process: subprocess.Popen[str] | Forked) -> Ended:
 
 
 def lines(process: subprocess.Popen[str] | Forked, last: str) -> list[str]:
-    """Return the lines that a process shows, up to one that holds a text."""
+    """Return the lines that a process prints, up to one that contains a text."""
     shown: list[str] = []
     assert process.stdout
     while not shown or last not in shown[-1]:
@@ -86,19 +86,19 @@ def lines(process: subprocess.Popen[str] | Forked, last: str) -> list[str]:
 
 
 def fact(shown: list[str], name: str) -> str:
-    """Return the first word after a name in the first lines of a command, such as an address."""
+    """Return the first word after a name in the first lines of a command."""
     return next(words[1] for words in map(str.split, shown) if words[:1] == [name])
 
 
 def free_address() -> tuple[str, str]:
-    """Return a loopback address of the test's own, where nobody else takes the port, and a free port."""
+    """Return a loopback address for this test alone, and a free port."""
     host = f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}.1"
     with socket.create_server((host, 0)) as free:
         return host, str(free.getsockname()[1])
 
 
 def running(*arguments: str) -> Forked:
-    """Run the command behind its imports."""
+    """Run the command in a fork that has already imported it."""
     return Forked("payasync", "sandbox", *arguments)
 
 

@@ -64,7 +64,7 @@ def test_ctrl_c_while_it_is_imported(tmp_path: Path, program: tuple[str, ...], m
 
 
 def test_ctrl_c_while_a_command_begins(tmp_path: Path) -> None:
-    """The same holds while a command reads its settings: here a profile that blocks."""
+    """Ctrl-C while a command reads its profile shows no traceback, and the exit code is 130."""
     profile = tmp_path / "profile.toml"
     os.mkfifo(profile, 0o600)
     # The profile is open for writing as soon as the command opens it for reading.
@@ -76,7 +76,7 @@ def test_ctrl_c_while_a_command_begins(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    """A shell starts background jobs so that they ignore Ctrl-C."""
+    """If a process ignores Ctrl-C, as a shell's background job does, the command ignores it, too."""
     (tmp_path / "rich.py").write_text(
         "import signal\nsignal.raise_signal(signal.SIGINT)\nraise ImportError('went on')\n"
     )
@@ -88,7 +88,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 
 
 def test_it_needs_no_other_extra() -> None:
-    """With `[cli]` alone the command works; an option that needs another extra says so."""
+    """With `[cli]` alone the help works, and an option that needs another extra says so."""
     program = """
 import sys
 for missing in ("psycopg", "procrastinate", "cryptography", "pytest"):

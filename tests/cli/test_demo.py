@@ -1,4 +1,4 @@
-"""`payasync demo`: the story, its checks against the ledger, and what people see of it."""
+"""`payasync demo`: its steps, its checks against the ledger, and its output."""
 
 import io
 import re
@@ -31,7 +31,7 @@ OPERATIONS: Final = (
 
 
 async def told(*steps: demo.Chapter, width: int = 80) -> tuple[bool, str]:
-    """Run the demo, or some of its steps; return whether it holds, and what is shown."""
+    """Run the demo, or some of its steps. Return whether it succeeds, and its output."""
     written = io.StringIO()
     shown = DemoScreen(console=Console(file=written, width=width, highlight=False))
     return await demo.run(shown, *([steps] if steps else [])), written.getvalue()
@@ -49,7 +49,7 @@ async def test_the_story_shows_all_ten_endpoints() -> None:
 
 
 async def lie(shop: demo.Shop) -> None:
-    """Expect what the ledger does not say."""
+    """Expect a value that the ledger does not have."""
     demo.agree("refunded", shop.sandbox.ledger.refunded(shop.order), 1)
 
 

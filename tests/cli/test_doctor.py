@@ -52,7 +52,7 @@ def toml(tmp_path: Path) -> str:
 
 
 def test_it_shows_every_point(toml: str) -> None:
-    """Each point of the audit has a line with its status. Open points and missing keys are no failure."""
+    """`doctor` lists each point of the audit with its status. Open points and missing keys are no failure."""
     result = run("--profile", toml)
     points = [f"{point.status} {point.name}" for point in Profile.from_file(toml).audit()]
 
@@ -116,7 +116,7 @@ def summary(result: Result) -> list[str]:
 
 
 def test_what_is_left_to_do_stands_first(toml: str) -> None:
-    """The output begins with what is missing or open, and what to do about it."""
+    """The output begins with the missing variables and open points, and what to do about them."""
     still_open = sum(point.status == "open" for point in Profile.from_file(toml).audit())
     missing, unanswered = summary(run("--profile", toml, columns=1000))
 
@@ -126,7 +126,7 @@ def test_what_is_left_to_do_stands_first(toml: str) -> None:
 
 
 def test_what_is_wrong_stands_before_what_is_missing() -> None:
-    """Errors come before what is missing. Without a profile, the summary says how to give one."""
+    """Errors are listed before missing settings. Without a profile, the summary says how to give one."""
     environ = {"PAYASYNC_MERCHANT_ID": "M1"}
     wrong, missing, unanswered = summary(run("--base-url", "http://127.0.0.1:1", environ=environ))
 
@@ -149,7 +149,7 @@ def test_nothing_is_left_to_do() -> None:
 
 
 def test_profile_of_the_environment(toml: str) -> None:
-    """Without `--profile` it uses the profile that `Session.from_env` would use."""
+    """Without `--profile`, `doctor` uses the profile that `Session.from_env` would use."""
     assert "my-gateway" in run(environ={"PAYASYNC_PROFILE": toml}).output
     assert PROFILE.name in run(environ={"PAYASYNC_PROFILE": "sandbox"}).output
     assert "unnamed" in run().output
@@ -175,7 +175,7 @@ def test_no_key_is_shown() -> None:
 
 
 def with_keys(toml: str, **keys: str) -> tuple[Result, list[str]]:
-    """Run the command with further keys, and return what it tells of them."""
+    """Run the command with further keys, and return its lines about them."""
     named = {f"PAYASYNC_{name.upper()}": key for name, key in keys.items()}
     result = run("--profile", toml, environ={**KEYS, **named}, columns=1000)
     return result, [line for line in lines(result) if "credentials." in line]
@@ -189,7 +189,7 @@ answer.signature = "sign"
 
 
 def test_every_key_is_tried(tmp_path: Path) -> None:
-    """Each key that a session would refuse is wrong, with its number. The exit code is 1."""
+    """Each key that a session would refuse is "wrong", with its position. The exit code is 1."""
     toml = tmp_path / "service.toml"
     toml.write_text(SIGNED_ANSWERS)
     private, public = (each.read_text() for each in rsa_keys(tmp_path))
@@ -235,7 +235,7 @@ def test_what_anybody_could_write(tmp_path: Path, more: dict[str, str], field: s
 
 
 def test_short_secret_is_a_warning(toml: str) -> None:
-    """A short secret is a warning; one that is far too short is wrong."""
+    """A shared secret of 8 to 15 characters is a warning; a shorter one is "wrong"."""
     warned, told = with_keys(toml, signing_key="canary-123")
     wrong, _ = with_keys(toml, signing_key="canary1")
 
@@ -246,7 +246,7 @@ def test_short_secret_is_a_warning(toml: str) -> None:
 
 
 def test_secret_of_standard_webhooks_is_tried() -> None:
-    """A secret that a receiver would refuse is wrong."""
+    """A notification key that a receiver would refuse is "wrong"."""
     environ = {**KEYS, "PAYASYNC_PROFILE": "sandbox", "PAYASYNC_NOTIFICATION_KEYS": "whsec_Y2FuYXJ5"}
     result = run(environ=environ, columns=1000)
     wrong = "wrong PAYASYNC_NOTIFICATION_KEYS credentials.notification_keys: key 1 must be whsec_"
@@ -255,7 +255,7 @@ def test_secret_of_standard_webhooks_is_tried() -> None:
 
 
 def test_each_variable_is_inspected() -> None:
-    """Each variable is inspected, whatever is missing or wrong with the others."""
+    """Each variable is inspected, even if others are missing or wrong."""
     environ = {
         "PAYASYNC_SECRET_KEY": " ",
         "PAYASYNC_PUBLIC_KEY": CANARY,
@@ -324,7 +324,7 @@ def test_service_that_cannot_be_reached(url: str, why: str) -> None:
 
 
 async def greeted(tls: ssl.SSLContext | None, address: str = "127.0.0.1") -> doctor.Finding:
-    """Return what is found of a server that says nothing."""
+    """Return the result of a connection to a server that sends nothing."""
     hung_up: list[asyncio.Event] = []
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -344,7 +344,7 @@ async def greeted(tls: ssl.SSLContext | None, address: str = "127.0.0.1") -> doc
 
 
 async def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An untrusted certificate is wrong; for a trusted one the protocol is shown."""
+    """An untrusted certificate is "wrong"; for a trusted one the protocol is shown."""
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -360,7 +360,7 @@ async def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_silent_host() -> None:
-    """A TLS handshake without a response ends with the timeout."""
+    """If a TLS handshake gets no response, it ends with the timeout."""
     found = await greeted(None)
 
     assert "wrong" == found.verdict

@@ -48,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def in_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]], **settings: Any) -> T:
-    """Do something with a journal."""
+    """Run a function with a journal."""
 
     async def done() -> T:
         async with SqliteJournal(path, **settings) as journal:
@@ -93,7 +93,7 @@ def kept(path: Path, intent_id: int) -> Intent:
 
 
 def test_list_shows_each(path: Path) -> None:
-    """Each intent has a line with its operation, number, amount and reason. If there are more, it says how to go on."""
+    """`list` shows each intent with operation, number, amount and reason. If there are more, it says how to go on."""
     result = run("list", "--journal", str(path))
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     page = run("list", "--journal", str(path), "--limit", "2").output
@@ -118,14 +118,14 @@ def test_list_shows_each(path: Path) -> None:
     ids=["number", "number and state", "number and place", "place", "state", "no number"],
 )
 def test_list_of_nothing_says_of_what(path: Path, asked: tuple[str, ...], words: str) -> None:
-    """If no intent matches, the line repeats what was asked for, and the exit code is 0."""
+    """If no intent matches, the line repeats the filters, and the exit code is 0."""
     result = run("list", "--journal", str(path), *asked)
 
     assert (0, f"{words}\n") == (result.exit_code, result.output)
 
 
 def test_list_as_json(path: Path) -> None:
-    """`--json` prints one line of JSON for each intent, with all that is stored."""
+    """`list --json` prints one line of JSON for each intent."""
     lines = [json.loads(line) for line in run("list", "--journal", str(path), "--json").output.splitlines()]
 
     assert [1, 2, 3, 4] == [line["id"] for line in lines]
@@ -135,7 +135,7 @@ def test_list_as_json(path: Path) -> None:
 
 
 def test_show_shows_all(path: Path) -> None:
-    """`show` prints state, times, request and response."""
+    """`show` prints the state, the merchant, the request and the response."""
     output = run("show", "1", "--journal", str(path)).output
 
     words = "succeeded", "M1", "once", "out_refund_no = R1", "refund_amt = 200", "HTTP 200", '"state": "DONE"'
@@ -179,7 +179,7 @@ def test_doubt_is_shown_while_it_lasts(state: State, doubt: int) -> None:
 
 
 def test_nothing_is_said_twice() -> None:
-    """A reason that only repeats the state is left out beside that state."""
+    """If the reason only repeats the state, it is not shown beside that state."""
     plain, paid = (
         keeping(state="succeeded", reason=f"the {reason}")
         for reason in ("refund's state is succeeded", "order is paid")
@@ -221,7 +221,7 @@ def test_invalid_intent_id(path: Path, command: tuple[str, ...], text: str) -> N
 
 
 def test_control_characters_are_replaced(path: Path) -> None:
-    """Reasons and requests may hold control characters, which never reach the terminal."""
+    """Control characters in reasons and requests never reach the terminal."""
 
     async def hostile(journal: SqliteJournal) -> None:
         request = refund("R9", refund_desc="cold\x1b[2J")
@@ -268,7 +268,7 @@ def test_resolve_asks_first(path: Path, intent_id: str, end: str, answer: str, q
 
 
 def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a worker sends the intent while a person reads the question, the answer changes nothing."""
+    """If a worker sends the intent while `resolve` waits for the answer, the answer changes nothing."""
 
     async def worked(journal: SqliteJournal) -> bool:
         begun = await journal.claim(3, 60.0)
@@ -290,7 +290,7 @@ def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_resolve_refuses(path: Path, arguments: tuple[str, ...], words: str) -> None:
-    """An ended intent, or an empty reason, is refused in one line without a question, and nothing changes."""
+    """`resolve` refuses an ended intent, or an empty reason, in one line without a question. Nothing changes."""
     before = kept(path, int(arguments[0]))
     result = run("resolve", *arguments, "--journal", str(path), "--as", "rejected", given="y\n")
 
@@ -300,7 +300,7 @@ def test_resolve_refuses(path: Path, arguments: tuple[str, ...], words: str) -> 
 
 
 def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
-    """Only intents that ended long ago are deleted, however old the others are."""
+    """`prune` deletes only intents that ended long ago, however old the others are."""
 
     async def long_ago(journal: SqliteJournal) -> None:
         await journal.settle(await sending(journal, refund("R5")), "rejected")
@@ -323,7 +323,7 @@ def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
     ],
 )
 def test_prune_needs_an_age(path: Path, age: str, words: str) -> None:
-    """An age is a number with a unit, and one day at least, because pruned numbers are sent again."""
+    """`prune` needs an age of at least one day, with a unit, because pruned numbers are sent again."""
     result = run("prune", "--journal", str(path), f"--older-than={age}")
 
     assert 2 == result.exit_code
@@ -354,7 +354,7 @@ def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
     ],
 )
 def test_options_of_list(path: Path, options: list[str], expected: list[int]) -> None:
-    """Each option leaves out what does not match."""
+    """Each filter of `list` leaves out the intents that do not match."""
     result = run("list", "--journal", str(path), "--json", *options)
 
     assert 0 == result.exit_code
@@ -366,7 +366,7 @@ NEW: Final = "https://api.pay.example/v2"
 
 
 async def bound(journal: SqliteJournal) -> None:
-    """Have two merchants write to a service."""
+    """Bind two merchants to a service."""
     for merchant in ("M2", "M1"):
         await journal.bind(merchant, OLD)
 
@@ -391,7 +391,7 @@ def test_move_follows_a_service(path: Path, given: str | None, arguments: tuple[
     ],
 )
 def test_move_that_is_refused(path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
-    """After a no, or for an address that the journal does not know, nothing changes."""
+    """After a no, or for an address that the journal does not know, `move` changes nothing."""
     in_journal(path, bound)
     result = run("move", "--journal", str(path), *arguments, given="n\n")
 
@@ -411,7 +411,7 @@ SHEET: Final = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\n
     ["journal list", "journal show 1", "journal prune --older-than 1d", "reconcile", "refund import new.csv"],
 )
 def test_file_that_is_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, content: bytes) -> None:
-    """Every command refuses an empty file, or one of another program, with the error of a program, and keeps it."""
+    """If the file is empty or of another program, every command refuses it, and does not change it."""
     monkeypatch.chdir(tmp_path)
     tmp_path.joinpath("new.csv").write_text(SHEET)
     path = tmp_path / "pay.db"
@@ -464,7 +464,7 @@ SCHEMES: Final = ("postgre://", "postgress://", "mysql://", "sqlite://", "POSTGR
 def test_address_that_no_journal_can_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], journal: str, words: str
 ) -> None:
-    """Each command refuses such an address in one line, makes no file, and shows no text that may be a password."""
+    """Each command refuses an invalid address in one line, makes no file, and shows no possible password."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kept").mkdir()
     result = CliRunner().invoke(payasync, [*command, "--journal", journal])
@@ -476,7 +476,7 @@ def test_address_that_no_journal_can_have(
 
 @pytest.mark.parametrize("named", ["./password: ann@shop.db", "../ann@shop.db", "compass.db"])
 def test_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
-    """A text that looks like a path, or holds no sign of a password, is shown in the error."""
+    """If a missing file's name cannot hold a password, the error shows it."""
     monkeypatch.chdir(tmp_path)
     result = run("list", "--journal", named)
 
@@ -485,7 +485,7 @@ def test_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_file_of_such_a_name_that_exists_is_a_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An existing file is a journal, whatever its name looks like."""
+    """An existing file is a journal, even if its name looks like an address."""
     monkeypatch.chdir(path.parent)
     path.rename(path.with_name("postgres:ann@shop.db"))
 
@@ -497,7 +497,7 @@ KEYWORDS: Final = "host=/nowhere dbname=pay user=shop password=canary connect_ti
 
 @pytest.mark.parametrize("keywords", [KEYWORDS, "host=/nowhere canary"])
 def test_connection_string_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keywords: str) -> None:
-    """Names and values for libpq are a database: no file is created, and no password is shown."""
+    """A libpq connection string is a database: no file is created, and no password is shown."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_text(SHEET)
     service = {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_BASE_URL": "http://127.0.0.1:1", "PAYASYNC_MERCHANT_ID": "M1"}
@@ -540,7 +540,7 @@ def test_no_password_is_shown(address: str, shown: str) -> None:
 def test_command_to_be_typed_names_the_same_journal(
     monkeypatch: pytest.MonkeyPatch, text: str, variable: str, option: str
 ) -> None:
-    """Suggested commands name the journal, unless the environment names it."""
+    """Suggested commands name the journal, unless `PAYASYNC_JOURNAL` names it."""
     monkeypatch.setenv("PAYASYNC_JOURNAL", variable)
 
     assert option == Address(text).option
@@ -599,7 +599,7 @@ def test_long_numbers_hide_nothing(width: int) -> None:
 
 
 def test_merchants_are_shown_if_there_are_several() -> None:
-    """Merchants are shown if there are several, because their numbers may be the same."""
+    """If there are several merchants, each line names its merchant."""
     one, other = keeping(state="manual"), keeping(id=2, merchant="M2", state="manual")
 
     assert "Merchant" not in listed([one], 120)[0]
@@ -607,7 +607,7 @@ def test_merchants_are_shown_if_there_are_several() -> None:
 
 
 def test_lines_in_a_file_end_with_their_last_word(path: Path) -> None:
-    """In a file, no line ends with spaces."""
+    """In a file, no line ends with a space."""
     lines = [*listed(in_journal(path, SqliteJournal.list), 240), *shown(kept(path, 1)).splitlines()]
 
     assert [] == [line for line in lines if line != line.rstrip()]

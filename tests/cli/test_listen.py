@@ -1,4 +1,4 @@
-"""`payasync listen`: the command as a process, notified by a sandbox."""
+"""`payasync listen`: the command as a process that a sandbox notifies."""
 
 import io
 import json
@@ -47,7 +47,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def following(notification: NotificationShape, folder: Path) -> dict[str, str]:
-    """Return the environment of a service with such notifications."""
+    """Return the environment of a service with this shape of notifications."""
     profile = folder / "service.toml"
     profile.write_text(evolve(PROFILE, notification=notification).to_toml(), encoding="utf-8")
     return {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_PROFILE": str(profile)}
@@ -83,7 +83,7 @@ class Listening:
         return told
 
     def notified(self, raw: bytes, headers: Mapping[str, str] = {}, *, at: str = "") -> tuple[int, dict[str, Any]]:
-        """Send a notification to the webhook's URL or to another one; return the status, and the line about it."""
+        """Send a notification to the webhook's URL or to another; return the status, and the line about it."""
         status, _ = post(at or self.opening["webhook_url"], raw, headers)
         return status, self.line()
 
@@ -105,7 +105,7 @@ def post(url: str, raw: bytes, headers: Mapping[str, str] = {}) -> tuple[int, st
 
 
 def signed(data: Mapping[str, Any] = PAID, **facts: Any) -> Signed:
-    """Return a notification of the sandbox's dialect."""
+    """Return a notification as the sandbox signs it."""
     given: dict[str, Any] = {"profile": PROFILE, "credentials": CREDENTIALS, "kind": "payment", **facts}
     return sign_notification(data, **given)
 
@@ -156,7 +156,7 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C and SIGTERM end it with exit code 0, the port is free immediately, and nothing is left open."""
+    """Ctrl-C and SIGTERM end `listen` with exit code 0. The port is free immediately, and nothing is left open."""
     pipe, arguments = subprocess.PIPE, ("listen", "--port", "0")
     command = [sys.executable, "-W", "error", "-m", "payasync", *arguments]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(KEYS), stdout=pipe, stderr=pipe, text=True) as process:
@@ -263,7 +263,7 @@ def test_saved_files_are_for_verify_notification(tmp_path: Path) -> None:
 
 
 def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """If a file cannot be saved, the line says so, and the inbox has the notification."""
+    """If a file cannot be saved, the line says so, and the notification is still acknowledged."""
     (tmp_path / "taken").write_text("a file")
     sent = signed()
     with listening(tmp_path, "--save", "taken/below") as listener:
@@ -274,7 +274,7 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 async def test_inbox_is_a_receivers(tmp_path: Path) -> None:
-    """The inbox outlives the command. A receiver finds the events there, and repeats are recognised."""
+    """The inbox outlives the command: it holds the events, and a later run recognises repeats."""
     first = signed()
     again = []
     for _ in range(2):
@@ -304,7 +304,7 @@ def test_invalid_bodies(raw: bytes, tmp_path: Path) -> None:
 
 
 async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
-    """If the payload does not say the kind, each kind needs its own address."""
+    """If the payload does not say the kind, the address decides it; at any other address it is unknown."""
     shape = NotificationShape(verification="none", out_trade_no="no", ack_status=200)
     with listening(tmp_path, environ=following(shape, tmp_path)) as listener:
         url = listener.opening["url"]
@@ -380,7 +380,7 @@ def test_amount_of_the_profile() -> None:
 
 
 def shown_lines(seen: Inspection, width: int | None) -> list[str]:
-    """Return the lines that are shown on a terminal of so many columns, or in a file."""
+    """Return the lines on a terminal of this width, or in a file."""
     written = io.StringIO()
     console = Console(file=written, width=width, force_terminal=width is not None, color_system=None, highlight=False)
     ListenScreen(console=console).received(seen)
@@ -389,7 +389,7 @@ def shown_lines(seen: Inspection, width: int | None) -> list[str]:
 
 @pytest.mark.parametrize(("width", "there"), [(80, False), (119, False), (120, True), (None, True)])
 def test_key_where_there_is_room(width: int | None, there: bool) -> None:  # noqa: FBT001 - a case
-    """The key is shown in a wide terminal and in a file only."""
+    """The key is shown only in a wide terminal and in a file."""
     assert there is (HEARD.key in " ".join(shown_lines(HEARD, width)))
 
 
@@ -404,7 +404,7 @@ def test_key_where_there_is_room(width: int | None, there: bool) -> None:  # noq
     ],
 )
 def test_event_says_its_kind(facts: dict[str, Any], what: str) -> None:
-    """The kind is shown before an event that does not begin with it."""
+    """If an event's name does not begin with its kind, the kind is shown before it."""
     (line,) = shown_lines(evolve(HEARD, **facts), None)
 
     assert what == line[20:44].rstrip()
@@ -426,7 +426,7 @@ def test_long_remark_is_wrapped(facts: dict[str, Any]) -> None:
 
 
 def test_control_characters_of_a_remark_are_replaced() -> None:
-    """A remark may repeat what a sender wrote, so its control characters are replaced."""
+    """Control characters in a remark are replaced, because it may quote the sender."""
     (line,) = shown_lines(evolve(HEARD, verdict="refused", why="no \x1b[2J"), None)
 
     assert "no ?[2J" in line

@@ -44,7 +44,7 @@ ONCE: Final = RetryPolicy(attempts=1, quota=0)
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service with a paid order, which refuses what it has done already."""
+    """A sandbox with a paid order, which refuses a repeated refund."""
     async with Sandbox(clock="frozen", repeated_refunds="refused") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         yield sandbox
@@ -52,7 +52,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the journal is."""
+    """The path of the journal."""
     return tmp_path / "pay.db"
 
 
@@ -76,12 +76,12 @@ async def ended(process: asyncio.subprocess.Process) -> Ended:
 
 
 async def run(sandbox: Sandbox, path: Path, *arguments: str, **environ: str) -> Ended:
-    """Run the command to its end, in a thread of this process beside the service."""
+    """Run the command to its end in a thread, while the service runs in this one."""
     return await asyncio.to_thread(invoked, environment(sandbox, **environ), "--journal", str(path), *arguments)
 
 
 def invoked(environ: Mapping[str, str | None], *arguments: str) -> Ended:
-    """Run the command, without the signals that reach the main thread alone."""
+    """Run the command in this process, without its signal handlers."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("payasync.cli.reconcile.stopped_by_signals", asyncio.Event)
         end = CliRunner(env=environ).invoke(payasync, ["reconcile", *arguments])
@@ -113,7 +113,7 @@ async def lost(
 
 
 async def unnamed(sandbox: Sandbox, path: Path) -> None:
-    """Send a payment whose response is lost, and which has no number to query it by."""
+    """Send a payment whose response is lost, and which has no number for a query."""
     async with SqliteJournal(path) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
         sandbox.faults.reset_after_commit("payments.create")
         with pytest.raises(OutcomeUnknownError):
@@ -127,7 +127,7 @@ async def states(path: Path) -> list[str]:
 
 
 async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
-    """Writes that were done are found, writes that never arrived are rejected, and the exit code is 0."""
+    """Writes that were executed are found, and writes that never arrived are rejected. The exit code is 0."""
     await lost(sandbox, path, done=["R1", "R2"], absent=["R3"])
     result = await run(sandbox, path)
 
@@ -157,7 +157,7 @@ async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> No
 
 
 async def test_accepted_without_an_end_is_listed(path: Path) -> None:
-    """An accepted refund whose end is unknown is listed, because it may have been declined."""
+    """If the end of an accepted refund stays unknown, it is listed, because it may have been declined."""
     async with Sandbox(clock="frozen", refunds="by hand") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
@@ -179,13 +179,13 @@ DENIED: Final = "UPDATE payasync_intents SET due = created, denied = {}"
 
 
 def changed(path: Path, statement: str) -> None:
-    """Change the file of a journal."""
+    """Execute SQL on the file of a journal."""
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute(statement)
 
 
 async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
-    """If a query fails, the exit code is 0, and the reason is shown: a later run asks again."""
+    """If a query fails, its reason is shown, and the exit code is 0, because a later run queries again."""
     await lost(sandbox, path, absent=["R1"])
     await lost(sandbox, path, done=["R2"])
     sandbox.faults.server_error("refunds.status")
@@ -199,7 +199,7 @@ async def test_waiting_is_not_a_failure(sandbox: Sandbox, path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"PAYASYNC_SECRET_KEY": "wrong"}, {"PAYASYNC_BASE_URL": "http://127.0.0.1:9"}])
 async def test_no_usable_response(sandbox: Sandbox, path: Path, changes: dict[str, str]) -> None:
-    """If the keys are wrong or nobody responds, the exit code is 1, and the address is shown."""
+    """If the keys are wrong or the service does not respond, the exit code is 1, and the address is shown."""
     await lost(sandbox, path, absent=["R1"])
     result = await run(sandbox, path, **changes)
 
@@ -227,7 +227,7 @@ async def test_unsent_write_is_listed(sandbox: Sandbox, path: Path) -> None:
 
 
 async def test_writes_of_other_merchants(sandbox: Sandbox, path: Path) -> None:
-    """Open writes of other merchants are counted."""
+    """Open writes of other merchants are counted, also with `--json`."""
     await lost(sandbox, path, absent=["R1", "R2", "R3"])
     async with SqliteJournal(path) as journal:
         await journal.resolve(3, as_="rejected", reason="seen")
@@ -242,7 +242,7 @@ async def test_writes_of_other_merchants(sandbox: Sandbox, path: Path) -> None:
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 async def test_interrupted_write(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
-    """After a crash nothing is due yet; the output says when the interrupted write is queried."""
+    """After a crash nothing is due yet; `reconcile` says when the interrupted write will be queried."""
     async with SqliteJournal(path) as journal:
         await journal.begin(draft(refund("R1"), merchant=str(sandbox.credentials.merchant_id)), 5 * 3600)
     result, facts = await run(sandbox, path, *more), await run(sandbox, path, "--json")
@@ -255,7 +255,7 @@ async def test_interrupted_write(sandbox: Sandbox, path: Path, more: tuple[str, 
 
 
 async def test_dry_run_says_when_the_next_query_is(sandbox: Sandbox, path: Path) -> None:
-    """If nothing is due, a dry run says when the next query is; otherwise it lists what is due."""
+    """If nothing is due, a dry run says when the next query is; otherwise it does not."""
     await lost(sandbox, path, done=["R1"], ago=-7200.0)
     later = await run(sandbox, path, "--dry-run")
     await lost(sandbox, path, done=["R2"])
@@ -267,7 +267,7 @@ async def test_dry_run_says_when_the_next_query_is(sandbox: Sandbox, path: Path)
 
 
 async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
-    """It lists what it would query, and sends nothing."""
+    """`--dry-run` lists the writes that are due, sends nothing, and does not change the journal."""
     await lost(sandbox, path, done=["R1"])
     await unnamed(sandbox, path)
     before = content(path)
@@ -287,7 +287,7 @@ def content(path: Path) -> list[str]:
 
 
 async def test_json(sandbox: Sandbox, path: Path) -> None:
-    """One line has the counts, the writes not done, and those that need a person."""
+    """`--json` prints one line with the counts, the writes not done, and those that need a person."""
     await lost(sandbox, path, done=["R1"], absent=["R2"])
     await unnamed(sandbox, path)
     result = await run(sandbox, path, "--json")
@@ -310,7 +310,7 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
 
 
 async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
-    """One line has what would be queried, with reasons and times; it is also printed if nothing is due."""
+    """`--json --dry-run` prints one line with the writes that are due, also if there are none."""
     async with SqliteJournal(path) as journal:
         await journal.list()
         before = content(path)
@@ -330,7 +330,7 @@ async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals) -> None:
-    """A signal ends it immediately with exit code 130; the next run continues."""
+    """A signal ends `reconcile` with exit code 130, and the next run continues."""
     await lost(sandbox, path, done=["R1"])
     hanging = sandbox.faults.hang("refunds.status")
     process = await started(environment(sandbox), "--journal", str(path))
@@ -347,7 +347,7 @@ async def test_interrupted(sandbox: Sandbox, path: Path, number: signal.Signals)
 
 
 async def test_watch(sandbox: Sandbox, path: Path) -> None:
-    """It runs until a signal comes, and shows each settled write immediately. The exit code is 0."""
+    """`--watch` shows each settled write as it happens, and runs until a signal. The exit code is 0."""
     await lost(sandbox, path, done=["R1"])
     await lost(sandbox, path, done=["R2"], ago=-1.0)
     process = await started(environment(sandbox), "--journal", str(path), "--watch")
@@ -364,7 +364,7 @@ async def test_watch(sandbox: Sandbox, path: Path) -> None:
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
 async def test_results_before_an_error(sandbox: Sandbox, path: Path, more: tuple[str, ...]) -> None:
-    """If the journal fails half-way, the results so far are listed, because no other run lists them."""
+    """If the journal fails half-way, the results so far are listed, because no later run lists them."""
     await lost(sandbox, path, absent=[f"R{number}" for number in range(11)])
     hanging = sandbox.faults.hang("refunds.status", times=9)
     changed(path, FAILING.format(11))
@@ -382,7 +382,7 @@ async def test_results_before_an_error(sandbox: Sandbox, path: Path, more: tuple
 
 
 def ids(line: dict[str, Any]) -> list[int]:
-    """Return those that a line of JSON lists as not done."""
+    """Return the IDs of the writes that a line of JSON lists as not done."""
     return [each["id"] for each in line["not_done"]]
 
 
@@ -397,7 +397,7 @@ def listed(out: str) -> list[int]:
 
 
 async def line_with(process: asyncio.subprocess.Process, word: str) -> str:
-    """Return the next line of a process with a word in it."""
+    """Return the next line of a process that contains a word."""
     assert process.stdout
     while line := (await asyncio.wait_for(process.stdout.readline(), SECONDS)).decode():
         if word in line:
@@ -426,7 +426,7 @@ SERVICE: Final[dict[str, str | None]] = {
     ],
 )
 def test_wrong_settings_end_with_2(path: Path, name: str, value: str | None, words: str) -> None:
-    """A wrong setting is reported in one line with exit code 2, before any query."""
+    """A wrong setting is reported in one line, with exit code 2."""
     asyncio.run(states(path))
     result = invoked({**SERVICE, name: value}, "--journal", str(path))
 
@@ -458,7 +458,7 @@ NOTHING: Final = Remaining()
 
 
 class Shown(ReconcileScreen):
-    """A screen that has begun, and remembers what it shows."""
+    """A screen that records its output."""
 
     def __init__(
         self,
@@ -479,7 +479,7 @@ class Shown(ReconcileScreen):
 
     @property
     def text(self) -> str:
-        """All that was shown."""
+        """The whole output."""
         return self._out.getvalue()
 
     @property
@@ -527,7 +527,7 @@ OUTCOMES: Final[list[tuple[End, State]]] = [
 
 @pytest.mark.parametrize(("json", "held"), [(False, 100), (True, 0)])
 def test_memory_of_watching_is_bounded(json: bool, held: int) -> None:  # noqa: FBT001 - a case
-    """`--watch` keeps the last hundred writes not done, which it has shown; with `--json` it keeps none."""
+    """`--watch` remembers the last hundred writes not done; with `--json` it remembers none."""
     screen = Shown(watch=True, json=json)
     results = [each for number in range(1, 301) for each in note_all(screen, number)]
 
@@ -542,7 +542,7 @@ def test_memory_of_watching_is_bounded(json: bool, held: int) -> None:  # noqa: 
 
 
 def note_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Result]]:
-    """Show each outcome in one run; yield references that say whether somebody keeps the results."""
+    """Show each outcome in one run; yield weak references to the results."""
     for place, (end, state) in enumerate(OUTCOMES):
         result = Result(intent=kept(id=number + 1000 * place, state="unknown"), end=end, state=state)
         screen.noted(result)
@@ -572,7 +572,7 @@ def test_summary_of_watching() -> None:
 
 
 def test_watching_begins_with_what_is_to_come() -> None:
-    """If nothing is due, `--watch` says when the next query is, and what may have been interrupted."""
+    """If nothing is due, `--watch` says when the next query is, and which writes may have been interrupted."""
     later = now() + timedelta(hours=5)
     watched = Shown(watch=True, remaining=Remaining(due=later)).lines
     interrupted = Shown(watch=True, remaining=Remaining(due=later, sending=[later])).lines
@@ -585,7 +585,7 @@ def test_watching_begins_with_what_is_to_come() -> None:
 
 @pytest.mark.parametrize(("seconds", "next_in"), [(None, None), (-5.0, 0), (3599.9, 3600)])
 def test_json_says_what_is_to_come(seconds: float | None, next_in: int | None) -> None:
-    """`next_in` is rounded up, so that a script that waits so long finds the write due."""
+    """`next_in` is rounded up, so that the write is due after that wait."""
     due = None if seconds is None else now() + timedelta(seconds=seconds)
     (facts,) = closed(Remaining(due=due, sending=[now() + timedelta(hours=5)] * 2), json=True).facts
 
@@ -593,7 +593,7 @@ def test_json_says_what_is_to_come(seconds: float | None, next_in: int | None) -
 
 
 def test_three_most_frequent_reasons_are_shown() -> None:
-    """Further reasons are left out."""
+    """Only the three most frequent reasons are shown."""
     screen = Shown()
     for number in range(12):
         screen.note(number, "waiting", "unknown", f"reason {number % 5}")
@@ -604,7 +604,7 @@ def test_three_most_frequent_reasons_are_shown() -> None:
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_all_writes_not_done_are_listed(cut: bool) -> None:  # noqa: FBT001 - a case
-    """All of them are listed, also before an error, because no other run lists them."""
+    """All writes not done are listed, also before an error, because no later run lists them."""
     screen = Shown()
     for number in range(1, 152):
         screen.note(number, "resolved", "rejected")
@@ -629,7 +629,7 @@ ACCEPTED: Final = [kept(id=number, state="accepted") for number in range(31, 40)
     ],
 )
 def test_how_to_list_the_others(remaining: Remaining, more: list[str], commands: list[str]) -> None:
-    """A hundred intents are listed, with the commands that list the others."""
+    """If there are more than a hundred intents, the output has the commands that list the others."""
     lines = closed(remaining).lines
 
     assert more == [line.split()[2] for line in lines if line.endswith("more; to list them:")]
@@ -639,7 +639,7 @@ def test_how_to_list_the_others(remaining: Remaining, more: list[str], commands:
 
 
 def test_error_of_an_unsent_write_is_shown() -> None:
-    """If a worker has tried to send a queued write, its last error is listed."""
+    """If a worker has failed to send a queued write, its last error is listed."""
     lines = closed(Remaining(unsent=[kept(state="new", reason="connection refused")])).lines
 
     assert any(line.endswith("is a worker running? The column Why shows the last error.") for line in lines)
@@ -647,7 +647,10 @@ def test_error_of_an_unsent_write_is_shown() -> None:
 
 
 def test_json_after_an_error() -> None:
-    """It has the same names; what only the journal could say is `null`. If nothing was queried, there is no line."""
+    """After an error, JSON has the same names, with `null` for what only the journal knows.
+
+    If nothing was queried, there is no line.
+    """
     screen = Shown(json=True, others={"M2": 1})
     screen.cut_short()
     before = screen.text

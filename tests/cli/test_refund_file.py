@@ -53,7 +53,7 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
 
 
 def rows(*lines: str, header: str = HEADER) -> tuple[Row, ...]:
-    """Read a file of these lines, which the service takes."""
+    """Read a file of these lines with a profile that accepts all of them."""
     return read_rows("\n".join([header, *lines]), lambda _: None)
 
 
@@ -63,7 +63,7 @@ def wrong(*lines: str, header: str = HEADER) -> list[tuple[int, str]]:
 
 
 def test_row_is_a_refund() -> None:
-    """Each row is one request. Columns are known by their names, and an empty optional cell is absent."""
+    """Each row is one request. Columns may have any order, and an empty optional cell is absent."""
     (row, other) = rows(
         "cold,200,https://a.example/r,R1,450,T1",
         ",200,,R2,450,T1",
@@ -87,7 +87,7 @@ def test_row_is_a_refund() -> None:
     ],
 )
 def test_other_columns_are_refused(header: str, words: str) -> None:
-    """An unknown, missing or duplicate column is refused, because it may have been meant."""
+    """An unknown, missing or duplicate column is refused."""
     with pytest.raises(InvalidArgumentError, match=r"^line 1: the columns must be ") as caught:
         read_rows(header, lambda _: None)
 
@@ -96,7 +96,7 @@ def test_other_columns_are_refused(header: str, words: str) -> None:
 
 @pytest.mark.parametrize("amount", ["4.5", "4,5", "-1", "+1", " 1", "1e3", "1_000", "٤", "0", "", "1" * 17])
 def test_amount_is_digits(amount: str) -> None:
-    """An amount in another form, such as a spreadsheet writes, is refused."""
+    """An amount that is not plain digits, such as a spreadsheet writes, is refused."""
     ((line, words),) = wrong(f'T1,R1,450,"{amount}"')
 
     assert 2 == line
@@ -111,7 +111,7 @@ def test_cells_are_as_many_as_columns(line: str) -> None:
 
 
 def test_all_rows_of_one_number_are_bad() -> None:
-    """All rows that share a number are refused, also if one of them is bad."""
+    """All rows that share a number are refused, even if one of them is invalid anyway."""
     found = wrong("T1,R1,450,1", "T1,R2,450,1", "T1,R1,450,1", "T1,R2,450,x", "T1,R3,450,1")
     words = "'R1' is on lines 2 and 4", "'R2' is on lines 3 and 5"
 
@@ -120,7 +120,7 @@ def test_all_rows_of_one_number_are_bad() -> None:
 
 
 def test_line_is_where_a_row_begins() -> None:
-    """Lines are counted as an editor counts them, with empty lines and cells of several lines."""
+    """A row's line number counts empty lines and cells of several lines, as an editor does."""
     found = rows("", 'T1,R1,450,1,"cold\nand late"', "", "T1,R2,450,x,", header=f"{HEADER},refund_desc")
 
     assert [(3, ""), (6, "x")] == [(row.line, "x" if row.wrong else "") for row in found]
@@ -128,7 +128,7 @@ def test_line_is_where_a_row_begins() -> None:
 
 @pytest.mark.parametrize("letter", ["\u2028", "\u0085", "\x0b"])
 def test_only_line_ends_end_a_row(letter: str) -> None:
-    """Other separators of Unicode do not end a row."""
+    """Unicode separators other than line ends do not end a row."""
     (row,) = rows(f"T1,R1,450,1,cold{letter}late", header=f"{HEADER},refund_desc")
 
     assert ("", f"cold{letter}late") == (row.wrong, row.cells["refund_desc"])
@@ -141,7 +141,7 @@ def test_broken_quotes_are_refused_with_their_line() -> None:
 
 
 def test_what_the_service_does_not_take_is_bad() -> None:
-    """A row that the profile does not allow is bad."""
+    """A row that the profile does not allow is refused with the reason."""
 
     def check(request: CreateRefund) -> None:
         if request.out_trade_no == "T 1":
@@ -164,12 +164,12 @@ def verdict(line: int = 2, *, number: str = "R1", **facts: Any) -> Verdict:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the result is to be."""
+    """The path of the result file."""
     return tmp_path / "out.csv"
 
 
 def beside(path: Path) -> Path:
-    """Return the partial file."""
+    """Return the path of the partial file."""
     return path.with_name("out.csv.partial")
 
 
@@ -188,7 +188,7 @@ def test_rows_are_there_as_they_end(path: Path) -> None:
 
 
 def test_result_of_a_former_run_is_replaced_at_once(path: Path) -> None:
-    """The former result stays until the end."""
+    """The result of an earlier run stays until the end of this one."""
     path.write_text(f"{RESULT_HEADER}\nold\n")
     with closing(ResultFile(path)) as result:
         before = path.read_text()
@@ -199,7 +199,7 @@ def test_result_of_a_former_run_is_replaced_at_once(path: Path) -> None:
 
 
 def test_another_file_is_left_alone(path: Path) -> None:
-    """Only the result of an import is replaced. If there can be no file, nothing is sent."""
+    """A file that is no result of an import is refused, and so is a path in a missing folder."""
     path.write_text("out_trade_no,out_refund_no\n")
     with pytest.raises(ConfigurationError, match=r"is not a result of an import"):
         ResultFile(path)
@@ -212,7 +212,7 @@ def test_another_file_is_left_alone(path: Path) -> None:
 
 @contextmanager
 def full() -> Generator[None]:
-    """Let this process write nothing more into files, as on a full disk."""
+    """Limit the size of files that this process writes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -222,7 +222,7 @@ def full() -> Generator[None]:
 
 
 def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
-    """If the result file cannot be written, the import goes on, and the reason is kept."""
+    """If the result file cannot be written at the end, the reason is recorded, and nothing is raised."""
     with full(), pytest.raises(ConfigurationError, match="File too large"):
         ResultFile(path)
     with closing(ResultFile(path)) as result:
@@ -234,7 +234,7 @@ def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
 
 
 def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
-    """Without a path no file is made."""
+    """Without a path, no file is made."""
     with closing(ResultFile(None)) as result:
         result.add(verdict())
         result.finish([verdict()])
@@ -266,7 +266,7 @@ def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
 
 
 def test_numbers_are_found_again(path: Path) -> None:
-    """A number that begins with a hyphen, which the default pattern allows, is written unchanged."""
+    """A number that begins with a hyphen is written unchanged, unless a spreadsheet would compute it."""
     with closing(ResultFile(path)) as result:
         result.finish([verdict(number=number) for number in ("-R1", "-A1+1", "=A1")])
 
@@ -296,7 +296,7 @@ def test_numbers_are_found_again(path: Path) -> None:
     ],
 )
 def test_words_of_others_are_harmless(path: Path, message: str, written: str) -> None:
-    """A spreadsheet computes nothing from the service's words, and each row is one line."""
+    """A message is written so that a spreadsheet computes nothing from it, and on one line."""
     with closing(ResultFile(path)) as result:
         result.finish([verdict(message=message)])
 
@@ -358,14 +358,14 @@ DOUBTFUL: Final[CallResult[RefundResponse]] = Unknown(
 def test_result_of_a_row(
     result: CallResult[RefundResponse], intent: Intent | None, expected: tuple[Word, str, str]
 ) -> None:
-    """The journal says the state, and the service the code and the message. What may have been done is not refused."""
+    """The journal decides the state; code and message come from the service. A row in doubt is never "refused"."""
     found = verdict_of_result(ROW, result, intent, PROFILE)
 
     assert expected == (found.state, found.code, found.message)
 
 
 def test_response_without_a_readable_journal() -> None:
-    """A response means that the service accepted the refund. A profile without codes gives no code."""
+    """If the journal cannot be read, a response means "accepted". A profile without codes gives no code."""
     assert Verdict(row=ROW, state="accepted") == verdict_of_result(ROW, done(Profile()), None, Profile())
 
 
@@ -381,7 +381,7 @@ def test_response_without_a_readable_journal() -> None:
     ],
 )
 def test_row_that_only_an_earlier_run_may_have_sent(intent: Intent | None, word: Word) -> None:
-    """A row is unsent only if the journal does not have it, or has it as not done: else it could be paid twice."""
+    """A row is "unsent" only if the journal lacks it, or has it as not done."""
     for error in (StorageError("the journal is closed"), SessionClosedError("closed", sent=False)):
         assert word == verdict_of_result(ROW, Refused(REFUND, error), intent, PROFILE).state
 
@@ -411,7 +411,7 @@ def test_unreadable_journal_leaves_doubt() -> None:
     ],
 )
 def test_number_of_another_refund(state: State, changes: dict[str, Any], word: Word, message: str) -> None:
-    """The message names the difference, and does not advise a second refund of what may have been refunded."""
+    """The message names the difference, and advises a new number only if both refunds are owed."""
     before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
     row = evolve(ROW, request=evolve(REFUND, **{"refund_amt": 10, **changes}))
     found = verdict_of_result(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
@@ -440,7 +440,7 @@ def test_refund_that_never_arrived() -> None:
     ],
 )
 def test_exit_code(words: tuple[Word, ...], code: int) -> None:
-    """Doubt goes before refusal."""
+    """If some rows are in doubt and others refused, the exit code is that of doubt."""
     assert code == exit_code(Verdict(row=ROW, state=word) for word in words)
 
 
@@ -468,7 +468,7 @@ def sent(state: State, **facts: Any) -> Step:
 
 
 def asked(state: State, **facts: Any) -> Step:
-    """Return a step that settles the refund after a query."""
+    """Return a step in which a query settles the refund."""
 
     async def step(journal: Journal) -> None:
         (held,) = await journal.ask(1, LEASE)
@@ -488,7 +488,7 @@ def queued(journal: Journal) -> Awaitable[object]:
 
 
 def given_up(journal: Journal) -> Awaitable[object]:
-    """Have a person say that the refund was not made."""
+    """Have a person resolve the refund as not made."""
     return journal.resolve(1, as_="rejected", reason="asked the bank")
 
 
@@ -512,7 +512,7 @@ KNOWN_TO_THE_SENDER: Final = {
 
 @pytest.mark.parametrize("steps", KNOWN_TO_OTHERS.values(), ids=KNOWN_TO_OTHERS)
 async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJournal, steps: tuple[Step, ...]) -> None:
-    """Whatever settled an earlier refund as not done, its row is listed with the reason, and no other row is."""
+    """If an earlier refund was reported as not done, its row is listed with the reason, and no other row is."""
     for step in steps:
         await step(journal)
     (intent,) = await journal.find("refunds.create", "R1")
@@ -523,7 +523,7 @@ async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJourna
 
 @pytest.mark.parametrize("steps", KNOWN_TO_THE_SENDER.values(), ids=KNOWN_TO_THE_SENDER)
 async def test_plain_refusal_is_not_listed(journal: SqliteJournal, steps: tuple[Step, ...]) -> None:
-    """Only the sender knows of a refusal, or of a refund that was not sent, so the row is tried again silently."""
+    """If the service plainly refused a refund, or it was not sent, its row is not listed."""
     for step in steps:
         await step(journal)
 
@@ -543,7 +543,7 @@ async def test_only_the_same_refund_is_listed(journal: SqliteJournal, row: str) 
 
 
 async def test_rows_are_listed_in_the_order_of_the_file(journal: SqliteJournal) -> None:
-    """The order in which they were sent does not matter."""
+    """Rows are listed in the order of the file, not in the order in which they were sent."""
     for number in ("R2", "R1"):
         begun = await journal.begin(draft(refund(number)), LEASE)
         await journal.settle(begun.intent, "rejected", outcome=DECLINED, reason=FAILED)

@@ -70,7 +70,7 @@ GOOD: Final = ("T1,R1,450,100", "T1,R2,450,50")
 
 @pytest.fixture
 def sandbox() -> Iterator[ThreadedSandbox]:
-    """A service with a paid order, in a thread of its own, as the command has a loop of its own."""
+    """A sandbox with a paid order, in a thread of its own, because the command has its own event loop."""
     with ThreadedSandbox(repeated_refunds="refused") as sandbox:
         sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         yield sandbox
@@ -78,7 +78,7 @@ def sandbox() -> Iterator[ThreadedSandbox]:
 
 @pytest.fixture(autouse=True)
 def signals() -> Iterator[None]:
-    """The handlers of this process's signals, as they were before."""
+    """Restore the signal handlers of this process afterwards."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -87,7 +87,7 @@ def signals() -> Iterator[None]:
 
 
 def environment(sandbox: Any) -> dict[str, str | None]:
-    """Return the variables of a session with a sandbox, in whichever thread it runs."""
+    """Return the environment of a session with a sandbox."""
     return {**environment_of(sandbox)}
 
 
@@ -99,7 +99,7 @@ def written(folder: Path, *rows: str, header: str = HEADER) -> Path:
 
 
 def profile(folder: Path, profile: Profile) -> tuple[str, str]:
-    """Return the option for a profile, which is written into a file."""
+    """Write a profile into a file, and return the option that names it."""
     file = folder / "service.toml"
     file.write_text(profile.to_toml(), encoding="utf-8")
     return "--profile", str(file)
@@ -114,18 +114,18 @@ def imported(sandbox: ThreadedSandbox, file: Path, *arguments: str, **changes: s
 
 
 def told(file: Path) -> dict[str, str]:
-    """Return the state and the code of each refund in the result file."""
+    """Return the state and the code of each row in the result file."""
     with file.with_name("out.csv").open(newline="") as result:
         return {row["out_refund_no"]: f"{row['state']} {row['code']}".strip() for row in csv.DictReader(result)}
 
 
 def words(text: str) -> str:
-    """Return what is shown, with single spaces."""
+    """Return the output with single spaces."""
     return " ".join(text.split())
 
 
 def sent(sandbox: ThreadedSandbox) -> int:
-    """Return how many refunds the service has answered."""
+    """Return how many refund requests the service has received."""
     return len(sandbox.ledger.calls("refunds.create"))
 
 
@@ -194,7 +194,7 @@ def test_refused_is_tried_again_by_the_next_run(sandbox: ThreadedSandbox, tmp_pa
 
 
 def test_number_that_was_used_for_another_amount(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """The row is manual, with the service's code and both amounts, and is not sent again."""
+    """If a number was used for another amount, its row is "manual", and is not sent again."""
     imported(sandbox, written(tmp_path, "T1,R1,450,90"), "--journal", str(tmp_path / "other.db"))
     file = written(tmp_path, *GOOD)
     first = imported(sandbox, file)
@@ -237,7 +237,7 @@ def test_wrong_keys_stop_it_early(sandbox: ThreadedSandbox, tmp_path: Path) -> N
 
 
 def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If a run stops early, rows that an earlier run has done are never unsent."""
+    """If a run stops early, rows that an earlier run has refunded are never "unsent"."""
     assert 0 == imported(sandbox, written(tmp_path, *GOOD)).exit_code
     file = written(tmp_path, "T1,R0,450,1", *GOOD, "T1,R4,450,1")
     ended = imported(sandbox, file, "--limit", "1", PAYASYNC_SIGNING_KEY="another-signing-key")
@@ -248,7 +248,7 @@ def test_what_was_done_before_is_never_called_unsent(sandbox: ThreadedSandbox, t
 
 
 def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """With another journal the service is queried, and refunds are not made again."""
+    """With a new journal, the service is queried, and no refund is made again."""
     file = written(tmp_path, *GOOD)
     imported(sandbox, file)
     ended = imported(sandbox, file, "--journal", str(tmp_path / "other.db"))
@@ -258,7 +258,7 @@ def test_journal_that_was_lost_repeats_nothing(sandbox: ThreadedSandbox, tmp_pat
 
 
 def test_same_numbers_with_other_amounts_are_not_sent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """Nothing is refunded; each row says what its number was used for."""
+    """If the numbers were used for other amounts, nothing is refunded, and each row says so."""
     imported(sandbox, written(tmp_path, *GOOD))
     file = written(tmp_path, "T1,R1,450,20", "T1,R2,450,30")
     ended = imported(sandbox, file)
@@ -319,7 +319,7 @@ def test_profile_without_refund_queries(sandbox: ThreadedSandbox, tmp_path: Path
 
 
 def test_profile_without_signature(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """An open point of the profile blames no row: nothing is sent."""
+    """If the profile has no signature, the command fails without blaming a row, and sends nothing."""
     unsigned = profile(tmp_path, evolve(PROFILE, name="open", signature=None))
     ended = imported(sandbox, written(tmp_path, *GOOD), *unsigned, "--keep-going")
 
@@ -329,7 +329,7 @@ def test_profile_without_signature(sandbox: ThreadedSandbox, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["pay.db", "out.csv", "out.csv.partial"])
 def test_nothing_is_sent_where_a_file_is_a_symlink(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
-    """If a file is a symbolic link, nothing is sent, and the target is not changed."""
+    """If a file of the command is a symbolic link, nothing is sent, and its target is not changed."""
     target = tmp_path / "target"
     target.write_text("notes")
     (tmp_path / name).symlink_to(target)
@@ -362,7 +362,7 @@ def test_kinds_of_files(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes, c
 
 
 def test_folder_of_the_result_must_be_there(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """A missing folder is reported before anything is read."""
+    """If the result's folder is missing, the error says so, and the exit code is 2."""
     ended = imported(sandbox, written(tmp_path, *GOOD), "--result", str(tmp_path / "none" / "file"))
 
     assert (2, True) == (ended.exit_code, "there is no folder" in ended.stderr)
@@ -375,7 +375,7 @@ async def waited(
     monkeypatch: pytest.MonkeyPatch,
     kind: type[SqliteJournal] = SqliteJournal,
 ) -> tuple[int, str]:
-    """Import with a clock that moves where it waits; return the exit code and what is shown."""
+    """Import with a clock that each wait advances; return the exit code and the output."""
     for name, value in environment(sandbox).items():
         monkeypatch.setenv(name, str(value))
 
@@ -430,7 +430,7 @@ async def test_row_that_stays_in_doubt(
 
 
 class Shown(RefundImportScreen):
-    """A screen that remembers what it shows, and the waits."""
+    """A screen that records its output and the waits."""
 
     def __init__(self, *, journal: str = "pay.db", result: str | None = "out.csv", terminal: bool = False) -> None:
         self.out = io.StringIO()
@@ -440,13 +440,13 @@ class Shown(RefundImportScreen):
         super().__init__(Path("r.csv"), Address(journal), service="", result=path, console=console)
 
     def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
-        """Remember a wait."""
+        """Record a wait."""
         super().asking(count, seconds, silent=silent)
         self.waits += [(count, seconds, silent)] if seconds else []
 
     @property
     def text(self) -> str:
-        """All that was shown."""
+        """The whole output."""
         return self.out.getvalue()
 
 
@@ -463,7 +463,7 @@ async def sending_of(
     clock: Clock,
     sleep: Callable[[float], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[tuple[RefundSending, Shown]]:
-    """Have an import whose clock moves where it waits."""
+    """Yield an import whose clock each wait advances."""
 
     async def moved(seconds: float) -> None:
         clock.advance(seconds)
@@ -478,7 +478,7 @@ async def sending_of(
 
 
 async def doubtful(sending: RefundSending) -> tuple[Row, ...]:
-    """Return rows that are all in doubt from an earlier run."""
+    """Return rows whose outcomes are all unknown from an earlier run."""
     found, merchant = rows(DOUBTFUL), sending.session.merchant_id
     for row in found:
         await lost(sending.journal, draft(row.request, merchant=merchant))
@@ -497,7 +497,7 @@ async def test_row_is_sent_again_once(sandbox: ThreadedSandbox, tmp_path: Path) 
 
 
 async def test_service_that_does_not_respond(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """It gets a few queries in ten seconds, for three minutes at most; the screen says why."""
+    """A service that does not respond gets a few queries in ten seconds, for three minutes at most."""
     failing = sandbox.faults.server_error("refunds.status", times=None)
     clock, counts = Clock(), [0]
 
@@ -518,7 +518,7 @@ async def test_service_that_does_not_respond(sandbox: ThreadedSandbox, tmp_path:
 
 
 async def test_ctrl_c_ends_a_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """Ctrl-C ends a wait immediately; nothing more is queried, and each row has a result."""
+    """Ctrl-C ends a wait: nothing more is queried, and each row has a result."""
     failing = sandbox.faults.server_error("refunds.status", times=None)
     waits, stop = asyncio.Event(), asyncio.Event()
 
@@ -538,7 +538,7 @@ async def test_ctrl_c_ends_a_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> N
 
 
 class Unreadable(SqliteJournal):
-    """A journal that can be written, and not searched."""
+    """A journal that can be written but not searched."""
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> list[Intent]:
         """Fail."""
@@ -546,7 +546,7 @@ class Unreadable(SqliteJournal):
 
 
 async def test_unreadable_journal(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the journal cannot be read, rows are unknown with the reason, and never unsent."""
+    """If the journal cannot be read, rows are "unknown" with the reason, and never "unsent"."""
     file = written(tmp_path, *GOOD)
     sandbox.faults.refuse()
     code, shown = await waited(sandbox, file, Clock(), monkeypatch, Unreadable)
@@ -566,7 +566,7 @@ def verdicts(state: Word, count: int, message: str = "") -> list[Verdict]:
 
 
 def closed(*verdicts: Verdict, why: str = "", unwritten: str = "") -> str:
-    """Return what is shown at the end."""
+    """Return the output at the end."""
     screen = Shown(journal="postgresql://me:secret@db/pay")
     screen.closed(verdicts, why=why, unwritten=unwritten)
     return screen.text
@@ -593,7 +593,7 @@ def test_summary_has_counts_and_amounts() -> None:
     ],
 )
 def test_rows_that_are_sent_again_are_listed(count: int, words: str) -> None:
-    """Twenty rows are listed, and the others are counted. Without such rows, nothing is shown."""
+    """The first twenty rows that are sent again are listed, and the others counted. Without any, nothing is shown."""
     screen = Shown()
     screen.resubmitted(verdicts("refused", count, "declined\x07"))
 
@@ -630,7 +630,7 @@ def test_long_wait_is_announced_once(waits: list[tuple[int, float, bool]], words
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_stopping(terminal: bool) -> None:  # noqa: FBT001 - a case
-    """The screen says what a second Ctrl-C does, and shows the cursor again: that signal ends the process."""
+    """After Ctrl-C, the screen says what a second one does, and shows the cursor again."""
     screen = Shown(terminal=terminal)
     with screen.progress(3):
         screen.stopping()
@@ -650,7 +650,7 @@ def test_stopping(terminal: bool) -> None:  # noqa: FBT001 - a case
     ],
 )
 def test_interrupted_calls(count: int, result: str | None, words: str) -> None:
-    """The last line says how many rows are in doubt, and where the results are."""
+    """After an interruption, the last line says how many rows are in doubt, and where the results are."""
     screen = Shown(result=result)
     with screen.progress(3):
         screen.cut_off(count)
@@ -659,7 +659,7 @@ def test_interrupted_calls(count: int, result: str | None, words: str) -> None:
 
 
 def test_rows_in_doubt_are_listed_with_what_to_do() -> None:
-    """Twenty rows are listed, with the commands for the others; no password is shown."""
+    """Twenty rows in doubt are listed, with the commands for the others; no password is shown."""
     shown = closed(*verdicts("unknown", 24), *verdicts("manual", 1))
 
     assert "and 5 more" in shown
@@ -681,7 +681,7 @@ MOST: Final = 3
 
 
 def done(attempts: int = 1) -> CallResult[RefundResponse]:
-    """Return a refund that was made; without attempts, the response is the journal's."""
+    """Return a refund that was made; without attempts, the response comes from the journal."""
     reply = Reply(status=200, headers={}, body=b"{}", attempts=attempts)
     return Done(REFUND, RefundResponse(reply, PROFILE.answer, PROFILE.states))
 
@@ -693,7 +693,7 @@ def refused(error: PayasyncError) -> CallResult[RefundResponse]:
 
 
 def unanswered(attempts: int = 1) -> CallResult[RefundResponse]:
-    """Return a refund without a response; without attempts, the journal has not let it through."""
+    """Return a refund without a response; without attempts, the journal has refused to send it."""
     return Unknown(REFUND, OutcomeUnknownError("no response", attempts=attempts))
 
 
@@ -725,10 +725,10 @@ NOT_SENT: Final = refused(NotSentError("no connection"))
     ],
 )
 def test_when_the_import_stops(results: list[CallResult[RefundResponse]], reason: str) -> None:
-    """It stops after several rows in succession without a response, or if the service rejects the keys.
+    """The import stops after several rows in succession without a response, or if the service rejects the keys.
 
-    HTTP 401 is about the keys. HTTP 403 may be about one order, unless the service says nothing else. What only the
-    journal says does not count.
+    HTTP 401 is about the keys. HTTP 403 may be about one order, unless the service says nothing else. Results that come
+    from the journal do not count.
     """
     stops = StopConditions(MOST)
 

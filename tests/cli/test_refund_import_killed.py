@@ -1,4 +1,4 @@
-"""`payasync refund import` when its process is killed by SIGKILL: the next run goes on, and the ledger is the truth."""
+"""`payasync refund import` when SIGKILL ends its process: the next run continues, and no refund is repeated or lost."""
 
 import asyncio
 import csv
@@ -23,7 +23,7 @@ LATER: Final = 1000.0
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service with paid orders, which refuses what it has done already: no second send goes unnoticed."""
+    """A sandbox with paid orders, which refuses a repeated refund, so that a second send is noticed."""
     async with Sandbox(repeated_refunds="refused") as sandbox:
         for number in range(4):
             await sandbox.given.paid_order(out_trade_no=f"T{number}", total_amt=1000)
@@ -32,7 +32,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Refunds of 10 each."""
+    """The path of a file with refunds of 10 each."""
     rows = [f"T{number % 4},R{number},1000,10" for number in range(COUNT)]
     file = tmp_path / "refunds.csv"
     file.write_text("\n".join(["out_trade_no,out_refund_no,total_amt,refund_amt", *rows, ""]))
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def arguments(file: Path, run: int, fatal: str = "never") -> list[str]:
-    """Return what an import is told."""
+    """Return the arguments of an import."""
     kept, result = file.with_name("pay.db"), file.with_name("out.csv")
     return [str(file), str(kept), str(result), str(run * LATER), fatal]
 
@@ -51,7 +51,7 @@ def begun(sandbox: Sandbox, file: Path, run: int, fatal: str = "never") -> Forke
 
 
 async def ended(process: Forked) -> int:
-    """Return how an import ended, which complains of nothing."""
+    """Return the exit code of an import, whose standard error must be empty."""
     with process:
         _, errors = await asyncio.to_thread(process.communicate)
     assert not errors, errors
@@ -59,13 +59,13 @@ async def ended(process: Forked) -> int:
 
 
 def states(file: Path) -> list[tuple[str, str]]:
-    """Return the numbers and the states of the result file."""
+    """Return the numbers and the states in the result file."""
     with file.with_name("out.csv").open(newline="") as result:
         return [(row["out_refund_no"], row["state"]) for row in csv.DictReader(result)]
 
 
 def check(sandbox: Sandbox, file: Path) -> None:
-    """Hold all to the ledger: each refund once, and none that the service had to refuse a second time."""
+    """Check the ledger: each refund was made once, and the service refused no repeated one."""
     codes = {each.code for each in sandbox.ledger.calls("refunds.create")}
 
     assert COUNT == sandbox.ledger.refunds()
@@ -95,13 +95,13 @@ async def test_killed_again_and_again(sandbox: Sandbox, file: Path) -> None:
 
 
 async def until_refunded(sandbox: Sandbox, count: int) -> None:
-    """Wait until so many refunds were made."""
+    """Wait until this many refunds were made."""
     await until(lambda: sandbox.ledger.refunds() >= count)
 
 
 @pytest.mark.parametrize(("fatal", "run"), [("kept R20", 1), ("judged R20", 1), ("settled R20", 1), ("judged R20", 0)])
 async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str, run: int) -> None:
-    """The next run ends what a killed one had begun, also immediately: it queries a row only after its lease."""
+    """If an import is killed at any step, the next run completes it, even if it starts immediately."""
     first = await ended(begun(sandbox, file, 0, fatal))
     last = await ended(begun(sandbox, file, run))
 
@@ -111,7 +111,7 @@ async def test_killed_at_each_step(sandbox: Sandbox, file: Path, fatal: str, run
 
 @pytest.mark.long
 async def test_standard_error_stays_empty(sandbox: Sandbox, file: Path) -> None:
-    """Lost responses write nothing to standard error; the result file has them."""
+    """If responses are lost, standard error stays empty, and the result file has every row."""
     sandbox.faults.reset_after_commit("refunds.create", times=3)
     sandbox.faults.reset_before("refunds.status", times=12)
     done = await asyncio.to_thread(started, PROGRAM, *arguments(file, 0), environment=environment(sandbox))
@@ -138,7 +138,7 @@ async def test_interrupted(sandbox: Sandbox, file: Path) -> None:
 
 
 async def test_cut_off_by_a_second_signal(sandbox: Sandbox, file: Path) -> None:
-    """The last line says how many rows are in doubt, and where the results are. The next run ends all."""
+    """After a second signal, the last line says how many rows are in doubt. The next run completes the import."""
     hanging = sandbox.faults.hang("refunds.create", times=5)
     process = begun(sandbox, file, 0)
     await asyncio.wait_for(until(lambda: hanging.fired == 5), SECONDS)

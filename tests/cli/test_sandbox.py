@@ -58,7 +58,7 @@ asyncio.run(main())
 
 
 def ask(url: str, body: bytes | None = None) -> int:
-    """Send a request, and return the status of its answer."""
+    """Send a request, and return the status of its response."""
     to = urlsplit(url)
     with closing(HTTPConnection(to.netloc, timeout=SECONDS)) as http:
         http.request("GET" if body is None else "POST", to.path, body, {"Content-Type": "application/json"})
@@ -66,7 +66,7 @@ def ask(url: str, body: bytes | None = None) -> int:
 
 
 def test_start_says_what_it_is_and_where() -> None:
-    """The lines name the address, the two URLs to open, the profile, the clock, the database, and how it ends.
+    """The first lines name the address, the URLs to open, the profile, the clock and the database.
 
     Without a terminal there are no colours, and no line is broken.
     """
@@ -93,7 +93,7 @@ def test_start_says_what_it_is_and_where() -> None:
     "signature", [pytest.param(PROFILE.signature, marks=pytest.mark.long), KEY_PAIRS], ids=["shared key", "key pairs"]
 )
 def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) -> None:
-    """Pasted into a shell, they give `Session.from_env` all that it needs, even keys of many lines."""
+    """The `export` lines, pasted into a shell, give `Session.from_env` all settings, even keys of many lines."""
     file = tmp_path / "it's mine.toml"
     file.write_text(evolve(PROFILE, name="mine", signature=signature).to_toml())
     with running("--port", "0", "--profile", str(file)) as process:
@@ -108,7 +108,7 @@ def test_lines_to_paste_work_in_a_shell(signature: SortedPairs, tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM end it with exit code 0 and no error, and the port is free immediately."""
+    """Ctrl-C and SIGTERM end the sandbox with exit code 0 and no error. The port is free immediately."""
     with running("--port", "0") as process:
         shown = lines(process, "Ctrl-C")
         port = int(fact(shown, "Listens").rpartition(":")[2])
@@ -120,7 +120,7 @@ def test_signal_ends_it_cleanly(number: signal.Signals) -> None:
 
 
 def test_fault_that_still_waits_is_no_failure() -> None:
-    """A fault that was armed on the dashboard and never met is no failure."""
+    """A fault that was armed on the dashboard and never fired does not fail the command."""
     with serving() as sandbox:
         headers = {"Authorization": f"Bearer {sandbox.told['admin_token']}"}
         request = urllib.request.Request(  # noqa: S310 - the sandbox's own address
@@ -134,7 +134,7 @@ def test_fault_that_still_waits_is_no_failure() -> None:
 
 
 def test_signal_ends_it_while_a_client_is_connected() -> None:
-    """An idle connection does not delay the end."""
+    """An idle connection does not delay the end of the sandbox."""
     with serving() as sandbox, socket.create_connection(("127.0.0.1", urlsplit(sandbox.url).port)) as idle:
         idle.sendall(b"POST /v1/payments HTTP/1.1\r\n")
         end = sandbox.end()
@@ -188,7 +188,7 @@ def test_each_request_is_a_line() -> None:
 
 
 def test_each_notification_is_a_line() -> None:
-    """Each attempt has a line with its result, its address, and when the next one is."""
+    """Each delivery attempt has a line with its result, its address, and the time of the next one."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         closed = f"http://127.0.0.1:{free.getsockname()[1]}/notify"
     with running("--port", "0") as process:
@@ -221,7 +221,7 @@ def test_requests_can_be_left_out(option: str, last: str, rest: str) -> None:
 
 
 def test_goes_on_where_nobody_reads() -> None:
-    """If nobody reads its output any more, it serves on, and ends without an error."""
+    """If nobody reads its output any more, the sandbox continues, and ends without an error."""
     with running("--port", "0") as process:
         shown = lines(process, "Ctrl-C")
         url = fact(shown, "Listens")
@@ -236,7 +236,7 @@ def test_goes_on_where_nobody_reads() -> None:
 
 
 def serves(process: subprocess.Popen[str], host: str, port: int) -> bool:
-    """Return, as soon as a process listens or has ended, whether it listens."""
+    """Wait until a process listens or has ended, and return whether it listens."""
     with socket.socket() as one:
         listens = one.connect_ex((host, port)) == 0
     if listens or process.poll() is not None:
@@ -249,7 +249,7 @@ def serves(process: subprocess.Popen[str], host: str, port: int) -> bool:
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full, the disk that is always full")
 @pytest.mark.parametrize("options", [(), *(pytest.param((each,), marks=pytest.mark.long) for each in QUIETER)])
 def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
-    """If its output cannot be written, it serves on, and ends without an error."""
+    """If its output cannot be written, the sandbox continues, and ends without an error."""
     host, port = free_address()
     with ExitStack() as stack:
         full = stack.enter_context(FULL.open("w"))
@@ -275,7 +275,7 @@ def test_goes_on_where_the_disk_is_full(options: tuple[str, ...]) -> None:
     ],
 )
 def test_how_refunds_end(text: str, setting: RefundSetting) -> None:
-    """Refunds end as a word of `Sandbox` says, or after a time with its unit."""
+    """`--refunds` takes a word of `Sandbox`, or a time with its unit."""
     assert setting == refund_setting(text)
 
 
@@ -304,7 +304,7 @@ TAKEN: Final = evolve(REFUSED, entry=evolve(REFUSED.entry, status=200, reason=""
 
 
 def screen(width: int | None = None) -> tuple[SandboxScreen, io.StringIO]:
-    """Return a screen of so many columns, or one that is redirected, and what is written to it."""
+    """Return a screen of this width, or a redirected one, and its output."""
     written = io.StringIO()
     console = Console(file=written, width=width, force_terminal=width is not None, color_system=None, highlight=False)
     return SandboxScreen(console=console), written
@@ -318,7 +318,7 @@ def delivery_line(delivery: Delivery) -> str:
 
 
 def test_failed_delivery() -> None:
-    """The line says what went wrong, where, and when the next attempt is."""
+    """The line of a failed delivery says what went wrong, where, and when the next attempt is."""
     before = datetime.now().astimezone()
     line = delivery_line(REFUSED)
     after = datetime.now().astimezone()
@@ -331,7 +331,7 @@ def test_failed_delivery() -> None:
 
 
 def test_delivered_notification() -> None:
-    """The line has the same columns as those of requests."""
+    """The line of a delivery has the same columns as the line of a request."""
     told, written = screen()
     told.request(Entry(kind="request", name="orders.place", reference="L5", status=200, milliseconds=1.0))
     request = written.getvalue().partition("  ")[2]
@@ -350,12 +350,12 @@ def test_delivered_notification() -> None:
     ids=["dead letter", "the clock stands", "taken before"],
 )
 def test_what_comes_next(facts: dict[str, Any], words: str) -> None:
-    """The line says what follows: nothing, the next attempt, or that the clock must be advanced."""
+    """The line of a delivery says what follows: nothing, the next attempt, or that the clock must be advanced."""
     assert words in delivery_line(evolve(REFUSED, **facts))
 
 
 def test_control_characters_are_replaced() -> None:
-    """Numbers and addresses of merchants may hold control characters."""
+    """Control characters in numbers and addresses of merchants are replaced."""
     entry = evolve(REFUSED.entry, reference="\x1b[2J", reason="no \x07")
     told = delivery_line(evolve(REFUSED, entry=entry, where="http://a/\x1b]0;"))
 

@@ -1,4 +1,4 @@
-"""How signals end a command; that they end its process is tested with a process of its own."""
+"""How signals end a command; their effect on a process is tested in processes of their own."""
 
 import asyncio
 import signal
@@ -11,7 +11,7 @@ from payasync.cli.signals import SIGNALS, stopped_by_signals
 
 @pytest.fixture(autouse=True)
 def signals() -> Iterator[None]:
-    """The handlers of this process's signals, as they were before."""
+    """Restore the signal handlers of this process afterwards."""
     before = [signal.getsignal(number) for number in SIGNALS]
     yield
     for number, handler in zip(SIGNALS, before, strict=True):
@@ -19,7 +19,7 @@ def signals() -> Iterator[None]:
 
 
 async def test_second_signal_after_the_end_changes_nothing() -> None:
-    """After the end a second signal is ignored; a third one ends the process immediately."""
+    """If a second signal arrives after the end, it is ignored, and the default handlers are restored."""
     stop = stopped_by_signals(lambda: False)
     signal.raise_signal(signal.SIGINT)
     signal.raise_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Lines on a terminal, and where there is none."""
+"""Lines on a terminal, and in a file."""
 
 import io
 import logging
@@ -14,13 +14,13 @@ from payasync.cli.terminal import Lines, plain, print_error, stray_logs_dropped
 
 
 def terminal(width: int, *, watched: bool = True) -> tuple[Lines, io.StringIO]:
-    """Return lines for a terminal of so many columns, or for a file, and what is written to it."""
+    """Return lines for a terminal of this width or for a file, and their output."""
     written = io.StringIO()
     return Lines(Console(file=written, width=width, force_terminal=watched, color_system=None)), written
 
 
 def test_line_breaks_between_words() -> None:
-    """In a narrow terminal a line continues below, indented, after a whole word."""
+    """If a line is too long for the terminal, it continues indented on the next one, after a whole word."""
     lines, written = terminal(30)
 
     lines.write(("now   ", "dim"), "one two three four five, six seven", hang=6)
@@ -30,7 +30,7 @@ def test_line_breaks_between_words() -> None:
 
 @pytest.mark.parametrize("width", [24, 25, 26, 40])
 def test_no_line_is_longer_than_the_terminal(width: int) -> None:
-    """This also holds for letters of two columns, and no word is lost."""
+    """No line is longer than the terminal, even with letters of two columns, and no word is lost."""
     words = "a bb ccc 日本 dddd ff 日本語 g hh iii jjjj"
     lines, written = terminal(width)
 
@@ -94,14 +94,14 @@ logging.getLogger("payasync").warning("outside")
 
 
 def test_stray_logs_are_dropped() -> None:
-    """Warnings without a handler are dropped, and afterwards shown again."""
+    """Inside the block, warnings without a handler are dropped; afterwards they are shown again."""
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True, text=True)
 
     assert "outside\n" == ended.stderr
 
 
 def test_handlers_get_their_logs(caplog: pytest.LogCaptureFixture) -> None:
-    """A program that has set up logging gets all records."""
+    """If a program has set up logging, it gets all records."""
     with stray_logs_dropped():
         logging.getLogger("payasync").warning("inside")
 

@@ -40,7 +40,7 @@ nested = "json"
 
 
 def signed(data: Mapping[str, Any] = DATA, **facts: Any) -> Signed:
-    """Return a notification of the sandbox's dialect."""
+    """Return a notification as the sandbox signs it."""
     given: dict[str, Any] = {"profile": PROFILE, "credentials": CREDENTIALS, "time": 1_800_000_000, **facts}
     return sign_notification(data, **given)
 
@@ -57,7 +57,7 @@ def run(*arguments: object, environ: Mapping[str, str | None] = {}, stdin: bytes
 
 
 def check(raw: bytes, *arguments: object, at: str = SENT, **environ: str | None) -> Result:
-    """Check what is on standard input, as of when it was sent."""
+    """Check a notification from standard input, by default at the time at which it was sent."""
     return run("-", *(("--at", at) if at else ()), *arguments, environ=environ, stdin=raw)
 
 
@@ -72,7 +72,7 @@ def facts(result: Result) -> dict[str, str]:
 
 
 def test_genuine() -> None:
-    """The exit code is 0; the output says what it is, when it was sent, and what was checked."""
+    """For a genuine notification, the exit code is 0, and the output shows its facts and what was checked."""
     result = check(message(PAID), at="2027-01-15T08:02:00Z")
 
     assert (0, "genuine") == (result.exit_code, result.output.splitlines()[0])
@@ -88,7 +88,7 @@ def test_genuine() -> None:
 
 
 def test_changed() -> None:
-    """A changed digit gives exit code 1, and the facts are shown all the same."""
+    """For a changed notification, the exit code is 1, and its facts are still shown."""
     result = check(message(PAID).replace(b'"T1"', b'"T2"'))
     why = "is not that of the body, by any of the keys: the body is not the one that was signed, or the key is another"
 
@@ -97,7 +97,7 @@ def test_changed() -> None:
 
 
 def test_too_old() -> None:
-    """Without `--at` the current time is used. For an old notification the hint says how to check it as of then."""
+    """Without `--at`, the current time is used. For an old notification, the hint says how to check it."""
     result = check(message(PAID), at="")
 
     assert (1, 0) == (result.exit_code, check(message(signed(time=time.time())), at="").exit_code)
@@ -106,7 +106,7 @@ def test_too_old() -> None:
 
 
 def rewritten(notification: Signed) -> Signed:
-    """Return a notification whose JSON was read and written again: it says the same, in other bytes."""
+    """Return a notification whose JSON was read and written again, with the same content in other bytes."""
     return evolve(notification, raw=json.dumps(json.loads(notification.raw), indent=1).encode())
 
 
@@ -131,7 +131,7 @@ REWRITTEN: Final = rewritten(PAID)
     ],
 )
 def test_hint(raw: bytes, headers: list[str], hint: str | None) -> None:
-    """The hint says what may have changed the body, and what is missing. Without a hint the notification is genuine."""
+    """If a notification is not genuine, the hint says what may have changed the body, or what is missing."""
     result = check(raw, *headers)
     found = facts(result)
 
@@ -159,7 +159,7 @@ def test_several_files(tmp_path: Path, second: str, code: int) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="there is no file that cannot be read")
 def test_file_that_cannot_be_read() -> None:
-    """An unreadable file is reported, and the others are checked all the same."""
+    """An unreadable file is reported, and the other files are still checked."""
     result = run("/proc/self/mem", "-", "--at", SENT, stdin=message(PAID))
 
     assert 2 == result.exit_code
@@ -180,7 +180,7 @@ def test_file_that_cannot_be_read() -> None:
     ],
 )
 def test_kind_of_its_address(target: str, options: list[str], code: int) -> None:
-    """The last part of the path says the kind, as in a receiver, unless an option does."""
+    """The last part of the path gives the kind, as in a receiver, unless an option gives it."""
     result = check(message(PAID, target), *options)
 
     assert code == result.exit_code
@@ -189,7 +189,7 @@ def test_kind_of_its_address(target: str, options: list[str], code: int) -> None
 
 @pytest.mark.parametrize("raw", [b"", b"not JSON", b'{"a":1,"a":2}', b"[]", b"\xff" * 100, b"[" * 5000], ids=len)
 def test_invalid_notification(raw: bytes) -> None:
-    """Any file gets a verdict, and never a traceback."""
+    """If a signed body is not a JSON object, the notification is not genuine, without a traceback."""
     (key,) = CREDENTIALS.notification_keys
     signature = sign_webhook(raw, number="m1", sent=1_800_000_000, key=key)
     headers = {"webhook-id": "m1", "webhook-timestamp": "1800000000", "webhook-signature": signature}
@@ -213,7 +213,7 @@ def toml(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def test_not_signed_at_all(toml: Callable[[str], Path]) -> None:
-    """If notifications are not signed, the exit code is 2, and the facts are shown, also a time beyond the calendar."""
+    """If the profile does not sign notifications, the exit code is 2, and the facts are still shown."""
     result = check(b'{"data":{"outTradeNo":"T1"},"timestamp":"2027-01-15T08:00:00Z"}', "--profile", toml("none"))
     later = check(b'{"data":{},"timestamp":9999999999999000}', "--profile", toml("none"))
 
@@ -250,7 +250,7 @@ def test_signed_in_its_body(toml: Callable[[str], Path]) -> None:
     ],
 )
 def test_what_is_not_configured(environ: dict[str, str | None], words: str) -> None:
-    """A missing key or profile gives exit code 2, and one line without any key."""
+    """If a key or the profile is missing, the exit code is 2, and no key is shown."""
     result = run("-", environ=environ, stdin=message(PAID))
 
     assert 2 == result.exit_code
@@ -269,7 +269,7 @@ def test_what_is_not_configured(environ: dict[str, str | None], words: str) -> N
     ],
 )
 def test_wrong_options(arguments: list[str], words: str) -> None:
-    """A wrong option is refused before anything is checked."""
+    """A wrong option is refused with its reason, and the exit code is 2."""
     result = run(*arguments)
 
     assert 2 == result.exit_code
@@ -286,7 +286,7 @@ def test_control_characters_are_replaced() -> None:
 
 
 def test_no_key_is_shown() -> None:
-    """Neither a key nor the right signature is shown."""
+    """The output shows neither a key nor the right signature."""
     result = check(message(PAID), "-H", "webhook-signature: v1,AAAA")
     right = PAID.headers["webhook-signature"]
 
@@ -308,7 +308,7 @@ async def test_what_the_sandbox_sends() -> None:
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no file without an end")
 def test_file_without_an_end() -> None:
-    """No more is read than the longest possible notification."""
+    """A file that is longer than any notification is refused."""
     result = run("/dev/zero")
 
     assert 2 == result.exit_code
@@ -327,7 +327,7 @@ VALUES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0xFF, exclude_c
     target=st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20),
 )
 def test_what_is_written_is_read(body: bytes, headers: list[tuple[str, str]], target: str) -> None:
-    """Body, headers and path are read as they were written, with the length."""
+    """A written message is read with the same body, headers and path, and its length."""
     message = HttpMessage(body, tuple(headers), target)
     length = ("content-length", str(len(body)))
 
@@ -338,13 +338,13 @@ def test_what_is_written_is_read(body: bytes, headers: list[tuple[str, str]], ta
     "raw", [b"{}", b'{"a": "POST / HTTP/1.1"}', b"GET / HTTP/1.1\r\n\r\n{}", b"POST \xff HTTP/1.1\n\n"]
 )
 def test_file_of_a_body_alone(raw: bytes) -> None:
-    """A file that does not begin as a POST request is a body, byte by byte."""
+    """If a file does not begin as a POST request, all its bytes are the body."""
     assert HttpMessage(raw) == HttpMessage.read(raw)
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\n"])
 def test_line_ends(end: bytes) -> None:
-    """Line ends of any system are accepted in the head; those of the body stay."""
+    """In the head, line ends of any system are accepted; those in the body stay."""
     raw = end.join([b"POST /notify/refund HTTP/1.1", b"X-A:  1 ", b"x-a: caf\xe9: 2", b"", b"{\r\n\n}"])
     message = HttpMessage.read(raw)
 
@@ -361,7 +361,7 @@ def test_line_ends(end: bytes) -> None:
     ],
 )
 def test_length_of_the_body(length: str, body: bytes, expected: tuple[int | None, bytes]) -> None:
-    """Only line ends beyond the Content-Length are removed. An invalid length says nothing."""
+    """Only line ends beyond the Content-Length are removed. An invalid length is ignored."""
     message = HttpMessage.read(f"POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + body)
 
     assert expected == (message.length, message.body)

@@ -1,4 +1,4 @@
-"""A person or a script that uses the dashboard over HTTP."""
+"""An operator who uses the dashboard over HTTP."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from tests.sandbox.foreign import Answer, Foreign
 
 
 class Operator:
-    """Uses a dashboard as a script does, or as a browser that has opened the link."""
+    """Uses the dashboard as a script does, or as a browser that has opened the link."""
 
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
         self.sandbox = sandbox
@@ -18,12 +18,12 @@ class Operator:
         self.token = {"Authorization": f"Bearer {sandbox.admin_token.reveal()}"}
 
     async def opened(self) -> dict[str, str]:
-        """Open the link with the token, and return the headers that the browser sends from then on."""
+        """Open the link with the token, and return the headers that a browser sends afterwards."""
         answer = await self.foreign.send("GET", f"/?token={self.sandbox.admin_token.reveal()}")
         return {"Cookie": answer.headers["Set-Cookie"].partition(";")[0], "Origin": self.sandbox.url}
 
     async def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
-        """Look."""
+        """Get a page."""
         return await self.foreign.send("GET", path, headers=self.token if headers is None else headers)
 
     async def press(self, action: str, headers: Mapping[str, str], **fields: Any) -> Answer:
@@ -31,5 +31,5 @@ class Operator:
         return await self.foreign.send("POST", f"/admin/{action}", data=fields, headers=headers)
 
     async def do(self, action: str, **fields: Any) -> Answer:
-        """Do something as a script."""
+        """Send an action as JSON, as a script does."""
         return await self.foreign.send("POST", f"/admin/{action}", json=fields, headers=self.token)

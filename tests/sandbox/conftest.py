@@ -1,4 +1,4 @@
-"""A sandbox, a foreign client and a receiver, fresh for each test."""
+"""A sandbox, a foreign client and a receiver, new for each test."""
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -17,9 +17,9 @@ from tests.scrambled import scrambled
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each scenario with the sandbox's own profile, and with a scrambled one of a seed that its id shows.
+    """Run each scenario with the sandbox's own profile, and with a scrambled one, whose seed is in the test's id.
 
-    `PAYASYNC_SCRAMBLED_SEEDS=17,18` sets the seeds; else it is that of pytest-randomly, which is new each time.
+    `PAYASYNC_SCRAMBLED_SEEDS=17,18` sets the seeds. By default the seed is that of pytest-randomly, new each time.
     """
     if not {"world", "slow_world"}.intersection(metafunc.fixturenames):
         return
@@ -30,7 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    """A merchant's server that acknowledges."""
+    """A merchant's server that acknowledges each notification."""
     server = Receiver()
     await server.start()
     yield server
@@ -61,7 +61,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 def foreign(sandbox: Sandbox, http: aiohttp.ClientSession) -> Foreign:
-    """A client that is not payasync's."""
+    """A client that shares no code with payasync."""
     return Foreign(sandbox, http)
 
 
@@ -86,6 +86,6 @@ async def world(profile: Profile, receiver: Receiver, http: aiohttp.ClientSessio
 
 @pytest.fixture
 async def slow_world(profile: Profile, receiver: Receiver, http: aiohttp.ClientSession) -> AsyncIterator[World]:
-    """The same, where refunds end by hand."""
+    """A sandbox of a profile, and its clients; the test settles each refund itself."""
     async with opened(profile, receiver, http, refunds="by hand") as made:
         yield made

@@ -1,4 +1,4 @@
-"""A client that shares nothing with payasync's own: it signs and sends by its own few lines."""
+"""A client that shares no code with payasync: it signs and sends with a few lines of its own."""
 
 import asyncio
 import errno
@@ -33,7 +33,7 @@ PLAN: Final[Mapping[str, Any]] = {
 
 @frozen
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     document: Any
@@ -41,31 +41,31 @@ class Answer:
 
     @property
     def code(self) -> object:
-        """The result code of the sandbox's own profile."""
+        """The result code, as the sandbox's own profile names it."""
         return self.document["code"]
 
     @property
     def told(self) -> tuple[int, object]:
-        """Status and code."""
+        """The status and the code."""
         return self.status, self.code
 
 
 class Reached(Protocol):
-    """What a client has to know of a sandbox."""
+    """The parts of a sandbox that a client needs."""
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The sandbox's address."""
         ...
 
     @property
     def credentials(self) -> Credentials:
-        """Those of its merchant."""
+        """The merchant's credentials."""
         ...
 
 
 class Foreign:
-    """Speaks to a sandbox in the words of its own profile."""
+    """A client that uses the wire names of the sandbox's own profile."""
 
     def __init__(self, sandbox: Reached, http: aiohttp.ClientSession, nonces: str = "nonce") -> None:
         self.sandbox: Any = sandbox
@@ -84,7 +84,7 @@ class Foreign:
         return {**told, "sign": hmac.new(self._signing_key.encode(), text.encode(), hashlib.sha256).hexdigest()}
 
     async def send(self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> Answer:
-        """Send anything."""
+        """Send any request."""
         url = self.sandbox.url + path
         async with self.http.request(method, url, headers=headers, allow_redirects=False, **options) as answer:
             text = await answer.text()
@@ -102,12 +102,12 @@ class Foreign:
     async def refund(
         self, out_refund_no: str, refund_amt: int, *, out_trade_no: str, total_amt: int = 450, **fields: Any
     ) -> Answer:
-        """Ask for a refund."""
+        """Request a refund."""
         told = {"outTradeNo": out_trade_no, "outRefundNo": out_refund_no, **fields}
         return await self.post(REFUND, totalAmt=total_amt, refundAmt=refund_amt, **told)
 
     async def subscribe(self, **changes: Any) -> Answer:
-        """Ask for a subscription."""
+        """Request a subscription."""
         return await self.send("POST", SUBSCRIBE, json={**PLAN, **changes}, headers=self.bearer)
 
 
@@ -120,13 +120,13 @@ class Delivered:
 
     @property
     def document(self) -> Any:
-        """The body, read."""
+        """The JSON of the body."""
         return json.loads(self.body)
 
 
 @frozen
 class Held:
-    """A response that a receiver holds back: whether it was asked for, and whether it may be sent."""
+    """A response that a receiver holds back, with events for its request and its release."""
 
     asked: asyncio.Event = field(factory=asyncio.Event)
     released: asyncio.Event = field(factory=asyncio.Event)
@@ -174,7 +174,7 @@ class Receiver:
 
 
 def acknowledged() -> web.Response:
-    """Answer as the sandbox's own profile has it."""
+    """Return the acknowledgement of the sandbox's own profile."""
     return web.json_response({"received": True})
 
 

@@ -1,4 +1,4 @@
-"""The ten endpoints over HTTP, who may call them, and how refusals look."""
+"""The ten endpoints over HTTP: authentication, checks, and the shape of refusals."""
 
 import json
 from typing import Any
@@ -54,7 +54,7 @@ async def test_refusals_have_one_shape(foreign: Foreign) -> None:
 
 
 async def test_request_is_one_commit(foreign: Foreign, sandbox: Sandbox) -> None:
-    """A request is done and recorded in one transaction: after a kill there is all of it, or nothing."""
+    """A request is carried out and recorded in one transaction."""
     commits = list[None]()
     store_of(sandbox).after_commit = lambda: commits.append(None)
     await foreign.place("T1")
@@ -63,7 +63,7 @@ async def test_request_is_one_commit(foreign: Foreign, sandbox: Sandbox) -> None
 
 
 async def test_database_that_cannot_be_written(foreign: Foreign, sandbox: Sandbox) -> None:
-    """If nothing can be written, a request fails in the shape of all refusals, and nothing of it is done."""
+    """If the database cannot be written, a request gets a refusal of the usual shape, and nothing is done."""
     set_writable(store_of(sandbox), writable=False)
     failed = await foreign.place("T1")
     with pytest.raises(ConfigurationError, match="db: the sandbox's database cannot be written"):
@@ -79,7 +79,7 @@ PLACING, QUERYING, REFUNDING = (SAMPLES[name] for name in ("orders.place", "orde
 
 
 def met(told: Told) -> tuple[int, str]:
-    """Return a response's status and the meaning of its code."""
+    """Return the status of a response and the meaning of its code."""
     return told.status, told.why
 
 
@@ -100,7 +100,7 @@ async def test_every_endpoint_accepts_the_client(world: World, name: str) -> Non
     "authorization", [None, "", "Bearer", "Bearer wrong", "Basic {}", "{}", "Bearer {} x", "Bearer \xe9"]
 )
 async def test_bearer_is_the_secret_key(world: World, authorization: str | None) -> None:
-    """A Bearer token must be the secret key (docs/service.md#authentication): 401."""
+    """If the Bearer token is not the secret key, a request gets 401 (docs/service.md#authentication)."""
     key = world.sandbox.credentials.secret_key
     assert key
     header = authorization and authorization.format(key.reveal())
@@ -114,7 +114,7 @@ async def test_bearer_is_the_secret_key(world: World, authorization: str | None)
 @pytest.mark.parametrize("name", ["orders.place", "orders.query", "orders.close", "refunds.create"])
 @pytest.mark.parametrize("missing", [NONCE, SIGN, MERCHANT])
 async def test_signed_requests_carry_nonce_signature_and_merchant(world: World, name: str, missing: str) -> None:
-    """Endpoints 2 to 5 require all three (docs/service.md#authentication): 422 with the field's name."""
+    """Endpoints 2 to 5 require nonce, signature and merchant, or return 422 (docs/service.md#authentication)."""
     request = SAMPLES[name]
     told = await world.tell(request, fields=without(world.fields(request), missing))
 
@@ -122,7 +122,7 @@ async def test_signed_requests_carry_nonce_signature_and_merchant(world: World, 
 
 
 async def test_merchant_must_be_known(world: World) -> None:
-    """Another merchant's number is refused, even if the signature covers it: 403."""
+    """A signed request of an unknown merchant gets 403."""
     told = await world.tell(PLACING, fields=world.fields(PLACING, **{MERCHANT: "M2"}))
 
     assert (world.refused(403, "unauthenticated"), MERCHANT) == (met(told), told.field)
@@ -163,7 +163,7 @@ async def test_forged_request(world: World) -> None:
 
 
 async def test_request_refused_by_state_uses_its_nonce(world: World) -> None:
-    """A request that its state refuses is not carried out if it is repeated when the state allows it."""
+    """A request that was refused by a state uses up its nonce: a repetition is refused later, too."""
     fields = world.fields(REFUNDING)
     await world.sandbox.given.pending_order(out_trade_no="T1")
     first = await world.tell(REFUNDING, fields=fields)

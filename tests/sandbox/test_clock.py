@@ -1,4 +1,4 @@
-"""The clock: real, frozen or scaled; `advance` does all that falls due, in order, and `settle` waits for it."""
+"""The clock: real, frozen or scaled. `advance` performs all that falls due, in order; `settle` waits for it."""
 
 import asyncio
 import shutil
@@ -22,12 +22,12 @@ NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
 def told(report: Report) -> list[tuple[str, str]]:
-    """Return what happened, and to which number."""
+    """Return what happened, and to which numbers."""
     return [(one.what, one.number) for one in report]
 
 
 async def test_frozen_time_stands() -> None:
-    """A frozen clock stands at the machine's time or at the given one."""
+    """A frozen clock stands at the machine's time of the start, or at a given time."""
     before = datetime.now(UTC)
     async with Sandbox(clock="frozen") as sandbox, Sandbox(clock=NOON) as at_noon:
         first, again = sandbox.clock.now(), sandbox.clock.now()
@@ -91,7 +91,7 @@ async def test_report(receiver: Receiver) -> None:
 
 
 async def test_thirteen_renewals_in_one_advance(receiver: Receiver) -> None:
-    """A year and a month from 31 January: each month its last day, at most once per period, in order."""
+    """A monthly subscription from 31 January renews on the last day of each month, once per period, in order."""
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox:
         number = await sandbox.given.subscription(start_date=date(2027, 1, 31))
         report = await sandbox.clock.advance(days=396)
@@ -175,7 +175,7 @@ async def test_many_timers_leave_room_for_requests(http: Any) -> None:
     ],
 )
 async def test_no_way_to_go(span: tuple[Any, ...], units: dict[str, Any]) -> None:
-    """`advance` refuses to go back or beyond the calendar, and values that are no span; the time stays."""
+    """`advance` refuses invalid spans, to go back, or beyond the calendar; the time does not change."""
     async with Sandbox(clock=NOON) as sandbox:
         with pytest.raises(InvalidArgumentError, match="advance must be given"):
             await sandbox.clock.advance(*span, **units)
@@ -184,7 +184,7 @@ async def test_no_way_to_go(span: tuple[Any, ...], units: dict[str, Any]) -> Non
 
 
 async def test_what_fell_due_meanwhile_is_done_at_the_start(tmp_path: Path) -> None:
-    """A restarted sandbox first does what fell due: an order that has expired cannot be paid."""
+    """A restarted sandbox first performs what fell due: orders have expired."""
     path = str(tmp_path / "sandbox.db")
     async with Sandbox(db=path) as first:
         numbers = [await first.given.pending_order() for _ in range(100)]
@@ -204,7 +204,7 @@ def copy_files(folder: Path, to: Path) -> None:
 
 
 async def test_time_is_kept_as_it_is_advanced(tmp_path: Path) -> None:
-    """A sandbox that is killed right after `advance` continues from there: a kill leaves its files."""
+    """If a sandbox is killed after `advance`, its file continues from the advanced time."""
     left = tmp_path / "left"
     left.mkdir()
     async with Sandbox(clock=NOON, db=str(tmp_path / "sandbox.db")) as first:
@@ -215,7 +215,7 @@ async def test_time_is_kept_as_it_is_advanced(tmp_path: Path) -> None:
 
 
 def test_time_ends(store: Store) -> None:
-    """The calendar ends, and the time with it."""
+    """At the end of the calendar, the clock stands."""
     seconds = [1000.0]
     clock = Clock(ClockRate(100_000.0, LATEST - timedelta(minutes=1)), store, ticks=lambda: seconds[0])
     seconds[0] += 1e9
@@ -224,7 +224,7 @@ def test_time_ends(store: Store) -> None:
 
 
 async def test_closed_while_somebody_waits(receiver: Receiver) -> None:
-    """If the sandbox is closed, a waiting `settle` raises an error, and its task is not cancelled."""
+    """If the sandbox is closed, a waiting `settle` raises `ConfigurationError`."""
     held = receiver.hold()
     async with Sandbox(webhook_url=receiver.url) as sandbox:
         await sandbox.given.paid_order()
@@ -237,7 +237,7 @@ async def test_closed_while_somebody_waits(receiver: Receiver) -> None:
 
 
 async def test_database_that_cannot_be_written() -> None:
-    """If what is due cannot be written, `advance`, `settle` and `close` say so; nothing of it is done."""
+    """If the database cannot be written, `advance`, `settle` and `close` raise an error, and nothing is done."""
     sandbox = await Sandbox(clock=NOON).start()
     number = await sandbox.given.pending_order()
     set_writable(store_of(sandbox), writable=False)
@@ -265,7 +265,7 @@ async def test_database_that_cannot_be_written() -> None:
     ],
 )
 def test_settings(setting: Any, expected: ClockRate) -> None:
-    """A clock is given as a word, a factor, or the time at which it stands."""
+    """A clock is set by a word, a factor, or the time at which it stands."""
     assert expected == read_clock_rate(setting)
 
 
@@ -278,7 +278,7 @@ def test_settings(setting: Any, expected: ClockRate) -> None:
     ],
 )
 def test_what_is_no_clock(setting: Any) -> None:
-    """Any other clock is a `ConfigurationError` that says what is allowed."""
+    """An invalid clock raises `ConfigurationError`, which says what is allowed."""
     with pytest.raises(ConfigurationError, match='clock must be "real", "frozen"') as refused:
         read_clock_rate(setting)
 
@@ -296,5 +296,5 @@ def test_what_is_no_clock(setting: Any) -> None:
     ],
 )
 def test_restart(rate: float, away: timedelta, expected: datetime) -> None:
-    """A real clock counts the time in between, the others stood still, and none goes backwards."""
+    """After a restart, a real clock includes the time in between, other clocks do not, and none goes backwards."""
     assert expected == ClockRate(rate).resume(NOON, away)

@@ -1,4 +1,4 @@
-"""What a test does and reads beside the wire: factories, the bank, the customer and the ledger."""
+"""The controls of a test beside the API: factories, the bank, the customer and the ledger."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 async def test_refunds_that_end_immediately(
     http: aiohttp.ClientSession, receiver: Receiver, refunds: Any, state: str, code: str
 ) -> None:
-    """The response contains the final state, and the notification is sent as well."""
+    """If refunds end immediately, the response has the final state, and a notification is sent as well."""
     async with Sandbox(refunds=refunds, webhook_url=receiver.url) as sandbox:
         number = await sandbox.given.paid_order(notify_url="http://127.0.0.1:1/")
         answer = await Foreign(sandbox, http).refund("R1", 100, out_trade_no=number)
@@ -34,7 +34,7 @@ async def test_refunds_that_end_immediately(
 
 
 async def test_refund_after_a_time(http: aiohttp.ClientSession, tmp_path: Path) -> None:
-    """A refund succeeds after its time, also over a restart; one that the bank has ended stays as it is."""
+    """A refund succeeds after its time, also after a restart. If the bank settled it before, it does not change."""
     path = str(tmp_path / "sandbox.db")
     async with Sandbox(refunds=timedelta(days=2), clock=NOON, db=path) as first:
         foreign = Foreign(first, http)
@@ -78,7 +78,7 @@ async def test_repeated_refund_can_be_refused(http: aiohttp.ClientSession) -> No
     ],
 )
 async def test_bank_refuses(http: aiohttp.ClientSession, act: Callable[[Any], Any], field: str) -> None:
-    """The bank refuses unknown numbers, invalid values and refunds that have ended by the name of the argument."""
+    """The bank refuses unknown numbers, invalid values and settled refunds, and names the argument."""
     async with Sandbox(refunds="by hand") as sandbox:
         number, foreign = await sandbox.given.paid_order(), Foreign(sandbox, http)
         for refund in ("R1", "R2"):
@@ -92,7 +92,7 @@ async def test_bank_refuses(http: aiohttp.ClientSession, act: Callable[[Any], An
 
 
 async def test_cancelled_subscription_has_no_charges_to_fail() -> None:
-    """A cancelled subscription is not billed any more."""
+    """If a subscription is cancelled, the bank refuses to fail its charges."""
     async with Sandbox(clock=NOON) as sandbox:
         number = await sandbox.given.subscription("daily")
         await sandbox.bank.fail_renewals(number, 3)
@@ -107,7 +107,7 @@ THANKS = "https://shop.example/thanks"
 
 
 async def test_ways_to_name_an_order(sandbox: Sandbox) -> None:
-    """A response, also one without a redirect URL, the redirect URL and the order's number name the same order."""
+    """The customer accepts an order's response, its redirect URL or its number."""
     async with sandbox.session() as pay:
         placed = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1", return_url=THANKS)
         named: list[Any] = [placed, await pay.orders.query("T1"), placed.redirect_url, "T1"]
@@ -116,7 +116,7 @@ async def test_ways_to_name_an_order(sandbox: Sandbox) -> None:
 
 
 async def test_only_a_pending_order_is_decided(sandbox: Sandbox) -> None:
-    """If the order is no longer pending, the customer finds no button, and is not sent back."""
+    """If an order is no longer pending, the customer's decision does nothing and returns no URL."""
     number = await sandbox.given.pending_order(return_url=THANKS)
 
     assert [THANKS, None, None] == [await sandbox.customer.authorize(number) for _ in range(3)]
@@ -126,7 +126,7 @@ async def test_only_a_pending_order_is_decided(sandbox: Sandbox) -> None:
     "order", ["T9", "https://shop.example/gateway/x", "{url}/gateway/x", "{url}.example/", "", "\ud800", None, 5]
 )
 async def test_customer_needs_an_order_of_this_sandbox(sandbox: Sandbox, order: Any) -> None:
-    """The customer refuses what names no order of this sandbox."""
+    """The customer refuses a value that names no order of this sandbox."""
     with pytest.raises(InvalidArgumentError, match="order must be") as caught:
         await sandbox.customer.authorize(order.format(url=sandbox.url) if isinstance(order, str) else order)
 
@@ -146,7 +146,7 @@ async def test_gateway_that_refuses_connections(sandbox: Sandbox) -> None:
 
 
 async def test_responses_name_orders_and_refunds(slow_world: World) -> None:
-    """With any profile, a response names its order or refund as well as a number does."""
+    """With any profile, the ledger and the bank accept the response of an order or refund in place of its number."""
     pay, sandbox = slow_world.pay, slow_world.sandbox
     order = await pay.send(SAMPLES["orders.place"])
     await sandbox.customer.authorize(order)
@@ -161,7 +161,7 @@ async def test_responses_name_orders_and_refunds(slow_world: World) -> None:
 
 
 async def test_responses_name_subscriptions(world: World) -> None:
-    """With any profile, a response names its subscription as well as a number does."""
+    """With any profile, the ledger and the bank accept the response of a subscription in place of its number."""
     made, sandbox = await world.pay.send(SAMPLES["subscriptions.create"]), world.sandbox
     await sandbox.bank.fail_renewals(made)
     ledger = sandbox.ledger
@@ -179,7 +179,7 @@ async def test_responses_name_subscriptions(world: World) -> None:
     ids=["answer", "payment", "order"],
 )
 async def test_payment_is_paid_and_found(sandbox: Sandbox, name: Callable[[Any], Any]) -> None:
-    """A payment of endpoint 1 has a gateway page: by its response, its payment number and its order number."""
+    """A payment of endpoint 1 can be named by its response, its payment number or its order number."""
     async with sandbox.session() as pay:
         made = await pay.payments.create(amount=100, currency="USD", description="x")
     await sandbox.customer.authorize(name(made))
@@ -206,7 +206,7 @@ NAMED: Final = {
 
 @pytest.mark.parametrize("value", [None, 5, b"T1", "", "\ud800", ["T1"], {"outTradeNo": "T1"}], ids=repr)
 async def test_values_that_are_no_number(sandbox: Sandbox, value: object) -> None:
-    """The ledger and the bank take a number or a response, and refuse anything else by name and rule."""
+    """The ledger and the bank refuse a value that is neither a number nor a response."""
     for method, field in NAMED.items():
         with pytest.raises(InvalidArgumentError, match="a number as a text, or a response") as caught:
             await attrgetter(method)(sandbox)(value)
@@ -223,7 +223,7 @@ async def test_values_that_are_no_number(sandbox: Sandbox, value: object) -> Non
     ],
 )
 async def test_response_about_something_else(sandbox: Sandbox, sample: str, method: str) -> None:
-    """A response without such a number is refused."""
+    """The ledger and the bank refuse a response without the number that they need."""
     async with sandbox.session() as pay:
         response = await pay.send(SAMPLES[sample])
 

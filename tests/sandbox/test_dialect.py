@@ -1,4 +1,4 @@
-"""The words of a profile: requests are read, and responses and notifications are written, as it says."""
+"""A sandbox's dialect: it reads requests, and writes responses and notifications, as the profile says."""
 
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from tests.sandbox.world import SAMPLES
 
 
 def words(**parts: Any) -> WireNames:
-    """Return the words of a profile with these parts."""
+    """Return the wire names of a profile with these parts."""
     return WireNames(Profile(**parts))
 
 
@@ -60,7 +60,7 @@ def test_answered_points_stay_where_they_are(answer: AnswerShape, untold: set[st
     ],
 )
 def test_open_points_of_notifications(given: NotificationShape, expected: tuple[str, ...]) -> None:
-    """Open points have the sandbox's own values, unless the profile says how notifications are verified."""
+    """Open points of notifications have the sandbox's own values, unless the profile gives a verification."""
     shape = words(notification=given).notification
 
     assert expected == (shape.ack_body, shape.kind, shape.data, shape.verification)
@@ -81,7 +81,7 @@ def test_codes_that_stand_in_messages() -> None:
 
 
 def test_codes_by_what_they_mean() -> None:
-    """If a profile lists fewer codes than the sandbox has reasons, the last code stands for the rest."""
+    """If a profile lists fewer codes than the sandbox has reasons, its last code is used for the rest."""
     told = words(codes=ResultCodes(not_executed=("PARAM", "AUTH"), duplicate=(77,)))
 
     assert ["PARAM", "AUTH", "AUTH", "AUTH", 77] == [
@@ -90,7 +90,7 @@ def test_codes_by_what_they_mean() -> None:
 
 
 def test_names_of_events() -> None:
-    """Names are used in the order of the sandbox's own, and the last stands for the rest, except for orders."""
+    """Event names follow the sandbox's own order. The last name is used for the rest, except for orders."""
     kinds = {"payment": ["p1", "p2"], "refund": ["r1"], "subscription": ["s1", "s2", "s3"]}
     told = words(notification=NotificationShape(verification="none", kind="k", kinds=kinds))
     ends = [told.event("payment", name) for name in ("paid", "failed", "closed", "expired")]
@@ -109,7 +109,7 @@ def test_wrong_signature_leads_to_the_dashboard() -> None:
 
 
 def test_title_says_who_checks_signatures() -> None:
-    """The title warns that only a custom scheme itself checks its signatures."""
+    """If the profile has a custom scheme, the title warns that only this scheme checks its signatures."""
 
     class Mine:
         def sign(self, fields: Any, *, path: str, key: Any) -> str:
@@ -161,20 +161,20 @@ NESTED: Final = {"a": 1, "b": [2]}
 def test_constant_has_its_type_and_its_value(
     constants: dict[str, Any], fields: dict[str, Any], field: str | None
 ) -> None:
-    """A request must carry the constants of its operation, equal as JSON."""
+    """A request must hold the constants of its operation, with equal JSON types and values."""
     assert field == refused(Profile(**BARE, constants=constants), PLACE_ORDER, {**ORDER, **fields})
 
 
 @pytest.mark.parametrize(("value", "field"), [("1", None), ("2", "v"), ("", "v")])
 def test_constant_in_a_query_is_its_digits(value: str, field: str | None) -> None:
-    """A constant in a query is compared as a text, because a query holds only texts."""
+    """In a query, a constant is compared as text."""
     profile = Profile(**BARE, constants={"*": {"v": 1}})
 
     assert field == refused(profile, QUERY_PAYMENT, {"outTradeNo": "T1", "v": value})
 
 
 def test_extra_field_that_is_required() -> None:
-    """`accept.required` may name fields of `extra`; any value of these is accepted."""
+    """`accept.required` may name fields of `extra`, which may have any value."""
     profile = Profile(**BARE, accept=Accept(required={"orders.place": ["deviceNo", "subject"]}))
 
     assert ["subject", "deviceNo", None] == [
@@ -195,7 +195,7 @@ def test_bounds_of_amounts(amount: int, field: str | None) -> None:
     ("", True, 409), ("", False, 200), ("status", False, 409), ("200", True, 200)
 ])  # fmt: skip
 def test_how_refusals_are_told(failures: Any, listed: bool, status: int) -> None:  # noqa: FBT001 - a column
-    """A refusal has its status. It is inside HTTP 200 if the profile lists no statuses, or if the setting says so."""
+    """A refusal has its own status, or 200 if the profile lists no statuses or the setting says so."""
     http = HttpCodes() if listed else HttpCodes(not_executed=())
     dialect = Dialect(Profile(answer=AnswerShape(code="code", ok=["OK"]), http=http), failures)
     refusals = [
@@ -210,7 +210,7 @@ def test_how_refusals_are_told(failures: Any, listed: bool, status: int) -> None
 
 
 def test_failures_are_told_in_one_of_two_ways() -> None:
-    """Any other value of `failures` is refused, and the error names both."""
+    """An invalid value of `failures` is refused, and the error names the two valid ones."""
     wrong: Any = "202"
     with pytest.raises(ConfigurationError, match='"status" or "200"'):
         Sandbox(PROFILE, failures=wrong)
@@ -283,7 +283,7 @@ async def test_recovered_by_what_it_is_about() -> None:
 
 
 async def test_number_that_an_answer_tells() -> None:
-    """A response can stand for a number, wherever the profile places the number."""
+    """A response can be used in place of a number, wherever the profile places the number."""
     async with Sandbox(ABOUT) as sandbox, sandbox.session() as pay:
         placed = await pay.orders.place(total_amt=450, currency="CAD")
         await sandbox.customer.authorize(placed)
@@ -297,7 +297,7 @@ SIGNED: Final = evolve(answering(signature="sign"), recovery=Recovery(quarantine
 
 @pytest.mark.parametrize(("said", "signed"), [(True, True), (False, False), (None, True)])
 async def test_refusals_are_signed_as_the_profile_says(*, said: bool | None, signed: bool) -> None:
-    """If the profile does not say, the sandbox signs refusals; either way "absent" is final."""
+    """By default, refusals are signed as successes are. Signed or not, an "absent" is final."""
     profile = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=said))
     async with Sandbox(profile) as sandbox, sandbox.session(retry=FAST) as pay:
         with pytest.raises(ServiceError) as caught:
@@ -325,7 +325,7 @@ UNCODED: Final = evolve(
     ("statuses", "expected"), [((409,), 409), ((410,), 410), ((423, 410), 423), ((410, 409), 409), ((), 409)]
 )
 async def test_used_before_is_told_by_a_status_of_the_profile(statuses: tuple[int, ...], expected: int) -> None:
-    """Without codes a used number is refused by a status of the profile: 409 if it is one of them or none is listed."""
+    """Without codes, a used number gets a status of the profile: 409 if that is listed, or if none is."""
     profile = evolve(UNCODED, http=evolve(UNCODED.http, duplicate=statuses))
     kind: type[Exception] = DuplicateError if statuses else Exception
     async with Sandbox(profile) as sandbox, sandbox.session(retry=FAST) as pay:

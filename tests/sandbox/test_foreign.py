@@ -84,7 +84,7 @@ async def test_shell_places_an_order(sandbox: Sandbox, given: dict[str, str], ex
 
 @pytest.mark.usefixtures("_shell")
 async def test_shell_signs_with_rsa(tmp_path: Path) -> None:
-    """A signature of RSA that `openssl` made with the merchant's private key is the merchant's."""
+    """An RSA signature that `openssl` made with the merchant's private key is accepted."""
     profile = Profile(signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
     async with Sandbox(profile) as sandbox:
         file = tmp_path / "key.pem"

@@ -1,4 +1,4 @@
-"""Killed at any moment, the sandbox resumes, and nothing that it confirmed is lost."""
+"""If a sandbox is killed at any moment, it resumes, and nothing that it confirmed is lost."""
 
 import asyncio
 import itertools
@@ -78,7 +78,7 @@ async def trade(
 async def kill_while_trading(
     sandbox: SandboxProcess, trading: Callable[[Step], Coroutine[Any, Any, None]], chance: random.Random, least: int
 ) -> None:
-    """Let some clients trade, and kill the service up to 4 milliseconds after a request of these has begun."""
+    """Let several clients trade, and kill the service up to 4 ms after one of their requests has begun."""
     begun, die, loop = itertools.count(1), asyncio.Event(), asyncio.get_running_loop()
     last, seconds = chance.randint(least, 40), chance.uniform(0, 0.004)
 
@@ -111,7 +111,7 @@ async def check(client: Foreign, known: Acknowledged) -> None:
 
 
 async def all_arrived(receiver: Receiver, due: set[str]) -> None:
-    """Return when a notification of each of these has arrived."""
+    """Wait until a notification about each of these has arrived."""
     came = asyncio.Event()
 
     async def take() -> web.Response:

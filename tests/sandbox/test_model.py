@@ -17,5 +17,5 @@ from payasync.sandbox.model import format_amount
     ],
 )
 def test_shown(amount: int, currency: str, unit: str, expected: str) -> None:
-    """The smallest unit is a hundredth, but for some currencies; a profile may count whole units."""
+    """An amount is shown with two decimals, or as its currency or the profile's unit requires."""
     assert expected == format_amount(amount, currency, unit)

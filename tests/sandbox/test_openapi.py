@@ -1,4 +1,4 @@
-"""`/openapi.json` describes what the sandbox does, for any profile."""
+"""`/openapi.json` describes the sandbox's behaviour, for any profile."""
 
 import json
 from typing import Any, Final, cast
@@ -41,12 +41,12 @@ NAMES: Final = [operation.name for operation in OPERATIONS]
 
 
 def described(profile: Profile) -> Any:
-    """Return the document of a profile as a reader has it."""
+    """Return the OpenAPI document of a profile as JSON."""
     return json.loads(json.dumps(describe_service(Dialect(profile))))
 
 
 def operation_of(described: Any, name: str) -> Any:
-    """Return what a document says of an operation."""
+    """Return the part of a document about an operation."""
     told = [each for path in described["paths"].values() for each in path.values()]
     return next(each for each in told if each["operationId"] == name)
 
@@ -154,7 +154,7 @@ async def test_request_is_as_documented(world: World, name: str) -> None:
 
 
 async def test_is_served_to_anybody_and_holds_no_secret(world: World) -> None:
-    """It needs no token, names the ten endpoints, and contains no key."""
+    """`/openapi.json` needs no token, describes the ten endpoints, and contains no key."""
     told = await world.ask("GET", f"{world.sandbox.url}/openapi.json")
     credentials, text = world.sandbox.credentials, json.dumps(told.document)
     keys = [credentials.secret_key, credentials.signing_key, credentials.public_key, *credentials.notification_keys]

@@ -1,4 +1,4 @@
-"""The receiver for tests: it acknowledges genuine notifications, in each way that a profile can sign them."""
+"""The receiver for tests: it acknowledges genuine notifications, whichever way a profile signs them."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
@@ -31,14 +31,14 @@ UNSIGNED: Final = evolve(
 
 @pytest.fixture(params=[PROFILE, IN_BODY, UNSIGNED], ids=lambda profile: profile.name)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
-    """A sandbox that signs in each possible way."""
+    """A sandbox for each way of signing notifications."""
     async with Sandbox(request.param) as running:
         yield running
 
 
 @pytest.fixture
 async def receiver(sandbox: Sandbox) -> AsyncIterator[RecordingReceiver]:
-    """Its receiver."""
+    """The receiver of the sandbox."""
     async with sandbox.receiver() as running:
         yield running
 
@@ -50,7 +50,7 @@ async def sent(receiver: RecordingReceiver, headers: Mapping[str, str], body: st
 
 
 async def test_genuine_notification_is_acknowledged(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
-    """`next` returns it, and the response is the profile's acknowledgement."""
+    """`next` returns a genuine notification, which gets the profile's acknowledgement."""
     order = await sandbox.given.paid_order(notify_url=receiver.url)
     received = await receiver.next()
     await sandbox.settle()
@@ -77,7 +77,7 @@ async def test_changed_notification_is_refused(
 
 @pytest.mark.parametrize("timestamp", ["", "soon", "1000000000", "99999999999", "²"])
 def test_wrong_time_is_refused(timestamp: str) -> None:
-    """A notification without a current timestamp is refused, whoever signed it."""
+    """A notification without a current timestamp is refused for that reason."""
     headers = {"webhook-id": "msg_1", "webhook-timestamp": timestamp}
     told = explain_forgery(WireNames(PROFILE), make_keys(PROFILE), headers, "{}")
 
@@ -92,7 +92,7 @@ async def test_other_bodies_are_refused(body: str, receiver: RecordingReceiver) 
 
 
 async def test_bad_answers_in_turn(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
-    """`answer_badly` counts for the given number of notifications; later ones are acknowledged."""
+    """`answer_badly` applies to the given number of notifications; later ones are acknowledged."""
     receiver.answer_badly(503, times=2)
     for _ in range(3):
         await sandbox.given.paid_order(notify_url=receiver.url)

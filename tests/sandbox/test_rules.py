@@ -1,4 +1,4 @@
-"""The rules: periods, subscriptions, and what may be chosen about refunds."""
+"""Rules of the sandbox: billing periods, subscriptions, and settings of refunds."""
 
 from calendar import monthrange
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from tests.sandbox.foreign import Foreign, Receiver
 
 
 def walked(start: date, frequency: str, count: int) -> list[date]:
-    """Return when the next periods begin."""
+    """Return the start of each following period."""
     begun = list[date]()
     day: date | None = start
     while day and len(begun) < count:
@@ -42,12 +42,12 @@ def walked(start: date, frequency: str, count: int) -> list[date]:
     ],
 )
 def test_frequencies(start: date, frequency: str, expected: list[str]) -> None:
-    """Leap years and short months are counted as the calendar has them."""
+    """Billing periods follow the calendar, with leap years and short months."""
     assert expected == [day.isoformat() for day in walked(start, frequency, len(expected))]
 
 
 def test_frequency_that_has_changed() -> None:
-    """If a period began on another day than the start's, later periods begin on that day."""
+    """If a period began on another day than the start date's, later periods begin on that day, too."""
     start, begun = date(2027, 1, 31), date(2027, 2, 7)
     days = [begun]
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_calendar_ends(frequency: str) -> None:
     frequency=st.sampled_from(FREQUENCIES),
 )
 def test_current_period_is_one_that_was_walked_to(start: date, days: int, frequency: str) -> None:
-    """The period of a day began on the last day, of those that follow from the start, that is not after it."""
+    """The current period begins at the last period start that is not after today."""
     today = start + timedelta(days=days)
     begun = current_period(start, frequency, today)
     following = next_period(begun, frequency, start)
@@ -84,7 +84,7 @@ def test_current_period_is_one_that_was_walked_to(start: date, days: int, freque
     period=st.sampled_from([("monthly", 1), ("quarterly", 3), ("yearly", 12)]),
 )
 def test_no_month_is_left_out(start: date, period: tuple[str, int]) -> None:
-    """Periods of months lie so many months apart, on the start's day or the month's last."""
+    """Monthly periods skip no month, and begin on the start date's day or the month's last day."""
     frequency, length = period
     days = [start, *walked(start, frequency, 30)]
     months = [day.year * 12 + day.month for day in days]
@@ -127,12 +127,12 @@ def foreign(sandbox: Sandbox, http: aiohttp.ClientSession) -> Foreign:
 
 
 def told(receiver: Receiver) -> list[tuple[str, int]]:
-    """Return the names and periods of the notifications."""
+    """Return the event names and periods of the notifications."""
     return [(one.document["type"].partition(".")[2], one.document["data"]["period"]) for one in receiver.received]
 
 
 async def created(foreign: Foreign, **changes: Any) -> str:
-    """Make a subscription over the wire, and return its number."""
+    """Create a subscription through the API, and return its number."""
     answer = await foreign.subscribe(**{"startDate": "2027-01-31", **changes})
     return str(answer.document["subscriptionId"])
 
@@ -146,7 +146,7 @@ async def test_created_in_the_past_is_billed_for_this_period_only(sandbox: Sandb
 
 
 async def test_update_counts_from_the_next_period_on(sandbox: Sandbox, foreign: Foreign) -> None:
-    """A new amount and a new frequency take effect with the next period."""
+    """An updated amount or frequency takes effect with the next period."""
     number = await created(foreign)
     changes = {"subscriptionId": number, "amount": 1000, "billingFrequency": "yearly"}
     updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
@@ -163,7 +163,7 @@ async def test_update_counts_from_the_next_period_on(sandbox: Sandbox, foreign: 
 
 
 async def test_start_that_is_brought_forward_begins_it(sandbox: Sandbox, foreign: Foreign, receiver: Receiver) -> None:
-    """Updated to a start date of today, a scheduled subscription is active and billed."""
+    """If a scheduled subscription is updated to start today, it becomes active and is billed."""
     number = await created(foreign, startDate="2027-03-01")
     changes = {"subscriptionId": number, "startDate": "2027-01-31", "amount": 1000}
     updated = await foreign.send("POST", UPDATE, json=changes, headers=foreign.bearer)
@@ -174,7 +174,7 @@ async def test_start_that_is_brought_forward_begins_it(sandbox: Sandbox, foreign
 
 
 async def test_third_failure_in_a_row_cancels(sandbox: Sandbox, receiver: Receiver) -> None:
-    """Two failures and a success begin anew; three in a row cancel, and nothing is billed after that."""
+    """A success resets the count of failed charges. Three failures in a row cancel the subscription."""
     number = await sandbox.given.subscription("daily")
     await sandbox.bank.fail_renewals(number, 2)
     await sandbox.clock.advance(days=3)
@@ -191,7 +191,7 @@ async def test_third_failure_in_a_row_cancels(sandbox: Sandbox, receiver: Receiv
 
 
 async def test_failing_can_be_taken_back(sandbox: Sandbox) -> None:
-    """With `times=0`, charges that were set to fail succeed again."""
+    """`fail_renewals` with `times=0` lets charges succeed again."""
     number = await sandbox.given.subscription()
     await sandbox.bank.fail_renewals(number, 3)
     await sandbox.bank.fail_renewals(number, 0)
@@ -202,7 +202,7 @@ async def test_failing_can_be_taken_back(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("flag", [True, "true"])
 async def test_cancel_at_period_end(sandbox: Sandbox, foreign: Foreign, receiver: Receiver, flag: object) -> None:
-    """With `atPeriodEnd` (the sandbox's own field) it stays active until the period ends, and is not billed again."""
+    """With `atPeriodEnd`, a cancelled subscription stays active until its period ends, and is not billed again."""
     number = await created(foreign)
     fields = {"subscriptionId": number, "atPeriodEnd": flag}
     answers = [await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer) for _ in range(2)]
@@ -226,7 +226,7 @@ async def test_cancel_at_period_end(sandbox: Sandbox, foreign: Foreign, receiver
     ids=str,
 )
 async def test_cancel_immediately(sandbox: Sandbox, foreign: Foreign, start: str, fields: dict[str, object]) -> None:
-    """Without `atPeriodEnd`, or before it begins, a subscription is cancelled immediately, and never billed again."""
+    """Without `atPeriodEnd`, or before its start, a subscription is cancelled immediately, and never billed again."""
     number = await created(foreign, startDate=start)
     before = sandbox.ledger.charges(number)
     answer = await foreign.send("POST", CANCEL, json={"subscriptionId": number, **fields}, headers=foreign.bearer)
@@ -238,7 +238,7 @@ async def test_cancel_immediately(sandbox: Sandbox, foreign: Foreign, start: str
 
 @pytest.mark.parametrize("flag", [1, "yes", None, [], {}])
 async def test_neither_yes_nor_no(sandbox: Sandbox, foreign: Foreign, flag: object) -> None:
-    """A value of `atPeriodEnd` that is neither true nor false is refused, and nothing is cancelled."""
+    """An `atPeriodEnd` that is neither true nor false is refused, and nothing is cancelled."""
     number = await created(foreign)
     fields = {"subscriptionId": number, "atPeriodEnd": flag}
     answer = await foreign.send("POST", CANCEL, json=fields, headers=foreign.bearer)
@@ -249,7 +249,7 @@ async def test_neither_yes_nor_no(sandbox: Sandbox, foreign: Foreign, flag: obje
 
 @pytest.mark.parametrize("word", ["hourly", "month", "", "1"])
 async def test_unknown_frequency(foreign: Foreign, word: str) -> None:
-    """A frequency that the sandbox does not know is refused with those that it knows."""
+    """An unknown frequency is refused, and the message lists the known ones."""
     answer = await foreign.subscribe(billingFrequency=word)
 
     assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.told, answer.document["field"])
@@ -264,7 +264,7 @@ async def test_unknown_frequency(foreign: Foreign, word: str) -> None:
     ],
 )
 def test_invalid_setting_is_refused(setting: str, values: list[Any]) -> None:
-    """Any other word for how refunds end, or what a repeated number means, is refused with the name of the setting."""
+    """An invalid value for how refunds end, or for repeated numbers, is refused with the name of the setting."""
     for value in values:
         with pytest.raises(ConfigurationError, match=f"^{setting} must be") as refused:
             Sandbox(**{setting: value})

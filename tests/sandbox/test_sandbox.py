@@ -1,4 +1,4 @@
-"""Lifetime: start, close, and what is there in between."""
+"""The lifetime of a sandbox, and its parts."""
 
 import asyncio
 import re
@@ -53,7 +53,7 @@ async def test_closing_leaves_nothing_behind(foreign: Foreign) -> None:
 
 
 async def test_closing_does_not_wait_for_a_receiver_that_hangs() -> None:
-    """A delivery in progress is cancelled, and is due again at the next start."""
+    """`close` does not wait for a delivery in progress."""
     connected = asyncio.Queue[asyncio.StreamWriter]()
     server = await asyncio.start_server(lambda _, writer: connected.put_nowait(writer), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -79,7 +79,7 @@ async def test_port_can_be_chosen() -> None:
 
 
 async def test_database_is_a_path(tmp_path: Path) -> None:
-    """A path and its text name the same file, which has the keys; anything else, and an unusable path, is refused."""
+    """`db` may be a `Path` or a `str`, and the file keeps the keys; any other or unusable value is refused."""
     nowhere: Any = 5
     with pytest.raises(ConfigurationError, match="does not run: credentials"):
         _ = Sandbox(db=tmp_path / "sandbox.db").credentials
@@ -117,14 +117,14 @@ def test_credentials_are_new() -> None:
 
 
 async def test_session_takes_overrides(sandbox: Sandbox) -> None:
-    """Any argument of a session can be given in place of the sandbox's own."""
+    """`session` takes arguments, such as credentials, in place of the sandbox's own."""
     async with sandbox.session(credentials=Credentials("M2", signing_key="signing key of M2")) as pay:
         with pytest.raises(Exception, match="no such merchant"):
             await pay.orders.query("T1")
 
 
 async def test_given_orders(sandbox: Sandbox) -> None:
-    """Orders can be made without a request, by the same rules: a number in use is refused."""
+    """`given` makes orders without a request, and refuses a number in use."""
     pending = await sandbox.given.pending_order(7, "USD", out_trade_no="T1")
     paid = await sandbox.given.paid_order(total_amt=9)
 
@@ -160,7 +160,7 @@ SUBSCRIBED: Final = [("frequency", "often"), ("amount", 0), ("start_date", "2027
     ],
 )
 async def test_arguments_of_given_are_checked(sandbox: Sandbox, make: str, field: str, value: object) -> None:
-    """An argument that no request could have is refused by its name, and nothing is made."""
+    """`given` refuses an argument that no request could have by its name, and makes nothing."""
     with pytest.raises(InvalidArgumentError, match=f"{field} must be ") as refused:
         await getattr(sandbox.given, make)(**{field: value})
 
@@ -169,7 +169,7 @@ async def test_arguments_of_given_are_checked(sandbox: Sandbox, make: str, field
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://x", "http://", "", 7])
 def test_webhook_must_be_a_url(url: object) -> None:
-    """An invalid address is refused before the start, and when it is changed; then the old one stays."""
+    """An invalid webhook address is refused before the start and on a change; the old one then stays."""
     sandbox = Sandbox(webhook_url="http://127.0.0.1:1/")
 
     with pytest.raises(ConfigurationError, match="webhook_url must be an absolute http or https URL") as refused:
@@ -180,7 +180,7 @@ def test_webhook_must_be_a_url(url: object) -> None:
 
 
 async def test_ledger_of_unknown_numbers(sandbox: Sandbox) -> None:
-    """Nothing was paid for an unknown order, and it has no state."""
+    """For an unknown order, the paid amount is 0, and its state raises `InvalidArgumentError`."""
     assert (0, 0) == (sandbox.ledger.paid("T1"), sandbox.ledger.refunded("T1"))
     with pytest.raises(InvalidArgumentError, match="out_trade_no"):
         sandbox.ledger.order_state("T1")

@@ -1,4 +1,4 @@
-"""The server: where it listens, how it refuses connections, and what it reads of a request."""
+"""The server: its address, how it refuses connections, and which requests it reads."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ from tests.sandbox.foreign import PLACE, Foreign, raw, refuses
 
 
 class SlowServer(Server):
-    """A server on a known port that can hold back its responses."""
+    """A server that can hold back its responses."""
 
     def __init__(self, listening: socket.socket) -> None:
         super().__init__(listening)
@@ -31,7 +31,7 @@ class SlowServer(Server):
         self.reopened_by = list[object]()
 
     def reopen(self, by: object) -> None:
-        """Reopen it, and note who did."""
+        """Reopen the server, and record who did."""
         super().reopen(by)
         self.reopened_by.append(by)
 
@@ -86,7 +86,7 @@ async def test_earlier_timer_does_not_reopen(server: SlowServer) -> None:
 
 @pytest.mark.parametrize("count", range(5))
 async def test_connection_that_was_just_accepted_is_closed(server: SlowServer, count: int) -> None:
-    """Every connection ends when the server is shut, however far the loop has accepted it."""
+    """If the server is shut, every connection ends, even one that is just being accepted."""
     with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as client:
         client.settimeout(0)
         await turns(count)
@@ -110,7 +110,7 @@ HOSTS: Final = ("0.0.0.0", "::", "", "192.168.1.1", "example.com", "LOCALHOST", 
 
 @pytest.mark.parametrize("host", [*HOSTS, "0:0:0:0:0:0:0:1", "127.1", "[::1]", "127.0.0.1 ", None, 2130706433])
 def test_other_hosts_are_refused(host: object) -> None:
-    """Any other host is refused by name: one that others could reach, and an unusual spelling of this machine."""
+    """Any other host is refused: an address that others could reach, or an unusual spelling of loopback."""
     with pytest.raises(ConfigurationError, match="host must be this machine alone") as refused:
         loopback_address(host)  # type: ignore[arg-type]
 
@@ -119,7 +119,7 @@ def test_other_hosts_are_refused(host: object) -> None:
 
 @pytest.mark.parametrize("port", [-1, 65536, "80", 80.0, True, None])
 def test_port_is_a_number(port: object) -> None:
-    """A port is an integer from 0 to 65535."""
+    """A port that is not an integer from 0 to 65535 is refused."""
     with pytest.raises(ConfigurationError, match="port: cannot listen"):
         listen("127.0.0.1", port)  # type: ignore[arg-type]
 
@@ -189,7 +189,7 @@ BAD: Final[dict[str, list[Any]]] = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
 async def test_invalid_fields(foreign: Foreign, sandbox: Sandbox, name: str, value: object) -> None:
-    """An invalid field, or one that has no single text to sign, is refused by its name before the signature."""
+    """An invalid field, or one without a single text to sign, is refused by its name before the signature check."""
     answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
 
     assert (INVALID, name) == (answer.told, answer.document["field"])
@@ -199,7 +199,7 @@ async def test_invalid_fields(foreign: Foreign, sandbox: Sandbox, name: str, val
 @pytest.mark.parametrize("name", ["billingFrequency", "amount", "startDate", "customer"])
 @pytest.mark.parametrize("value", [None, "", 0, [], {}, "2027-02-30"])
 async def test_invalid_subscriptions(foreign: Foreign, name: str, value: object) -> None:
-    """Each field of a subscription is checked."""
+    """An invalid field of a subscription is refused by its name."""
     answer = await foreign.subscribe(**{name: value})
 
     assert (INVALID, name) == (answer.told, answer.document["field"])
@@ -227,14 +227,14 @@ async def test_texts_that_are_no_signature(foreign: Foreign, sign: str) -> None:
     [b"", b"[]", b"\xff", b'{"a":1,"a":1}', b'{"a":NaN}', b'{"a":"\\ud800"}', b'{"a":' + b"[" * 32 + b"]" * 32 + b"}"],
 )
 async def test_bodies_that_are_no_object(foreign: Foreign, body: bytes) -> None:
-    """A body that is not a JSON object, or that readers read differently, is malformed."""
+    """A body that is not a JSON object, or that two readers could read differently, is refused."""
     answer = await foreign.send("POST", PLACE, data=body, headers=JSON)
 
     assert (400, "SBX_INVALID") == answer.told
 
 
 async def test_depth_and_unicode_that_are_accepted(foreign: Foreign) -> None:
-    """32 levels are allowed; texts are as they were sent, with surrogate pairs joined."""
+    """A body may be 32 levels deep. Texts are used as sent, with surrogate pairs joined."""
     deep = await foreign.send("POST", PLACE, data=b'{"a":' + b"[" * 31 + b"]" * 31 + b"}", headers=JSON)
     text = json.dumps(foreign.signed({**GOOD, "\U0001f600": "é\U0001f600"}))
     signed = await foreign.send("POST", PLACE, data=text.encode(), headers=JSON)
@@ -253,7 +253,7 @@ async def test_depth_and_unicode_that_are_accepted(foreign: Foreign) -> None:
     ],
 )
 async def test_other_content_types(foreign: Foreign, headers: dict[str, str]) -> None:
-    """Every body is sent as application/json, and not compressed (docs/service.md#overview)."""
+    """A body that is compressed, or not `application/json`, gets 415 (docs/service.md#overview)."""
     answer = await foreign.send("POST", PLACE, data=json.dumps(foreign.signed(GOOD)).encode(), headers=headers)
 
     assert (415, "SBX_INVALID") == answer.told
@@ -309,7 +309,7 @@ async def test_other_paths_and_methods(
     ],
 )
 async def test_identifiers_of_a_query(foreign: Foreign, query: str, status: int) -> None:
-    """Endpoint 6 takes one valid identifier."""
+    """Endpoint 6 accepts exactly one valid identifier."""
     answer = await foreign.send("GET", f"/payment/status?{query}", headers=foreign.bearer)
 
     assert status == answer.status
@@ -341,7 +341,7 @@ async def test_bytes_that_are_hardly_http(sandbox: Sandbox, caplog: pytest.LogCa
 
 
 async def test_body_that_breaks_off(sandbox: Sandbox, foreign: Foreign) -> None:
-    """A client that disconnects in the middle of its body is not an error."""
+    """If a client disconnects in the middle of its body, the sandbox continues, and records no call."""
     host, _, port = sandbox.url.removeprefix("http://").partition(":")
     _, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"POST /v1/payments HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 99\r\n\r\n{{".encode())

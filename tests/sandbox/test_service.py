@@ -1,4 +1,4 @@
-"""The service: orders, refunds and subscriptions with any profile, races, and the numbers that it gives."""
+"""The service: orders, refunds and subscriptions with any profile, races, and generated numbers."""
 
 import asyncio
 import re
@@ -49,7 +49,7 @@ async def test_third_decline_fails_the_order(world: World) -> None:
 
 
 async def test_cancelling_redirects_and_the_merchant_closes(world: World) -> None:
-    """Cancelling sends the customer back and changes nothing: the merchant closes the order."""
+    """If the customer cancels, they are sent back, and the order stays pending until the merchant closes it."""
     await world.pay.send(order(out_trade_no="T1", return_url=RETURN_URL))
     back = await world.sandbox.customer.cancel("T1")
     pending = await world.pay.orders.query("T1")
@@ -61,7 +61,7 @@ async def test_cancelling_redirects_and_the_merchant_closes(world: World) -> Non
 
 
 async def test_closed_again_gives_the_same_answer(world: World) -> None:
-    """Closing what is closed changes nothing, and is no error (docs/service.md#orders)."""
+    """If a closed order is closed again, the response is the same (docs/service.md#orders)."""
     await world.pay.send(order(out_trade_no="T1"))
     first, second = [await world.tell(CLOSE) for _ in range(2)]
 
@@ -74,14 +74,14 @@ async def test_closed_again_gives_the_same_answer(world: World) -> None:
     ["orders.query", "orders.close", "payments.status", "refunds.status", "subscriptions.update"],
 )
 async def test_unknown_number_is_absent(world: World, operation: str) -> None:
-    """A number that names nothing gets 404."""
+    """An unknown number gets 404."""
     told = await world.tell(SAMPLES[operation])
 
     assert world.refused(404, "absent") == (told.status, told.why)
 
 
 async def test_payment_is_paid_at_its_page(world: World) -> None:
-    """Endpoint 1 makes a payment with a gateway page, which endpoint 6 knows by its own number."""
+    """Endpoint 1 makes a payment with a gateway page, and endpoint 6 finds it by its payment number."""
     made = await world.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
     before = await world.pay.payments.status(str(made.payment_id))
     await world.sandbox.customer.authorize(made)
@@ -92,7 +92,7 @@ async def test_payment_is_paid_at_its_page(world: World) -> None:
 
 
 async def test_pending_order_expires_after_30_minutes(world: World) -> None:
-    """A minute before it can still be paid, afterwards not; the merchant may close it."""
+    """A pending order can be paid for 29 minutes. After 30 it is expired, and the merchant may close it."""
     for number in ("T1", "T2"):
         await world.pay.send(order(out_trade_no=number))
     await world.sandbox.clock.advance(minutes=29)
@@ -106,7 +106,7 @@ async def test_pending_order_expires_after_30_minutes(world: World) -> None:
 
 
 async def given_back(world: World, **changes: Any) -> RefundResponse:
-    """Have a refund made by the client."""
+    """Refund a part with payasync's client."""
     return await world.pay.send(refund(**changes))
 
 
@@ -121,7 +121,7 @@ async def test_refund_of_a_part(world: World) -> None:
 
 
 async def test_total_must_be_the_orders(world: World) -> None:
-    """`totalAmt` is that of the original order (docs/service.md#refunds): 422, and the field is named."""
+    """If `totalAmt` is not the order's, a refund gets 422 with the field's name (docs/service.md#refunds)."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     told = await world.tell(refund(total_amt=451))
 
@@ -143,7 +143,7 @@ async def test_sum_of_refunds_stays_within_what_was_paid(world: World) -> None:
 
 
 async def test_changed_refund_under_the_same_number_is_refused(world: World) -> None:
-    """The same number with any other field is a duplicate: 409, and nothing more goes back."""
+    """The same refund number with any other field is a duplicate: 409, and nothing more is refunded."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     await given_back(world)
     with pytest.raises(DuplicateError):
@@ -155,7 +155,7 @@ async def test_changed_refund_under_the_same_number_is_refused(world: World) -> 
 
 
 async def test_only_paid_orders_are_refunded(world: World) -> None:
-    """A pending order has nothing to give back: 409; an unknown one is absent: 404."""
+    """A refund of a pending order gets 409, and one of an unknown order 404."""
     unknown = await world.tell(refund())
     await world.sandbox.given.pending_order(out_trade_no="T1")
     pending = await world.tell(refund())
@@ -168,7 +168,7 @@ async def test_only_paid_orders_are_refunded(world: World) -> None:
 
 
 async def test_refund_is_processing_until_it_ends(slow_world: World) -> None:
-    """A refund that is processing has set its amount aside; it succeeds when the bank says so."""
+    """A processing refund reserves its amount; it succeeds when the bank settles it."""
     world = slow_world
     await world.sandbox.given.paid_order(out_trade_no="T1")
     made = await given_back(world, refund_amt=400)
@@ -194,26 +194,26 @@ async def test_failed_refund_gives_back_nothing(slow_world: World) -> None:
 
 
 def plan(start: date, **changes: Any) -> CreateSubscription:
-    """Return a request for a subscription from a day on."""
+    """Return a request for a subscription with this start date."""
     sample = SAMPLES["subscriptions.create"]
     assert isinstance(sample, CreateSubscription)
     return evolve(sample, start_date=start, **changes)
 
 
 async def begun(world: World, **changes: Any) -> SubscriptionResponse:
-    """Have the client make a subscription that starts on a 31 January, on the day before."""
+    """Make a subscription that starts on 31 January, on the day before."""
     await world.sandbox.clock.advance(datetime(2027, 1, 30, tzinfo=UTC) - world.sandbox.clock.now())
     return await world.pay.send(plan(date(2027, 1, 31), **changes))
 
 
 def billed(world: World, made: SubscriptionResponse) -> list[tuple[str, int]]:
-    """Return the days on which a subscription was billed, each with how much."""
+    """Return the days and amounts for which a subscription was billed."""
     charges = world.sandbox.ledger.charges(str(made.subscription_id))
     return [(f"{charge.at:%Y-%m-%d}", charge.amount) for charge in charges]
 
 
 async def test_subscription_waits_for_its_start(world: World) -> None:
-    """Before its start date a subscription is scheduled, and nothing is billed; on it, it is active."""
+    """Before its start date, a subscription is scheduled and not billed; on that date it is active."""
     made = await begun(world)
     before = billed(world, made)
     await world.sandbox.clock.advance(days=1)
@@ -226,7 +226,7 @@ async def test_subscription_waits_for_its_start(world: World) -> None:
 
 
 async def test_cancelled_at_once(world: World) -> None:
-    """A cancelled subscription is billed no more, and cannot be changed or cancelled again."""
+    """A cancelled subscription is not billed again, and cannot be changed or cancelled."""
     made = await begun(world)
     await world.sandbox.clock.advance(days=1)
     number = str(made.subscription_id)
@@ -242,7 +242,7 @@ async def test_cancelled_at_once(world: World) -> None:
 
 
 async def test_subscription_that_has_begun_keeps_its_start(world: World) -> None:
-    """Once it has begun, its start date cannot change: 409, and the field is named."""
+    """The start date of a subscription that has begun cannot change: 409, and the field is named."""
     made = await begun(world)
     await world.sandbox.clock.advance(days=1)
     told = await world.tell(UpdateSubscription(subscription_id=str(made.subscription_id), start_date=date(2027, 3, 1)))
@@ -251,7 +251,7 @@ async def test_subscription_that_has_begun_keeps_its_start(world: World) -> None
 
 
 async def test_answer_has_the_terms_as_they_were_given(world: World) -> None:
-    """Frequency, amount and start date come back under the names, and in the form, in which they were sent."""
+    """A subscription's response has frequency, amount and start date under the names and in the form of the request."""
     request = plan(date(2027, 1, 31))
     sent = world.fields(request)
     told = await world.tell(request, fields=sent)
@@ -345,7 +345,7 @@ FORMS: Final = [
     ],
 )
 def test_number_is_of_the_profiles_form(profile: Profile, form: str) -> None:
-    """A number matches the profile's pattern, and is no longer than the service takes it back as an argument."""
+    """A generated number matches the profile's pattern, and is short enough to be sent back."""
     numbering = Numbering(profile)
     drawn = {numbering.new("T", lambda _number: False) for _ in range(50)}
 
@@ -376,7 +376,7 @@ def test_number_where_none_of_the_profiles_is_found(identifier: str, *, all_take
 
 
 async def test_merchant_can_send_each_number_back() -> None:
-    """An order, a payment and a subscription can be asked about by the numbers that the sandbox gave them."""
+    """Generated numbers of orders, payments and subscriptions are accepted in later requests."""
     profile = evolve(PROFILE, identifier="[0-9]{8,16}")
     async with Sandbox(profile) as sandbox, sandbox.session() as pay:
         order = await pay.orders.place(total_amt=450, currency="CAD")

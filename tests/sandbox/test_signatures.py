@@ -1,4 +1,4 @@
-"""The sandbox's own check of signatures, against what `openssl` computes; its keys; what it signs itself."""
+"""The sandbox's own check of signatures, compared with `openssl`; its keys; and its own signatures."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ NESTED: Final = {"customer": {"name": "Zoë", "tags": [1, "a"]}}
 
 
 def pairs(**options: Any) -> SortedPairs:
-    """Return a scheme: HMAC-SHA256 in hex but for these options."""
+    """Return an HMAC-SHA256 scheme in hex with these options changed."""
     told: dict[str, Any] = {"algorithm": "hmac-sha256", "encoding": "hex", **options}
     return SortedPairs(**told)
 
@@ -88,7 +88,7 @@ def pairs(**options: Any) -> SortedPairs:
     ],
 )
 def test_vectors(scheme: SignatureScheme, fields: dict[str, Any], signature: str) -> None:
-    """Each option changes the text or the signature as `openssl` says; a changed digit, case or field is refused."""
+    """Signatures of `openssl` are accepted with each option; a changed digit, case or field is refused."""
     wrong = signature[:5] + ("1" if signature[5] != "1" else "2") + signature[6:]
     given = {**FIELDS, **fields}
 
@@ -129,14 +129,14 @@ def _signed(name: str, pem: str) -> bytes:
 
 
 class Reversed:
-    """A scheme of the merchant's own: the order's number backwards."""
+    """A merchant's own scheme: the signature is the order's number backwards."""
 
     def sign(self, fields: Any, *, path: str, key: Secret) -> str:  # noqa: ARG002 - the protocol's
         """Sign."""
         return str(fields["outTradeNo"])[::-1]
 
     def verify(self, fields: Any, signature: str, *, path: str, key: Secret) -> bool:
-        """Verify; complain of what is too long, and fail at what is longer."""
+        """Verify a signature; if it is too long, raise an error of payasync, or another one."""
         if len(signature) > 10:
             raise InvalidArgumentError("too long") if len(signature) < 20 else KeyError(signature)
         return signature == self.sign(fields, path=path, key=key)
@@ -162,18 +162,18 @@ def signer_of(**parts: Any) -> ServiceSigner:
 
 
 async def notified(signer: ServiceSigner, body: str) -> Any:
-    """Return what one attempt sends of a notification."""
+    """Return the document that one attempt sends."""
     signed, _ = await signer.sign_notification("msg_1", body)
     return json.loads(signed)
 
 
 def outgoing(document: dict[str, Any]) -> Outgoing:
-    """Return a response before it is signed."""
+    """Return an unsigned response."""
     return Outgoing(status=200, code="OK", headers={}, document=document)
 
 
 async def test_answer_is_signed_over_the_object_that_holds_the_signature() -> None:
-    """All its fields count, with a nonce of its own, and nothing beside it."""
+    """A response is signed over all fields of the object that holds the signature, with a nonce of its own."""
     signer = signer_of(answer=AnswerShape(data="data", signature="data.seal"))
     sent = await signer.sign_answer(outgoing({"code": "OK", "data": {"a": "1"}}), QUERY)
     fields = dict(sent.document["data"])
@@ -229,7 +229,7 @@ async def test_objects_that_the_scheme_refuses(parts: dict[str, Any]) -> None:
 
 
 async def test_each_attempt_has_a_nonce_of_its_own() -> None:
-    """A redelivery differs in its nonce and its signature, and in a time that is volatile."""
+    """A redelivery has its own nonce and signature, and its own time if the profile lists it as volatile."""
     shape = NotificationShape(verification="body", signature="seal", time="at", volatile=["nonceStr", "at"])
     signer = signer_of(notification=shape)
     first, second = [await notified(signer, '{"a":"1","at":"before"}') for _ in range(2)]
@@ -240,14 +240,14 @@ async def test_each_attempt_has_a_nonce_of_its_own() -> None:
 
 
 async def test_time_that_is_not_volatile_is_that_of_the_event() -> None:
-    """A redelivery does not change a time that the profile does not list as volatile."""
+    """If the profile does not list the time as volatile, a redelivery does not change it."""
     signer = signer_of(notification=NotificationShape(verification="body", signature="seal", time="at"))
 
     assert "before" == (await notified(signer, '{"at":"before"}'))["at"]
 
 
 async def test_signature_without_a_place_stands_in_the_payload() -> None:
-    """A profile that has notifications signed in their body, but not where, gets `sign` beside the rest."""
+    """If the profile does not place the body's signature, it is `sign` in the payload."""
     signer = signer_of(notification=NotificationShape(verification="body", data="data"))
 
     assert {"a", "nonceStr", "sign"} == set((await notified(signer, '{"data":{"a":"1"}}'))["data"])
@@ -255,7 +255,7 @@ async def test_signature_without_a_place_stands_in_the_payload() -> None:
 
 @pytest.mark.parametrize(("prehash", "skip_null"), [("", True), ("sha256", False), ("sha256-hex", False)])
 async def test_client_and_sandbox_agree_on_values(prehash: Any, *, skip_null: bool) -> None:
-    """Client and sandbox sign null, booleans and objects alike, in requests and in responses."""
+    """The sandbox accepts the client's signature over null, booleans and objects."""
     scheme = SortedPairs(
         algorithm="hmac-sha256",
         encoding="hex",
@@ -274,7 +274,7 @@ async def test_client_and_sandbox_agree_on_values(prehash: Any, *, skip_null: bo
 
 
 async def test_sandbox_signs_the_values_that_it_sends() -> None:
-    """The client verifies what the sandbox signs of a null, true and a number; the text is what the body has."""
+    """The sandbox signs null, true and a number as the body shows them."""
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", skip_null=False, booleans="json", numbers="text")
     signer = signer_of(signature=scheme, answer=AnswerShape(signature="seal"))
     sent = await signer.sign_answer(outgoing({"a": None, "b": True, "c": 1e-7}), QUERY)
@@ -287,7 +287,7 @@ PRIVATE: Final = Profile(signature=SortedPairs(algorithm="ed25519", encoding="ba
 
 
 def test_each_algorithm_has_a_key_of_its_kind() -> None:
-    """A database that is opened with another profile gets the signing key that this one needs, and keeps the rest."""
+    """If a database is opened with another profile, it gets a signing key for it, and keeps its other keys."""
     store = Store(":memory:")
     shared, private, again = (make_keys(profile, store.stored_key).merchant for profile in (PROFILE, PRIVATE, PROFILE))
     store.close()

@@ -1,4 +1,4 @@
-"""The store: transactions, conditional changes, indexes, and whose file it is."""
+"""The store: transactions, conditional changes, indexes, and checks of its file."""
 
 import sqlite3
 import subprocess
@@ -30,9 +30,9 @@ NOON: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)
 
 
 async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.ClientSession) -> None:
-    """A sandbox with a million orders is as quick as a new one: statements find their rows by an index, unsorted.
+    """Every statement finds its rows by an index, so that a sandbox with a million orders is as fast as a new one.
 
-    Only the addresses that deliveries are due to are scanned and sorted. Nothing reads a whole table.
+    Only the addresses with due deliveries are scanned and sorted.
     """
     statements = list[str]()
     async with Sandbox(clock=NOON, webhook_url=receiver.url) as sandbox, sandbox.session() as pay:
@@ -72,7 +72,7 @@ async def test_no_statement_scans_a_table(receiver: Receiver, http: aiohttp.Clie
 
 
 def test_what_waits_behind_a_delivery_costs_nothing(store: Store) -> None:
-    """To look for what is due takes as many steps with two notifications at a slow address as with hundreds."""
+    """The search for due notifications costs the same, however many wait at a slow address."""
     steps = list[int]()
     for count in (2, 500):
         for number in range(count):
@@ -113,7 +113,7 @@ PAGES_IN_HEADER: Final = 28
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a file may be."""
+    """The path of a database that does not exist yet."""
     return tmp_path / "sandbox.db"
 
 
@@ -128,7 +128,7 @@ def names(store: Store) -> list[str]:
 
 
 def test_transaction_is_all_or_nothing(store: Store) -> None:
-    """After an exception nothing is stored, and `after` is not called."""
+    """If a transaction raises, nothing is stored, and `after_commit` is not called."""
     told = list[str]()
     store.after_commit = lambda: told.append("committed")
     with suppress(ZeroDivisionError), store.transaction():
@@ -142,7 +142,7 @@ def test_transaction_is_all_or_nothing(store: Store) -> None:
 
 
 def test_last_words_of_a_transaction(store: Store) -> None:
-    """If `before_commit` fails, what it stored is undone with its transaction."""
+    """If `before_commit` fails, its own changes are undone with the transaction."""
     last = iter("abc")
 
     def fail_on_b() -> None:
@@ -160,7 +160,7 @@ def test_last_words_of_a_transaction(store: Store) -> None:
 
 
 def test_savepoint_undoes_itself_only(store: Store) -> None:
-    """A refusal undoes its own savepoint; earlier changes of the same transaction stay."""
+    """If a savepoint raises, its changes are undone, and earlier ones of the same transaction stay."""
     with store.transaction():
         store.add(call("a"))
         with suppress(RefusedError), store.savepoint():
@@ -182,7 +182,7 @@ def test_file_is_its_owners(path: Path) -> None:
 
 
 def test_one_sandbox_to_a_file(path: Path) -> None:
-    """A second one is refused as often as it tries, in this process and in others, until the first has closed."""
+    """While one sandbox has a file open, another is refused, in this process and in others."""
     first, fields = Store(str(path)), list[str | None]()
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="another sandbox has it open") as refused:
@@ -208,7 +208,7 @@ def another_programs(path: Path) -> None:
 
 
 def of_another_version(path: Path) -> None:
-    """Make a sandbox's file of another schema."""
+    """Make a sandbox's database of another schema version."""
     Store(str(path)).close()
     with closing(sqlite3.connect(path)) as made:
         made.execute(f"PRAGMA user_version = {VERSION + 1}")
@@ -236,13 +236,13 @@ def test_file_of_somebody_else(path: Path, make: Callable[[Path], object], words
 
 
 def test_file_that_cannot_be_made(path: Path) -> None:
-    """A missing folder is a `ConfigurationError` that names it."""
+    """If the folder is missing, `ConfigurationError` names the path."""
     with pytest.raises(ConfigurationError, match=r"db: cannot use .* No such file"):
         Store(str(path / "below"))
 
 
 def test_empty_file_is_filled(path: Path) -> None:
-    """A file that is there and empty becomes a sandbox's."""
+    """An existing empty file is used as a new database."""
     path.touch()
     Store(str(path)).close()
     with closing(Store(str(path))) as again:
@@ -250,7 +250,7 @@ def test_empty_file_is_filled(path: Path) -> None:
 
 
 def test_file_of_a_sandbox_that_was_killed_half_way(path: Path) -> None:
-    """Killed while the log is copied into the file, which then says that it is longer than it is, nothing is lost."""
+    """If a sandbox is killed during a checkpoint, so that its header shows a wrong length, nothing is lost."""
     with closing(Store(str(path))) as database:
         with database.transaction():
             database.add(call("so long that the file grows" * 1000))

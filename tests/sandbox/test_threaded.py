@@ -1,4 +1,4 @@
-"""A sandbox in a thread: for tests that block, and for tests in any event loop. `test_pytest_plugin` has more."""
+"""A sandbox in a thread, for tests that block and tests in any event loop. `test_pytest_plugin` has more."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ THREAD = "payasync sandbox"
 
 
 def threads() -> list[str]:
-    """Return the names of the sandboxes' threads."""
+    """Return the names of the threads of sandboxes."""
     return [each.name for each in threading.enumerate() if each.name == THREAD]
 
 
@@ -45,7 +45,7 @@ async def test_is_awaited_in_a_loop() -> None:
 
 
 def test_has_what_a_sandbox_has() -> None:
-    """It has the attributes and methods of `Sandbox` and its parts."""
+    """`ThreadedSandbox` has the attributes and methods of `Sandbox` and its parts."""
     with ThreadedSandbox(PROFILE, clock="frozen") as sandbox:
         before = sandbox.clock.now()
         sandbox.clock.advance(days=31)
@@ -93,7 +93,7 @@ def test_close_ends_the_thread() -> None:
 
 
 def test_closing_cancels_what_is_awaited() -> None:
-    """A call that waits in the sandbox while it is closed does not wait for ever."""
+    """If the sandbox is closed, a call that waits in its thread ends with `CancelledError`."""
     sandbox, waits = ThreadedSandbox().start(), threading.Event()
     ends: list[BaseException] = []
 
@@ -117,7 +117,7 @@ def test_closing_cancels_what_is_awaited() -> None:
 
 
 def test_works_between_start_and_close() -> None:
-    """Before the start and after the end, calls raise `ConfigurationError`; it is not started twice."""
+    """Before the start and after the end, calls raise `ConfigurationError`, and so does a second start."""
     sandbox = ThreadedSandbox()
     with pytest.raises(ConfigurationError, match="does not run"):
         sandbox.settle()
@@ -151,7 +151,7 @@ def fail(sandbox: ThreadedSandbox) -> None:
 
 
 def test_fault_is_disarmed_in_the_thread() -> None:
-    """A fault that the test's thread disarms or clears is over, also one that shuts the sandbox or is about events."""
+    """A test in another thread can disarm and clear faults, also `refuse` and those of notifications."""
     with ThreadedSandbox() as sandbox:
         fault = sandbox.faults.refuse()
         seen = [refuses(sandbox.url)]
@@ -169,7 +169,7 @@ def test_fault_is_disarmed_in_the_thread() -> None:
 
 
 def test_faults_and_timeline_outlive_the_thread() -> None:
-    """Faults can be armed before the start and read after the end; the timeline can be read from the first start on."""
+    """Faults can be armed before the start and read after the end. The timeline can be read after the end."""
     sandbox = ThreadedSandbox()
     fault = sandbox.faults.latency("orders.place", seconds=1)
     with pytest.raises(ConfigurationError, match="does not run"):

@@ -1,4 +1,4 @@
-"""The timeline: what happened, in the order in which it came."""
+"""The timeline: events in the order in which they happened."""
 
 import re
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from tests.sandbox.foreign import PAY, QUERY, Answer, Foreign
 
 
 def told(lines: list[str]) -> list[str]:
-    """Return lines without their times."""
+    """Return the lines without their times."""
     return [re.sub(r"^\S+Z | \([\d.]+ ms\)", "", each) for each in lines]
 
 
@@ -57,7 +57,7 @@ async def test_number_that_the_sandbox_made_is_shown(sandbox: Sandbox, foreign: 
 
 
 async def test_refusal_shows_its_reason(sandbox: Sandbox, foreign: Foreign) -> None:
-    """A request that was refused says why, whether or not it named something."""
+    """The entry of a refused request has its reason, with or without a number."""
     await foreign.post(QUERY, outTradeNo="T9")
     answer = await foreign.send("POST", QUERY, data=b"{", headers={"Content-Type": "application/json"})
     await foreign.send("GET", "/payment/unknown?a=b")
@@ -131,7 +131,7 @@ async def test_fault_is_named(sandbox: Sandbox, foreign: Foreign) -> None:
 
 
 async def test_file_keeps_the_timeline(tmp_path: Path) -> None:
-    """The timeline of a file goes on with the next start; its times are those of the sandbox's clock."""
+    """After a restart, the file still has the timeline, with times of the sandbox's clock."""
     path = str(tmp_path / "sandbox.db")
     noon = datetime(2027, 1, 31, 12, tzinfo=UTC)
     async with Sandbox(db=path, clock=noon) as sandbox, sandbox.session() as pay:

@@ -1,4 +1,4 @@
-"""Notifications: what is sent, how it is signed, where it may go, and how it is redelivered."""
+"""Notifications: their content, signatures, allowed addresses, and redelivery."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ async def test_each_change_is_notified_once(world: World) -> None:
 
 
 async def test_without_address_nothing_is_told() -> None:
-    """No address, no notification, and nothing to wait for."""
+    """Without an address there is no notification, and `settle` does not wait for one."""
     async with Sandbox() as sandbox:
         await sandbox.given.paid_order()
         await sandbox.settle()
@@ -83,7 +83,7 @@ async def test_without_address_nothing_is_told() -> None:
     ],
 )
 async def test_notifications_stay_on_this_machine(sandbox: Sandbox, receiver: Receiver, url: str) -> None:
-    """No request leaves the machine: the address is looked at where the connection is made."""
+    """A notification to another machine is not sent; the address is checked when the connection is made."""
     port = receiver.url.split(":")[2].partition("/")[0]
     await sandbox.given.paid_order(notify_url=url.format(port=port))
     await sandbox.settle()
@@ -96,7 +96,7 @@ async def test_notifications_stay_on_this_machine(sandbox: Sandbox, receiver: Re
 
 @pytest.mark.parametrize(("host", "allow_remote"), [("localhost", False), ("0.0.0.0", True)])  # noqa: S104 - tried
 async def test_addresses_that_are_reached(receiver: Receiver, host: str, *, allow_remote: bool) -> None:
-    """A name of this machine is reached; with `allow_remote` any address is tried."""
+    """A name of this machine is allowed; with `allow_remote`, any address is."""
     async with Sandbox(allow_remote=allow_remote) as sandbox:
         await sandbox.given.paid_order(notify_url=receiver.url.replace("127.0.0.1", host))
         await sandbox.settle()
@@ -114,7 +114,7 @@ async def test_addresses_that_are_reached(receiver: Receiver, host: str, *, allo
 async def test_response_that_does_not_acknowledge(
     sandbox: Sandbox, receiver: Receiver, answer: Callable[[], web.Response], words: str
 ) -> None:
-    """The attempt is recorded with its error and the beginning of the response; redirects are not followed."""
+    """If a response does not acknowledge, the attempt has its error and its beginning. Redirects are not followed."""
     receiver.answer = as_coroutine(answer)
     await sandbox.given.paid_order(notify_url=receiver.url)
     await sandbox.settle()
@@ -144,7 +144,7 @@ UNTRUE: Final = '{"received": false}'
     ids=["own", "open", "body", "any", "exact"],
 )
 def test_only_the_profiles_response_acknowledges(shape: NotificationShape, taken: list[tuple[int, str]]) -> None:
-    """A status and a body that a profile names count exactly; if it names none, any 2xx or the sandbox's own body."""
+    """A status or body that the profile names must match. By default, any 2xx or the sandbox's own body counts."""
     names = WireNames(evolve(PROFILE, notification=shape))
     answers = [(status, body) for status in (200, 202) for body in (OWN.ack_body, "ok")]
     others = [(204, ""), (302, OWN.ack_body), (500, "ok"), (200, UNTRUE)]
@@ -165,12 +165,12 @@ async def frozen(receiver: Receiver) -> AsyncIterator[Sandbox]:
 
 
 def refusing() -> web.Response:
-    """Answer as a server that is broken."""
+    """Return a server error."""
     return web.Response(status=503, text="try later")
 
 
 async def test_dead_letter(frozen: Sandbox, receiver: Receiver) -> None:
-    """Redeliveries follow after 5 seconds, 5 and 30 minutes, 2, 5 and 10 hours; a resend repeats them all."""
+    """Redeliveries follow after 5 s, 5 and 30 min, 2, 5 and 10 h. Then the notification is dead, until it is resent."""
     receiver.answer = as_coroutine(refusing)
     await frozen.given.paid_order()
     await frozen.clock.advance(LIFE)
@@ -188,7 +188,7 @@ async def test_dead_letter(frozen: Sandbox, receiver: Receiver) -> None:
 
 
 async def test_resend_of_nothing(frozen: Sandbox) -> None:
-    """A number that names no notification is refused."""
+    """A resend of an unknown notification is refused."""
     with pytest.raises(InvalidArgumentError, match="notification_id: 'msg_1' is refused") as refused:
         await frozen.resend("msg_1")
 
@@ -196,7 +196,7 @@ async def test_resend_of_nothing(frozen: Sandbox) -> None:
 
 
 async def test_resend_during_an_attempt(frozen: Sandbox, receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
-    """A notification that is resent during an attempt is attempted once more; the log says that it is due."""
+    """If a notification is resent during an attempt, one more attempt follows, and the log says that it is due."""
     caplog.set_level(logging.INFO, "payasync.sandbox")
     held = receiver.hold()
     await frozen.given.paid_order()
@@ -244,19 +244,19 @@ async def test_deliveries_at_once_are_bounded(frozen: Sandbox, receiver: Receive
 
 
 class Raising:
-    """A scheme of somebody's own, with a mistake in it."""
+    """A user's own scheme with a bug."""
 
     def sign(self, _fields: object, *, path: str, key: object) -> str:
         """Fail."""
         raise KeyError(f"boom{path and key}")
 
     def verify(self, *_given: object, **_others: object) -> bool:
-        """Take anything."""
+        """Accept anything."""
         return True
 
 
 async def test_notification_that_cannot_be_signed(receiver: Receiver) -> None:
-    """A mistake in the profile's signature is the attempt's error: the next attempt is due, and the sandbox goes on."""
+    """If signing a notification fails, the attempt has the error, and the next attempt is due."""
     shape = evolve(PROFILE.notification, verification="body", signature="sign")
     profile = evolve(PROFILE, signature=Raising(), notification=shape)
     async with Sandbox(profile, clock="frozen", webhook_url=receiver.url) as sandbox:
@@ -269,7 +269,7 @@ async def test_notification_that_cannot_be_signed(receiver: Receiver) -> None:
 
 
 async def test_schedule_survives_a_restart(tmp_path: Path, receiver: Receiver) -> None:
-    """A redelivery that is due after a restart is sent at its time, and the attempts are counted on."""
+    """After a restart, a redelivery is sent at its time, and the attempts are counted on."""
     path = str(tmp_path / "sandbox.db")
     receiver.answer = as_coroutine(refusing)
     async with Sandbox(clock=NOON, db=path) as first:
@@ -296,7 +296,7 @@ async def test_schedule_survives_a_restart(tmp_path: Path, receiver: Receiver) -
     ],
 )
 def test_address(url: str, told: str) -> None:
-    """An address is shown without its password and query, and a long one is cut."""
+    """An address is shown without password and query; a long one is shortened."""
     assert told == shorten_address(url)
 
 
@@ -356,7 +356,7 @@ async def untrusted() -> AsyncGenerator[str]:
     ],
 )
 async def test_failed_attempt_says_why(sandbox: Sandbox, url: str, error: str) -> None:
-    """An attempt without a response records why there was none."""
+    """If an attempt gets no response, it records the reason."""
     async with untrusted() as address:
         await sandbox.given.paid_order(notify_url=url or address)
         await sandbox.settle()
@@ -365,7 +365,7 @@ async def test_failed_attempt_says_why(sandbox: Sandbox, url: str, error: str) -
 
 
 async def test_slow_receiver_times_out(frozen: Sandbox, receiver: Receiver) -> None:
-    """After 5 seconds without a response, an attempt has failed."""
+    """If the receiver does not respond within 5 seconds, the attempt has failed."""
     held, time = receiver.hold(), Time()
     await frozen.given.paid_order()
     await held.asked.wait()
@@ -416,7 +416,7 @@ async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
 
 
 def leaves(document: Any, above: str = "") -> Iterator[tuple[str, object]]:
-    """Yield what stands in a document, each with its path."""
+    """Yield the values of a document, each with its path."""
     for name, value in document.items():
         if isinstance(value, dict):
             yield from leaves(value, f"{above}{name}.")

@@ -1,7 +1,7 @@
-"""One sandbox of one profile, with a client, a customer, a merchant's server, and requests bent by hand.
+"""A sandbox of one profile, with a client, a customer, a merchant's server, and altered requests.
 
-Scenarios say what the sandbox does by meanings, such as `nonce_used`, and never by a profile's words: so they
-run with any profile.
+Scenarios name outcomes by their meanings, such as `nonce_used`, and never by a profile's words, so that they run with
+any profile.
 """
 
 import itertools
@@ -56,13 +56,13 @@ SAMPLES: Final[Mapping[str, Request[Response]]] = {
 
 
 def order(**given: object) -> PlaceOrder:
-    """Return a request for an order that any service takes."""
+    """Return a request for an order that any service accepts."""
     told: dict[str, object] = {"total_amt": 450, "currency": "CAD", "subject": "Coffee", "scene_type": "JSAPI"}
     return PlaceOrder(**{**told, **given})  # type: ignore[arg-type] # any argument
 
 
 def refund(**changes: Any) -> CreateRefund:
-    """Return a request for a refund of T1 that any service takes."""
+    """Return a request for a refund of T1 that any service accepts."""
     sample = SAMPLES["refunds.create"]
     assert isinstance(sample, CreateRefund)
     return evolve(sample, **changes)
@@ -70,7 +70,7 @@ def refund(**changes: Any) -> CreateRefund:
 
 @frozen
 class Told:
-    """What came back, and what it means in the words of a profile."""
+    """A response, and its meaning in the words of a profile."""
 
     profile: Profile
     status: int
@@ -79,7 +79,7 @@ class Told:
 
     @property
     def why(self) -> str:
-        """What the result code means; `done` for success."""
+        """The meaning of the result code; `done` for success."""
         code, codes = at(self.document, self.profile.answer.code), self.profile.codes
         meanings: dict[str, tuple[str | int, ...]] = {"done": self.profile.answer.ok}
         meanings |= {why: (code,) for code, why in zip(codes.not_executed, NOT_EXECUTED, strict=True)}
@@ -93,13 +93,13 @@ class Told:
 
     @property
     def field(self) -> str | None:
-        """The field at fault."""
+        """The invalid field."""
         above, dot, _ = self.profile.answer.message.rpartition(".")
         field: str | None = at(self.document, f"{above}{dot}field", None)
         return field
 
     def state(self, thing: str) -> str | None:
-        """Our name for the state of an order, a payment, a refund or a subscription."""
+        """Return the state of an order, a payment, a refund or a subscription, as payasync names it."""
         return self.profile.states.name(thing, at(self.data, getattr(self.profile.answer, f"{thing}_status")))
 
 
@@ -115,21 +115,21 @@ class World:
 
     @property
     def profile(self) -> Profile:
-        """What the service does."""
+        """The profile of the sandbox."""
         return self.sandbox.profile
 
     def refused(self, status: int, why: str) -> tuple[int, str]:
-        """Return the status and the meaning of a refusal: some services say by the code alone what is wrong."""
+        """Return the status and the meaning of a refusal; some profiles put refusals inside HTTP 200."""
         if not self.profile.http.not_executed and status in BY_CODE_ALONE:
             return 200, why
         return (self.profile.http.duplicate[0] if why == "duplicate" else status), why
 
     def fields(self, request: Request[Response], **changes: Any) -> dict[str, Any]:
-        """Return what a request carries on the wire, signed: by this profile, and with a new nonce.
+        """Return the wire fields of a request, signed for this profile, with a new nonce.
 
         Args:
-            request: What is asked for.
-            changes: Wire fields in place of its own; `None` leaves one out.
+            request: The request.
+            changes: Wire fields that replace its own; `None` leaves one out.
         """
         call = Codec(self.profile, self.sandbox.credentials).call(request)
         carried = {**call.fields, **({NONCE: f"N{next(self.nonces)}"} if call.signed else {}), **changes}
@@ -155,13 +155,13 @@ class World:
         headers: Mapping[str, str | None] | None = None,
         body: bytes | None = None,
     ) -> Told:
-        """Send a request as it is, or bent.
+        """Send a request unchanged or altered.
 
         Args:
-            request: What is asked for.
-            fields: All that it carries, in place of what it should.
-            headers: In place of its own; `None` leaves one out.
-            body: In place of its own.
+            request: The request.
+            fields: Wire fields that replace all of its own.
+            headers: Headers that replace its own; `None` leaves one out.
+            body: A body that replaces its own.
         """
         call = Codec(self.profile, self.sandbox.credentials).call(request)
         outgoing = encode(evolve(call, fields=self.fields(request) if fields is None else fields))
@@ -174,12 +174,12 @@ class World:
         return await self.ask(request.operation.method, url, headers=sent, data=data or None)
 
     async def ask(self, method: str, url: URL | str, **options: Any) -> Told:
-        """Send anything."""
+        """Send any request."""
         async with self.http.request(method, url, allow_redirects=False, **options) as answer:
             return Told(self.profile, answer.status, answer.headers.copy(), json.loads(await answer.text()))
 
     def bearer(self, operation: Operation) -> dict[str, str]:
-        """Return the merchant's token, where an operation carries one."""
+        """Return the header with the merchant's token, if an operation needs one."""
         key = self.sandbox.credentials.secret_key
         assert key
         return {"Authorization": f"Bearer {key.reveal()}"} if operation.name in self.profile.bearer else {}
@@ -190,17 +190,17 @@ class World:
         return self.profile.fields.get(argument, first + "".join(map(str.capitalize, others)))
 
     def acknowledge(self) -> None:
-        """Have the merchant's server answer as the profile says that a notification is acknowledged."""
+        """Let the merchant's server acknowledge notifications, as the profile says."""
         shape = self.profile.notification
         self.answer(shape.ack_status or 200, shape.ack_body)
 
     def refuse(self) -> None:
-        """Have the merchant's server refuse notifications, as the profile says."""
+        """Let the merchant's server refuse notifications, as the profile says."""
         shape = self.profile.notification
         self.answer(shape.nack_status or 400, shape.nack_body)
 
     def answer(self, status: int, text: str) -> None:
-        """Have the merchant's server return this response."""
+        """Let the merchant's server return this response."""
         self.receiver.answer = as_coroutine(lambda: web.Response(status=status, text=text))
 
     def notified(self) -> list["Notified"]:
@@ -222,14 +222,14 @@ class Notified:
 
     @property
     def about(self) -> tuple[object, str | None]:
-        """The number of what it is about, and our name for its state."""
+        """The number of the notification's object, and payasync's name for its state."""
         answer, shape = self.profile.answer, self.profile.notification
         numbers = {"refund": shape.out_refund_no, "subscription": shape.subscription_id, "order": shape.out_trade_no}
         thing, number = next((thing, found) for thing, path in numbers.items() if (found := at(self.data, path, None)))
         return number, self.profile.states.name(thing, at(self.data, getattr(answer, f"{thing}_status")))
 
     def is_genuine(self, credentials: Credentials) -> bool:
-        """Return whether it is as it was signed: `standardwebhooks` says so, or the service's key."""
+        """Return whether the signature is valid, by `standardwebhooks` or with the service's key."""
         shape, scheme = self.profile.notification, self.profile.signature
         if shape.verification == "standard-webhooks":
             verifier = Webhook(credentials.notification_keys[0].reveal())

@@ -13,7 +13,7 @@ NONE: Final = frozenset[str]()
 
 
 def calls(armed: Faults, count: int, operation: str = "orders.query", *numbers: str) -> list[int]:
-    """Return which of so many calls meet a fault, counted from 1."""
+    """Return which of these calls meet a fault, counted from 1."""
     met = (armed.fire_for_call(operation, frozenset(numbers), reused=False) for _ in range(count))
     return [number for number, fault in enumerate(met, 1) if fault]
 
@@ -89,7 +89,7 @@ def test_stale_connection_is_a_reused_one() -> None:
 
 
 def test_fault_shows_itself() -> None:
-    """A failed test shows what a fault is, and how often it fired."""
+    """The repr of a fault shows its kind, its operation, and how often it fired."""
     fault = Faults().latency("refunds.create")
 
     assert "<Fault latency on refunds.create, fired 0, seen 0>" == repr(fault)
@@ -130,7 +130,7 @@ def test_old_timestamp_needs_a_time() -> None:
     ],
 )
 def test_corrupted_body(body: str, expected: str) -> None:
-    """One character changes: of the nonce, or else the last digit. Without both, the end is lost."""
+    """A corrupted body has one other character, in the nonce or else the last digit. Without both, its end is cut."""
     assert expected == corrupt_body(body)
 
 
@@ -151,7 +151,7 @@ def test_disarmed_fault_is_over() -> None:
 
 
 def test_missed_fault_is_named() -> None:
-    """The error names the fault and what it saw. It is a failed assertion, and can be pickled."""
+    """`FaultNeverFiredError` names the fault and what it saw. It is an `AssertionError`, and pickles."""
     faults = Faults()
     faults.reset_after_commit("refunds.create", order="R1", nth=2)
     with pytest.raises(FaultNeverFiredError) as caught:

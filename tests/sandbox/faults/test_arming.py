@@ -28,7 +28,7 @@ async def test_fault_that_never_fired_fails_the_test() -> None:
 
 
 async def test_other_failure_goes_first() -> None:
-    """If the test failed, its own error is raised."""
+    """If the test itself failed, its own error is raised instead of `FaultNeverFiredError`."""
 
     async def fail(error: BaseException) -> None:
         async with Sandbox() as sandbox:
@@ -105,7 +105,7 @@ TEXTS: Final[list[tuple[str, str | None, dict[str, str], str]]] = [
 
 @pytest.mark.parametrize(("kind", "on", "texts", "expected"), TEXTS, ids=str)
 def test_faults_from_texts(kind: str, on: str | None, texts: dict[str, str], expected: str) -> None:
-    """A form arms what a test can arm; an empty text is left out."""
+    """A form can arm the same faults as a test; an empty text is ignored."""
     assert expected == str(Faults().arm(kind, on, **KINDS[kind].read(texts)))
 
 
@@ -135,7 +135,7 @@ def test_wrong_text_is_refused(kind: str, on: str | None, texts: dict[str, str],
 
 @pytest.mark.parametrize("kind", ["explode", "arm", "clear", "notification.explode", "notifications"])
 def test_unknown_fault_is_refused(kind: str) -> None:
-    """Only names of the catalogue can be armed, and the error lists them."""
+    """An unknown fault is refused, and the error lists the known ones."""
     with pytest.raises(InvalidArgumentError, match="kind must be one of latency, hang") as caught:
         Faults().arm(kind)
 
@@ -143,7 +143,7 @@ def test_unknown_fault_is_refused(kind: str) -> None:
 
 
 def test_refusing_needs_a_sandbox_that_runs() -> None:
-    """Without an operation it refuses immediately, so the sandbox must run. With one it can be armed before."""
+    """`refuse` without an operation needs a running sandbox; with one it can be armed before the start."""
     faults = Faults()
     with pytest.raises(ConfigurationError, match="does not run"):
         faults.refuse()
@@ -160,7 +160,7 @@ def test_refusing_needs_a_sandbox_that_runs() -> None:
     ids=["method", "name"],
 )
 def test_rate_limit_after_the_commit_contradicts_some_profiles(arm: Callable[[Faults], Fault]) -> None:
-    """If the profile says that a 429 was not executed, a client sends again: no fault makes it pay twice."""
+    """If the profile says that a 429 precedes execution, no fault can send a 429 after the commit."""
     faults = Sandbox().faults
     with pytest.raises(InvalidArgumentError, match=r"http\.rate_limit_precedes_execution") as caught:
         arm(faults)

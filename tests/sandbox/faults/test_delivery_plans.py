@@ -43,7 +43,7 @@ async def test_drop(world: World) -> None:
 
 
 async def test_duplicate(world: World) -> None:
-    """It arrives twice, and both deliveries are recorded; after an acknowledgement it is not sent again."""
+    """A duplicated notification arrives twice, and both deliveries are recorded. It is not sent again later."""
     world.sandbox.faults.notifications.duplicate()
     await paid(world, "T1")
     await world.sandbox.clock.advance(days=1)
@@ -54,7 +54,7 @@ async def test_duplicate(world: World) -> None:
 
 @pytest.mark.parametrize("acknowledged", [1, 2])
 async def test_duplicate_that_is_acknowledged_once(world: World, acknowledged: int) -> None:
-    """If the receiver acknowledges one of the two, it is delivered and not sent again."""
+    """If the receiver acknowledges only one duplicate, the notification is delivered and not sent again."""
     count = itertools.count(1)
 
     async def answer() -> web.Response:
@@ -72,7 +72,7 @@ async def test_duplicate_that_is_acknowledged_once(world: World, acknowledged: i
 
 
 async def test_reorder(world: World) -> None:
-    """The next notification overtakes it, and then it arrives."""
+    """A reordered notification arrives after the next one."""
     world.sandbox.faults.notifications.reorder("payment")
     await paid(world, "T1", "T2", "T3")
 
@@ -80,7 +80,7 @@ async def test_reorder(world: World) -> None:
 
 
 async def test_reorder_without_another(world: World) -> None:
-    """If no other notification overtakes it, it arrives when its seconds are over, and blocks nothing."""
+    """If no other notification follows, a reordered one arrives after its seconds."""
     world.sandbox.faults.notifications.reorder(order="T1", seconds=10)
     await paid(world, "T1")
     first = delivered_orders(world)
@@ -92,7 +92,7 @@ async def test_reorder_without_another(world: World) -> None:
 
 
 async def test_delay(world: World) -> None:
-    """It is sent late by the sandbox's clock, without an earlier attempt; others are not delayed."""
+    """A delayed notification is sent late by the sandbox's clock, without an earlier attempt. Others are on time."""
     fault = world.sandbox.faults.notifications.delay(order="T1", seconds=3600, times=None)
     await paid(world, "T1", "T2")
     await world.sandbox.clock.advance(seconds=3599)
@@ -104,7 +104,7 @@ async def test_delay(world: World) -> None:
 
 
 async def test_corrupt(world: World) -> None:
-    """One character differs from what was signed; the next notification is right."""
+    """A corrupted notification is not genuine; the next one is."""
     world.sandbox.faults.notifications.corrupt("payment")
     await paid(world, "T1", "T2")
     bad, good = world.notified()
@@ -114,7 +114,7 @@ async def test_corrupt(world: World) -> None:
 
 
 async def test_old_timestamp(world: World) -> None:
-    """The old time is signed too, so a receiver that checks signatures only would believe it."""
+    """A notification with an old timestamp is signed with it, so that only a check of the time refuses it."""
     fault = world.sandbox.faults.notifications.old_timestamp(seconds=7200)
     await paid(world, "T1")
     (notified,) = world.notified()
@@ -134,7 +134,7 @@ async def test_old_timestamp(world: World) -> None:
 
 
 async def test_old_timestamp_of_an_unsigned_body(receiver: Receiver) -> None:
-    """A time in an unsigned body is old too."""
+    """In an unsigned body, the timestamp is old, too."""
     plain = evolve(PROFILE.notification, verification="none", time="timestamp")
     async with Sandbox(evolve(PROFILE, notification=plain), webhook_url=receiver.url) as sandbox:
         sandbox.faults.notifications.old_timestamp(seconds=86_400)
@@ -146,7 +146,7 @@ async def test_old_timestamp_of_an_unsigned_body(receiver: Receiver) -> None:
 
 
 async def test_before_answer(world: World) -> None:
-    """The notification is acknowledged before the call gets its response, however long that takes."""
+    """With `before_answer`, the notification is acknowledged before the call gets its response."""
     await paid(world, "T1")
 
     acknowledge = world.receiver.answer

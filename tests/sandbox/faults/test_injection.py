@@ -1,4 +1,4 @@
-"""Faults on a plain socket: each one sends the bytes that its name says."""
+"""Faults on a plain socket: each one sends the bytes that its name promises."""
 
 import asyncio
 import errno
@@ -25,12 +25,12 @@ PATIENCE: Final = 10
 
 @frozen
 class Seen:
-    """What came back over a socket, up to its end.
+    """What a socket received, up to its end.
 
     Attributes:
         head: The status line and the headers, in small letters.
-        body: What followed.
-        reset: Whether a reset ended it, and not an orderly close.
+        body: The bytes after the head.
+        reset: Whether a reset ended the connection, instead of an orderly close.
     """
 
     head: bytes
@@ -59,12 +59,12 @@ class Plain:
         self.streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def connect(self, limit: int = 1 << 16) -> None:
-        """Open another connection for the next requests; its buffer holds `limit` bytes."""
+        """Open another connection for the next requests, with a receive buffer of `limit` bytes."""
         host, port = self._netloc.split(":")
         self.streams.append(await asyncio.open_connection(host, int(port), limit=limit))
 
     async def send(self, out_refund_no: str = "R1", *, last: bool = True) -> None:
-        """Ask for a refund of 100."""
+        """Request a refund of 100."""
         if not self.streams:
             await self.connect()
         fields = {"outTradeNo": self.order, "outRefundNo": out_refund_no, "totalAmt": 450, "refundAmt": 100}
@@ -94,16 +94,16 @@ class Plain:
         return Seen(head.lower(), body, reset)
 
     async def refund(self) -> Seen:
-        """Ask for a refund, and read until the connection ends."""
+        """Request a refund, and read until the connection ends."""
         await self.send()
         return await self.end()
 
     def done(self) -> tuple[int, int]:
-        """Return what was refunded, and the refunds that there are."""
+        """Return the amount refunded and the number of refunds."""
         return self.sandbox.ledger.refunded(self.order), self.sandbox.ledger.refunds()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         for _, writer in self.streams:
             writer.transport.abort()
 
@@ -115,7 +115,7 @@ BOTH: Final = pytest.mark.parametrize(("phase", "done"), [("before", NOTHING), (
 
 @pytest.fixture
 async def plain(foreign: Foreign, sandbox: Sandbox) -> AsyncIterator[Plain]:
-    """A plain socket for an order that was paid."""
+    """A client on a plain socket, with a paid order."""
     client = Plain(sandbox, foreign, await sandbox.given.paid_order())
     yield client
     client.close()
@@ -177,7 +177,7 @@ async def test_redirect(plain: Plain, status: int) -> None:
 
 
 async def test_truncated_body(plain: Plain) -> None:
-    """Content-Length is longer than the body, which begins as the response does; the connection closes normally."""
+    """A truncated body is shorter than its Content-Length; the connection closes normally."""
     plain.sandbox.faults.truncated_body()
     seen = await plain.refund()
     length = int(seen.header("content-length") or 0)
@@ -187,7 +187,7 @@ async def test_truncated_body(plain: Plain) -> None:
 
 
 async def test_malformed_json(plain: Plain) -> None:
-    """The body has its Content-Length, and is not JSON."""
+    """A malformed body has its Content-Length, and is not JSON."""
     plain.sandbox.faults.malformed_json()
     seen = await plain.refund()
 
@@ -199,7 +199,7 @@ async def test_malformed_json(plain: Plain) -> None:
 
 
 async def test_wrong_content_type(plain: Plain) -> None:
-    """The body is right, but says that it is a web page."""
+    """The body is right, but its Content-Type is `text/html`."""
     plain.sandbox.faults.wrong_content_type()
     seen = await plain.refund()
 
@@ -209,7 +209,7 @@ async def test_wrong_content_type(plain: Plain) -> None:
 
 @pytest.mark.parametrize("size", [1, 100_000, 3_000_000])
 async def test_huge_body(plain: Plain, size: int) -> None:
-    """The body has the size that was asked for, or that of the response if it is larger, and is JSON."""
+    """A huge body is JSON, and has the requested size, or that of the response if it is larger."""
     plain.sandbox.faults.huge_body(size=size)
     seen = await plain.refund()
 
@@ -219,7 +219,7 @@ async def test_huge_body(plain: Plain, size: int) -> None:
 
 
 async def test_gzip_bomb(plain: Plain) -> None:
-    """The body unpacks to 500 times its size or more, and begins with the response."""
+    """A gzip bomb unpacks to more than 500 times its size, and contains the response."""
     plain.sandbox.faults.gzip_bomb(size=20 << 20)
     seen = await plain.refund()
     # The standard library checks the checksum and the length, too.
@@ -232,7 +232,7 @@ async def test_gzip_bomb(plain: Plain) -> None:
 
 
 def dechunked(body: bytes) -> bytes:
-    """Return a body without the marks of its chunks."""
+    """Return a chunked body without the chunk sizes."""
     whole = bytearray()
     while body:
         size, _, body = body.partition(b"\r\n")
@@ -242,7 +242,7 @@ def dechunked(body: bytes) -> bytes:
 
 
 async def test_slow_drip(plain: Plain) -> None:
-    """The response arrives byte by byte, complete and right."""
+    """With `slow_drip`, the response arrives in single bytes, complete and right."""
     plain.sandbox.faults.slow_drip(seconds=0.0001)
     # So small that no two bytes can be read at once where they were not sent at once.
     await plain.connect(limit=1)
@@ -262,7 +262,7 @@ async def test_slow_drip(plain: Plain) -> None:
 
 
 async def test_stale_keep_alive(plain: Plain) -> None:
-    """The first call over a connection gets its response. At the second the connection closes, and nothing was done."""
+    """On a reused connection, `stale_keep_alive` closes it without a response, and nothing is done."""
     fault = plain.sandbox.faults.stale_keep_alive("refunds.create")
     await plain.send("R1", last=False)
     first = await plain.answer()
@@ -275,7 +275,7 @@ async def test_stale_keep_alive(plain: Plain) -> None:
 
 @BOTH
 async def test_latency(plain: Plain, phase: str, done: tuple[int, int]) -> None:
-    """The response is late; the work was done before or after the delay, as the phase says."""
+    """With `latency`, the response is late. The work is done before or after the delay, as the phase says."""
     fault = plain.sandbox.faults.latency("refunds.create", seconds=0.05, phase=phase)  # type: ignore[arg-type] # one of the two
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -291,7 +291,7 @@ async def test_latency(plain: Plain, phase: str, done: tuple[int, int]) -> None:
 
 @pytest.fixture
 def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that waits for its requests when it closes: a request that does not end makes it hang."""
+    """A server that waits for its requests when it closes, so that a request that never ends makes it hang."""
     monkeypatch.setattr(wiring, "SHUTDOWN_SECONDS", 3000)
 
 
@@ -362,7 +362,7 @@ async def test_refuse_until_disarmed(plain: Plain) -> None:
 
 
 async def test_refuse_until_both_are_disarmed(plain: Plain) -> None:
-    """If two overlap, the sandbox listens again when both are disarmed, or all faults are cleared."""
+    """If two `refuse` faults overlap, the sandbox listens again when both are over."""
     later = plain.sandbox.faults.refuse("refunds.create")
     await plain.refund()
     plain.sandbox.faults.refuse(seconds=3000)
@@ -374,7 +374,7 @@ async def test_refuse_until_both_are_disarmed(plain: Plain) -> None:
 
 
 async def test_refuse_for_some_seconds(plain: Plain) -> None:
-    """After its seconds the sandbox listens again, on the same port."""
+    """After the seconds of `refuse`, the sandbox listens again on the same port."""
     plain.sandbox.faults.refuse(seconds=0.05)
     during = refuses(plain.sandbox.url)
     await until(lambda: not refuses(plain.sandbox.url))
@@ -385,7 +385,7 @@ async def test_refuse_for_some_seconds(plain: Plain) -> None:
 
 @BOTH
 async def test_refuse_at_a_call(plain: Plain, phase: str, done: tuple[int, int]) -> None:
-    """The call that triggers it is reset, and later connections are refused."""
+    """With an operation, `refuse` resets the call that triggers it, and refuses later connections."""
     fault = plain.sandbox.faults.refuse("refunds.create", phase=phase)  # type: ignore[arg-type] # one of the two
     before = refuses(plain.sandbox.url)
     seen = await plain.refund()
@@ -409,7 +409,7 @@ async def test_sandbox_that_refuses_can_be_closed() -> None:
 
 @pytest.mark.parametrize("request_", [b"{}", b"no JSON", b'{"outRefundNo": ["R1"]}'], ids=str)
 async def test_faults_come_before_the_checks(foreign: Foreign, sandbox: Sandbox, request_: bytes) -> None:
-    """A request that would be refused meets the fault too, and needs no number."""
+    """An invalid request meets a fault, too, and needs no number."""
     sandbox.faults.server_error("refunds.create", nth=2)
     sandbox.faults.server_error("refunds.create", order="R1").disarm()
     headers = {"Content-Type": "application/json"}
@@ -441,5 +441,5 @@ NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
     ids=str,
 )
 def test_retry_after(given: Any, expected: str | None) -> None:
-    """Every kind of Retry-After can be sent: none, seconds, a date, a past one, nonsense, a huge one."""
+    """`Retry-After` can be missing, seconds, a date, a past date, nonsense or huge."""
     assert expected == format_retry_after(given, NOON)

@@ -96,10 +96,10 @@ _FOCUS: Final = """
 
 
 async def violations(page: Page, *, touch: bool) -> list[str]:
-    """Return what is wrong with a page.
+    """Return the accessibility violations of a page.
 
     Args:
-        page: As it is now.
-        touch: It is used by finger: what can be pressed must be 44 pixels high.
+        page: The page in its current state.
+        touch: Whether the page is used by finger, so that targets must be 44 pixels high.
     """
     return [*await page.evaluate(_LOOK, touch), *await page.evaluate(_FOCUS)]

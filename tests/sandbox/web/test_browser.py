@@ -1,4 +1,4 @@
-"""The pages in a real browser, as people use them: by mouse, by keyboard, on a phone, in the dark, without script."""
+"""The pages in a real browser: with mouse, keyboard, phone, dark colours, and without script."""
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -24,9 +24,9 @@ class Visitor:
     """A person with a browser.
 
     Attributes:
-        page: What they look at.
-        complaints: What the browser had to complain about: errors, and violations of a page's policy.
-        elsewhere: The addresses that were asked for beyond the sandbox.
+        page: The current page.
+        complaints: Errors of the browser, and violations of a page's policy.
+        elsewhere: Requested addresses outside the sandbox.
     """
 
     page: Page
@@ -34,12 +34,12 @@ class Visitor:
     elsewhere: list[str]
 
     def check(self) -> None:
-        """Check that the browser reported nothing, and requested nothing from elsewhere."""
+        """Check that the browser reported no error, and requested nothing outside the sandbox."""
         assert ([], []) == (self.complaints, self.elsewhere)
 
 
 def visitor(page: Page, own: str) -> Visitor:
-    """Return somebody who looks at a page."""
+    """Return a visitor of a page."""
     complaints: list[str] = []
     elsewhere: list[str] = []
     page.on("console", lambda said: complaints.append(said.text) if said.type in {"error", "warning"} else None)
@@ -79,12 +79,12 @@ async def pay_page(sandbox: Sandbox, **fields: Any) -> str:
 
 
 async def focused(page: Page) -> str:
-    """Return the text of what the keyboard is on."""
+    """Return the text of the focused element."""
     return str(await page.evaluate("document.activeElement.innerText"))
 
 
 async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
-    """Tab and Enter are enough, the focus is visible, and the customer returns to the merchant."""
+    """A customer can pay with Tab and Enter, sees the focus, and returns to the merchant."""
     page = visiting.page
     await page.goto(await pay_page(sandbox, return_url=receiver.url))
     await page.keyboard.press("Tab")
@@ -98,7 +98,7 @@ async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, re
 
 
 async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
-    """An order appears without reloading and is paid by a button, its notification is resent, the clock advances."""
+    """An order appears without reloading. Buttons pay it, resend its notification, and advance the clock."""
     page = visiting.page
     await page.goto(link(sandbox))
     address = page.url
@@ -199,7 +199,7 @@ async def test_everything_works_without_script(browser: Browser, sandbox: Sandbo
 
 
 async def busy(sandbox: Sandbox) -> None:
-    """Make many things happen, with numbers and texts as long as allowed."""
+    """Fill the sandbox with many objects, with numbers and texts of the greatest length."""
     await sandbox.given.paid_order(out_trade_no=LONG, subject="A long title " * 20, notify_url="http://127.0.0.1:1/")
     await sandbox.given.pending_order(9_007_199_254_740_991, out_trade_no="T1", subject="Coffee", body="Large")
     await sandbox.given.paid_order(out_trade_no="T2", subject="Tea")
@@ -212,7 +212,7 @@ async def busy(sandbox: Sandbox) -> None:
 
 
 async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[tuple[str, Page]]:
-    """Yield each page that people see, opened."""
+    """Open and yield each page for people."""
     page = await context.new_page()
     await page.goto(await pay_page(sandbox, out_trade_no="T8"))
     yield "gateway", page
@@ -247,7 +247,7 @@ async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[
     ],
 )
 async def test_pages_are_for_everybody(browser: Browser, scheme: Any, size: Any, count: int) -> None:
-    """Every page has a language, headings in order, labels, contrast, focus and large targets, and fits its width."""
+    """Every page passes the checks of accessibility and fits its width, on desktop and phone, in light and dark."""
     found: dict[str, list[str]] = {}
     async with Sandbox(clock="frozen") as sandbox:
         context = await browser.new_context(viewport=size, color_scheme=scheme)

@@ -1,4 +1,4 @@
-"""What the dashboard shows, who may use it, and what its controls do."""
+"""The dashboard: its content, its access control, and its actions."""
 
 import base64
 import hashlib
@@ -65,7 +65,7 @@ async def test_dashboard_opens_by_the_cookie(operator: Operator) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/?token=wrong", "/?token=", f"/timeline?about={CANARY}", "/admin/timeline"])
 async def test_nothing_is_shown_without_the_token(operator: Operator, path: str) -> None:
-    """Without the token nothing of the sandbox is shown."""
+    """Without the token, a page gets 401 and shows nothing of the sandbox."""
     await operator.sandbox.given.pending_order(out_trade_no=CANARY)
     answer = await operator.get(path, {})
     text = str(answer.document)
@@ -78,7 +78,7 @@ async def test_nothing_is_shown_without_the_token(operator: Operator, path: str)
 
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_nothing_is_done_without_the_token(operator: Operator, action: str) -> None:
-    """Each action checks the token before it reads the fields."""
+    """Without the token, each action gets 401, and nothing is done."""
     number = await operator.sandbox.given.pending_order()
     fields = {"out_trade_no": number, "decision": "authorize", "amount": "1", "unit": "days", "kind": "hang"}
     before = operator.sandbox.clock.now()
@@ -102,7 +102,7 @@ async def test_form_of_another_page_is_refused(operator: Operator) -> None:
     ("method", "path"), [("GET", "/"), ("GET", "/gateway/x"), ("POST", "/v1/payments"), ("GET", "/payment/status")]
 )
 async def test_foreign_host_is_refused(operator: Operator, method: str, path: str) -> None:
-    """A foreign host name that leads to this machine opens no page and no endpoint, even with the token."""
+    """If the Host header is foreign, no page and no endpoint responds, even with the token."""
     headers = {**operator.token, "Host": "evil.example"}
     answer = await operator.foreign.send(method, path, headers=headers)
 
@@ -149,7 +149,7 @@ async def test_script_pays(operator: Operator) -> None:
 
 
 async def test_script_settles_a_refund(http: aiohttp.ClientSession) -> None:
-    """A processing refund is settled either way, once; then its page offers no button."""
+    """A processing refund can be settled once; then its page offers no button."""
     async with Sandbox(refunds="by hand") as sandbox, sandbox.session() as pay:
         operator = Operator(sandbox, http)
         order = await sandbox.given.paid_order(total_amt=450)
@@ -187,7 +187,7 @@ async def test_script_arms_and_disarms_a_fault(operator: Operator) -> None:
 
 
 async def test_script_resends_a_notification(operator: Operator, receiver: Receiver) -> None:
-    """A notification is sent again under its number."""
+    """A resent notification has the same number."""
     await operator.sandbox.given.paid_order()
     await operator.sandbox.settle()
     number = receiver.received[0].headers["webhook-id"]
@@ -303,7 +303,7 @@ def test_other_hosts_are_refused(hosts: list[str]) -> None:
     ],
 )
 def test_only_token_or_cookie_give_access(headers: dict[str, str], cookies: dict[str, str]) -> None:
-    """Nearly the token gives no access, and neither does the token as a cookie, nor another cookie."""
+    """A token that is nearly right, a token sent as a cookie, and another cookie give no access."""
     assert 401 == refused(headers, cookies, changes=False)
 
 
@@ -333,14 +333,14 @@ def test_cross_origin_forms_are_refused(headers: dict[str, str]) -> None:
 
 
 def section(page: str, name: str) -> str:
-    """Return a part of the dashboard."""
+    """Return a section of the dashboard."""
     found = re.search(rf'<section id="{name}".*?</section>', page, re.DOTALL)
     assert found
     return found[0]
 
 
 def hashed(text: str) -> str:
-    """Return how a policy names a style or a script."""
+    """Return the hash of a style or script, as a policy writes it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -358,7 +358,7 @@ async def test_empty_lists_say_how_to_fill_them(operator: Operator) -> None:
 
 
 async def test_policy_allows_its_own_style_and_script_alone(operator: Operator) -> None:
-    """The policy allows one style and one script by their hashes, and forms and requests to the sandbox only."""
+    """The policy allows only the page's own style and script, and forms and requests to the sandbox."""
     answer = await operator.get("/")
     page = answer.document
     styles, scripts = (re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL) for tag in ("style", "script"))
@@ -387,7 +387,7 @@ async def test_texts_are_escaped(operator: Operator) -> None:
 
 
 async def test_state_is_shown_with_the_profiles_value(http: aiohttp.ClientSession) -> None:
-    """A state is shown by our name and by the profile's value."""
+    """A state is shown by payasync's name and by the profile's value."""
     profile = Profile(states=States(order={"paid": ("BEZAHLT",)}))
     async with Sandbox(profile) as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1")
@@ -441,7 +441,7 @@ async def test_notification_shows_its_attempts(http: aiohttp.ClientSession, rece
 
 
 async def test_only_the_newest_are_listed(operator: Operator) -> None:
-    """Only the newest fifty are listed, newest first, with a hint that there are more."""
+    """Each list shows the newest fifty, newest first, with a hint that there are more."""
     numbers = [f"N{count:04}" for count in range(MAX_LISTED + 2)]
     for number in numbers:
         await operator.sandbox.given.pending_order(out_trade_no=number)

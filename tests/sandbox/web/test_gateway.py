@@ -1,4 +1,4 @@
-"""The gateway page, as a browser sees it."""
+"""The gateway page in a browser."""
 
 import base64
 import hashlib
@@ -52,7 +52,7 @@ async def test_page_shows_what_is_paid(foreign: Foreign) -> None:
     ],
 )
 async def test_policy_allows_the_form_alone(foreign: Foreign, return_url: str, sources: str) -> None:
-    """The policy allows the page's style, and its form to lead to the merchant's host, if a policy can name it."""
+    """The policy allows the page's style, and its form to redirect to the merchant's host, if a policy can name it."""
     page = await foreign.send("GET", await opened(foreign, returnUrl=return_url.replace(" ", "")))
     style = hashlib.sha256(re.findall("<style>(.*?)</style>", page.document, re.DOTALL)[0].encode()).digest()
     policy = (
@@ -67,7 +67,7 @@ async def test_policy_allows_the_form_alone(foreign: Foreign, return_url: str, s
 
 
 async def test_pressing_twice_pays_once(foreign: Foreign, sandbox: Sandbox) -> None:
-    """A second press leads back too, and changes nothing."""
+    """If the button is pressed twice, both redirect to the merchant, and one payment is notified."""
     path = await opened(foreign, returnUrl=THANKS)
     answers = [await press(foreign, path, "authorize") for _ in range(2)]
     await sandbox.settle()

@@ -1,4 +1,4 @@
-"""The pages need Jinja2, and nothing else of the sandbox does. Programs that ask for no logs see none."""
+"""Only the pages need Jinja2. Programs that do not configure logging see no log."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ SAID: Final = "501 The sandbox's pages need Jinja2: python -m pip install 'payas
 
 
 def test_only_pages_need_jinja() -> None:
-    """Without Jinja2 a page returns 501 with the command to install it; all else works, and prints no log."""
+    """Without Jinja2, a page returns 501 with the command to install it. The rest works, and prints no log."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60
     )
