@@ -1,9 +1,8 @@
-"""A service that nobody knows: a profile drawn from a seed, unlike the sandbox's own in every point.
+"""A service with an unknown profile: it is drawn from a seed, and differs from the sandbox's own in every point.
 
-What passes with it does not hang on a name, a code, a place or an option of the sandbox's own profile. Its
-structure is drawn, too: envelopes or none, codes that are numbers or texts, signed answers or not,
-failures inside HTTP 200 or by the status, signed or not, what an answer is about at the document's names, elsewhere or
-not compared, notifications signed in their body or by Standard Webhooks.
+A test that passes with it does not depend on a name, a code, a place or an option of the sandbox's own profile.
+The structure is drawn, too. It includes the envelope, the type of codes, the signatures and the status of failures,
+the compared fields, and the way in which notifications are signed.
 """
 
 import json

@@ -131,7 +131,7 @@ async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
 
 
 async def test_duplicate_is_unknown() -> None:
-    """A number that was used before is `Unknown`, because an earlier run may have used it."""
+    """If a number was used before, the result is `Unknown`, because an earlier run may have used it."""
     with Recorder([answer(409, b"{}")]) as service:
         async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
             (result,) = [result async for result in pay.bulk([refund()])]

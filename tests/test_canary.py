@@ -227,7 +227,7 @@ def environ(**others: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
 def test_refused_credentials(make: Callable[[], object]) -> None:
-    """If credentials or a session are refused, no error and no frame of ours shows a key."""
+    """If credentials or a session are refused, no error and no frame of payasync shows a key."""
     with pytest.raises(PayasyncError) as caught:
         make()
 

@@ -197,7 +197,7 @@ def test_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_several_keys_in_one_variable(name: str, written: str, expected: list[str], tmp_path: Path) -> None:
-    """Several keys are separated by lines or commas, or are PEM blocks, in any mixture. Their order is kept."""
+    """One variable may hold several keys, separated by lines or commas, or as PEM blocks. They stay in order."""
     (tmp_path / "keys").write_text(written, encoding="utf-8")
     by_value = Credentials.from_env({**MERCHANT, variable(name): written})
     by_file = Credentials.from_env({**MERCHANT, f"{variable(name)}_FILE": str(tmp_path / "keys")})

@@ -92,7 +92,7 @@ def test_values_are_shown_in_words() -> None:
 
 
 def test_compared_fields_have_one_line() -> None:
-    """What is assumed about responses has its name and its value on one line."""
+    """Each assumed point about responses has its name and its value on one line."""
     wires = ("out_trade_no outTradeNo", "total_amt totalAmt", "merchant_id merchantId")
 
     assert {f"assumed answer.{each}" for each in wires} <= set(lines(run(columns=80)))
@@ -223,7 +223,7 @@ def test_every_key_is_tried(tmp_path: Path) -> None:
     ids=["response", "notification", "not covered"],
 )
 def test_what_anybody_could_write(tmp_path: Path, more: dict[str, str], field: str, *, mended: bool) -> None:
-    """A profile that would believe a request that is sent back, or an unsigned state, is wrong: the exit code is 1."""
+    """If a profile would believe an echoed request or an unsigned state, it is "wrong", and the exit code is 1."""
     toml = tmp_path / "service.toml"
     words = {"signature.algorithm": "hmac-sha256", "signature.encoding": "hex", **more}
     toml.write_text("\n".join(f'{key} = "{word}"' for key, word in words.items()))

@@ -202,7 +202,7 @@ def test_it_cannot_start(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One line names the error, and the exit code is 2."""
+    """If `listen` cannot start, it says why without a traceback, and the exit code is 2."""
     monkeypatch.chdir(tmp_path)
     with closing(sqlite3.connect("other.db")) as other:
         other.execute("CREATE TABLE mine (a)")

@@ -101,7 +101,7 @@ def refund(number: str) -> CreateRefund:
 async def lost(
     sandbox: Sandbox, path: Path, *, done: Sequence[str] = (), absent: Sequence[str] = (), ago: float = LONG_AGO
 ) -> None:
-    """Send refunds whose responses are lost, so many seconds ago: some were done, some never arrived."""
+    """Send refunds whose responses are lost, this many seconds ago; some were executed, some never arrived."""
     async with (
         SqliteJournal(path, clock=lambda: time.time() - ago) as journal,
         sandbox.session(journal=journal, retry=ONCE) as pay,
@@ -141,7 +141,7 @@ async def test_all_is_settled(sandbox: Sandbox, path: Path) -> None:
 
 
 async def test_what_needs_a_person_is_listed(sandbox: Sandbox, path: Path) -> None:
-    """Each run lists an intent that needs a person, with exit code 3, until somebody resolves it."""
+    """Each run lists an intent that needs a person, with exit code 3, until a person resolves it."""
     await unnamed(sandbox, path)
     first, second = await run(sandbox, path), await run(sandbox, path)
     async with SqliteJournal(path) as journal:

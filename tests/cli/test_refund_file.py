@@ -478,7 +478,7 @@ def asked(state: State, **facts: Any) -> Step:
 
 
 def told(state: State | str) -> Step:
-    """Return a step in which a notification says the refund's state."""
+    """Return a step in which a notification gives the refund's state."""
     return lambda journal: journal.told("refunds.create", "R1", state, {}, merchant=MERCHANT)
 
 

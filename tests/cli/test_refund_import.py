@@ -145,7 +145,7 @@ def test_each_refund_is_made_once(sandbox: ThreadedSandbox, tmp_path: Path) -> N
 
 
 def test_bad_row_stops_everything_unless_it_is_left_out(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """For an invalid row, nothing is sent, and no file is written. With `--keep-going` the valid rows are sent."""
+    """If a row is invalid, nothing is sent, and no file is written. With `--keep-going`, the valid rows are sent."""
     file = written(tmp_path, *GOOD, "T1,R3,450,1.5")
     ended = imported(sandbox, file)
     before, files = sent(sandbox), list(tmp_path.iterdir())
@@ -573,7 +573,7 @@ def closed(*verdicts: Verdict, why: str = "", unwritten: str = "") -> str:
 
 
 def test_summary_has_counts_and_amounts() -> None:
-    """Each state has its count, its amount and its three most frequent reasons."""
+    """The summary has the count, the amount and the three most frequent reasons of each state."""
     reasons = [verdicts("refused", 1, f"reason {number}")[0] for number in range(5)]
     shown = closed(*verdicts("succeeded", 1200), *reasons, *verdicts("refused", 2, "\x1b[31mno such order\x07"))
     lines = [" ".join(line.split()) for line in shown.splitlines()]

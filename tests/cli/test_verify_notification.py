@@ -387,7 +387,7 @@ def test_broken_messages(raw: bytes, wanted: str) -> None:
 
 
 def test_other_headers() -> None:
-    """Given headers replace those of the same name, in any case."""
+    """Headers of the options replace those of the same name, in any case."""
     message = HttpMessage(b"", (("Webhook-Id", "a"), ("X", "1"), ("webhook-id", "b")), "/")
 
     assert (("x", "1"), ("webhook-id", "c")) == message.with_headers({"webhook-id": "c"}).headers

@@ -361,7 +361,7 @@ SIGNED_ENVELOPE: Final = evolve(ENVELOPED, answer=evolve(ENVELOPED.answer, signa
     ],
 )
 def test_outcome_where_answers_are_signed(answer: Reply, expected: Outcome, *, verified: bool | None) -> None:
-    """A success must verify, a refusal only if it is signed; 3xx, 429 and 5xx need no signature."""
+    """A success must verify; a refusal must verify if it is signed. 3xx, 429 and 5xx need no signature."""
     assert expected is classify(call_for("refunds.create", SIGNED_ENVELOPE), evolve(answer, verified=verified))
 
 
@@ -380,7 +380,7 @@ SIGNED_REFUSALS: Final = evolve(SIGNED_ENVELOPE, answer=evolve(SIGNED_ENVELOPE.a
     ],
 )
 def test_refusal_where_refusals_are_signed(answer: Reply, expected: Outcome) -> None:
-    """If the profile says that refusals are signed, an unsigned one refuses nothing: a write stays in doubt."""
+    """If the profile says that refusals are signed, an unsigned refusal leaves a write in doubt."""
     call = call_for("refunds.create", SIGNED_REFUSALS)
     error = final_error_of(call, evolve(answer, verified=None))
 
@@ -499,7 +499,7 @@ def test_error_shows_a_line_of_the_message(message: str, shown: str, *, earlier:
 
 
 def test_unknown_outcome_has_the_answer() -> None:
-    """An error of unknown outcome holds the response."""
+    """`OutcomeUnknownError` holds the response."""
     error: Any = final_error_of(call_for("refunds.create"), reply({"odd": 1}, 503, {"retry-after": "3"}))
 
     assert {"odd": 1} == error.response.data

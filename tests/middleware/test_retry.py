@@ -428,7 +428,7 @@ async def test_retry_after_is_a_floor(given: str, waits: list[float], status: in
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_query_waits_for_retry_after(status: int) -> None:
-    """The query about a write waits as long as the service has asked for."""
+    """If the service sends `Retry-After`, the query about a write waits that long."""
     hours, end = Hours(now=START), way(reply({}, status, {"Retry-After": "7"}), OK)
     found = await layer(hours=hours, ask=asking)(questioned(), end.send)
 

@@ -138,7 +138,7 @@ async def test_scheme_that_hangs() -> None:
 
 
 class BrokenError(Exception):
-    """What a merchant's scheme may raise."""
+    """An error that a merchant's scheme may raise."""
 
 
 def raises(error: Exception) -> Callable[[], str]:

@@ -352,7 +352,7 @@ async def test_wait_over_http(name: str) -> None:
 
 @pytest.mark.parametrize("name", WAITS)
 async def test_response_about_another_ends_no_wait(name: str) -> None:
-    """A response about another order, payment or refund is never believed, and the query is sent again."""
+    """A response about another order, payment or refund does not end `wait`: the query is sent again."""
     call, state, path = WAITS[name]
     other, right = (
         answer(200, json.dumps({"code": "SBX_OK", "status": state, **numbers}).encode())

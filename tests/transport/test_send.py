@@ -245,7 +245,7 @@ async def two_calls(name: str, raw: bytes) -> AsyncGenerator[tuple[Recorder, Ses
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_long_answer_that_came_whole(name: str) -> None:
-    """A connection whose response was too long, but complete, serves the next call."""
+    """If a response was too long but complete, its connection serves the next call."""
     async with two_calls(name, LONG) as (_, _, (first, first_may)):
         first_may.set()
         with pytest.raises(errors.NoAnswerError if name == "read" else errors.OutcomeUnknownError) as caught:
@@ -256,7 +256,7 @@ async def test_long_answer_that_came_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_cancelled_as_the_answer_ended(name: str) -> None:
-    """A connection serves the next call if its caller was cancelled as the last byte came."""
+    """If a call is cancelled as the last byte arrives, its connection serves the next call."""
     half, received = len(OK) - 5, bytearray()
     async with two_calls(name, OK[:half]) as (service, pay, (first, first_may)):
         (held,) = busy(pay)
@@ -281,7 +281,7 @@ async def test_cancelled_as_the_answer_ended(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_answer_that_has_not_ended(name: str) -> None:
-    """A connection whose response was refused before its end is cut."""
+    """If a response is refused before its end, its connection is closed."""
     ask = CALLS[name]
     endless = Answer(answer(200, b"x" * 10_000).raw[:-1])
     with Recorder([endless, Answer(OK)]) as service:

@@ -1,6 +1,6 @@
-"""A program that signs with RSA, forks, and signs again on both sides.
+"""A program that signs with RSA, forks, and signs again in parent and child.
 
-Run with the address of a service and the file of a private key. Each query has a number of its own.
+Run it with the address of a service and the file of a private key. Each query has its own number.
 """
 
 import asyncio

@@ -684,7 +684,7 @@ async def test_refusal_beside_what_may_be_a_signed_success(
 
 @pytest.mark.parametrize("name", ["refunds.create", "orders.place", "orders.close"])
 async def test_signed_success_whose_status_was_changed(name: str) -> None:
-    """A signed code of success beside a status that refuses is no refusal, whatever else the payload says."""
+    """If a signed success code stands beside a refusing status, the write is not refused: its outcome is unknown."""
     profile = evolve(SIGNED, answer=evolve(SIGNED.answer, data="", signature="sign"), states=States())
     document = {"code": 0}
     sign = signatures.hmac_sha256(signatures.signed_text(document), SERVICE_KEY)

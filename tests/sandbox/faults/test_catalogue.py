@@ -27,7 +27,7 @@ def own_options(kind: FaultKind) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_methods_are_those_of_the_catalogue(kind: FaultKind) -> None:
-    """Each row of the catalogue is a method of its name, which takes the options of the row."""
+    """For each fault of the catalogue there is a method of its name, which takes its options."""
     fault: Fault = find_method(kind)(times=1)
 
     assert (kind.name, [*kind.options]) == (fault.kind, [*own_options(kind)])

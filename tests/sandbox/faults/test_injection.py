@@ -343,7 +343,7 @@ async def test_fault_ends_when_the_client_hangs_up(plain: Plain, kind: str, done
 
 
 async def test_refuse_until_disarmed(plain: Plain) -> None:
-    """Connections are refused, idle ones closed, and the port kept; after disarming the sandbox listens again."""
+    """During `refuse`, connections are refused and idle ones closed; the port stays reserved. Then it listens again."""
     await plain.send(last=False)
     await plain.answer()
     before = refuses(plain.sandbox.url)
