@@ -44,6 +44,7 @@ from payasync.sandbox import PROFILE
 from payasync.testing import sign_notification
 from tests.foreign.recorder import Recorder, answer
 from tests.foreign.signatures import hmac_sha256, rsa_keys, rsa_sha256, signed_text
+from tests.notifications.merchant import opened
 from tests.test_canary import CANARIES, keys, singing, written
 
 NOW: Final = 1_800_000_000
@@ -789,6 +790,22 @@ async def test_request_sent_back_is_no_notification(place: str) -> None:
     documents = [{"data": body} if place else body for body in (*requests, *genuine)]
 
     assert [None, None, "R1", "R1"] == refunds_of(evolve(SHARED, notification=shape), *documents)
+
+
+async def test_request_that_is_posted_to_a_receiver(tmp_path: Path) -> None:
+    """A receiver refuses the body of a request; its handlers get genuine notifications only."""
+    genuine = json.dumps(signed(REFUND, SHARED_KEY)).encode()
+    profile = evolve(SHARED, notification=evolve(SHARED_SHAPE, ack_status=200, nack_status=400))
+    with Recorder([answer(200, b"{}")]) as service:
+        async with Session(service.url, credentials=SHARED_KEYS, profile=profile) as pay:
+            await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+    async with opened(tmp_path, profile=profile, credentials=SHARED_KEYS) as shop:
+        got = shop.recording("refund")
+        answers = [await shop.receiver.receive(raw, {}, "refund") for raw in (service.only.body, genuine)]
+        await shop.receiver.settle()
+
+    assert [400, 200] == [each.status for each in answers]
+    assert [("R1", True, "succeeded")] == [(each.out_refund_no, each.verified, each.state) for each in got]
 
 
 @pytest.mark.parametrize(
