@@ -1,4 +1,4 @@
-"""A journal in SQLite whose file somebody else holds for longer than anybody waits."""
+"""A journal in SQLite that cannot write: somebody else holds its file for too long, or the disk is full."""
 
 import logging
 import sqlite3
@@ -15,6 +15,7 @@ from payasync.sandbox import Sandbox
 from payasync.settings import Pace
 from tests.journal.building import Clock, only, refund
 
+CONNECT: Final = sqlite3.connect
 LATER: Final = 3600.0
 """Seconds, after which any lease is over."""
 
@@ -150,3 +151,29 @@ async def test_reconciler_comes_back_after_the_file_was_held(
 
     assert ("unknown", Report(resolved=1), "succeeded") == (between, report, (await only(journal)).state)
     assert 1 == len(sandbox.ledger.calls("refunds.create"))
+
+
+def full_disk(*arguments: Any, **named: Any) -> sqlite3.Connection:
+    """Connect to a file on a disk where it cannot grow."""
+    db: sqlite3.Connection = CONNECT(*arguments, **named)
+    db.execute("PRAGMA max_page_count = 1")  # SQLite takes the file's present size, which is greater
+    return db
+
+
+async def test_nothing_is_sent_while_the_disk_is_full(
+    sandbox: Sandbox, journal: SqliteJournal, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If *sending* finds no room on the disk, no byte leaves, and an error of ours says so."""
+    await journal.list()
+    monkeypatch.setattr(sqlite3, "connect", full_disk)
+    numbers = [f"R{number}" for number in range(1, 101)]
+    done = list[str]()
+    async with SqliteJournal(path, clock=clock) as another, once(sandbox, another) as pay:
+        with pytest.raises(StorageError, match="disk is full") as caught:  # noqa: PT012 - the first that has no room
+            for number in numbers:
+                await pay.send(refund(number, refund_amt=1))
+                done.append(number)
+        kept = await another.list()
+
+    assert (False, numbers[len(done)]) == (caught.value.sent, caught.value.reference)
+    assert len(done) == len(kept) == len(sandbox.ledger.calls("refunds.create")) == sandbox.ledger.refunds()

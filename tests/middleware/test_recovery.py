@@ -1,13 +1,14 @@
 """How the outcome of a write is queried: within a call, and after it by `Session.reconcile`."""
 
 import pickle
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
 
-from payasync import OrderResponse, Profile, RefundResponse, RetryPolicy, errors
+from payasync import OrderResponse, Profile, RefundResponse, RetryPolicy, Session, errors
 from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import Accept, AnswerShape
@@ -191,3 +192,38 @@ async def test_reconcile_takes_an_error_of_ours_alone(error: Any, timeout: float
 
     assert field == caught.value.field
     assert [] == service.requests
+
+
+NUMBER_HINT: Final = "With an out_trade_no of your own"
+LOOK: Final = "look for it at the service (450 EUR, 'Tea', at about 20"
+
+
+@pytest.mark.parametrize(
+    ("write", "words", "hinted"),
+    [
+        (lambda pay: pay.payments.create(amount=450, currency="EUR", description="Tea"), LOOK, False),
+        (lambda pay: pay.orders.place(total_amt=450, currency="EUR", subject="Tea"), LOOK, True),
+        (lambda pay: pay.subscriptions.cancel("S1"), "look at S1 at the service", False),
+    ],
+    ids=["payment", "order without a number", "subscription"],
+)
+async def test_advice_where_nothing_can_be_asked(
+    write: Callable[[Session], Awaitable[object]], words: str, *, hinted: bool
+) -> None:
+    """If nothing can be asked about a lost write, its error says what to look for, and to repeat nothing."""
+    with Recorder(otherwise=RESET) as service:
+        async with pay_with(service) as pay:
+            with pytest.raises(errors.OutcomeUnknownError) as caught:
+                await write(pay)
+            with pytest.raises(errors.OutcomeUnknownError) as again:
+                await pay.reconcile(caught.value)
+    told = str(caught.value)
+
+    assert caught.value is again.value
+    assert (1, True, True, False) == (
+        len(service.requests),
+        words in told,
+        "do not repeat it" in told,
+        "ask for its state" in told,
+    )
+    assert hinted == (NUMBER_HINT in told)

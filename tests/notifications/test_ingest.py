@@ -23,7 +23,7 @@ from litestar.handlers import asgi
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payasync import ConfigurationError, Profile, StorageError
+from payasync import ConfigurationError, NotConfiguredError, Profile, StorageError
 from payasync.notifications import Answer, Notification, Receiver, SqliteInbox, ingest, verify
 from payasync.notifications.ingest import build_received
 from payasync.notifications.verification import MISMATCH
@@ -307,6 +307,14 @@ def test_status_without_a_body_has_none(which: str, status: int, tmp_path: Path)
         Shop(tmp_path, profile=profile)
 
     assert f"notification.{which}_body" == refused.value.field
+
+
+def test_open_acknowledgement_is_refused(tmp_path: Path) -> None:
+    """No receiver is made while the profile leaves `ack_status` open, because a guess could lose notifications."""
+    with pytest.raises(NotConfiguredError) as refused:
+        Shop(tmp_path, profile=evolve(SIGNED, notification=evolve(SHAPE, ack_status=None)))
+
+    assert "notification.ack_status" == refused.value.field
 
 
 REJECTED: Final = (400, '{"received":false}')
