@@ -1,4 +1,4 @@
-"""What tests of journals are made of."""
+"""Building blocks of the journal's tests."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,12 +44,12 @@ PAYMENT: Final = CreatePayment(amount=1000, currency="USD", description="Invoice
 
 
 def draft(request: Request[Any] | None = None, intent: str | None = None, merchant: str = MERCHANT) -> Draft:
-    """Return what is kept of a request, by default of a refund."""
+    """Return the draft of a request, by default of a refund."""
     return draft_from_request(request or refund(), merchant, intent, keep_all_but_customer)
 
 
 def kept(**facts: Any) -> Intent:
-    """Return an intent that was kept at the start."""
+    """Return an intent that was stored at the start."""
     given: dict[str, Any] = {
         "id": 1,
         "operation": "refunds.create",
@@ -66,7 +66,7 @@ def kept(**facts: Any) -> Intent:
 
 
 def unknown(**facts: Any) -> Intent:
-    """Return a refund that may have been done at the start, and was asked about once."""
+    """Return a refund that may have been done at the start, and was queried once."""
     return kept(**{"state": "unknown", "attempts": 1, "asked": 1, "sent_at": START, **facts})
 
 
@@ -77,7 +77,7 @@ async def only(journal: Journal) -> Intent:
 
 
 def content(path: Path) -> bytes | None:
-    """Return what stands in a file, byte by byte; `None` where there is none."""
+    """Return the bytes of a file; `None` if it does not exist."""
     return path.read_bytes() if path.exists() else None
 
 
@@ -89,10 +89,10 @@ def overwrite(path: Path, damage: bytes, start: int = 0) -> None:
 
 
 def empty(path: Path) -> None:
-    """Leave nothing in a file."""
+    """Truncate a file to nothing."""
     path.write_bytes(b"")
 
 
 def move_away(path: Path) -> None:
-    """Let a file vanish from its path."""
+    """Move a file away from its path."""
     path.rename(path.with_name("elsewhere.db"))

@@ -24,7 +24,7 @@ def clock() -> Clock:
 async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[SqliteJournal]:
-    """An empty journal, with either way in which SQLite makes a commit durable."""
+    """An empty SQLite journal, with a rollback journal or with a write-ahead log."""
     monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     async with SqliteJournal(path, clock=clock) as journal:
         yield journal
@@ -32,7 +32,7 @@ async def journal(
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> AsyncIterator[Journal]:
-    """An empty journal, in either database."""
+    """An empty journal, in SQLite or in PostgreSQL."""
     journal: Journal
     if request.param == "sqlite":
         journal = SqliteJournal(path, clock=clock)
@@ -44,7 +44,7 @@ async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Asy
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def another(request: pytest.FixtureRequest, path: Path, clock: Clock) -> Callable[[], Journal]:
-    """Open the journal, once more."""
+    """Return a function that opens the journal again."""
     if request.param == "sqlite":
         return partial(SqliteJournal, path, clock=clock)
     return partial(PostgresJournal, request.getfixturevalue("postgres_dsn"), clock=clock)

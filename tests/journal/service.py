@@ -1,4 +1,4 @@
-"""A service over HTTP that says what a test tells it to, and a session and a reconciler that believe it or not."""
+"""An HTTP service whose responses a test chooses, with a session and a reconciler."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -64,7 +64,7 @@ class Service:
         self._says = says
 
     def say(self, write: Answer | None = None, query: Answer | None = None) -> None:
-        """Answer so from now on."""
+        """Respond to writes and queries in this way from now on."""
         self._says |= {path: says for path, says in ((WRITE, write), (QUERY, query)) if says}
 
     @property
@@ -74,7 +74,7 @@ class Service:
 
     @property
     def questions(self) -> int:
-        """How often the refund was asked about."""
+        """How often the refund was queried."""
         return sum(request.path == QUERY for request in self.recorder.requests)
 
     async def called(self, *, queued: bool = False) -> object:
@@ -87,14 +87,14 @@ class Service:
             return error
 
     async def reconciled(self, after: float = 0.0) -> Intent:
-        """Let time pass, ask about what is due by then, and return what the journal has."""
+        """Let time pass, run the reconciler, and return the intent in the journal."""
         self.clock.advance(after)
         pace = Pace(clock=self.clock, jitter=lambda bound: bound)
         await Reconciler(self.pay, self.journal, pace=pace).run_once()
         return await self.kept()
 
     async def kept(self) -> Intent:
-        """Return what the journal has of the refund."""
+        """Return the refund's intent in the journal."""
         (intent,) = await self.journal.list()
         return intent
 

@@ -1,4 +1,4 @@
-"""A genuine response about another refund says nothing of this one: the journal waits for the refund's own."""
+"""The journal ignores a genuine response about another refund, and waits for a response about its own."""
 
 import json
 from typing import Any, Final
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.parametrize(
 @pytest.mark.parametrize("field", ANOTHER)
 @pytest.mark.parametrize("state", ["SUCCEEDED", "REFUND_FAILED"])
 async def test_unknown_write(store: Journal, clock: Clock, state: str, field: str) -> None:
-    """Responses about another refund end nothing and send nothing, until the refund's own comes or a person decides."""
+    """If a response is about another refund, the write stays unknown or becomes *manual*, and nothing is sent again."""
     another = said(state, **{field: ANOTHER[field]})
     async with serving(store, clock, another, another) as service:
         await service.called(queued=True)
@@ -53,7 +53,7 @@ async def test_unknown_write(store: Journal, clock: Clock, state: str, field: st
 
 @pytest.mark.parametrize("field", ANOTHER)
 async def test_lost_write(store: Journal, clock: Clock, field: str) -> None:
-    """The error and the journal name the difference; another amount stands there for good, so one query is enough."""
+    """If a query's response is about another refund, the error and the journal say so. Another amount is queried once."""
     async with serving(store, clock, LOST, said("SUCCEEDED", **{field: ANOTHER[field]})) as service:
         told = await service.called()
         found, questions = await service.kept(), service.questions
@@ -65,7 +65,7 @@ async def test_lost_write(store: Journal, clock: Clock, field: str) -> None:
 
 @pytest.mark.parametrize("field", ANOTHER)
 async def test_accepted_write(store: Journal, clock: Clock, field: str) -> None:
-    """An accepted write waits a day for its own response. Then a person must find out, and nothing is sent."""
+    """If an accepted write gets no response of its own for a day, it becomes *manual*. Nothing is sent again."""
     another = said("REFUND_FAILED", **{field: ANOTHER[field]})
     async with serving(store, clock, said("PROCESSING"), another) as service:
         await service.called()
@@ -82,7 +82,7 @@ async def test_accepted_write(store: Journal, clock: Clock, field: str) -> None:
     "refusal", [{"status": 404, "code": "SBX_NOT_FOUND"}, {"status": 409, "code": "SBX_DUPLICATE"}]
 )
 async def test_refusal_of_another(store: Journal, clock: Clock, refusal: dict[str, Any]) -> None:
-    """A refusal of another refund rejects nothing, because this one may have been done."""
+    """If a refusal is about another refund, the write stays unknown, because it may have been done."""
     async with serving(store, clock, said("REFUND_FAILED", outRefundNo="R999", **refusal), BROKEN) as service:
         told = await service.called()
         found = await service.kept()
@@ -101,7 +101,7 @@ async def test_refusal_of_another(store: Journal, clock: Clock, refusal: dict[st
 async def test_run_says_whether_it_had_a_usable_response(
     store: Journal, clock: Clock, query: Answer, expected: tuple[str, bool]
 ) -> None:
-    """A response about something else is as useless to a run as no response."""
+    """If a response has another refund's number, a run reports the write as waiting, without a usable response."""
     found = list[Result]()
     async with serving(store, clock, LOST, BROKEN) as service:
         await service.called()
@@ -119,7 +119,7 @@ def payment(number: str, state: str, amount: int = 1000) -> Answer:
 
 @pytest.mark.parametrize("another", [payment("P9", "PAID"), payment("P1", "PAID", 1)], ids=["number", "amount"])
 async def test_accepted_payment(store: Journal, clock: Clock, another: Answer) -> None:
-    """A payment of endpoint 1 is asked about by the service's own number, and waits for its own response."""
+    """The reconciler queries a payment by the service's number, and ignores a response about another payment."""
     says, states = {"/v1/payments": payment("P1", "PENDING")}, list[str]()
     with Recorder(by_path=says) as recorder:
         async with session(recorder, SAYS, journal=store, retry=QUICK) as pay:
@@ -220,7 +220,7 @@ async def test_sent_again_in_another_currency(store: Journal, clock: Clock, curr
 async def test_notification_is_read_by_the_profile(
     store: Journal, clock: Clock, data: object, expected: list[State]
 ) -> None:
-    """The profile's paths locate what a notification is about. Unlike a response, it need not name all of it."""
+    """The profile's paths locate a notification's fields. Each field present must match, but a field may be missing."""
     placed = Profile(
         answer=AnswerShape(out_refund_no="refund.no", refund_amt=""),
         notification=NotificationShape(out_refund_no="event.no", out_trade_no="event.order"),
@@ -233,7 +233,7 @@ async def test_notification_is_read_by_the_profile(
 
 
 async def test_merchant_that_was_not_sent(store: Journal, clock: Clock) -> None:
-    """A refund that was sent without a merchant is compared with none."""
+    """If a refund was sent without a merchant, the merchant in a notification is not compared."""
     async with serving(store, clock, said("PROCESSING"), says=evolve(SAYS, merchant=())) as service:
         await service.called()
         ended = await store.told("refunds.create", "R1", "succeeded", {"merchantId": "M999"}, merchant=MERCHANT)

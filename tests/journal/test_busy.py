@@ -1,4 +1,4 @@
-"""A journal in SQLite that cannot write: somebody else holds its file for too long, or the disk is full."""
+"""A SQLite journal that cannot write, because another process locks its file for too long, or the disk is full."""
 
 import logging
 import sqlite3
@@ -30,20 +30,20 @@ async def holder(path: Path, journal: SqliteJournal) -> AsyncIterator[sqlite3.Co
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the file for longer than a moment."""
+    """A journal waits 0.01 seconds for a locked file."""
     monkeypatch.setattr("payasync.storage.sqlite.LOCKED_SECONDS", 0.01)
 
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service with a paid order, which refuses what it has done already: no second send goes unnoticed."""
+    """A service with a paid order. It refuses a second send of the same write, so that tests notice one."""
     async with Sandbox(clock="frozen", repeated_refunds="refused") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1")
         yield sandbox
 
 
 def once(sandbox: Sandbox, journal: SqliteJournal, *around: Any) -> Session:
-    """Return a session that tries once, and asks nothing afterwards."""
+    """Return a session that tries once and queries nothing afterwards."""
     return sandbox.session(journal=journal, retry=RetryPolicy(attempts=1, quota=0), middleware=around)
 
 
@@ -75,7 +75,7 @@ async def test_nothing_is_sent_while_the_file_is_held(
     done: int,
     opened: bool,
 ) -> None:
-    """Where *sending* cannot be written, no byte leaves: an error of ours says so, and afterwards it goes on."""
+    """If the file is locked, calls raise `StorageError` and send nothing. After the lock is released, they succeed."""
     async with SqliteJournal(path, clock=clock) as another:
         used = journal if opened else another
         async with once(sandbox, used) as pay:
@@ -101,7 +101,7 @@ async def test_verdict_is_not_lost_while_the_file_is_held(
     holder: sqlite3.Connection,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The caller hears what the service said; the journal says *sending*, and learns it later without a second send."""
+    """If the journal cannot store a result, the caller still gets it. The reconciler finds it without a resend."""
 
     async def hold(call: Call, send: Send) -> Reply:
         reply = await send(call)
@@ -129,7 +129,7 @@ async def test_verdict_is_not_lost_while_the_file_is_held(
 async def test_reconciler_comes_back_after_the_file_was_held(
     sandbox: Sandbox, journal: SqliteJournal, clock: Clock, holder: sqlite3.Connection
 ) -> None:
-    """A word of the service that cannot be kept ends the run by an error of ours, and is asked for again later."""
+    """If the journal cannot store a query's result, the run raises `StorageError`. A later run queries again."""
 
     async def hold(call: Call, send: Send) -> Reply:
         reply = await send(call)

@@ -1,4 +1,4 @@
-"""What must never stand in a journal's file: keys, nonces, signatures, and who the customer is."""
+"""Data that a journal's file must never contain: keys, nonces, signatures and customer details."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -42,7 +42,7 @@ def secrets_of(credentials: Credentials) -> list[str]:
 
 
 async def all_writes(pay: Any) -> None:
-    """Do all that a journal keeps, well and badly."""
+    """Do every kind of write that a journal records; two of them fail."""
     await pay.payments.create(amount=1, currency="USD", description="canary-word")
     await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2", extra={"email": CUSTOMER["email"]})
     await pay.orders.close("T2")
@@ -65,7 +65,7 @@ async def all_writes(pay: Any) -> None:
 
 
 async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After every write there is, none of what must not be kept is in the file, or in what stands beside it."""
+    """After writes of all kinds, no file of the journal contains a key, a nonce, a signature or customer details."""
     nonces, signatures = list[str](), list[str]()
     prepared = SortedPairs.signer
 
@@ -109,7 +109,7 @@ async def test_file_holds_no_secret(journal: SqliteJournal, path: Path, monkeypa
 
 @pytest.mark.parametrize("whole", [False, True])
 async def test_service_that_repeats_everything_gives_nothing_away(path: Path, *, whole: bool) -> None:
-    """A service may answer with what it was told, and refuse in words that quote it."""
+    """If the service echoes the request or quotes it in an error, the journal stores no customer details or keys."""
     request = CreateSubscription(frequency="monthly", amount=900, start_date=date(2027, 1, 31), customer=CUSTOMER)
     fields = dict(codec().call(request).fields) | {"nonceStr": "canarynonce", "sign": "canarysign"}
     echo = {"request": fields, "to": CUSTOMER["email"], "said": f"welcome, {CUSTOMER['name']}", "call": 49151123456}
@@ -130,7 +130,7 @@ async def test_service_that_repeats_everything_gives_nothing_away(path: Path, *,
 
 
 async def test_customer_is_queued_only_where_that_is_said(path: Path) -> None:
-    """A merchant who opts in keeps the details, for the worker to send them; nobody else does."""
+    """If `keep` returns the customer's details, the journal queues them. By default, `add` refuses such a request."""
     request = CreateSubscription(frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer=CUSTOMER)
     async with SqliteJournal(path) as journal:
         with pytest.raises(InvalidArgumentError, match="customer is not"):

@@ -1,4 +1,4 @@
-"""Work that is cancelled at one of its awaits, counted from the first."""
+"""Calls and runs that are cancelled at each of their awaits."""
 
 import asyncio
 import threading
@@ -41,7 +41,7 @@ class Interrupted:
 
     @property
     def reached(self) -> bool:
-        """Whether it came as far as that."""
+        """Whether the work reached the await at which it is cancelled."""
         return self.waits > self._at
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -114,7 +114,7 @@ long = pytest.mark.long
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service with a paid order, which refuses what it has done already: no second send goes unnoticed."""
+    """A service with a paid order. It refuses a second send of the same write, so that tests notice one."""
     async with Sandbox(SLOW, clock="frozen", repeated_refunds="refused") as sandbox:
         await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         yield sandbox
@@ -234,7 +234,7 @@ async def cancelled_everywhere(
 async def test_cancelled_at_each_await(
     sandbox: Sandbox, another: Open, clock: Clock, *, work: Work, fails: Callable[[Sandbox], None]
 ) -> None:
-    """The cancellation is not swallowed; all that is left of the call is its row, which says what may be so."""
+    """If a call is cancelled at any await, it raises `CancelledError` and leaves only a row with a true state."""
     before = Left.now()
     ends = await cancelled_everywhere(sandbox, another, work, fails)
     left = await before.settled()
@@ -303,7 +303,7 @@ each_method = pytest.mark.parametrize("method", [pytest.param("_work", marks=lon
 async def test_reconciler_cancelled_at_each_await(
     another: Open, clock: Clock, method: str, refunds: Any, end: str
 ) -> None:
-    """A later run ends what a cancelled run held. What was not done is reported by one of the runs, once."""
+    """If a run is cancelled, a later run ends its writes. The runs report each write that was not done once."""
     before, reached, told = Left.now(), list[bool](), list[str]()
 
     def heard(result: Result) -> None:

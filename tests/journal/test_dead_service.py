@@ -1,4 +1,4 @@
-"""A dead service gets little more than what was asked of it, from sessions with a journal and from bulks."""
+"""A dead service receives few extra requests, from sessions with a journal and from bulks."""
 
 import asyncio
 from collections import Counter
@@ -36,20 +36,20 @@ async def journal(path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
 
 
 async def all_at_once(pay: Session, requests: list[CreateRefund]) -> int:
-    """Send each by a call of its own; return of how many nobody knows what became of them."""
+    """Send each request in a call of its own, and return how many ended with an unknown outcome."""
     ends = await asyncio.gather(*(pay.send(request) for request in requests), return_exceptions=True)
     return sum(isinstance(end, OutcomeUnknownError) for end in ends)
 
 
 async def in_bulk(pay: Session, requests: list[CreateRefund]) -> int:
-    """Send them as a list; return of how many nobody knows what became of them."""
+    """Send the requests as a bulk, and return how many ended with an unknown outcome."""
     return sum([isinstance(result, Unknown) async for result in pay.bulk(requests, limit=AT_ONCE)])
 
 
 @pytest.mark.parametrize("dead", [FAILING, pytest.param(RESET, marks=long)], ids=["failing", "silent"])
 @pytest.mark.parametrize("way", [all_at_once, pytest.param(in_bulk, marks=long)])
 async def test_writes(journal: SqliteJournal, way: Way, dead: Answer) -> None:
-    """A tenth more than was asked is the most, questions about lost answers included; each is sent once, and kept."""
+    """If the service is dead, queries add at most a tenth more requests. The journal stores each write, sent once."""
     requests = [refund(f"R{number}") for number in range(MANY)]
     with Recorder(otherwise=dead) as service:
         async with session(

@@ -51,7 +51,7 @@ def queued(request: Request[Any], keep: Keep = whole) -> Intent:
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_call_and_request_are_drafted_alike(name: str) -> None:
-    """Queued or sent at once, and whatever wire names the profile gives: a request is the same under its key."""
+    """A call and a queued request of the same write have the same draft, whatever wire names the profile has."""
     of_wire = draft_from_call(called(WRITTEN[name], intent="a"), "M1", keep_all_but_customer)
     of_arguments = draft_from_request(WRITTEN[name], "M1", "a", whole)
 
@@ -59,7 +59,7 @@ def test_call_and_request_are_drafted_alike(name: str) -> None:
 
 
 def test_draft_says_what_the_call_is_about() -> None:
-    """A row is found by its operation and number, and shows what was asked for."""
+    """A draft has the operation, number, intent key, arguments and merchant of its call."""
     expected = Draft(
         operation="refunds.create",
         merchant="M1",
@@ -87,12 +87,12 @@ def test_draft_says_what_the_call_is_about() -> None:
     ],
 )
 def test_numbers_are_those_that_name_one_write(name: str, expected: str | None) -> None:
-    """A merchant's own number names one placing, one closing, one refund; a subscription is changed many times."""
+    """Only placing an order, closing an order and a refund have a number that names one write."""
     assert expected == draft_from_call(called(WRITTEN[name]), "M1", keep_all_but_customer).number
 
 
 def test_nothing_is_kept_beyond_the_documents_fields() -> None:
-    """Who the customer is, nonces, and what no response is compared with of `extra` and constants, are not kept."""
+    """A draft has no customer, nonce or signature, and no `extra` that responses are not compared with."""
     request = CreateSubscription(
         frequency="monthly",
         amount=900,
@@ -109,7 +109,7 @@ def test_nothing_is_kept_beyond_the_documents_fields() -> None:
 
 
 def test_what_responses_are_compared_with_is_kept() -> None:
-    """No argument says it, and the request did; a value that nothing is compared with is not kept."""
+    """A draft has the merchant and the currency of `extra`, because responses are compared with them."""
     call = called(refund(extra={"currency": "CAD", "phone": "canary"})).with_fields(outTradeNo="T1")
     strange = called(refund(extra={"currency": {"email": "canary"}}))
 
@@ -119,7 +119,7 @@ def test_what_responses_are_compared_with_is_kept() -> None:
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
-    """What moves no money may be about somebody: of a call that no worker sends it is not needed."""
+    """With `keep_amounts`, a direct call's draft has only the arguments that its digest counts, without customer."""
     made = draft_from_call(called(WRITTEN[name]), "M1", keep_amounts)
     all_of_it = draft_from_call(called(WRITTEN[name]), "M1", whole).request
 
@@ -128,7 +128,7 @@ def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
 
 
 def test_whom_and_when_tell_two_subscriptions_apart() -> None:
-    """One intent for Alice and for Bob is a mistake, and so is one for two first days; neither can be read of it."""
+    """Subscriptions of other customers or start dates have other digests. The draft does not reveal the customer."""
     given: dict[str, Any] = {"frequency": "monthly", "amount": 900}
     days = date(2027, 1, 31), date(2027, 2, 28)
     drafts = [
@@ -143,7 +143,7 @@ def test_whom_and_when_tell_two_subscriptions_apart() -> None:
 
 
 def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
-    """A form that says too little to be read, such as an ISO year without its week, tells dates apart all the same."""
+    """If a date's format cannot be read back, the digest uses the date's text."""
     yearly = evolve(PROFILE, formats={"start_date": "%G"})
     days = date(2027, 1, 31), date(2027, 2, 28), date(2028, 1, 31)
     requests = [CreateSubscription(frequency="yearly", amount=900, start_date=day, customer={}) for day in days]
@@ -153,7 +153,7 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
 
 
 def test_unknown_endpoints_fields_are_not_kept() -> None:
-    """Of an endpoint that the document does not show, nobody knows which field is a customer's."""
+    """A draft of a custom endpoint has no fields, because any of them may be about the customer."""
     call = codec().custom(
         custom_operation("POST", "/payment/transfer", read=False), {"customer": "c"}, bearer=False, signed=True
     )
@@ -163,7 +163,7 @@ def test_unknown_endpoints_fields_are_not_kept() -> None:
 
 
 def test_keep_decides_on_a_call() -> None:
-    """Who may keep more, or less, says so in a function of the operation and its arguments."""
+    """A `keep` function of the operation and its arguments decides which arguments a draft has."""
     asked = list[str]()
 
     def keep(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -178,7 +178,7 @@ def test_keep_decides_on_a_call() -> None:
 
 @pytest.mark.parametrize("wrong", [None, ["amount"], {"amount": object()}, {1: 2}])
 def test_keep_is_held_to_its_promise(wrong: Any) -> None:
-    """What cannot be written down is the configuration's fault, before anything is sent."""
+    """If `keep` returns anything but a mapping of names to JSON values, drafting raises `ConfigurationError`."""
     with pytest.raises(ConfigurationError, match="keep must return a mapping of names to JSON values") as caught:
         draft_from_call(called(PAYMENT), "M1", lambda *_: wrong)
 
@@ -187,19 +187,19 @@ def test_keep_is_held_to_its_promise(wrong: Any) -> None:
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_queued_request_comes_out_as_it_went_in(name: str) -> None:
-    """A worker sends what was queued: every argument, with the type that it had."""
+    """A queued request read from the journal equals the request that was added, with all types."""
     assert WRITTEN[name] == request_from_intent(queued(WRITTEN[name]))
 
 
 def test_queued_request_keeps_extra() -> None:
-    """What is sent from the journal is sent whole."""
+    """A queued request read from the journal has its `extra`, nested values included."""
     request = refund(extra={"deviceNo": "7", "nested": {"a": [1, None]}})
 
     assert request == request_from_intent(queued(request, keep_all_but_customer))
 
 
 def test_queued_moment_stays_a_moment() -> None:
-    """A start that is given to the second is not rounded to its day, since the profile may write the hour."""
+    """If a start date has a time of day, a queued request read from the journal has it, too."""
     start = datetime(2027, 1, 31, 12, 30, tzinfo=UTC)
     request = CreateSubscription(frequency="monthly", amount=900, start_date=start, customer={})
 
@@ -214,7 +214,7 @@ def test_queued_moment_stays_a_moment() -> None:
     ],
 )
 def test_what_is_not_kept_whole_is_not_queued(keep: Keep, reason: str) -> None:
-    """A request that would be sent with something missing is refused as it is queued, not days later."""
+    """If `keep` removes or changes an argument, queueing the request raises `InvalidArgumentError`."""
     with pytest.raises(InvalidArgumentError, match=reason) as caught:
         draft_from_request(WRITTEN["subscriptions.create"], "M1", None, keep)
 
@@ -223,7 +223,7 @@ def test_what_is_not_kept_whole_is_not_queued(keep: Keep, reason: str) -> None:
 
 @pytest.mark.parametrize("wrong", [FULL["orders.query"], None, "refunds.create", CancelSubscription])
 def test_only_writes_are_queued(wrong: Any) -> None:
-    """A read has no outcome that anybody waits for."""
+    """Queueing anything but a write raises `InvalidArgumentError`."""
     with pytest.raises(InvalidArgumentError, match="request must be a write"):
         draft_from_request(wrong, "M1", None, whole)
 
@@ -232,13 +232,13 @@ def test_only_writes_are_queued(wrong: Any) -> None:
     ("merchant", "intent", "field"), [("", None, "merchant"), (7, None, "merchant"), ("M1", " ", "intent")]
 )
 def test_keys_are_texts(merchant: Any, intent: Any, field: str) -> None:
-    """A key that is none is refused by its name."""
+    """If the merchant or the intent key is not a text, or is empty, queueing raises an error that names it."""
     with pytest.raises(InvalidArgumentError, match=f"{field} must be a text that is not empty"):
         draft_from_request(refund(), merchant, intent, whole)
 
 
 def test_direct_call_is_not_sent_from_the_journal() -> None:
-    """Of a direct call too little is kept to send it; its caller makes it again, under the same key."""
+    """If an intent was a direct call, `request_from_intent` raises `InvalidArgumentError`."""
     with pytest.raises(InvalidArgumentError, match="1 was a direct call, or") as caught:
         request_from_intent(evolve(queued(refund()), queued=False))
 
@@ -252,13 +252,13 @@ REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "out_refund_no": "R1", "t
 
 
 def test_every_write_has_its_line() -> None:
-    """Each write of the document says what of it moves money."""
+    """`COUNTED` has an entry for each write of the document."""
     assert {operation.name for operation in OPERATIONS if not operation.read} == COUNTED.keys()
 
 
 @pytest.mark.parametrize("operation", COUNTED)
 def test_all_counts_but_words_addresses_and_circumstances(operation: str) -> None:
-    """References, amounts, the currency and the frequency count; what a deployment may change does not."""
+    """`COUNTED` has every argument except descriptions, addresses and the scene type."""
     given = {argument.name for argument in ARGUMENTS[operation]}
 
     assert given - SAID - ADDRESSES - CIRCUMSTANCES == set(COUNTED[operation])
@@ -277,19 +277,19 @@ def test_all_counts_but_words_addresses_and_circumstances(operation: str) -> Non
     ],
 )
 def test_another_request_has_another_digest(one: tuple[str, str, Any], other: tuple[str, str, Any]) -> None:
-    """An operation, a merchant and each argument that moves money count; of an unknown endpoint, every field does."""
+    """Requests of another operation, merchant or counted argument have other digests. Custom endpoints count all."""
     assert digest(*one) != digest(*other)
 
 
 def test_order_and_words_do_not_count() -> None:
-    """The same request has the same digest, in whatever order and words it is written."""
+    """The order of the arguments, the description and the notification address do not change the digest."""
     other = {"refund_desc": "cold", "notify_url": "https://a.example/", **dict(reversed(REFUND.items()))}
 
     assert digest("refunds.create", "M1", REFUND) == digest("refunds.create", "M1", other)
 
 
 def test_digest_never_changes() -> None:
-    """A journal that was written years ago still knows its requests."""
+    """The digest of a refund is the SHA-256 of a fixed text, so that old journals still match their requests."""
     text = b'["refunds.create","M1",{"out_refund_no":"R1","out_trade_no":"T1","refund_amt":200,"total_amt":450}]'
 
     assert sha256(text).hexdigest() == digest("refunds.create", "M1", REFUND)

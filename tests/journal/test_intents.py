@@ -61,7 +61,7 @@ PAID: Final = {
 @pytest.mark.parametrize("operation", ["orders.place", "payments.create"])
 @pytest.mark.parametrize("state", ORDER_STATES)
 def test_order_succeeds_when_it_is_paid(operation: str, state: str) -> None:
-    """Until then it is under way; one that will not be paid any more may be tried again."""
+    """A paid order succeeded and a pending one is accepted. A closed, expired or failed one is rejected."""
     assert PAID[state] == state_of_response(call_for(operation, TELLING), reply({"s": state, "no": "P1"}))[0]
 
 
@@ -69,7 +69,7 @@ def test_order_succeeds_when_it_is_paid(operation: str, state: str) -> None:
     ("state", "expected"), [("processing", "accepted"), ("succeeded", "succeeded"), ("failed", "rejected")]
 )
 def test_refund_is_what_its_state_says(state: str, expected: State) -> None:
-    """That the service took it does not mean that the money went back."""
+    """If a response says that a refund is processing, it is accepted; succeeded and failed end it."""
     found, reason = state_of_response(call_for("refunds.create", TELLING), reply({"s": state}))
 
     assert (expected, "the refund's state is failed" if state == "failed" else "") == (found, reason)
@@ -77,18 +77,18 @@ def test_refund_is_what_its_state_says(state: str, expected: State) -> None:
 
 @pytest.mark.parametrize("document", [{}, {"s": "IN_REVIEW"}, {"s": None}])
 def test_state_that_is_not_mapped_is_no_end(document: Any) -> None:
-    """A word that the profile does not know may mean that it is still under way: it is asked about."""
+    """If the profile does not map the state in a response, the intent is accepted, and will be queried."""
     assert "accepted" == state_of_response(call_for("refunds.create", TELLING), reply(document))[0]
 
 
 @pytest.mark.parametrize("operation", ["orders.close", "subscriptions.cancel"])
 def test_write_that_ends_with_its_answer_succeeds(operation: str) -> None:
-    """A closing or a change of a subscription is done when the service says so, whatever state it shows."""
+    """A successful response ends a close or a cancelled subscription, whatever state it shows."""
     assert "succeeded" == state_of_response(call_for(operation), reply({"s": "pending"}))[0]
 
 
 def test_unknown_endpoint_ends_with_its_answer() -> None:
-    """Nobody knows how to ask for more."""
+    """A successful response ends a write to a custom endpoint, because no query can follow."""
     call = codec(TELLING).custom(custom_operation("POST", "/x", read=False), {}, bearer=False, signed=False)
 
     assert "succeeded" == state_of_response(call, reply({}))[0]
@@ -101,12 +101,12 @@ def test_unknown_endpoint_ends_with_its_answer() -> None:
 )
 @pytest.mark.parametrize("operation", ["payments.create", "orders.place", "refunds.create"])
 def test_success_is_the_end_where_no_query_tells_more(operation: str, profile: Profile) -> None:
-    """With a profile that maps no states, asking again for ever would teach nothing."""
+    """If the profile maps no states or locates no state, a successful response ends the write."""
     assert "succeeded" == state_of_response(call_for(operation, profile), reply({"s": "pending", "no": "P1"}))[0]
 
 
 def test_success_is_the_end_where_nothing_can_be_asked_about() -> None:
-    """An order without a number, or a payment whose number is not in its answer, cannot be asked about."""
+    """If no number names an order or a payment, a successful response ends the write, because no query can follow."""
     order = evolve(call_for("orders.place", TELLING), reference=None)
     ends = [
         state_of_response(order, reply({"s": "pending"})),
@@ -121,7 +121,7 @@ def test_success_is_the_end_where_nothing_can_be_asked_about() -> None:
 
 
 def test_every_state_of_ours_is_judged() -> None:
-    """A state that is added to ours is either an end here, or under way by decision."""
+    """`WRITE_STATES` has every order and refund state except pending and processing."""
     under_way = {"pending", "processing"}
 
     assert set(ORDER_STATES) - under_way == set(WRITE_STATES["orders.place"]) == set(WRITE_STATES["orders.close"])
@@ -173,7 +173,7 @@ def test_error_is_a_refusal_only_if_it_proves_one(
 
 @pytest.mark.parametrize(("facts", "expected"), [({}, "rejected"), (QUEUED, "new"), (AGAIN, "unknown")])
 def test_unsent_is_new_only_where_nothing_arrived_before(facts: dict[str, Any], expected: State) -> None:
-    """If no byte has left, no error leaves a doubt about this attempt."""
+    """If no byte has left, a direct call is rejected, a queued write is new, and one sent before is unknown."""
     call = begun(value=False)
 
     assert [expected] * 2 == [state_of_unsent(kept(**facts)), state_of_error(call, ValueError("no"), kept(**facts))]
@@ -205,7 +205,7 @@ def queued(**extra: object) -> Draft:
     ],
 )
 def test_another_currency_or_merchant_is_another_request(one: Draft, other: Draft, expected: Step) -> None:
-    """A key stands for one currency and one merchant. A deployment may begin to send the merchant's number."""
+    """A key stands for one currency and one merchant number. A deployment may begin to send the merchant's number."""
     for mine, theirs in ((one, other), (other, one)):
         stored = kept(state="succeeded", hash=theirs.hash, request=theirs.request, named=theirs.named)
 

@@ -1,4 +1,4 @@
-"""What every journal promises, whichever place it keeps intents in."""
+"""Rules that every journal keeps, in SQLite and in PostgreSQL."""
 
 import asyncio
 from collections import Counter
@@ -33,7 +33,7 @@ NAIVE: Final = datetime(2027, 1, 1)  # noqa: DTZ001 - that is what is wrong with
 async def journal(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, path: Path, clock: Clock
 ) -> AsyncIterator[Journal]:
-    """An empty journal: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
+    """An empty journal: in SQLite with a rollback journal or a write-ahead log, or in PostgreSQL."""
     monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "wal" else (99,))
     if request.param == "postgres":
         made: Any = PostgresJournal(request.getfixturevalue("postgres_dsn"), clock=clock)
@@ -71,7 +71,7 @@ async def got(journal: Journal, intent_id: int) -> Intent:
 
 
 async def test_merchants_writes_go_to_one_service(journal: Journal) -> None:
-    """A merchant's first service is the only one until a person moves it. Each merchant has a service."""
+    """A journal binds each merchant to its first service. `bind` with another service raises `ConfigurationError`."""
     for _ in range(2):
         await journal.bind(MERCHANT, SERVICE)
     await journal.bind("M2", OTHER_SERVICE)
@@ -85,7 +85,7 @@ async def test_merchants_writes_go_to_one_service(journal: Journal) -> None:
 
 
 async def test_write_to_another_service_is_none(journal: Journal) -> None:
-    """Whether its key is new, done, or queued: nothing is kept, and nothing answered, where it goes elsewhere."""
+    """If a write goes to another service, `begin` and `claim` raise `ConfigurationError` and store nothing."""
     queued = await journal.add(refund("R2"), merchant=MERCHANT)
     begun = await journal.begin(draft(), LEASE, service=SERVICE)
     await journal.settle(begun.intent, "succeeded", outcome=OUTCOME)
@@ -102,7 +102,7 @@ async def test_write_to_another_service_is_none(journal: Journal) -> None:
 
 
 async def test_of_two_services_at_once_one_begins(journal: Journal) -> None:
-    """Of first writes to two services that come together those to one are sent, and all that go there."""
+    """If first writes to two services begin together, the journal accepts all writes to one and refuses the others."""
     services = [SERVICE, OTHER_SERVICE] * 5
     drafts = [draft(refund(f"R{number}")) for number in range(10)]
     writes = (journal.begin(each, LEASE, service=service) for each, service in zip(drafts, services, strict=True))
@@ -114,7 +114,7 @@ async def test_of_two_services_at_once_one_begins(journal: Journal) -> None:
 
 
 async def test_service_moves(journal: Journal) -> None:
-    """By a person's word the writes of all that were sent to an address go to the new one, and to no other."""
+    """`move` binds all merchants of an old address to the new one. Merchants of other services stay where they are."""
     for merchant in (MERCHANT, "M2"):
         await journal.bind(merchant, SERVICE)
     await journal.bind("M3", OTHER_SERVICE)
@@ -137,7 +137,7 @@ async def test_service_moves(journal: Journal) -> None:
 async def test_service_that_is_none_does_not_move(
     journal: Journal, old: str, new: str, error: type[PayasyncError], words: str
 ) -> None:
-    """A mistyped address changes nothing."""
+    """If the old address is unknown or the new one is not a URL, `move` raises an error and changes nothing."""
     await journal.bind(MERCHANT, SERVICE)
     with pytest.raises(error, match=words):
         await journal.move(old, new)
@@ -146,7 +146,7 @@ async def test_service_that_is_none_does_not_move(
 
 
 async def test_journal_leaves_the_sandbox_unused(journal: Journal) -> None:
-    """Who was bound to the sandbox by mistake goes on with the real service, as long as nothing was done there."""
+    """If the sandbox has done no write of a merchant, `move` binds the merchant to the real service."""
     await journal.add(refund("R2"), merchant=MERCHANT)
     await journal.settle(await sending(journal), "rejected")
     await journal.bind(MERCHANT, "payasync-sandbox")
@@ -159,7 +159,7 @@ async def test_journal_leaves_the_sandbox_unused(journal: Journal) -> None:
 
 @pytest.mark.parametrize("state", ["sending", "accepted", "succeeded", "unknown", "manual"])
 async def test_what_the_sandbox_has_done_no_service_has(journal: Journal, state: State) -> None:
-    """Nobody's word makes what was tried out a refund that was made."""
+    """If the sandbox has done a write, or may have, `move` refuses to bind its merchant to a real service."""
     intent = await in_state(journal, state)
     await journal.bind(MERCHANT, "payasync-sandbox")
     with pytest.raises(InvalidArgumentError, match=f"intent {intent.id} was done there, or may have been"):
@@ -167,7 +167,7 @@ async def test_what_the_sandbox_has_done_no_service_has(journal: Journal, state:
 
 
 async def test_first_is_sent(journal: Journal) -> None:
-    """An intent that nobody has had before is kept as *sending*, and its sender holds it."""
+    """If an intent is new, the journal stores it as *sending* and leases it to its sender."""
     begun = await journal.begin(draft(), LEASE)
     expected = kept(
         hash=draft().hash,
@@ -196,7 +196,7 @@ async def test_first_is_sent(journal: Journal) -> None:
     ],
 )
 async def test_same_again(journal: Journal, state: State, step: Step, by: str) -> None:
-    """What was done is answered, what was not is sent, and what may have been is neither; nothing else changes."""
+    """If a write is repeated, the journal returns its result, sends it or refuses it, depending on its state."""
     before = await got(journal, (await in_state(journal, state)).id)
     begun = await (journal.begin(draft(), LEASE) if by == "key" else journal.claim(before.id, LEASE))
     after = await got(journal, before.id)
@@ -208,7 +208,7 @@ async def test_same_again(journal: Journal, state: State, step: Step, by: str) -
 
 
 async def test_rejected_is_sent_anew(journal: Journal) -> None:
-    """What is tried again has no outcome and no reason of before, and is its new sender's alone."""
+    """If a rejected write is sent again, its old outcome and reason are deleted. Its first sender cannot settle it."""
     first = await sending(journal)
     await journal.settle(first, "rejected", outcome=OUTCOME, reason="too late")
     second = await sending(journal)
@@ -220,7 +220,7 @@ async def test_rejected_is_sent_anew(journal: Journal) -> None:
 
 @pytest.mark.parametrize(("state", "step"), [("sending", Step.ASK), ("accepted", Step.ANSWER)])
 async def test_same_key_after_its_holder_died(journal: Journal, clock: Clock, state: State, step: Step) -> None:
-    """If a sender died, its write is in doubt. What the service accepted stays so, whoever was asking about it."""
+    """If a sender's lease ends, its write is in doubt. If a reconciler's lease ends, an accepted write stays so."""
     await in_state(journal, state)
     await journal.ask(1, LEASE)
     clock.advance(LEASE)
@@ -229,7 +229,7 @@ async def test_same_key_after_its_holder_died(journal: Journal, clock: Clock, st
 
 
 async def test_same_key_at_once_is_sent_once(journal: Journal) -> None:
-    """Of many that come at the same moment one sends."""
+    """If 50 callers begin the same write together, the journal lets one of them send it."""
     begun = await asyncio.gather(*(journal.begin(draft(), LEASE) for _ in range(50)))
 
     assert [Step.SEND] + [Step.WAIT] * 49 == sorted((each.step for each in begun), key=lambda step: step.value)
@@ -238,7 +238,7 @@ async def test_same_key_at_once_is_sent_once(journal: Journal) -> None:
 
 @pytest.mark.parametrize("state", ["new", "unknown", "rejected", "succeeded"])
 async def test_other_request_under_a_key_is_a_conflict(journal: Journal, state: State) -> None:
-    """A number stands for one request, whatever became of that; the refused call does not name it either."""
+    """If a number stands for another request, `begin` returns a conflict and changes nothing."""
     before = await got(journal, (await in_state(journal, state)).id)
     begun = await journal.begin(draft(refund(refund_amt=201), intent="a"), LEASE)
 
@@ -247,7 +247,7 @@ async def test_other_request_under_a_key_is_a_conflict(journal: Journal, state: 
 
 
 async def test_keys_are_one_merchants(journal: Journal) -> None:
-    """Two merchants may number alike, and give the same intents."""
+    """Two merchants can use the same refund number and the same intent key."""
     for merchant in ("M1", "M2"):
         await sending(journal, draft(merchant=merchant, intent="a"))
     again = [await journal.begin(draft(merchant=merchant), LEASE) for merchant in ("M1", "M2")]
@@ -257,7 +257,7 @@ async def test_keys_are_one_merchants(journal: Journal) -> None:
 
 
 async def test_callers_own_key(journal: Journal) -> None:
-    """A word of the caller's names what the service gives no number to."""
+    """An intent key names a write that has no number. Another request under that key is a conflict."""
     first = await sending(journal, draft(PAYMENT, intent="invoice-42"))
     await journal.settle(first, "succeeded", outcome=OUTCOME)
     steps = [
@@ -269,7 +269,7 @@ async def test_callers_own_key(journal: Journal) -> None:
 
 
 async def test_without_a_key_each_is_its_own(journal: Journal) -> None:
-    """Two payments that read the same are two payments, unless the caller says otherwise."""
+    """Without an intent key, two identical payments are two intents."""
     await journal.settle(await sending(journal, draft(PAYMENT)), "succeeded")
     await sending(journal, draft(PAYMENT))
 
@@ -277,7 +277,7 @@ async def test_without_a_key_each_is_its_own(journal: Journal) -> None:
 
 
 async def test_number_and_intent_name_the_same(journal: Journal) -> None:
-    """A refund that is unknown under its number is not sent under an intent either, its name from then on."""
+    """If a call gives an intent key for a known refund number, the key names that refund from then on."""
     await in_state(journal, "unknown")
     steps = [
         (await journal.begin(what, LEASE)).step
@@ -292,7 +292,7 @@ async def test_number_and_intent_name_the_same(journal: Journal) -> None:
 
 
 async def test_number_and_intent_of_two_are_a_conflict(journal: Journal) -> None:
-    """Who mixes up two of his intents is told, and neither is touched."""
+    """If the number and the intent key belong to two intents, `begin` returns a conflict and changes neither."""
     await sending(journal)
     await sending(journal, draft(refund("R2"), intent="b"))
     before = await journal.list()
@@ -316,13 +316,13 @@ SETTLED: Final = [(before, after) for before in ("sending", "unknown", "accepted
 
 
 def test_transitions_are_the_designs() -> None:
-    """No state follows another that the design's table does not have behind it, and each that it has does."""
+    """`TRANSITIONS` has exactly the state changes of the design's table."""
     assert {state: set(after.split()) for state, after in DESIGN.items()} == TRANSITIONS
 
 
 @pytest.mark.parametrize(("before", "after"), SETTLED)
 async def test_verdict_follows_the_table(journal: Journal, before: State, after: State) -> None:
-    """Who holds an intent can say what became of it, in so far as the design's table allows it."""
+    """The holder of an intent can settle it to a state that the design's table allows. Others raise an error."""
     intent = await sending(journal)
     if before != "sending":
         await journal.settle(intent, before)
@@ -341,7 +341,7 @@ async def test_verdict_follows_the_table(journal: Journal, before: State, after:
 
 
 async def test_verdict_keeps_what_the_service_said(journal: Journal, clock: Clock) -> None:
-    """The outcome, the reason and the moment of the verdict; a later verdict without an answer keeps the former."""
+    """`settle` stores the outcome, the reason and the time. A later `settle` without an outcome leaves the first."""
     intent = await sending(journal)
     now = clock.advance(1)
     await journal.settle(intent, "accepted", outcome=OUTCOME, reason=f"on\nits {HALF_A_PAIR} way")
@@ -361,7 +361,7 @@ async def test_verdict_keeps_what_the_service_said(journal: Journal, clock: Cloc
 
 @pytest.mark.parametrize("state", ["new", "accepted", "unknown", "overtaken"])
 async def test_claim_ends_with_its_verdict(journal: Journal, clock: Clock, state: Any) -> None:
-    """A holder that has settled its intent, or was overtaken after its lease, changes nothing any more."""
+    """If a holder has settled its intent, or lost it after the lease, it can neither settle nor postpone it."""
     held = await sending(journal)
     if state == "overtaken":
         clock.advance(LEASE)
@@ -375,7 +375,7 @@ async def test_claim_ends_with_its_verdict(journal: Journal, clock: Clock, state
 
 
 async def test_claim_that_ended_unnoticed_is_still_held(journal: Journal, clock: Clock) -> None:
-    """Who is late, but was not overtaken, knows what became of it: that counts."""
+    """If nobody else has claimed the intent, its holder can settle it even after the lease."""
     intent = await sending(journal)
     clock.advance(10 * LEASE)
 
@@ -383,7 +383,7 @@ async def test_claim_that_ended_unnoticed_is_still_held(journal: Journal, clock:
 
 
 async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journal, clock: Clock) -> None:
-    """What was being sent is unknown then; something of it may have been sent until that is found."""
+    """If a sender's lease ends, `ask` returns its intent as *unknown*, and `sent_at` is the time of that `ask`."""
     await sending(journal)
     over = START + timedelta(seconds=LEASE)
     before = (await journal.ask(1, LEASE), await journal.next_due())
@@ -399,7 +399,7 @@ async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journa
 
 @pytest.mark.parametrize("state", ["unknown", "accepted"])
 async def test_open_ones_are_asked_about_when_they_are_due(journal: Journal, clock: Clock, state: State) -> None:
-    """At once, where no moment was given; from then on, where one was; each question is counted."""
+    """An open intent is due immediately, or at the time that `settle` gave. The journal counts each query."""
     first, second = await sending(journal), await sending(journal, draft(refund("R2")))
     due = START + timedelta(seconds=5)
     await journal.settle(first, state, due=due)
@@ -414,7 +414,7 @@ async def test_open_ones_are_asked_about_when_they_are_due(journal: Journal, clo
 
 
 async def test_question_without_news_is_postponed(journal: Journal, clock: Clock) -> None:
-    """Who learns nothing gives it back until later, with its state; how often it was asked stays counted."""
+    """If a query brings nothing new, `postpone` releases the intent until `due`. Its state and query count stay."""
     await in_state(journal, "unknown")
     (asked,) = await journal.ask(1, LEASE)
     due = (START + timedelta(seconds=5)).astimezone(timezone(timedelta(hours=5)))
@@ -430,7 +430,7 @@ async def test_question_without_news_is_postponed(journal: Journal, clock: Clock
 
 
 async def test_sender_cannot_postpone(journal: Journal) -> None:
-    """What is being sent has an end, or is unknown."""
+    """`postpone` refuses an intent that is *sending*, and changes nothing."""
     intent = await sending(journal)
 
     assert not await journal.postpone(intent, START)
@@ -438,7 +438,7 @@ async def test_sender_cannot_postpone(journal: Journal) -> None:
 
 
 async def test_longest_due_is_asked_about_first(journal: Journal, clock: Clock) -> None:
-    """Nobody waits behind those who came later; at most so many are claimed as were asked for."""
+    """`ask` claims the intents that are due longest first, and at most `limit` of them."""
     for number in "abc":
         await journal.settle(await sending(journal, draft(refund(number))), "unknown")
         clock.advance(1)
@@ -448,7 +448,7 @@ async def test_longest_due_is_asked_about_first(journal: Journal, clock: Clock) 
 
 
 async def test_one_merchant_s_are_asked_about(journal: Journal) -> None:
-    """With one's keys nothing can be asked about another's; and their moments are not each other's."""
+    """`ask` and `next_due` with a merchant leave out the intents of other merchants."""
     for merchant in ("M1", "M2"):
         await journal.settle(await sending(journal, draft(refund(), merchant=merchant)), "unknown")
     nobody = await journal.ask(9, LEASE, merchant="M3"), await journal.next_due("M3")
@@ -460,7 +460,7 @@ async def test_one_merchant_s_are_asked_about(journal: Journal) -> None:
 
 
 async def test_what_comes_due_later_can_be_left_out(journal: Journal, clock: Clock) -> None:
-    """A run that asks about what was due at its start comes to an end."""
+    """`ask` with `before` returns no intent that came due after that time."""
     await journal.settle(await sending(journal), "unknown")
     later = clock.advance(5)
     await journal.settle(await sending(journal, draft(refund("R2"))), "unknown")
@@ -472,7 +472,7 @@ async def test_what_comes_due_later_can_be_left_out(journal: Journal, clock: Clo
 
 
 async def test_holder_sends_the_unknown_again(journal: Journal) -> None:
-    """Only the holder that has found out that a write was never done sends it again, in one step."""
+    """Only the holder with the current fence can claim an unknown write to send it again, and only once."""
     await in_state(journal, "unknown")
     (asked,) = await journal.ask(1, LEASE)
     steps = [(await journal.claim(asked.id, LEASE, fence=asked.fence + more)).step for more in (-1, 0, 0)]
@@ -484,7 +484,7 @@ async def test_holder_sends_the_unknown_again(journal: Journal) -> None:
 
 
 async def test_holder_sends_nothing_once_it_has_ended(journal: Journal) -> None:
-    """A holder that heard that the service accepted a write does not send it, under whatever fence."""
+    """If a holder has settled a write as accepted, it cannot claim the write again with its fence."""
     await in_state(journal, "unknown")
     (asked,) = await journal.ask(1, LEASE)
     await journal.settle(asked, "accepted")
@@ -493,14 +493,14 @@ async def test_holder_sends_nothing_once_it_has_ended(journal: Journal) -> None:
 
 
 async def test_claim_of_nothing_is_refused(journal: Journal) -> None:
-    """A number that the journal does not know is a mistake, or was pruned."""
+    """If no intent has the number, `claim` raises `InvalidArgumentError`."""
     with pytest.raises(InvalidArgumentError, match="intent_id must be the number of an intent in the journal, not 7"):
         await journal.claim(7, LEASE)
 
 
 @pytest.mark.parametrize("state", STATES)
 async def test_added_again_is_the_same(journal: Journal, clock: Clock, state: State) -> None:
-    """A write that is queued twice is queued once. A rejected one waits for a worker again, from now on."""
+    """If a write is added twice, the journal has one intent. A rejected one becomes *new* again."""
     before = await got(journal, (await in_state(journal, state)).id)
     now = clock.advance(1)
     again = await journal.add(refund(), merchant=MERCHANT, intent="a")
@@ -512,7 +512,7 @@ async def test_added_again_is_the_same(journal: Journal, clock: Clock, state: St
 
 
 async def test_why_it_cannot_be_sent_is_kept(journal: Journal, clock: Clock) -> None:
-    """Of what waits, and of nothing else; it has waited as long as before, and is told apart from what says so."""
+    """`note` stores a new reason with an intent that is *new*. It leaves other states and its `updated` time alone."""
     first, second = [await journal.add(refund(number), merchant="M1") for number in ("R1", "R2")]
     await journal.claim(second, LEASE)
     before = await journal.get(first)
@@ -526,7 +526,7 @@ async def test_why_it_cannot_be_sent_is_kept(journal: Journal, clock: Clock) -> 
 
 
 async def test_other_request_cannot_be_added_under_a_key(journal: Journal) -> None:
-    """A conflict is found as it is queued, and changes nothing."""
+    """If a number stands for another request, `add` raises `IntentConflictError` and changes nothing."""
     await journal.add(refund(), merchant=MERCHANT)
     with pytest.raises(IntentConflictError, match="number R1 stands for another request: intent 1") as caught:
         await journal.add(refund(refund_amt=1), merchant=MERCHANT, intent="a")
@@ -546,7 +546,7 @@ async def test_other_request_cannot_be_added_under_a_key(journal: Journal) -> No
     ],
 )
 async def test_person_ends_what_nobody_knows(journal: Journal, clock: Clock, state: State, as_: State) -> None:
-    """A person says how a write ended, and how they know. An interrupted write may be ended after its lease."""
+    """`resolve` ends an intent with a person's reason, an interrupted one after its lease."""
     intent = await in_state(journal, state)
     now = clock.advance(LEASE)
     resolved = await journal.resolve(intent.id, as_=as_, reason="seen in\nthe back office")
@@ -564,7 +564,7 @@ async def test_person_ends_what_nobody_knows(journal: Journal, clock: Clock, sta
 
 @pytest.mark.parametrize("state", ["sending", "succeeded", "rejected"])
 async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
-    """What is known, or will be, is not a person's to say."""
+    """`resolve` refuses an intent that has ended, or whose sender still has a lease."""
     intent = await in_state(journal, state)
     held = f"{START + timedelta(seconds=LEASE):%Y-%m-%d %H:%M:%S}"
     more = f", and somebody's until {held} UTC at the latest" if state == "sending" else " already"
@@ -578,7 +578,7 @@ async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
 
 @pytest.mark.parametrize(("seen", "now"), [("new", "accepted"), ("new", "unknown"), ("unknown", "manual")])
 async def test_person_s_word_is_of_what_was_seen(journal: Journal, seen: State, now: State) -> None:
-    """Who wants to end what nobody has sent says nothing of what a worker has sent meanwhile: that stays as it is."""
+    """If the state is no longer the one in `seen`, `resolve` raises an error and changes nothing."""
     before = await in_state(journal, now)
     with pytest.raises(InvalidArgumentError, match=f"seen must be what intent 1 is by now, {now}") as caught:
         await journal.resolve(1, as_="rejected", reason="not wanted", seen=seen)
@@ -589,7 +589,7 @@ async def test_person_s_word_is_of_what_was_seen(journal: Journal, seen: State, 
 
 
 async def test_persons_rejection_is_sent_again(journal: Journal) -> None:
-    """What a person knows was not done may be tried again under its key; it stays known that it was in doubt."""
+    """If a person has rejected a write, its caller can send it again. The time of the first send stays recorded."""
     intent = await in_state(journal, "manual")
     await journal.resolve(intent.id, as_="rejected", reason="not in the back office")
     again = await sending(journal)
@@ -598,7 +598,7 @@ async def test_persons_rejection_is_sent_again(journal: Journal) -> None:
 
 
 async def test_what_was_done_by_other_means_is_never_sent(journal: Journal) -> None:
-    """A refund that somebody made by hand while it waited for a worker is answered from then on, however it comes."""
+    """If a person has resolved a queued write as succeeded, neither a worker nor a caller sends it again."""
     intent_id = (await in_state(journal, "new")).id
     await journal.resolve(intent_id, as_="succeeded", reason="refunded in cash")
     await journal.add(refund(), merchant=MERCHANT)
@@ -609,7 +609,7 @@ async def test_what_was_done_by_other_means_is_never_sent(journal: Journal) -> N
 
 
 async def test_persons_word_and_a_worker_at_once(journal: Journal) -> None:
-    """Either it is sent, and the person is told, or it has ended, and is not sent: never both."""
+    """If a worker claims a write while a person rejects it, exactly one of them succeeds."""
     numbers = [await journal.add(refund(f"R{number}"), merchant=MERCHANT) for number in range(20)]
     work = []
     for number in numbers:
@@ -635,7 +635,7 @@ REJECTIONS: Final = [
 
 @pytest.mark.parametrize(("by", "state"), REJECTIONS)
 async def test_what_was_not_done_no_worker_sends(journal: Journal, by: str, state: State) -> None:
-    """Whoever heard that a write was not done may have paid otherwise. Only a request that is added again is sent."""
+    """If a queued write was rejected and the rejection reported, a worker sends it only after it is added again."""
     intent_id = await journal.add(refund(), merchant=MERCHANT)
     held = await in_state(journal, state) if state == "new" else (await journal.claim(intent_id, LEASE)).intent
     if state in {"unknown", "accepted", "manual"}:
@@ -659,7 +659,7 @@ async def test_what_was_not_done_no_worker_sends(journal: Journal, by: str, stat
 
 
 async def test_what_the_service_refuses_a_worker_sends_again(journal: Journal) -> None:
-    """A queue that delivers the number of a refused write again wants it sent again."""
+    """If a queued write was rejected without an outcome, a worker can claim it again by its number."""
     begun = await journal.claim(await journal.add(refund(), merchant=MERCHANT), LEASE)
     await journal.settle(begun.intent, "rejected")
 
@@ -667,7 +667,7 @@ async def test_what_the_service_refuses_a_worker_sends_again(journal: Journal) -
 
 
 async def test_persons_word_is_about_what_was_seen(journal: Journal) -> None:
-    """What was sent again while a person looked is in doubt again: their word was about the sending before."""
+    """If a write was sent again since a person looked, `resolve` with the old `attempts` raises an error."""
     intent_id = await journal.add(refund(), merchant=MERCHANT)
     await journal.settle((await journal.claim(intent_id, LEASE)).intent, "unknown")
     shown = await got(journal, intent_id)
@@ -701,7 +701,7 @@ async def test_persons_word_is_about_what_was_seen(journal: Journal) -> None:
 async def test_service_s_own_word_ends_what_is_open(
     journal: Journal, clock: Clock, state: Any, word: str | None, expected: State
 ) -> None:
-    """A genuine notification ends an open write, and nothing else. A holder that asks meanwhile is too late."""
+    """A genuine notification ends an unknown, accepted or interrupted write, and no other. Its old holder loses it."""
     held = await in_state(journal, "sending" if state == "interrupted" else state)
     if state == "interrupted":
         clock.advance(LEASE)
@@ -715,7 +715,7 @@ async def test_service_s_own_word_ends_what_is_open(
 
 
 async def test_what_is_sent_again_is_not_answered_yet(journal: Journal) -> None:
-    """That its number was used before was said of the attempt before."""
+    """If a write is sent again, the journal clears its "used before" flag, which was about the earlier attempt."""
     intent_id = await journal.add(refund(), merchant=MERCHANT)
     await journal.settle((await journal.claim(intent_id, LEASE)).intent, "unknown", answered=True)
     (held,) = await journal.ask(1, LEASE)
@@ -725,7 +725,7 @@ async def test_what_is_sent_again_is_not_answered_yet(journal: Journal) -> None:
 
 
 async def test_what_was_done_the_first_time_is_not_sent_again(journal: Journal) -> None:
-    """A late notification ends what was added again only if it was done after all: a failure is that of before."""
+    """If a rejected write was added again, a late "succeeded" notification ends it, and a late "failed" does not."""
     await in_state(journal, "rejected")
     intent_id = await journal.add(refund(), merchant=MERCHANT)
     about: Any = {"data": {"refundAmt": 200}, "merchant": MERCHANT}
@@ -747,7 +747,7 @@ async def test_what_was_done_the_first_time_is_not_sent_again(journal: Journal) 
 async def test_refusal_is_no_answer_to_what_was_done_after_all(
     journal: Journal, state: State, end: State, expected: Outcome | None
 ) -> None:
-    """Who is told that a refund failed makes another one: an answer that said so goes, once it is known to be wrong."""
+    """If a rejected write turns out to have succeeded, `resolve` deletes the stored refusal."""
     if state == "accepted":
         await journal.settle(await sending(journal), "accepted", outcome=OUTCOME)
     else:
@@ -763,7 +763,7 @@ async def test_refusal_is_no_answer_to_what_was_done_after_all(
 
 
 async def test_service_s_word_is_about_one_thing(journal: Journal) -> None:
-    """Another merchant's refund of that number, another refund and another write stay as they are."""
+    """A notification changes no intent of another merchant, number or operation."""
     await in_state(journal, "accepted")
     for about in (("refunds.create", "R2", MERCHANT), ("refunds.create", "R1", "M2"), ("orders.close", "R1", MERCHANT)):
         operation, reference, merchant = about
@@ -788,7 +788,7 @@ async def test_service_s_word_of_another_amount(
 
 
 async def test_service_s_word_against_what_was_rejected(journal: Journal) -> None:
-    """What was done all the same is a contradiction that a person must look at, and then ends; it is sent no more."""
+    """If a notification says that a rejected write succeeded, the intent becomes *manual*, and no caller sends it."""
     await in_state(journal, "rejected")
     told = await journal.told("refunds.create", "R1", "succeeded", {"refundAmt": "200"}, merchant=MERCHANT)
     again = await journal.told("refunds.create", "R1", "succeeded", {}, merchant=MERCHANT)
@@ -800,7 +800,7 @@ async def test_service_s_word_against_what_was_rejected(journal: Journal) -> Non
 
 
 async def test_order_that_ends_without_its_close_is_no_contradiction(journal: Journal) -> None:
-    """A close that was refused stays so where its order expires afterwards: no money was moved."""
+    """If the service rejected a close and the order expires later, the close stays rejected."""
     begun = await journal.begin(draft(CloseOrder(out_trade_no="T1")), LEASE)
     await journal.settle(begun.intent, "rejected")
 
@@ -808,7 +808,7 @@ async def test_order_that_ends_without_its_close_is_no_contradiction(journal: Jo
 
 
 async def test_old_word_rejects_no_second_attempt(journal: Journal) -> None:
-    """What was sent twice may be told of twice: that the first has failed says nothing of the second."""
+    """If a write was sent twice, a "failed" notification does not end it, because it may be about the first attempt."""
     await journal.settle(await sending(journal), "rejected")
     await journal.settle(await sending(journal), "accepted")
     failed = await journal.told("refunds.create", "R1", "failed", {}, merchant=MERCHANT)
@@ -818,7 +818,7 @@ async def test_old_word_rejects_no_second_attempt(journal: Journal) -> None:
 
 
 async def test_silence_is_kept_until_it_ends(journal: Journal) -> None:
-    """Since when nobody answers about what was accepted stands there with each question, and ends with any news."""
+    """`postpone` stores since when the service gives no usable response. `None` or a notification clears that time."""
     await in_state(journal, "accepted")
     found = list[datetime | None]()
     for since in (START, START, None):
@@ -835,7 +835,7 @@ async def test_silence_is_kept_until_it_ends(journal: Journal) -> None:
 
 @pytest.mark.parametrize("end", ["settled", "sent"])
 async def test_silence_ends_with_a_verdict(journal: Journal, end: str) -> None:
-    """What is accepted anew, or sent again, was neither denied nor asked about in vain yet."""
+    """If a write is settled or sent again, the journal clears `silent_since` and `denied`."""
     await in_state(journal, "unknown")
     (held,) = await journal.ask(1, LEASE)
     await journal.postpone(held, START, silent_since=START, denied=7)
@@ -850,7 +850,7 @@ async def test_silence_ends_with_a_verdict(journal: Journal, end: str) -> None:
 
 
 async def test_only_ends_are_pruned(journal: Journal, clock: Clock) -> None:
-    """Only writes with an end are pruned, counted from that end. Their numbers are never used again."""
+    """`prune` deletes only intents that ended before its time. The journal never uses their ids again."""
     late = await sending(journal, draft(refund("late")))
     for state in reversed(STATES):
         await in_state(journal, state, state)
@@ -865,7 +865,7 @@ async def test_only_ends_are_pruned(journal: Journal, clock: Clock) -> None:
 
 
 async def test_found_by_what_it_is_about(journal: Journal) -> None:
-    """People look for an order or a refund; several merchants may have one of the same number."""
+    """`find` returns the intents of an operation and a number, of all merchants or of one."""
     for merchant, number in (("M1", "R1"), ("M1", "R2"), ("M2", "R1")):
         await sending(journal, draft(refund(number), merchant=merchant))
     found = [
@@ -878,7 +878,7 @@ async def test_found_by_what_it_is_about(journal: Journal) -> None:
 
 
 async def test_listing_goes_page_by_page(journal: Journal) -> None:
-    """A long list is read in parts, each beginning behind the last; those of one state or all."""
+    """`list` returns pages by `limit` and `after`, of all intents or of one state."""
     for number in range(5):
         intent = await sending(journal, draft(refund(str(number))))
         await journal.settle(intent, "rejected" if number % 2 else "unknown")
@@ -892,7 +892,7 @@ async def test_listing_goes_page_by_page(journal: Journal) -> None:
 
 @pytest.mark.parametrize("name", ["keep", "clock"])
 def test_functions_are_checked(path: Path, name: str) -> None:
-    """What is called with each write, and could not be, is refused as the journal is made."""
+    """If `keep` or `clock` is not a function, the journal's constructor raises `ConfigurationError`."""
     for make in (partial(SqliteJournal, path), partial(PostgresJournal, "postgresql://127.0.0.1:9/pay")):
         with pytest.raises(ConfigurationError, match=f"{name} must be a plain function, not 5") as caught:
             cast("Any", make)(**{name: 5})
@@ -934,7 +934,7 @@ CHECKED: Final[list[tuple[str, str, list[Any], dict[str, dict[str, Any]]]]] = [
 async def test_arguments_are_checked(
     journal: Any, field: str, rule: str, wrongs: list[Any], methods: dict[str, dict[str, Any]]
 ) -> None:
-    """What makes no sense is refused by its name and its rule, whatever Python makes of it, and changes nothing."""
+    """If an argument is invalid, a journal's method raises an error with its name and rule, and changes nothing."""
     await in_state(journal, "manual")
     before = await journal.list()
     for method, others in methods.items():

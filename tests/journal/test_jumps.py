@@ -1,4 +1,4 @@
-"""A clock that is set while something is in doubt: the quarantine is as long as it was."""
+"""If the wall clock is changed while a write is in doubt, the quarantine stays as long as it was."""
 
 import sqlite3
 import time
@@ -27,7 +27,7 @@ ONCE: Final = RetryPolicy(attempts=1, quota=0)
 
 
 class Ticks:
-    """The clock that nobody sets, in the hands of a test."""
+    """A monotonic clock that the test moves."""
 
     whose = "a"
     seconds = 100.0
@@ -39,7 +39,7 @@ class Ticks:
 
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
-    """What quarantines go by."""
+    """The monotonic clock that measures quarantines."""
     made = Ticks()
     monkeypatch.setattr("payasync.journal.journal.monotonic_tick", made)
     return made
@@ -76,7 +76,7 @@ async def later(pay: Session, journal: SqliteJournal, seconds: float) -> Report:
 
 
 async def test_clock_that_is_set_on(ticks: Ticks, pay: Session, journal: SqliteJournal) -> None:
-    """What is absent may still arrive until the quarantine is over by what nobody sets."""
+    """If the wall clock is set forward, the monotonic clock still decides when the quarantine is over."""
     reports = [await later(pay, journal, HOUR)]
     ticks.seconds += QUARANTINE - 1
     reports.append(await later(pay, journal, 2 * HOUR))
@@ -87,7 +87,7 @@ async def test_clock_that_is_set_on(ticks: Ticks, pay: Session, journal: SqliteJ
 
 
 async def test_clock_ends_the_lease_of_who_is_sending(ticks: Ticks, path: Path) -> None:
-    """As long as its sender may be at it, by what nobody sets, no quarantine begins: however short that is."""
+    """If the wall clock jumps during a send, the quarantine begins only when the lease ends by the monotonic clock."""
     async with (
         SqliteJournal(path) as journal,
         Sandbox(evolve(PROFILE, recovery=Recovery(quarantine=1.0)), clock="frozen") as sandbox,
@@ -105,14 +105,14 @@ async def test_clock_ends_the_lease_of_who_is_sending(ticks: Ticks, path: Path) 
 
 
 async def test_another_machine(ticks: Ticks, pay: Session, journal: SqliteJournal) -> None:
-    """Whose clock is another's, such as after a start, has only the journal's own time to go by."""
+    """If the stored tick is another machine's, or from before a restart, the wall clock measures the quarantine."""
     ticks.whose = "b"
 
     assert Report(resolved=1, rejected=1) == await later(pay, journal, QUARANTINE)
 
 
 async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal, path: Path) -> None:
-    """Where the last attempt left no tick, that of one before ends no quarantine early."""
+    """If the stored tick is an earlier attempt's, it does not shorten the quarantine."""
     ticks.seconds -= QUARANTINE
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE payasync_intents SET tick = ?", (ticks(),))
@@ -123,7 +123,7 @@ async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal, pa
 
 @pytest.mark.parametrize("has_one", [True, False])
 def test_boot_time(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
-    """What a holder's lease goes by counts the machine's sleep, which the wall clock does, too, where need be."""
+    """`boot_time` counts the machine's sleep. If the machine has no such clock, it returns the wall clock's time."""
     if not has_one:
         monkeypatch.setattr("payasync.journal.journal._BOOT_CLOCK", None)
     expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.time

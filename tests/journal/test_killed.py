@@ -116,7 +116,7 @@ def done(sandbox: Sandbox, number: str) -> bool:
 
 @pytest.mark.parametrize("fatal", [each if each == "answered" else pytest.param(each, marks=long) for each in STEPS])
 async def test_sender_is_killed(sandbox: Sandbox, life: Life, fatal: str) -> None:
-    """Wherever a sender dies, the journal knows what may have been done, and nothing is done a second time."""
+    """If a sender is killed at any step, the journal knows what may have been done, and no write is done twice."""
     expected, effects = STEPS[fatal]
     with started(sandbox, "refund", evolve(life, fatal=fatal, nth=2), *NUMBERS) as first:
         died = await ended(first)
@@ -139,7 +139,7 @@ async def test_sender_is_killed(sandbox: Sandbox, life: Life, fatal: str) -> Non
     "fatal", [each if each == SENT[0] else pytest.param(each, marks=long) for each in (*FIRST, *UNSENT, *SENT)]
 )
 async def test_reconciler_is_killed(sandbox: Sandbox, life: Life, fatal: tuple[str, int]) -> None:
-    """Wherever a reconciler dies, the next one ends what it had begun: nothing is lost, and nothing is done twice."""
+    """If a reconciler is killed at any step, the next one ends both refunds, each of which is done once."""
     async with opened(life) as journal, sandbox.session(journal=journal, retry=ONCE) as pay:
         for number, arm in (("R1", sandbox.faults.reset_after_commit), ("R2", sandbox.faults.reset_before)):
             queued = await journal.add(refund(number), merchant=pay.merchant_id)
@@ -192,9 +192,9 @@ def child(sandbox: Sandbox, *arguments: str) -> Generator[subprocess.Popen[str]]
 @long
 @pytest.mark.parametrize("how", ["stopped", "suspended"])
 async def test_sender_is_stopped_past_its_lease(sandbox: Sandbox, life: Life, how: str) -> None:
-    """A sender that sleeps past its lease sends nothing when it wakes, and changes nothing that others have stored.
+    """If a sender sleeps past its lease, it sends nothing when it wakes, and changes nothing in the journal.
 
-    That holds also if its machine was suspended, so that its clock says that no time has passed.
+    This also holds if its machine was suspended, so that its clock stood still.
     """
     with child(sandbox, how, life.strategy, life.journal) as process:
         await asyncio.to_thread(os.waitid, os.P_PID, process.pid, os.WSTOPPED)
@@ -218,7 +218,7 @@ async def test_sender_is_stopped_past_its_lease(sandbox: Sandbox, life: Life, ho
 @long
 @pytest.mark.parametrize("stop", ["fast", "immediate"])
 async def test_postgres_is_restarted(sandbox: Sandbox, tmp_path: Path, stop: str) -> None:
-    """While PostgreSQL is away nothing is sent. What was sent before is known, and nothing is done a second time."""
+    """While PostgreSQL is stopped, calls fail and send nothing. Every write that the service did is in the journal."""
     numbers = [f"R{number}" for number in range(LONG)]
     with postgres() as server:
         life = life_in("postgres", server.dsn, tmp_path)

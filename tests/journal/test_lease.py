@@ -1,6 +1,6 @@
-"""A sender whose machine was suspended until its lease was over sends nothing any more: another may have sent.
+"""If a sender's machine was suspended past its lease, the sender sends nothing, because another may have sent.
 
-The event loop's clock stands still while a machine is suspended, and the journal's goes on: so it does here.
+The event loop's clock stands still while a machine is suspended, and the journal's clock does not.
 """
 
 import time
@@ -88,7 +88,7 @@ class World:
         await self._other.send(refund())
 
     async def alone(self) -> None:
-        """Sleep, while nobody else is there."""
+        """Sleep past the lease, while no other process runs."""
         self.clock.advance(LEASE)
 
     def session(self, *layers: Layer, **settings: Any) -> Session:
@@ -126,7 +126,7 @@ async def made(world: World, pay: Session, how: str) -> PayasyncError:
 
 @pytest.mark.parametrize("how", ["queued", "direct", "shielded"])
 async def test_suspended_sender_sends_nothing(world: World, how: str) -> None:
-    """Another process has sent it: the service does it once, and the sender does not say that it was not done."""
+    """If another process has sent the write, a sender that wakes sends nothing and raises `OutcomeUnknownError`."""
     heard = list[object]()
     sleep = world.reconciled if how == "queued" else world.repeated
     async with world.session(sleeping(sleep), on_event=heard.append) as pay:
@@ -142,7 +142,7 @@ async def test_suspended_sender_sends_nothing(world: World, how: str) -> None:
 
 
 async def test_suspended_as_it_connects(world: World) -> None:
-    """The last moment before the first byte is what counts: the request was signed already."""
+    """The lease is checked just before the first byte, even if the request is signed already."""
     connector = aiohttp.TCPConnector(resolver=SleepyResolver(world.reconciled))
     async with aiohttp.ClientSession(connector=connector) as http, world.session(http=http) as pay:
         error = await made(world, pay, "queued")
@@ -151,7 +151,7 @@ async def test_suspended_as_it_connects(world: World) -> None:
 
 
 async def test_suspended_while_the_journal_commits(world: World, path: Path, clock: Clock) -> None:
-    """The lease counts from before the journal was asked: others may have it when the journal's answer comes."""
+    """The lease counts from before the journal's call. If it ends during that call, nothing is sent."""
 
     class Slow(SqliteJournal):
         async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
@@ -184,7 +184,7 @@ async def test_clock_of_the_lease(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(("how", "state"), [("queued", "new"), ("direct", "rejected")])
 async def test_nobody_else_was_there(world: World, how: str, state: str) -> None:
-    """Then nothing was sent at all, which the error and the journal say; the same call again is sent."""
+    """If the lease is over and nobody else claimed the write, the call raises `NotSentError`. It can be repeated."""
     async with world.session(sleeping(world.alone)) as pay:
         error = await made(world, pay, how)
         (intent,) = await world.journal.list()
@@ -199,7 +199,7 @@ async def test_nobody_else_was_there(world: World, how: str, state: str) -> None
 
 
 async def test_journal_that_cannot_say(world: World, path: Path) -> None:
-    """If the lease is over, and the journal cannot say who has the write, it may have been done."""
+    """If the lease is over and the journal fails, the call sends nothing and raises `OutcomeUnknownError`."""
 
     async def sleep() -> None:
         await world.alone()
@@ -213,7 +213,7 @@ async def test_journal_that_cannot_say(world: World, path: Path) -> None:
 
 @pytest.mark.parametrize("attempt", [1, 2])
 async def test_no_further_attempt_begins(path: Path, clock: Clock, attempt: int) -> None:
-    """What is harmless to repeat is not repeated either; the attempt before stays in doubt."""
+    """If the lease is over, even an idempotent write is not retried. The first attempt stays in doubt."""
 
     async def layer(call: Call, send: Send) -> Reply:
         if (call.attempt, attempt) == (2, 2):
@@ -235,7 +235,7 @@ async def test_no_further_attempt_begins(path: Path, clock: Clock, attempt: int)
 
 
 async def test_question_needs_no_lease(path: Path, clock: Clock) -> None:
-    """Who wakes may ask what became of what it had sent: that changes nothing."""
+    """If the lease is over, the session still queries the write's outcome, because a query changes nothing."""
 
     async def layer(call: Call, send: Send) -> Reply:
         try:

@@ -47,7 +47,7 @@ async def sent(journal: SqliteJournal, leads: Way, **facts: Any) -> Reply:
 
 
 async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
-    """When the first byte leaves, the journal says *sending*, until the call's time and a margin are over."""
+    """Before the first byte leaves, the journal has the write as *sending*, leased for the call's time and a margin."""
     seen = list[Intent]()
 
     async def send(_: Call) -> Reply:
@@ -72,7 +72,7 @@ async def test_it_is_kept_before_it_is_sent(journal: SqliteJournal) -> None:
     ],
 )
 async def test_error_is_kept_and_raised(journal: SqliteJournal, error: Exception, state: State, reason: str) -> None:
-    """The caller gets any error as without a journal, and the journal has its state and its reason."""
+    """The caller gets each error unchanged. The journal stores the state and the reason that follow from it."""
     with pytest.raises(type(error)) as caught:
         await sent(journal, way(error))
     intent = await only(journal)
@@ -82,7 +82,7 @@ async def test_error_is_kept_and_raised(journal: SqliteJournal, error: Exception
 
 
 async def test_nothing_is_sent_that_cannot_be_kept(journal: SqliteJournal) -> None:
-    """Where the journal cannot say *sending*, no byte leaves, and the error says so."""
+    """If the journal cannot store *sending*, the call sends nothing and raises `StorageError`."""
     leads = way()
     await journal.aclose()
     with pytest.raises(StorageError, match="the journal is closed") as caught:
@@ -97,7 +97,7 @@ async def test_nothing_is_sent_that_cannot_be_kept(journal: SqliteJournal) -> No
 
 
 async def test_journal_has_no_longer_than_the_call(journal: SqliteJournal) -> None:
-    """Who waits for a journal waits within the call's time, and nothing is sent after it."""
+    """If the journal takes longer than the call's timeout, the call raises `NotSentTimeoutError` and sends nothing."""
     leads, over = way(), asyncio.get_running_loop().time() - 1
     with pytest.raises(NotSentTimeoutError, match="the journal took longer than the call had") as caught:
         await sent(journal, leads, deadline=over)
@@ -109,7 +109,7 @@ async def test_journal_has_no_longer_than_the_call(journal: SqliteJournal) -> No
 async def test_verdict_that_cannot_be_kept_stops_nobody(
     journal: SqliteJournal, path: Any, clock: Clock, caplog: pytest.LogCaptureFixture, end: Any
 ) -> None:
-    """The caller hears what the service said; the intent stays *sending*, and is asked about in time."""
+    """If the journal cannot store a result, the caller still gets it. The intent stays *sending*, with a warning."""
 
     async def send(_: Call) -> Reply:
         await journal.aclose()
@@ -136,7 +136,7 @@ async def test_verdict_that_cannot_be_kept_stops_nobody(
 async def test_verdict_that_comes_too_late_is_told(
     journal: SqliteJournal, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who was overtaken while it slept gets its answer, changes nothing, and says so."""
+    """If another process has claimed the write, the caller gets the response, and a warning says it was not stored."""
 
     async def send(_: Call) -> Reply:
         clock.advance(1000)
@@ -190,7 +190,7 @@ class Gated(SqliteJournal):
 
 
 async def test_cancelled_while_it_is_kept_is_kept(path: Any, clock: Clock) -> None:
-    """What the service said is kept, though the caller, who had it almost, is gone."""
+    """If a call is cancelled while the journal stores its result, the journal stores it all the same."""
     async with Gated(path, clock, settles=True) as journal:
         task = asyncio.ensure_future(sent(journal, way(reply({}))))
         await journal.reached.wait()
@@ -210,7 +210,7 @@ async def test_cancelled_while_it_is_kept_is_kept(path: Any, clock: Clock) -> No
 async def test_what_is_added_while_it_is_sent_directly_is_not_lost(
     journal: SqliteJournal, end: BaseException | Reply
 ) -> None:
-    """Its worker was told that somebody is at it: where that comes to nothing, it is as if it was added right after."""
+    """If a write is queued during a direct call that fails, the write becomes *new*, and a worker can claim it."""
 
     async def send(_: Call) -> Reply:
         await journal.add(refund(), merchant=MERCHANT)
@@ -228,7 +228,7 @@ async def test_what_is_added_while_it_is_sent_directly_is_not_lost(
 
 
 async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: SqliteJournal) -> None:
-    """What is asked after a lost answer may be told the end of the attempt before: it is in doubt, not failed."""
+    """If a query after a resend finds "failed", the write stays unknown: that may be the first attempt's state."""
     told = list[Event]()
     await sent(journal, way(FAILED), profile=TELLING)
     layer = journal.recorder.layer(MERCHANT, SERVICE, told.append)
@@ -242,7 +242,7 @@ async def test_recovered_refusal_of_what_failed_before_says_nothing(journal: Sql
 
 @pytest.mark.parametrize("recovered", [False, True])
 async def test_refusal_of_this_attempt_is_its_end(journal: SqliteJournal, *, recovered: bool) -> None:
-    """The first attempt's own state, asked about or not, and a later attempt's own answer."""
+    """A failure rejects the write if its first attempt's response or query, or a resend's own response, says so."""
     first = await sent(journal, way(evolve(FAILED, recovered=recovered)), profile=TELLING)
     again = await sent(journal, way(FAILED), profile=TELLING)
 
@@ -254,7 +254,7 @@ async def test_refusal_of_this_attempt_is_its_end(journal: SqliteJournal, *, rec
 async def test_who_is_gone_while_the_journal_commits_leaves_nothing_in_doubt(
     path: Any, clock: Clock, *, late: bool, queued: bool
 ) -> None:
-    """Cancelled or out of time while *sending* is committed: nothing was sent, and the journal says so at once."""
+    """If a call ends while the journal stores *sending*, nothing is sent, and the journal records that it was not."""
     leads = way(reply({}))
     async with Gated(path, clock, settles=False) as journal:
         facts: dict[str, Any] = {"entry": Entry(await journal.add(refund(), merchant=MERCHANT))} if queued else {}
@@ -281,7 +281,7 @@ async def test_who_is_gone_while_the_journal_commits_leaves_nothing_in_doubt(
 async def test_who_is_gone_while_the_journal_says_no_changes_nothing(
     path: Any, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was done before stays so, whoever is cancelled while the journal tells of it."""
+    """If a call for a finished write is cancelled while the journal responds, the write stays as it was."""
     async with Gated(path, clock, settles=False) as journal:
         journal.gate.set()
         await sent(journal, way(reply({"state": "DONE"})))
@@ -300,7 +300,7 @@ async def test_who_is_gone_while_the_journal_says_no_changes_nothing(
 
 
 async def test_answer_waits_for_the_journal_within_the_call_only(path: Any, clock: Clock) -> None:
-    """A slow journal delays a response no longer than the call has time, and goes on in the background."""
+    """If the journal is slow, the response waits for it at most until the call's timeout. The journal then goes on."""
     async with Gated(path, clock, settles=True) as journal:
         task = asyncio.ensure_future(sent(journal, way(reply({"a": 1}))))
         await journal.reached.wait()
@@ -320,7 +320,7 @@ def settling(journal: Any) -> int:
 
 
 async def test_cancelled_does_not_wait_for_the_journal(path: Any, clock: Clock) -> None:
-    """Who is cancelled is so at once; what is known of its write is kept behind."""
+    """A cancelled call ends without waiting for the journal, which stores its state in the background."""
     inside = asyncio.Event()
 
     async def send(_: Call) -> Reply:
@@ -349,7 +349,7 @@ async def test_cancelled_does_not_wait_for_the_journal(path: Any, clock: Clock) 
 async def test_queued_that_was_not_done_waits_for_a_worker(
     journal: SqliteJournal, clock: Clock, error: Exception
 ) -> None:
-    """It is *new* since it was tried, says why, and is sent by the next who comes."""
+    """If a queued write was not done, it becomes *new* with the reason, and the next worker can send it."""
     intent_id = await journal.add(refund(), merchant=MERCHANT)
     tried = clock.advance(5)
     with pytest.raises(type(error)):
@@ -371,7 +371,7 @@ async def test_queued_that_was_not_done_waits_for_a_worker(
     ],
 )
 async def test_queued_is_ones_own(journal: SqliteJournal, number: int, merchant: str, rule: str) -> None:
-    """A worker sends for its own merchant, and only what is there."""
+    """A worker can send only an intent that exists and belongs to its own merchant."""
     await journal.add(refund(), merchant=MERCHANT)
     with pytest.raises(InvalidArgumentError, match=f"intent_id must be {rule}"):
         await journal.recorder.queued(number, merchant)

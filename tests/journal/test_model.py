@@ -1,4 +1,4 @@
-"""Whatever is done to sessions, their journal and the service, in whatever order: no money moves twice, or is lost."""
+"""A model of sessions, their journal and the service: in any order of events, no money moves twice or is lost."""
 
 import asyncio
 import faulthandler
@@ -147,7 +147,7 @@ class JournalMachine(RuleBasedStateMachine):
         repeated=st.sampled_from(["same", "refused"]),
     )
     def begin(self, first: Iterable[tuple[Request[Any], Fate, bool]], refunds: Any, repeated: Any) -> None:
-        """Begin with some writes: of the rules each run leaves out some, and often all that send."""
+        """Begin with some writes, because each run of Hypothesis leaves out some rules."""
         self._runner = asyncio.Runner()
         self._folder = tempfile.TemporaryDirectory()
         self._clock, self._elapsed = Clock(), 0.0
@@ -171,7 +171,7 @@ class JournalMachine(RuleBasedStateMachine):
             (self.queue if queued else self.send)(request, fate, None, patient=False)
 
     def teardown(self) -> None:
-        """When all faults are over, time leaves nothing open, whatever was done before."""
+        """After all faults are over, no write is *new*, *sending* or *unknown*, and no ended one is *accepted*."""
         if self._sandbox is None:
             return
         try:
@@ -222,7 +222,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(seconds=LATER, limit=st.integers(1, 3))
     def die_asking(self, seconds: int, limit: int) -> None:
-        """A reconciler dies with what it was about to ask about."""
+        """A reconciler claims open intents, and its process dies."""
         self.wait(seconds)
         self._claims += self._done(self._journal.ask(limit, LEASE))
         self._restart()
@@ -230,7 +230,7 @@ class JournalMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._claims)
     @rule(index=INDEX)
     def come_back(self, index: int) -> None:
-        """A holder was not dead, and keeps what it knows by now, perhaps too late."""
+        """A holder that was believed dead settles, resends or postpones its intent, perhaps too late."""
         held = self._claims[index % len(self._claims)]
         end, made = MEANS[held.operation].get(self._state_of(held)), self._made.get(str(held.reference))
         quiet = held.sent_at and (self._clock.now - held.sent_at).total_seconds() >= QUARANTINE
@@ -252,7 +252,7 @@ class JournalMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._late)
     @rule()
     def arrive(self) -> None:
-        """What its caller has given up is done after all."""
+        """A write that its caller has given up arrives at the service."""
         late = self._late.pop(0)
         self._do_elsewhere(late.request, ours=late.ours)
 
@@ -323,14 +323,14 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def prune(self) -> None:
-        """What has ended is forgotten, and its numbers with it."""
+        """The journal deletes the intents that have ended."""
         before = self._numbers_of_things()
         self._done(self._journal.prune(self._clock.now))
         self._excused |= before - self._numbers_of_things()
 
     @invariant()
     def holds(self) -> None:
-        """What must be so is so."""
+        """Check the states in the journal against the service's ledger."""
         if self._sandbox is None:
             return
         steps = set(self._db.execute("SELECT before, after FROM observed"))
@@ -518,13 +518,13 @@ def _about_another(reply: Reply) -> Reply:
 
 @pytest.fixture(autouse=True)
 def undurable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the disk here: other tests ask what a loss of power leaves."""
+    """A SQLite journal does not wait for the disk. Other tests check durability."""
     monkeypatch.setattr("payasync.storage.sqlite.journaling", lambda _: ("delete", "OFF"))
 
 
 @pytest.mark.long
 def test_whatever_is_done(caplog: pytest.LogCaptureFixture) -> None:
-    """Each attempt is kept before it leaves; nothing done is sent again, believed wrongly, or forgotten."""
+    """Each attempt is stored before it leaves. No write that was done is sent again, reported wrongly or forgotten."""
     # Where something goes wrong, Hypothesis looks for the shortest way there for up to five minutes, and prints that.
     faulthandler.cancel_dump_traceback_later()
     caplog.set_level("CRITICAL", "payasync")

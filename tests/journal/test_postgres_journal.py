@@ -30,7 +30,7 @@ async def journal(postgres_dsn: str, clock: Clock) -> AsyncGenerator[PostgresJou
 
 @asynccontextmanager
 async def several(dsn: str, clock: Clock) -> AsyncGenerator[list[PostgresJournal]]:
-    """Return journals on one database, as several workers have them."""
+    """Return four journals on one database, as several workers have them."""
     journals = [PostgresJournal(dsn, clock=clock) for _ in range(4)]
     await asyncio.gather(*(journal.next_due() for journal in journals))
     yield journals
@@ -38,12 +38,12 @@ async def several(dsn: str, clock: Clock) -> AsyncGenerator[list[PostgresJournal
 
 
 async def references(journal: PostgresJournal) -> list[str | None]:
-    """Return what the intents are about."""
+    """Return the references of the intents."""
     return [each.reference for each in await journal.list()]
 
 
 def test_journal_says_where_it_is_without_the_password() -> None:
-    """Who has several tells them apart; nothing is opened by that."""
+    """A journal's `repr` shows the host, the database and the user, but not the password."""
     dsn = "postgresql://shop:letmein@db.example/pay"
     shown = "PostgresJournal('host=db.example dbname=pay user=shop')"
 
@@ -51,7 +51,7 @@ def test_journal_says_where_it_is_without_the_password() -> None:
 
 
 async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, clock: Clock) -> None:
-    """By its number, by the caller's key, or by both: whichever comes first, it is sent once."""
+    """If four workers begin a write by its number, its intent key or both, only one of them sends it."""
     async with several(postgres_dsn, clock) as journals:
         for number in range(AT_ONCE):
             one = refund(f"R{number}")
@@ -69,7 +69,7 @@ async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, cloc
 
 
 async def test_claimed_at_once_is_one_workers(postgres_dsn: str, clock: Clock) -> None:
-    """A queue may deliver an intent to several workers at the same moment: one of them sends it."""
+    """If several workers claim an intent together, only one of them sends it."""
     async with several(postgres_dsn, clock) as journals:
         intent_id = await journals[0].add(refund(), merchant=MERCHANT)
         begun = await asyncio.gather(*(each.claim(intent_id, LEASE) for each in journals * AT_ONCE))
@@ -79,7 +79,7 @@ async def test_claimed_at_once_is_one_workers(postgres_dsn: str, clock: Clock) -
 
 
 async def test_asking_does_not_wait_for_who_is_at_it(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """What another transaction holds is passed over."""
+    """`ask` skips rows that another transaction has locked."""
     for number in ("R1", "R2"):
         begun = await journal.begin(draft(refund(number)), LEASE)
         await journal.settle(begun.intent, "unknown")
@@ -91,7 +91,7 @@ async def test_asking_does_not_wait_for_who_is_at_it(journal: PostgresJournal, p
 
 
 async def test_lease_is_the_servers_time(postgres_dsn: str) -> None:
-    """Workers whose clocks differ hold a claim equally long: the server's clock counts, unless one is given."""
+    """Without a `clock`, a lease counts from the PostgreSQL server's time."""
     async with PostgresJournal(postgres_dsn) as journal:
         begun = await journal.begin(draft(), LEASE)
         with psycopg.connect(postgres_dsn) as other:
@@ -106,7 +106,7 @@ async def test_lease_is_the_servers_time(postgres_dsn: str) -> None:
 async def test_added_within_the_callers_transaction(
     journal: PostgresJournal, postgres_dsn: str, *, autocommit: bool
 ) -> None:
-    """An invoice and the intent to pay it back commit together, or neither is there."""
+    """`add` with a connection commits or rolls back together with the caller's transaction."""
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=autocommit) as connection:
         await connection.execute("CREATE TABLE invoices (number text)")
         async with connection.transaction():
@@ -123,7 +123,7 @@ async def test_added_within_the_callers_transaction(
 
 
 async def test_nothing_is_committed_for_the_caller(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """The first statement of a connection begins its transaction; it is the caller who ends it."""
+    """`add` with a connection does not end the caller's transaction. The caller commits it or rolls it back."""
     connection = await psycopg.AsyncConnection.connect(postgres_dsn)
     await journal.add(refund("R1"), merchant=MERCHANT, connection=connection)
     await connection.rollback()
@@ -135,7 +135,7 @@ async def test_nothing_is_committed_for_the_caller(journal: PostgresJournal, pos
 
 
 async def test_conflict_leaves_the_transaction_usable(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """A key that stands for another request is refused, and the caller may go on in the same transaction."""
+    """If `add` raises `IntentConflictError`, the caller's transaction can go on."""
     await journal.add(refund(), merchant=MERCHANT)
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
         with pytest.raises(IntentConflictError):
@@ -146,7 +146,7 @@ async def test_conflict_leaves_the_transaction_usable(journal: PostgresJournal, 
 
 
 async def test_transaction_that_has_failed_is_told(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """In a transaction that PostgreSQL has given up, nothing can be kept any more: an error of ours says so."""
+    """In an aborted PostgreSQL transaction, `add` raises `StorageError`, without psycopg's error as its cause."""
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
         with pytest.raises(psycopg.errors.UndefinedTable):
             await connection.execute("SELECT * FROM nowhere")
@@ -157,7 +157,7 @@ async def test_transaction_that_has_failed_is_told(journal: PostgresJournal, pos
 
 
 async def test_connection_must_be_in_a_transaction(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """One that commits each statement by itself would keep the intent whatever becomes of the rest."""
+    """If the connection commits each statement by itself, `add` raises `ConfigurationError` and stores nothing."""
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
         with pytest.raises(ConfigurationError, match="connection must be in a transaction") as caught:
             await journal.add(refund(), merchant=MERCHANT, connection=connection)
@@ -167,13 +167,13 @@ async def test_connection_must_be_in_a_transaction(journal: PostgresJournal, pos
 
 
 async def test_connection_must_be_psycopgs(journal: PostgresJournal) -> None:
-    """What is no connection, or another driver's, is refused by name."""
+    """If the connection is not psycopg's `AsyncConnection`, `add` raises `ConfigurationError`."""
     with pytest.raises(ConfigurationError, match="connection must be psycopg's AsyncConnection, not int"):
         await journal.add(refund(), merchant=MERCHANT, connection=1)
 
 
 async def test_connection_must_lead_to_the_journal(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """An intent that is kept where no worker looks would be lost, even if a journal's table stands there."""
+    """If the connection is to another database or schema, `add` raises `ConfigurationError` and stores nothing."""
     with database(postgres_dsn, "elsewhere") as other:
         async with PostgresJournal(other) as another:
             await another.next_due()
@@ -186,7 +186,7 @@ async def test_connection_must_lead_to_the_journal(journal: PostgresJournal, pos
 
 
 async def test_columns_of_a_later_payasync_do_no_harm(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """While workers are replaced by newer ones, who is still at it brings what it has begun to its end."""
+    """If a newer payasync adds a column, an older one can still settle the intents that it began."""
     begun = await journal.begin(draft(), LEASE)
     with psycopg.connect(postgres_dsn) as other:
         other.execute("ALTER TABLE payasync_intents ADD COLUMN later text NOT NULL DEFAULT 'x'")
@@ -197,7 +197,7 @@ async def test_columns_of_a_later_payasync_do_no_harm(journal: PostgresJournal, 
 
 
 async def test_zeros_are_kept_as_escapes(journal: PostgresJournal) -> None:
-    """PostgreSQL takes no zero in a text, and a service's answer may have one: the verdict is kept all the same."""
+    """The journal stores a NUL in a reason as its escape, because PostgreSQL's texts cannot hold it."""
     begun = await journal.begin(draft(), LEASE)
     await journal.settle(begun.intent, "rejected", reason="no\0")
     (kept,) = await journal.list()
@@ -206,7 +206,7 @@ async def test_zeros_are_kept_as_escapes(journal: PostgresJournal) -> None:
 
 
 async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """Who prunes waits for who sends a rejected one again, and leaves it then: its number must stay known."""
+    """If a rejected write is being sent again, `prune` waits for that transaction, and leaves the intent."""
     begun = await journal.begin(draft(), LEASE)
     await journal.settle(begun.intent, "rejected")
     again = postgres_statement(transactions.SEND, "")
@@ -223,7 +223,7 @@ async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgr
 
 
 async def blocked(dsn: str) -> None:
-    """Wait until somebody waits for another's lock in this database."""
+    """Wait until a transaction in this database waits for a lock."""
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     async with (
         asyncio.timeout(30),
@@ -280,7 +280,7 @@ SELECTING: Final = [
 
 
 async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
-    """Return how PostgreSQL finds what each statement asks for."""
+    """Return PostgreSQL's query plan of each statement."""
     found = dict[str, Plan]()
     for name in SELECTING:
         values = VALUES | ({"state": "succeeded"} if name == "RESOLVE" else {})
@@ -292,7 +292,7 @@ async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
 
 @pytest.mark.long
 async def test_size_costs_nothing(journal: PostgresJournal, postgres_dsn: str) -> None:
-    """However many intents are kept, each statement finds its own by an index, reading hardly more than before."""
+    """With 50,000 intents, no statement's query plan costs much more than with 1,000."""
     await journal.next_due()
     found = list[dict[str, Plan]]()
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""What a question tells of a write that nobody knows the end of."""
+"""What the reconciler decides after a query of an open write."""
 
 from datetime import timedelta
 from itertools import product
@@ -79,12 +79,12 @@ PAID: Final = {
     ],
 )
 def test_question(facts: dict[str, Any], expected: object) -> None:
-    """An order is asked about by endpoint 3, a refund by 7, and a payment by 6, with the number of its answer."""
+    """`query_for` queries an order by its number, a refund by its number, and a payment by the service's number."""
     assert expected == query_for(unknown(**facts), PROFILE)
 
 
 def test_payment_without_a_known_number_is_no_question() -> None:
-    """Where the profile does not say where a payment's number stands, nothing names it."""
+    """If the profile does not locate a payment's number, `query_for` returns `None`."""
     payment = unknown(operation="payments.create", outcome=Outcome(status=200, body=b'{"pay":{"no":7}}'))
 
     assert query_for(payment, Profile()) is None
@@ -105,7 +105,7 @@ WIRE: Final = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refund
 
 @pytest.mark.parametrize(("about_another", "expected"), [(True, None), (False, "manual")])
 def test_response_about_another_refund(*, about_another: bool, expected: State | None) -> None:
-    """The next one may be its own; where the number stands for another amount, asking again changes nothing."""
+    """If a response has another number, the next one may match. If it has another amount, the write is *manual*."""
     words = "outRefundNo is R9 in the response, and R1 in the request"
     objection = Objection(words, about_another=about_another)
     error = NoAnswerError("HTTP 200; repeating it is harmless", reason=words, objection=objection, retry_after=7.0)
@@ -131,14 +131,14 @@ def test_response_about_another_refund(*, about_another: bool, expected: State |
     ],
 )
 def test_what_a_write_has_named(facts: dict[str, Any], expected: dict[str, object]) -> None:
-    """Its numbers and amounts as far as they are kept, and the merchant if it was sent."""
+    """`names_of` returns the numbers and amounts that the journal has stored, and the merchant if it was sent."""
     assert expected == names_of(unknown(**facts), PROFILE)
 
 
 @pytest.mark.parametrize("state", ["unknown", "accepted"])
 @pytest.mark.parametrize("document", [{"result": None}, {"result": []}, {"result": {}}, {"code": "OK"}])
 def test_answer_that_holds_nothing(state: State, document: object) -> None:
-    """An answer without a payload ends nothing: so some services answer about what they do not know."""
+    """If a response has no payload, it ends nothing."""
     intent = unknown(state=state, request=ASKED_FOR)
     evidence = classify_response(
         intent, RefundResponse.of(call_for("refunds.status", PROFILE), reply(document)), PROFILE
@@ -176,7 +176,7 @@ def test_what_a_state_says_of_a_write(
 
 
 def test_what_has_no_states_is_done_when_it_is_there() -> None:
-    """Where the profile knows no states, no later answer could say more."""
+    """If the profile maps no states, a response that finds the refund means that it succeeded."""
     profile = evolve(PROFILE, answer=AnswerShape(), states=States())
     answer = answered(RefundResponse, "refunds.create", "DONE", profile)
 
@@ -200,7 +200,7 @@ def test_what_has_no_states_is_done_when_it_is_there() -> None:
     ],
 )
 def test_what_an_error_says(error: PayasyncError, finding: Finding) -> None:
-    """Only what the service says of this write counts: what is of the keys, the way or the hour is asked again."""
+    """Only the service's word about this write counts. If keys, network or rate limits fail, it is queried again."""
     assert finding is classify_error(error).finding
 
 
@@ -214,7 +214,7 @@ def test_what_an_error_says(error: PayasyncError, finding: Finding) -> None:
     ],
 )
 def test_what_is_wrong_here_says_nothing_of_any_write(error: PayasyncError) -> None:
-    """It ends the run, and no write is given to a person for it."""
+    """If the error is the merchant's own, such as a missing key, `classify_error` raises it."""
     with pytest.raises(type(error)) as caught:
         classify_error(error)
 
@@ -222,7 +222,7 @@ def test_what_is_wrong_here_says_nothing_of_any_write(error: PayasyncError) -> N
 
 
 def test_words_of_an_error() -> None:
-    """A person reads what the service did, without what a program may do next."""
+    """The reason of a failed query has the error's first part, without the advice to programs."""
     error = NoAnswerError("HTTP 503, the service failed; repeating it is harmless", retry_after=7.0)
     expected = QueryResult(finding=Finding.SILENT, reason="HTTP 503, the service failed", retry_after=7.0)
 
@@ -372,7 +372,7 @@ def check_decision(decision: Decision, expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("rule", UNKNOWN_ONES)
 def test_what_follows_for_an_unknown_write(rule: str) -> None:
-    """The table has the rules."""
+    """Each key of `UNKNOWN_ONES` states a rule. `decide` follows it in each case listed under that key."""
     for facts, result, after, expected in UNKNOWN_ONES[rule]:
         check_decision(decided(unknown(**facts), result, after), expected)
 
@@ -381,14 +381,14 @@ def test_what_follows_for_an_unknown_write(rule: str) -> None:
 def test_what_follows_for_an_accepted_write(
     facts: dict[str, Any], result: QueryResult, expected: dict[str, Any]
 ) -> None:
-    """It is neither sent again nor given up: a person must find out only if all responses of a day were of no use."""
+    """An accepted write is never sent again. It becomes *manual* only after a day of responses about something else."""
     accepted = unknown(**{"state": "accepted", "asked": 50, "queued": True, **facts})
 
     check_decision(decided(accepted, result), {"state": "accepted", **expected})
 
 
 def test_without_a_quarantine_not_found_is_never_final() -> None:
-    """After some queries, however long ago the write was sent, a person must find out; so it is with a refusal."""
+    """If the profile has no quarantine, "not found" and a refusal of a resend lead to *manual* after some queries."""
     states = [decided(unknown(asked=asked), NOT_DONE, LONG, None).state for asked in (3, 4)]
     refused = [decided(unknown(asked=asked, **TWICE), said("rejected"), LONG, None) for asked in (3, 4)]
 
@@ -409,12 +409,12 @@ def test_without_a_quarantine_not_found_is_never_final() -> None:
     ],
 )
 def test_accepted_that_a_person_is_shown(facts: dict[str, Any], *, expected: bool) -> None:
-    """Some answers that say nothing of its end, one after the other, or a day without any; not how long it takes."""
+    """A person is shown an accepted write after some unclear responses in a row, or a day without a usable one."""
     assert expected is is_shown(unknown(state="accepted", **facts), START, PATIENCE)
 
 
 def test_half_of_a_pause_is_chance() -> None:
-    """So that what was lost together is not asked about together again and again."""
+    """Half of a pause is random, so that writes lost together are not queried together again."""
     bounds: list[float] = []
 
     def none(bound: float) -> float:
@@ -432,7 +432,7 @@ EVIDENCE: Final = [*map(said, END_STATES), said("accepted"), SILENT, UNCLEAR, NO
 @pytest.mark.parametrize("evidence", EVIDENCE)
 @pytest.mark.parametrize("state", ["unknown", "accepted"])
 def test_only_transitions_of_the_table(evidence: QueryResult, state: State) -> None:
-    """Whatever is said, nothing follows that the design does not have; and what waits keeps its state."""
+    """Every decision either leaves the state and waits, or follows a transition of the design's table."""
     for queued, asked, after in product((False, True), (1, 9), (0.0, 10.0**6)):
         decision = decided(unknown(state=state, queued=queued, asked=asked), evidence, after)
 
@@ -455,7 +455,7 @@ def test_only_transitions_of_the_table(evidence: QueryResult, state: State) -> N
     ],
 )
 def test_wrong_patience_is_named(name: str, value: object) -> None:
-    """A value that makes no sense is refused at once."""
+    """If a setting of `Patience` is invalid, its constructor raises `ConfigurationError`, which names it."""
     with pytest.raises(ConfigurationError, match=rf"^Patience\.{name} must be") as caught:
         Patience(**{name: value})  # type: ignore[arg-type] # that is the test
 
@@ -463,7 +463,7 @@ def test_wrong_patience_is_named(name: str, value: object) -> None:
 
 
 def test_report_counts() -> None:
-    """Each end has its number, and together they are all that was asked about."""
+    """A report counts each end, and `asked` is the sum of the writes queried."""
     ends: list[End] = ["resolved", "waiting", "resolved", "manual", "sent", "lost"]
     report = Report.of(ends, silent=True, unsent=7, rejected=1)
 
@@ -483,7 +483,7 @@ def test_report_counts() -> None:
     ],
 )
 def test_what_was_not_done(end: End, state: State, expected: bool) -> None:  # noqa: FBT001 - what is expected
-    """What has ended without being done, by this run and by no other."""
+    """A result is `rejected` only if this run ended the write as rejected."""
     assert expected is Result(intent=kept(state="unknown"), end=end, state=state).rejected
 
 
@@ -503,5 +503,5 @@ def test_what_was_not_done(end: End, state: State, expected: bool) -> None:  # n
     ],
 )
 def test_what_is_due(facts: dict[str, Any], expected: bool) -> None:  # noqa: FBT001 - what is expected
-    """What is open, and nobody holds, from its moment on; what somebody holds, from the end of that."""
+    """An open intent is due from its next query on; a leased one when its lease ends."""
     assert expected is is_due(kept(**facts), START)

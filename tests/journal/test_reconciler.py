@@ -1,4 +1,4 @@
-"""The reconciler on the real sandbox, whose ledger is the truth, with clocks that the tests move."""
+"""The reconciler against the sandbox, whose ledger has the truth, with clocks that the tests move."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -42,7 +42,7 @@ SLOW: Final = evolve(PROFILE, recovery=Recovery(quarantine=QUARANTINE))
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    """A sandbox whose service says that it may take a minute to do what it has received."""
+    """A sandbox whose profile has a quarantine of a minute."""
     async with Sandbox(SLOW, clock="frozen") as sandbox:
         yield sandbox
 
@@ -57,7 +57,7 @@ async def journal(another: Callable[[], Journal]) -> AsyncIterator[Journal]:
 
 @pytest.fixture
 async def pay(sandbox: Sandbox, journal: Journal) -> AsyncIterator[Session]:
-    """A session that leaves what is unknown to the reconciler."""
+    """A session that leaves unknown writes to the reconciler."""
     async with sandbox.session(journal=journal, retry=ONCE) as pay:
         yield pay
 
@@ -107,7 +107,7 @@ async def interrupt(run: "asyncio.Task[Report]") -> None:
 
 @both_stores
 async def test_what_was_done_is_found(sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler) -> None:
-    """A lost answer is asked for: what was done is known from then on, and the same call gets the answer."""
+    """If a response is lost, the reconciler queries the write. The same call then gets the result without a resend."""
     request = await refund(sandbox)
     sandbox.faults.reset_after_commit("refunds.create")
     await lost(pay, request)
@@ -124,7 +124,7 @@ async def test_what_was_done_is_found(sandbox: Sandbox, pay: Session, journal: J
 async def test_absent_answer_counts_when_the_quarantine_is_over(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """During the quarantine, the write may still arrive. After it, the caller may repeat the write."""
+    """The response "not found" leaves a write unknown during the quarantine. After it, the write can be repeated."""
     request = await refund(sandbox)
     sandbox.faults.reset_before("refunds.create")
     await lost(pay, request)
@@ -143,7 +143,7 @@ async def test_absent_answer_counts_when_the_quarantine_is_over(
 async def test_quarantine_of_an_interrupted_call_counts_from_when_it_is_found(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """An interrupted caller may have sent until its lease was over. Nobody asks before."""
+    """The reconciler queries an interrupted call only after its lease. The quarantine counts from that query."""
     hanging = sandbox.faults.hang("refunds.create", phase="before")
     call = asyncio.ensure_future(pay.send(await refund(sandbox)))
     await until(lambda: hanging.fired)
@@ -162,7 +162,7 @@ async def test_quarantine_of_an_interrupted_call_counts_from_when_it_is_found(
 async def test_what_was_queued_is_sent_again(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """A queued write that never arrived is sent again under its number, once."""
+    """If a queued write never arrived, the reconciler sends it again under its number, once."""
     await never_arrived(sandbox, pay, journal, clock)
     reports = [await reconciler.run_once() for _ in range(2)]
     done = await only(journal)
@@ -175,7 +175,7 @@ async def test_what_was_queued_is_sent_again(
 async def test_second_send_that_is_refused_needs_a_person(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """The first sender has gone. A person must hear that the order was refunded meanwhile by other means."""
+    """If the service refuses the reconciler's resend, the intent becomes *manual*."""
     await never_arrived(sandbox, pay, journal, clock)
     order = str((await only(journal)).request["out_trade_no"])
     async with sandbox.session() as another:
@@ -191,7 +191,7 @@ async def test_second_send_that_is_refused_needs_a_person(
 async def test_second_send_that_is_declined_is_told(
     journal: Journal, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If the second send is accepted and fails at once, the run reports it, because the first sender has gone."""
+    """If the reconciler's resend fails, the run reports it to `on_result` and logs it, once."""
     heard = list[Result]()
     async with (
         Sandbox(SLOW, clock="frozen", refunds="fail") as sandbox,
@@ -210,7 +210,7 @@ async def test_second_send_that_is_declined_is_told(
 async def test_what_another_ends_after_a_second_send_is_told_by_that_one(
     journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If another run ends the write before this one looks, only the other run reports it."""
+    """If another run ends the write after this run's resend, this run does not report it as rejected."""
     get, heard = journal.get, list[Result]()
 
     async def overtaken(intent_id: int) -> Intent | None:
@@ -233,7 +233,7 @@ async def test_what_another_ends_after_a_second_send_is_told_by_that_one(
 async def test_queued_that_no_worker_has_sent_is_counted(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """A run counts its merchant's queued writes after five minutes, tried or not."""
+    """A run counts its merchant's queued writes that are unsent after five minutes, tried by a worker or not."""
     tried = await queued(sandbox, pay, journal)
     untried = await journal.add(await refund(sandbox, "R2"), merchant=pay.merchant_id)
     await journal.add(await refund(sandbox), merchant="another")
@@ -274,7 +274,7 @@ async def test_accepted_is_asked_about_until_it_ends(journal: Journal, clock: Cl
 
 
 async def test_accepted_that_is_denied_is_shown_to_a_person(journal: Journal, clock: Clock) -> None:
-    """If the service forgets what it accepted, nothing is sent again, and a person may end it."""
+    """If the service no longer knows an accepted write, the reconciler lists it for a person, and sends nothing."""
     async with Sandbox(SLOW, clock="frozen", refunds="by hand") as sandbox, Sandbox(SLOW, clock="frozen") as forgetful:
         async with sandbox.session(journal=journal) as pay:
             await pay.send(await refund(sandbox))
@@ -294,7 +294,7 @@ async def test_accepted_that_is_denied_is_shown_to_a_person(journal: Journal, cl
 
 
 async def test_quarantine_that_is_given(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
-    """It goes before the profile's."""
+    """The reconciler's own `quarantine` replaces the profile's."""
     await lost_before(sandbox, pay)
     reconciler = reconciling(pay, journal, clock, quarantine=2 * QUARANTINE)
 
@@ -302,7 +302,7 @@ async def test_quarantine_that_is_given(sandbox: Sandbox, pay: Session, journal:
 
 
 async def test_one_question_is_one_request(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
-    """The pauses are the journal's: a service in trouble gets no more than one request for each write."""
+    """If a query fails, the reconciler does not retry it in the same run, whatever the session's retry policy."""
     async with sandbox.session(journal=journal) as pay:
         await lost_before(sandbox, pay.with_options(retry=ONCE))
         failing = sandbox.faults.server_error("refunds.status", times=None)
@@ -312,7 +312,7 @@ async def test_one_question_is_one_request(sandbox: Sandbox, journal: Journal, c
 
 
 async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: Journal, reconciler: Reconciler) -> None:
-    """With another merchant's keys the service would know nothing of a write, and that would be a second one."""
+    """The reconciler queries only its own merchant's writes. The service does not know another's with these keys."""
     request = await refund(sandbox)
     number = await journal.add(request, merchant="another")
     claimed = (await journal.claim(number, 0.0)).intent
@@ -326,7 +326,7 @@ async def test_only_its_own_merchant_is_asked_about(sandbox: Sandbox, journal: J
 async def test_another_service_is_asked_about_nothing(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """A service that never received a write does not know it, and its "not found" would have the write sent again."""
+    """If the journal is bound to another service, a run raises `ConfigurationError` and queries nothing."""
     await journal.bind(pay.merchant_id, "https://pay.example")
     claimed = (await journal.claim(await queued(sandbox, pay, journal), 0.0)).intent
     await journal.settle(claimed, "unknown")
@@ -341,7 +341,7 @@ async def test_another_service_is_asked_about_nothing(
 async def test_several_share_the_work(
     sandbox: Sandbox, pay: Session, another: Callable[[], Journal], clock: Clock
 ) -> None:
-    """Three reconcilers at once, on journals of their own, ask about each write once."""
+    """If three reconcilers run together on one database, they query each write once."""
     await lost_ones(sandbox, pay, 30)
     journals = [another() for _ in range(3)]
     reports = await asyncio.gather(*(reconciling(pay, each, clock).run_once() for each in journals))
@@ -353,7 +353,7 @@ async def test_several_share_the_work(
 
 
 async def test_no_more_at_once_than_it_may(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
-    """`concurrency` bounds the questions that wait for an answer."""
+    """`concurrency` limits how many queries of a run are in flight."""
     waiting, most, all_there = 0, 0, asyncio.Event()
 
     async def counted(call: Call, send: Send) -> Reply:
@@ -382,7 +382,7 @@ async def test_no_more_at_once_than_it_may(sandbox: Sandbox, journal: Journal, c
 async def test_who_is_overtaken_changes_nothing(
     sandbox: Sandbox, journal: Journal, clock: Clock, *, queues: bool
 ) -> None:
-    """If a person ends a write while the service is asked, their word stands, and nothing is sent."""
+    """If a person ends a write during its query, the reconciler changes nothing and sends nothing."""
 
     async def resolving(call: Call, send: Send) -> Reply:
         if call.read:
@@ -431,7 +431,7 @@ class Slow:
 async def test_interrupted_run_gives_back_what_it_is_about_to_hold(
     sandbox: Sandbox, pay: Session, journal: Journal, *, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that is interrupted while it claims releases the claim, so that the write is due at once."""
+    """If a run is interrupted while it claims a write, it releases the claim, so that the write is due."""
     await lost_before(sandbox, pay)
     slow = Slow(journal, monkeypatch, name="ask")
     run = asyncio.ensure_future(reconciler.run_once())
@@ -453,7 +453,7 @@ async def slow(sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock, m
 async def test_journal_that_hangs_holds_no_interrupted_run(
     slow: Slow, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An interrupted run waits some seconds for its journal. What is stored after that is still reported."""
+    """If the journal hangs, an interrupted run ends anyway. A result that is stored later is still reported."""
     monkeypatch.setattr(module, "INTERRUPTED_SECONDS", 0)
     heard = list[Result]()
     run = asyncio.ensure_future(reconciler.run_once(heard.append))
@@ -469,7 +469,7 @@ async def test_journal_that_hangs_holds_no_interrupted_run(
 async def test_interrupted_run_says_what_it_could_not_keep(
     slow: Slow, reconciler: Reconciler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The run ends as cancelled, and the log has the journal's error."""
+    """If an interrupted run cannot store a result, it ends as cancelled, and the log has the journal's error."""
     slow.error = StorageError("the journal is full")
     run = asyncio.ensure_future(reconciler.run_once())
     await slow.kept.wait()
@@ -482,7 +482,7 @@ async def test_interrupted_run_says_what_it_could_not_keep(
 async def test_worker_that_fails_silences_no_other(
     sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If one worker cannot write the journal, the run ends, and what another worker has stored is still reported."""
+    """If one worker's `settle` fails, the run raises its error. Results stored by other workers are still reported."""
     await lost_ones(sandbox, pay, 2)
     clock.advance(QUARANTINE)
     slow, heard, asked = Slow(journal, monkeypatch), list[Result](), list[Intent]()
@@ -508,7 +508,7 @@ async def test_worker_that_fails_silences_no_other(
 async def test_interrupted_run_forgets_nothing(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
 ) -> None:
-    """An interrupted run releases its claim at once, with all that was known of an accepted write."""
+    """If a run is interrupted during a query, it releases the write with its stored facts unchanged."""
     await pay.payments.create(amount=1000, currency="USD")
     (held,) = await journal.ask(1, 60.0)
     await journal.postpone(held, held.created, "HTTP 403", denied=3, silent_since=held.created)
@@ -524,7 +524,7 @@ async def test_interrupted_run_forgets_nothing(
 async def test_journal_that_fails_ends_the_run(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler
 ) -> None:
-    """Nothing is asked of the service that could not be kept: the error is ours, and is alone."""
+    """If the journal is closed, a run raises `StorageError` and queries nothing."""
     await lost_before(sandbox, pay)
     await journal.aclose()
     with pytest.raises(StorageError):
@@ -542,7 +542,7 @@ async def test_journal_that_fails_before_a_second_send(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A write that cannot be stored as *sending* is not sent: the run ends, and the next one sends it."""
+    """If the journal cannot store *sending*, the run raises `StorageError` without a resend. The next run resends."""
 
     async def full(*_: Any, **__: Any) -> None:
         raise StorageError("the journal is full")
@@ -560,7 +560,7 @@ async def test_journal_that_fails_before_a_second_send(
 async def test_session_that_cannot_ask_ends_the_run(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """Without a key the run ends with an error. All writes stay as they were, and due."""
+    """If the session has no key, a run raises `ConfigurationError`, and the writes stay due."""
     await lost_before(sandbox, pay)
     async with sandbox.session(journal=journal, credentials=Credentials(pay.merchant_id)) as keyless:
         with pytest.raises(ConfigurationError):
@@ -581,7 +581,7 @@ async def test_session_without_the_journal(sandbox: Sandbox, pay: Session, journ
 async def test_queued_one_that_the_profile_refuses_now(
     sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
 ) -> None:
-    """After some tries, a person is told of a request that the profile no longer allows."""
+    """If the profile no longer allows a queued write, it becomes *manual* after `patience.questions` runs."""
     await never_arrived(sandbox, pay, journal, clock)
     strict = evolve(SLOW, accept=Accept(required={"refunds.create": ("refund_desc",)}))
     async with sandbox.session(journal=journal, profile=strict) as session:
@@ -593,7 +593,7 @@ async def test_queued_one_that_the_profile_refuses_now(
 
 
 async def test_error_of_a_layer_stops_nothing_else(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
-    """A layer that fails for some writes has those wait, with the reason; all others are asked about."""
+    """If a middleware fails for some writes, they wait with the error as reason. The run queries all others."""
 
     async def odd(call: Call, send: Send) -> Reply:
         if call.read and call.reference != f"R{SILENT}":
@@ -613,7 +613,7 @@ async def test_error_of_a_layer_stops_nothing_else(sandbox: Sandbox, journal: Jo
 async def test_run_goes_on_as_long_as_the_service_answers_now_and_then(
     sandbox: Sandbox, journal: Journal, clock: Clock
 ) -> None:
-    """Only if so many queries in a row have no response, the service is left in peace."""
+    """A run stops only after `SILENT` queries in a row without a response."""
 
     async def sometimes(call: Call, send: Send) -> Reply:
         if call.read and call.reference != f"R{SILENT - 1}":
@@ -631,7 +631,7 @@ async def test_run_goes_on_as_long_as_the_service_answers_now_and_then(
 async def test_second_send_that_fails_oddly_stops_nothing_else(
     sandbox: Sandbox, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, begun: bool
 ) -> None:
-    """If a layer or the journal raises a strange error, the write waits, and the run goes on."""
+    """If a middleware or the journal raises an unexpected error in a resend, the write waits, and the run goes on."""
     reads_only = False
 
     async def odd(call: Call, send: Send) -> Reply:
@@ -657,7 +657,7 @@ async def test_second_send_that_fails_oddly_stops_nothing_else(
 
 
 async def test_run_ends_though_time_passes(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
-    """A run asks once about each write. Pauses count from the query, so what comes due meanwhile is the next run's."""
+    """A run queries each write once. Writes that come due again during the run wait for the next one."""
 
     async def slow(call: Call, send: Send) -> Reply:
         clock.advance(10)
@@ -696,7 +696,7 @@ async def test_what_somebody_must_hear_of_is_logged(
 async def test_due_knows_all_and_changes_nothing(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a run would ask about can be seen beforehand, however many pages of the journal that takes."""
+    """`due` returns every write that a run would query, across all pages, and changes nothing."""
     monkeypatch.setattr(module, "PAGE", 2)
     await lost_ones(sandbox, pay, 5)
     before = await journal.list()
@@ -710,7 +710,7 @@ async def test_due_knows_all_and_changes_nothing(
 async def test_watch_runs_when_something_is_due(
     sandbox: Sandbox, pay: Session, reconciler: Reconciler, clock: Clock
 ) -> None:
-    """It waits as long as the journal says, and never for long: others may add something."""
+    """`watch` runs when a write is due, and at least every `LONGEST` seconds."""
     await lost_before(sandbox, pay)
     started = clock.now
     reports: list[tuple[float, Report]] = []
@@ -731,7 +731,7 @@ async def test_watch_runs_when_something_is_due(
 async def test_watch_leaves_a_silent_service_in_peace(
     sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock
 ) -> None:
-    """After some questions in vain a run ends. The others stay due, and wait no longer than if nothing were due."""
+    """If `SILENT` queries fail, a run ends early. The other writes stay due for the next run, `LONGEST` s later."""
     await lost_ones(sandbox, pay, SILENT + 10)
     failing = sandbox.faults.server_error("refunds.status", times=None)
     started = clock.now
@@ -748,7 +748,7 @@ async def test_watch_leaves_a_silent_service_in_peace(
 
 
 async def test_watch_never_spins(pay: Session, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the journal says, there is a second between two runs."""
+    """`watch` waits at least `SHORTEST` seconds between two runs, even if the journal always has a due write."""
 
     async def always(_: str) -> datetime:
         return clock.now
@@ -777,7 +777,7 @@ async def test_watch_never_spins(pay: Session, journal: Journal, clock: Clock, m
     ],
 )
 def test_wrong_argument_is_named(pay: Session, journal: Journal, name: str, wrong: Any) -> None:
-    """What makes no sense is refused as the reconciler is made."""
+    """If an argument of the reconciler is invalid, its constructor raises `ConfigurationError`, which names it."""
     arguments: dict[str, Any] = {"session": pay, "journal": journal, name: wrong}
     with pytest.raises(ConfigurationError, match=f"^{name} must be") as caught:
         Reconciler(**arguments)
@@ -787,7 +787,7 @@ def test_wrong_argument_is_named(pay: Session, journal: Journal, name: str, wron
 
 @pytest.mark.parametrize("wrong", [5, asyncio.sleep])
 async def test_listener_is_checked(sandbox: Sandbox, pay: Session, reconciler: Reconciler, wrong: Any) -> None:
-    """What cannot be told a result is refused before the first question."""
+    """If `on_result` is not a plain function, a run raises `InvalidArgumentError` and queries nothing."""
     await lost_before(sandbox, pay)
     with pytest.raises(InvalidArgumentError, match="on_result must be a plain function of a result, or None") as caught:
         await reconciler.run_once(wrong)

@@ -33,12 +33,12 @@ def subscribing(profile: Profile = PROFILE, customer: Any = CUSTOMER) -> Call:
 
 
 def kept(call: Call, document: Any) -> Any:
-    """Return the document that is kept of an answer, where whole ones are."""
+    """Return the document that the journal stores of a response, if it stores whole responses."""
     return orjson.loads(redact_outcome(call, reply(document), whole=True).body)
 
 
 def test_whole_answer_is_kept_as_it_came() -> None:
-    """Who opts in gets, by a later call under the same key, what the service said: values, types and order."""
+    """With `whole=True`, the journal stores a response's document with its values, types and order."""
     document = {"z": 1, "a": [True, None, 1.5, {"b": ""}], "e": "é", "big": 2**64 - 1}
 
     assert orjson.dumps(document) == redact_outcome(call_for("refunds.create"), reply(document), whole=True).body
@@ -53,7 +53,7 @@ LOCATED: Final[dict[str, Any]] = {
 
 
 def test_of_an_answer_what_the_profile_locates_is_kept() -> None:
-    """A payer, a card, an address: whatever else a service puts into its answer does not reach the journal."""
+    """By default, the journal stores only the fields of a response that the profile locates."""
     shape = AnswerShape(
         data="result",
         code="code",
@@ -86,7 +86,7 @@ def test_of_an_answer_what_the_profile_locates_is_kept() -> None:
     ],
 )
 def test_envelope_stays_where_it_was(document: Any, expected: Any) -> None:
-    """An answer that is read again is read in the same way: the code outside is not taken for the state inside."""
+    """A stored response has its fields at their original paths, so that it is read in the same way again."""
     profile = evolve(PROFILE, answer=AnswerShape(data="result", code="status", ok=("outer",), refund_status="status"))
 
     assert expected == orjson.loads(redact_outcome(call_for("refunds.create", profile), reply(document)).body)
@@ -94,7 +94,7 @@ def test_envelope_stays_where_it_was(document: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_long_number_is_kept_to_its_last_digit(*, whole: bool) -> None:
-    """A service may count beyond 64 bits; the write was done, and must not fail because of that."""
+    """The journal stores an integer of more than 64 bits in a response without loss."""
     profile = evolve(PROFILE, answer=AnswerShape(payment_id="no"))
     came = evolve(reply(), body=b'{"no":1208925819614629174706176}')
     body = redact_outcome(call_for("payments.create", profile), came, whole=whole).body
@@ -103,7 +103,7 @@ def test_long_number_is_kept_to_its_last_digit(*, whole: bool) -> None:
 
 
 def test_facts_of_an_answer_are_kept() -> None:
-    """Its status, whether it was verified, and whether it was a query's."""
+    """The journal stores a response's status, whether it was verified, and whether a query recovered it."""
     came = evolve(reply({}, status=201), verified=True, recovered=True, attempts=3)
 
     assert Outcome(status=201, body=b"{}", verified=True, recovered=True) == redact_outcome(
@@ -116,7 +116,7 @@ def test_facts_of_an_answer_are_kept() -> None:
     [("header:X-Request-Id", {"X-Request-Id": "7"}), ("header:X-Other", {}), ("id", {}), ("", {})],
 )
 def test_only_the_requests_number_is_kept_of_headers(request_id: str, expected: dict[str, str]) -> None:
-    """Cookies and the like stay out; the number that a merchant gives to the service's support does not."""
+    """Of a response's headers, the journal stores only the one that the profile names as request id."""
     profile = Profile(answer=AnswerShape(request_id=request_id))
     came = reply({}, headers={"x-request-id": "7", "Set-Cookie": "canary"})
 
@@ -124,7 +124,7 @@ def test_only_the_requests_number_is_kept_of_headers(request_id: str, expected: 
 
 
 def test_nonces_and_signatures_are_left_out() -> None:
-    """Wherever they stand, whether the profile knows of them or the service repeats ours."""
+    """The journal removes nonces and signatures from a response, wherever they stand in it."""
     document = {
         "sign": "1",
         "echo": [{"nonceStr": "2", "sign": "3", "a": 1}],
@@ -135,14 +135,14 @@ def test_nonces_and_signatures_are_left_out() -> None:
 
 
 def test_customer_is_left_out_under_its_name() -> None:
-    """An answer that repeats the customer, under our name or the service's, loses it."""
+    """The journal removes the customer from a response, under payasync's name and under the profile's."""
     document = {"customer": {"email": "canary"}, "payer": "canary", "price": 900}
 
     assert {"price": 900} == kept(subscribing(), document)
 
 
 def test_customers_details_are_hidden_wherever_they_stand() -> None:
-    """Services repeat details under other names, and in sentences."""
+    """The journal masks the customer's details in any value, name or sentence of a response."""
     document = {
         "to": "anna@example.com",
         "said": "Hello Ann, we wrote to anna@example.com",
@@ -159,13 +159,13 @@ def test_customers_details_are_hidden_wherever_they_stand() -> None:
 
 
 def test_amounts_and_empty_texts_are_no_details() -> None:
-    """What stands there by chance stays: small numbers, and what is empty."""
+    """The journal does not mask small numbers and empty texts, even if they equal a customer's detail."""
     assert {"price": 42, "note": "", "ok": True} == kept(subscribing(), {"price": 42, "note": "", "ok": True})
 
 
 @pytest.mark.parametrize("name", [*OWN, "code", "request_id"])
 def test_what_the_profile_locates_stays(name: str) -> None:
-    """A number or a state that looks like a detail of the customer's is the service's own all the same."""
+    """The journal does not mask a field that the profile locates, even if its value looks like a customer's detail."""
     profile = evolve(PROFILE, answer=AnswerShape(**{"ok": (0,), name: "x.y"}))  # type: ignore[arg-type] # by name
     for own in ("active-1", 49151123456):
         found = kept(subscribing(profile, {"a": own, "b": "active"}), {"x": {"y": own}, "other": "active"})
@@ -174,10 +174,10 @@ def test_what_the_profile_locates_stays(name: str) -> None:
 
 
 def test_error_is_kept_in_one_line_without_details() -> None:
-    """A refusal may quote what it refuses."""
+    """The journal stores an error's text in one line, with the customer's details masked."""
     assert "bad address ***, or ***" == redact_text(subscribing(), "bad address\n  anna@example.com, or\t12 Canary Row")
 
 
 def test_calls_without_a_customer_hide_nothing() -> None:
-    """An order's answer has nothing of a customer's that we would know of."""
+    """If a call has no customer, the journal masks nothing in its response."""
     assert {"a": "T1 Coffee"} == kept(call_for("orders.place"), {"a": "T1 Coffee"})

@@ -16,14 +16,14 @@ OUTCOME = Outcome(status=201, body='{"é":1}'.encode(), headers={"X-Request-Id":
 
 @pytest.mark.parametrize("outcome", [OUTCOME, Outcome(status=204), Outcome(status=200, body=b"\xff", verified=False)])
 def test_outcome_comes_back_as_it_was_written(outcome: Outcome) -> None:
-    """What a journal gives today is what it was given years ago; bytes that are no text come as their escapes."""
+    """An outcome read from its JSON equals the outcome written. Bytes that are not UTF-8 come back escaped."""
     body = outcome.body.decode(errors="backslashreplace").encode()
 
     assert evolve(outcome, body=body) == outcome_from_json(outcome_to_json(outcome))
 
 
 def test_answer_is_the_services_own() -> None:
-    """The same call again gets the answer that it got, and `attempts` says that nothing was sent."""
+    """A recorded reply has the stored status, headers and body, and `attempts` is 0."""
     expected = Reply(
         status=201,
         headers=CIMultiDict({"X-Request-Id": "7"}),
@@ -39,7 +39,7 @@ def test_answer_is_the_services_own() -> None:
 
 
 def test_persons_word_has_no_body() -> None:
-    """What a person has ended is answered with a success that says nothing it does not know."""
+    """If a person has resolved the write, its recorded reply is a 204 without a body."""
     found = recorded_reply(kept(state="succeeded"))
 
     assert (204, b"", 0, True, None) == (found.status, found.body, found.attempts, found.recovered, found.verified)
@@ -54,7 +54,7 @@ def test_persons_word_has_no_body() -> None:
     ],
 )
 def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> None:
-    """Who used a key twice is told for what it was used first."""
+    """`IntentConflictError` names the intent that has the key, and says which key it is."""
     error = refusal_error(BeginResult(Step.CONFLICT, kept(id=7, **facts)))
 
     assert isinstance(error, IntentConflictError)
@@ -73,7 +73,7 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
     ],
 )
 def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, expected: str) -> None:
-    """What may have been done is not repeated: the error names it, in the service's words and in the journal's."""
+    """If a write may have been done, `OutcomeUnknownError` has its number, its intent and the stored reason."""
     error = refusal_error(BeginResult(step, kept(id=7, state=state, reason=reason)))
 
     assert isinstance(error, OutcomeUnknownError)
@@ -97,7 +97,7 @@ def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, exp
     ],
 )
 def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
-    """Only where a number names it can anybody ask for its state; else a person looks, and tells the journal."""
+    """If no number names the write, or it is *manual*, the error advises a person to look and to record the result."""
     error = refusal_error(BeginResult(Step.ASK, kept(id=7, **{"state": "unknown", **facts})))
 
     assert str(error).endswith(f"it may have been done: {advice}")
@@ -108,7 +108,7 @@ ARGUMENTS = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 200}
 
 @pytest.mark.parametrize("named", [{"merchantId": "M9", "currency": "CAD"}, {}, None])
 def test_what_was_sent_goes_with_the_error(named: dict[str, object] | None) -> None:
-    """So that `pay.reconcile(error)` believes no response about another refund."""
+    """The error's `asked` has the fields that were sent, so that `pay.reconcile(error)` can compare responses."""
     begun = BeginResult(Step.ASK, kept(state="unknown", request=ARGUMENTS, named=named))
     asked = {"outTradeNo": "T1", "outRefundNo": "R1", "totalAmt": 450, "refundAmt": 200, **(named or {})}
 
@@ -117,7 +117,7 @@ def test_what_was_sent_goes_with_the_error(named: dict[str, object] | None) -> N
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_used_before_goes_with_the_error(*, answered: bool) -> None:
-    """Whoever calls again learns that the service said so of an earlier call."""
+    """If the service said "used before" to an earlier call, the error of a later call has `used_before` set."""
     error = refusal_error(BeginResult(Step.ASK, kept(state="unknown", answered=answered)))
 
     assert isinstance(error, OutcomeUnknownError)

@@ -1,4 +1,4 @@
-"""A session with a journal, and a real service behind it whose ledger is the truth."""
+"""A session with a journal against the sandbox, whose ledger has the truth."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -58,7 +58,7 @@ def sent(sandbox: Sandbox, operation: str = "refunds.create") -> int:
 
 
 async def test_refund_is_had_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """The same refund again is answered from the journal, with the state that the service told."""
+    """If a refund is repeated, the session returns the journal's response, and sends nothing."""
     first, again = await pay.refunds.create(**REFUND), await pay.refunds.create(**REFUND)
 
     assert (1, 1, 0) == (sent(sandbox), first.attempts, again.attempts)
@@ -67,7 +67,7 @@ async def test_refund_is_had_once(sandbox: Sandbox, pay: Session, journal: Sqlit
 
 
 async def test_every_write_is_kept_and_no_read(pay: Session, journal: SqliteJournal) -> None:
-    """Whatever may move money is in the journal, and each has its end or is under way."""
+    """The journal records each write with its state, and no read."""
     await pay.payments.create(amount=1000, currency="USD")
     await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T2")
     await pay.orders.query("T2")
@@ -92,7 +92,7 @@ async def test_every_write_is_kept_and_no_read(pay: Session, journal: SqliteJour
 
 
 async def test_payment_with_an_intent_is_had_once(sandbox: Sandbox, pay: Session) -> None:
-    """The caller's own key stands where the service takes no number."""
+    """If a payment is repeated under its intent key, it is sent once. Another payment under that key is a conflict."""
     payment: dict[str, Any] = {"amount": 1000, "currency": "USD", "intent": "invoice-42"}
     first, again = [await pay.payments.create(**payment) for _ in range(2)]
     with pytest.raises(IntentConflictError, match="intent 'invoice-42' stands for another request"):
@@ -103,7 +103,7 @@ async def test_payment_with_an_intent_is_had_once(sandbox: Sandbox, pay: Session
 
 
 async def test_lost_answer_is_asked_about_within_the_call(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """What the call finds out by asking is its end, and what the journal keeps."""
+    """If a response is lost, the call queries the write, returns the result and stores it in the journal."""
     sandbox.faults.reset_after_commit("refunds.create")
     async with sandbox.session(journal=journal, retry=QUICK) as pay:
         found = await pay.refunds.create(**REFUND)
@@ -114,7 +114,7 @@ async def test_lost_answer_is_asked_about_within_the_call(sandbox: Sandbox, jour
 
 
 async def test_lost_answer_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """Nothing is sent again under the number, until somebody has found out what became of it."""
+    """If the queries fail, too, the write stays unknown, and a repeated call sends nothing."""
     sandbox.faults.reset_after_commit("refunds.create")
     sandbox.faults.reset_before("refunds.status", times=None)
     with pytest.raises(OutcomeUnknownError):
@@ -130,7 +130,7 @@ async def test_lost_answer_that_stays_lost_is_unknown(sandbox: Sandbox, pay: Ses
 
 
 async def given_up(call: Coroutine[Any, Any, object], ready: asyncio.Event) -> None:
-    """Cancel a call when it is ready for that, and let what is kept behind it be begun."""
+    """Cancel a call when it is ready, and let the journal begin to store its end."""
     task = asyncio.ensure_future(call)
     await ready.wait()
     task.cancel()
@@ -140,7 +140,7 @@ async def given_up(call: Coroutine[Any, Any, object], ready: asyncio.Event) -> N
 
 
 async def test_given_up_before_it_left_is_rejected(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """Nothing of it is in doubt, though nothing names it: no person must look for it, and nothing leaves later."""
+    """If a call is cancelled before its first byte, the write is rejected, and nothing is sent later."""
     ready, go = asyncio.Event(), asyncio.Event()
     ends: list[asyncio.Future[Reply]] = []
 
@@ -164,7 +164,7 @@ async def test_given_up_before_it_left_is_rejected(sandbox: Sandbox, journal: Sq
 
 
 async def test_given_up_after_a_later_attempt_left_is_in_doubt(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """That a first attempt never left says nothing of the second one."""
+    """If the second attempt was sent, a cancelled call stays *sending*, even if the first attempt never left."""
     ready = asyncio.Event()
 
     async def at_second(call: Call, send: Send) -> Reply:
@@ -184,7 +184,7 @@ async def test_given_up_after_a_later_attempt_left_is_in_doubt(sandbox: Sandbox,
 
 @pytest.mark.parametrize("algorithm", ["hmac-sha256", "ed25519"])
 async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: SqliteJournal, algorithm: Any) -> None:
-    """A request that cannot be signed binds no number: it is refused with itself, before the journal."""
+    """If a request cannot be signed, the call raises `InvalidArgumentError`, and the journal stores nothing."""
     profile = evolve(sandbox.profile, name="p", signature=SortedPairs(algorithm=algorithm, encoding="hex"))
     key = new_private_key(algorithm) if algorithm == "ed25519" else "signing key of M1"
     keys = Credentials("M1", secret_key="s", signing_key=key)
@@ -206,7 +206,7 @@ async def test_what_cannot_be_signed_is_not_kept(sandbox: Sandbox, journal: Sqli
 async def test_what_is_not_configured_is_not_kept(
     sandbox: Sandbox, journal: SqliteJournal, changes: Any, key: str | None, field: str
 ) -> None:
-    """A profile or credentials that lack something send nothing, and the journal knows nothing of it."""
+    """If the profile or the credentials lack a setting, the call raises an error, and the journal stores nothing."""
     profile = evolve(sandbox.profile, name="p", answer=evolve(sandbox.profile.answer, signature=""), **changes)
     keys = Credentials("M1", secret_key="s", signing_key=key)
     async with Session(sandbox.url, credentials=keys, profile=profile, journal=journal) as pay:
@@ -217,7 +217,7 @@ async def test_what_is_not_configured_is_not_kept(
 
 
 async def test_unsigned_writes_need_no_key(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """Endpoint 1 carries a Bearer token: a journal asks for no more than the call itself does."""
+    """A session with a journal needs no signing key for an endpoint that is not signed."""
     keys = Credentials(sandbox.credentials.merchant_id, secret_key=sandbox.credentials.secret_key)
     async with Session(sandbox.url, credentials=keys, profile=sandbox.profile, journal=journal) as pay:
         await pay.payments.create(amount=1, currency="USD")
@@ -239,7 +239,7 @@ STRICT: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex", allow_delim
 async def test_what_cannot_be_sent_says_so_before_and_after_it_is_queued(
     sandbox: Sandbox, pay: Session, journal: SqliteJournal, *, change: dict[str, Any], field: str
 ) -> None:
-    """`check` refuses it. If it is queued all the same, it waits, the journal has the reason, and nothing is sent."""
+    """`check` refuses an invalid request. If it is queued anyway, `execute` sends nothing and stores the reason."""
     odd = refund(refund_desc="size=L&colour=red")
     queued = await journal.add(odd, merchant=pay.merchant_id)
     before = await only(journal)
@@ -258,7 +258,7 @@ async def test_what_cannot_be_sent_says_so_before_and_after_it_is_queued(
 
 
 async def test_other_service_is_not_answered_for(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """What was tried out with one service is not taken for done at another, and nothing is sent there."""
+    """If the journal is bound to the sandbox, calls to another service raise `ConfigurationError` and send nothing."""
     await pay.refunds.create(**REFUND)
     async with Sandbox(REAL) as other, other.session(journal=journal) as real:
         await other.given.paid_order(out_trade_no="T1")
@@ -273,7 +273,7 @@ async def test_other_service_is_not_answered_for(sandbox: Sandbox, pay: Session,
 
 
 async def test_sandboxes_are_one_service(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """One that is started anew, at another port, goes on with the journal that it had."""
+    """A second sandbox at another port can use the journal of the first one."""
     await pay.refunds.create(**REFUND)
     async with Sandbox(evolve(PROFILE, recovery=Recovery(quarantine=9.0))) as anew:
         again = await anew.session(journal=journal).refunds.create(**REFUND)
@@ -282,7 +282,7 @@ async def test_sandboxes_are_one_service(sandbox: Sandbox, pay: Session, journal
 
 
 async def test_layer_with_a_call_of_its_own_says_nothing(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """A payment that was made is not taken for refused, because a layer asked for an order that is not there."""
+    """If a middleware's own call raises `ServiceError`, the write is unknown, not rejected, and is not sent again."""
     async with sandbox.session() as other:
 
         async def audit(call: Call, send: Send) -> Reply:
@@ -299,7 +299,7 @@ async def test_layer_with_a_call_of_its_own_says_nothing(sandbox: Sandbox, journ
 
 
 async def test_copy_with_another_journal(sandbox: Sandbox, pay: Session, path: Path) -> None:
-    """What the copy sends is kept there, and what the session sends stays where it was."""
+    """A copy made by `with_options(journal=...)` records its writes in that journal."""
     async with SqliteJournal(path.with_name("other.db")) as other:
         await pay.with_options(journal=other).refunds.create(**REFUND)
         kept = [each.reference for each in await other.list()]
@@ -311,7 +311,7 @@ async def test_copy_with_another_journal(sandbox: Sandbox, pay: Session, path: P
 
 
 async def test_shielded_refund_is_kept(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """A call that goes on without its caller is kept to its end."""
+    """If a shielded call is cancelled, it goes on, and the journal stores its result."""
     async with sandbox.session(journal=journal) as pay:
         fault = sandbox.faults.latency("refunds.create", seconds=0.05, phase="before")
         task = asyncio.ensure_future(pay.refunds.create(**REFUND, shield=True))
@@ -324,7 +324,7 @@ async def test_shielded_refund_is_kept(sandbox: Sandbox, journal: SqliteJournal)
 
 
 async def test_queued_request_is_executed_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """A worker that gets an intent's number twice sends it once, and answers alike."""
+    """If a worker executes an intent twice, it is sent once, and both calls return a `RefundResponse`."""
     intent_id = await journal.add(refund(extra={"deviceNo": "7"}), merchant=pay.merchant_id)
     answers = [await pay.execute(intent_id) for _ in range(2)]
 
@@ -334,7 +334,7 @@ async def test_queued_request_is_executed_once(sandbox: Sandbox, pay: Session, j
 
 
 async def test_workers_at_once_send_once(sandbox: Sandbox, pay: Session, journal: SqliteJournal) -> None:
-    """An engine that delivers a number to many workers at the same moment has one refund."""
+    """If 20 workers execute an intent together, it is sent once."""
     intent_id = await journal.add(refund(), merchant=pay.merchant_id)
     ends = await asyncio.gather(*(pay.execute(intent_id) for _ in range(20)), return_exceptions=True)
 
@@ -343,7 +343,7 @@ async def test_workers_at_once_send_once(sandbox: Sandbox, pay: Session, journal
 
 
 async def test_executing_needs_a_journal(sandbox: Sandbox) -> None:
-    """A number means nothing without the journal that gave it."""
+    """If the session has no journal, `execute` raises `ConfigurationError`."""
     async with sandbox.session() as pay:
         with pytest.raises(ConfigurationError, match="journal is not set") as caught:
             await pay.execute(1)
@@ -352,7 +352,7 @@ async def test_executing_needs_a_journal(sandbox: Sandbox) -> None:
 
 
 async def test_journal_is_left_open(sandbox: Sandbox, journal: SqliteJournal) -> None:
-    """Who made a journal closes it: other sessions, or a reconciler, may use it."""
+    """Closing a session leaves its journal open, because others may use it."""
     async with sandbox.session(journal=journal) as pay:
         await pay.refunds.create(**REFUND)
 
@@ -362,7 +362,7 @@ async def test_journal_is_left_open(sandbox: Sandbox, journal: SqliteJournal) ->
 async def test_call_is_no_longer_than_somebody_would_wait(
     sandbox: Sandbox, pay: Session, journal: SqliteJournal
 ) -> None:
-    """What is cut off is asked about once the call's time is over: with a journal that is an hour at most."""
+    """With a journal, a call's timeout can be at most an hour."""
     with pytest.raises(ConfigurationError, match=r"Timeouts\.total must be at most 3600 seconds with a journal"):
         sandbox.session(journal=journal, timeouts=Timeouts(total=3601))
     with pytest.raises(InvalidArgumentError, match="timeout must be at most 3600 seconds with a journal"):

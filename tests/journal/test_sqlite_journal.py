@@ -21,13 +21,13 @@ from tests.sessions import OK_BODY
 
 
 async def references(path: Path) -> list[str | None]:
-    """Return what the intents of a journal's file are about."""
+    """Return the references of the intents in a journal's file."""
     async with SqliteJournal(path) as journal:
         return [each.reference for each in await journal.list()]
 
 
 async def test_emptied_journal_sends_nothing(path: Path) -> None:
-    """What its file has forgotten is not done a second time: an existing file of 0 bytes is damaged, and not new."""
+    """If an existing journal file has 0 bytes, calls raise `ConfigurationError` and send nothing."""
     with Recorder(otherwise=answer(200, OK_BODY)) as service:
         for end in (nullcontext(), pytest.raises(ConfigurationError, match="it is empty, so it is damaged")):
             async with SqliteJournal(path) as journal, session(service, journal=journal) as pay:
@@ -42,7 +42,7 @@ async def test_emptied_journal_sends_nothing(path: Path) -> None:
     "script", ["CREATE TABLE orders (a)", "PRAGMA application_id = 0x50617969; CREATE TABLE events (a)"]
 )
 async def test_another_programs_file_is_refused(path: Path, journal: SqliteJournal, script: str) -> None:
-    """A wrong path, such as that of an inbox, is the configuration's fault, and the file stays as it is."""
+    """If the file belongs to another program or is an inbox, the journal refuses it and leaves it unchanged."""
     with closing(sqlite3.connect(path)) as db:
         db.executescript(script)
     before = content(path)
@@ -53,7 +53,7 @@ async def test_another_programs_file_is_refused(path: Path, journal: SqliteJourn
 
 
 async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path, journal: SqliteJournal) -> None:
-    """Where one of two processes is upgraded first, the other ends what it is at, and loses nothing."""
+    """If a newer payasync migrates the file, an open journal of an older one can still settle and begin writes."""
     first = (await journal.begin(draft(), LEASE)).intent
     step = "ALTER TABLE payasync_intents ADD COLUMN later TEXT NOT NULL DEFAULT 'x';\n"
     file = SqliteFile(
@@ -73,7 +73,7 @@ async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path,
 async def test_connection_to_what_is_not_the_journal_any_more_keeps_nothing(
     path: Path, journal: SqliteJournal, *, used: bool
 ) -> None:
-    """Nobody would send what is kept in a file that was moved away, or in the one that took its place."""
+    """If the journal's file was moved or replaced, `add` with a connection raises `StorageError` and stores nothing."""
     async with SqliteJournal(path) as other:
         await (journal if used else other).list()
     with closing(sqlite3.connect(path)) as before:
@@ -95,7 +95,7 @@ async def test_connection_to_what_is_not_the_journal_any_more_keeps_nothing(
 
 
 async def test_connection_that_was_first_and_whose_file_has_vanished(path: Path, journal: SqliteJournal) -> None:
-    """SQLite works on in a file that was moved away; a journal that was never opened here does not follow it."""
+    """If the file was moved before the journal's first use, `add` with an older connection raises `StorageError`."""
     async with SqliteJournal(path) as other:
         await other.list()
     with closing(sqlite3.connect(path)) as db:
@@ -106,7 +106,7 @@ async def test_connection_that_was_first_and_whose_file_has_vanished(path: Path,
 
 
 async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) -> None:
-    """A month's intents are pruned, however many there are."""
+    """One call of `prune` deletes all ended intents, even if they are more than one transaction deletes."""
     many = PRUNED_TOGETHER + 1
     begun = await asyncio.gather(*(journal.begin(draft(refund(str(number))), LEASE) for number in range(many)))
     await asyncio.gather(*(journal.settle(each.intent, "succeeded") for each in begun))
@@ -115,7 +115,7 @@ async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) 
 
 
 async def test_what_is_due_is_found_by_an_index(path: Path, journal: SqliteJournal) -> None:
-    """A journal of years is asked what is due, and for a key, without reading all of it."""
+    """SQLite uses an index for each query of due intents, keys and references, and for pruning."""
     await journal.list()
     names = ("now", "by", "limit", "merchant", "number", "intent", "reference", "operation", "before")
     values: dict[str, Any] = dict.fromkeys(names, 1)
@@ -132,7 +132,7 @@ async def test_what_is_due_is_found_by_an_index(path: Path, journal: SqliteJourn
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 async def test_added_with_the_callers_own_transaction(path: Path, journal: SqliteJournal, end: str) -> None:
-    """What the caller did and what is to be sent for it commit together, or neither does."""
+    """`add` with a connection commits or rolls back together with the caller's transaction."""
     await journal.list()
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE orders (number TEXT)")
@@ -147,7 +147,7 @@ async def test_added_with_the_callers_own_transaction(path: Path, journal: Sqlit
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 async def test_added_with_a_connection_of_aiosqlite(path: Path, journal: SqliteJournal, end: str) -> None:
-    """Who awaits the database has the same."""
+    """`add` with an aiosqlite connection commits or rolls back together with the caller's transaction."""
     await journal.list()
     async with aiosqlite.connect(path) as db:
         db.row_factory = aiosqlite.Row
@@ -164,7 +164,7 @@ AUTOCOMMIT: Final = [{"isolation_level": None}, *([{"autocommit": True}] if sys.
 async def test_connection_that_commits_by_itself_is_refused(
     path: Path, journal: SqliteJournal, by_itself: dict[str, Any]
 ) -> None:
-    """What it kept would stay, and be sent, where the caller's own work fails: nothing is kept, and nothing begun."""
+    """If the connection commits by itself, `add` raises `ConfigurationError`. It stores nothing and begins nothing."""
     await journal.list()
     with closing(sqlite3.connect(path, **by_itself)) as db:
         with pytest.raises(ConfigurationError, match=r"must be in a transaction, .* execute BEGIN first") as caught:
@@ -183,7 +183,7 @@ async def test_connection_that_commits_by_itself_is_refused(
 async def test_transaction_that_the_caller_begins_is_one(
     path: Path, journal: SqliteJournal, by_itself: dict[str, Any], end: str
 ) -> None:
-    """Who begins and ends transactions in SQL has what was kept end with them."""
+    """If the caller executes `BEGIN`, `add` works on an autocommit connection, and ends with that transaction."""
     await journal.list()
     with closing(sqlite3.connect(path, **by_itself)) as db:
         db.execute("BEGIN")
@@ -194,7 +194,7 @@ async def test_transaction_that_the_caller_begins_is_one(
 
 
 async def test_connection_must_be_to_the_journal(path: Path, journal: SqliteJournal, tmp_path: Path) -> None:
-    """A connection to another file would promise a common transaction that is none."""
+    """If the connection is to another file, `add` raises `ConfigurationError`."""
     for name in (":memory:", str(tmp_path / "other.db")):
         with closing(sqlite3.connect(name)) as db:
             with pytest.raises(ConfigurationError, match=f"to the journal's own file, '{path}', not ") as caught:
@@ -205,13 +205,13 @@ async def test_connection_must_be_to_the_journal(path: Path, journal: SqliteJour
 
 @pytest.mark.parametrize("wrong", [object(), "pay.db", 7])
 async def test_connection_must_be_one(journal: SqliteJournal, wrong: Any) -> None:
-    """What executes nothing is no connection."""
+    """If the connection is not one of sqlite3 or aiosqlite, `add` raises `ConfigurationError`."""
     with pytest.raises(ConfigurationError, match="connection must be one of sqlite3 or aiosqlite"):
         await journal.add(refund(), merchant=MERCHANT, connection=wrong)
 
 
 async def test_connection_that_is_locked_keeps_nothing(path: Path, journal: SqliteJournal) -> None:
-    """SQLite's own errors are not the caller's to know."""
+    """If the file is locked, `add` with a connection raises `StorageError`."""
     await journal.list()
     with closing(sqlite3.connect(path)) as other, closing(sqlite3.connect(path, timeout=0)) as db:
         other.execute("BEGIN IMMEDIATE")
@@ -221,7 +221,7 @@ async def test_connection_that_is_locked_keeps_nothing(path: Path, journal: Sqli
 
 @pytest.mark.parametrize("path", ["", ":memory:", "a\0b", b"pay.db", None, 7])
 def test_path_is_checked(path: Any) -> None:
-    """A journal in memory would lose what it promises to keep."""
+    """If the path is empty, invalid or `:memory:`, the journal's constructor raises `ConfigurationError`."""
     with pytest.raises(ConfigurationError, match="path must be that of the journal's file") as caught:
         SqliteJournal(path)
 

@@ -6,7 +6,7 @@ from tests.journal.building import LEASE, START, draft, kept
 
 
 async def test_key_that_is_deleted_at_that_moment() -> None:
-    """A key that was there as its row was written, and is gone as it is read, is written once more."""
+    """If a row disappears between the insert and the read of its key, the transaction inserts it again."""
     found: list[Intents] = [[], [], [kept()]]
     asked: list[str] = []
 

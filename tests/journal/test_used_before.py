@@ -1,4 +1,4 @@
-"""A service that says "this number was used before": it is asked for whom, and nothing is sent again because of it."""
+"""If the service says "this number was used before", the journal queries the write and does not send it again."""
 
 import asyncio
 import json
@@ -37,12 +37,12 @@ INVALID: Final = answer(400, b'{"code":"SBX_INVALID"}')
 
 
 async def asked_in_vain(service: Service) -> list[Intent]:
-    """Ask for half a day, and return what the journal has at first, and after each question."""
+    """Reconcile for half a day, and return the intent at first and after each run."""
     return [await service.kept(), *[await service.reconciled(HOUR) for _ in range(12)]]
 
 
 def check_never_believed(found: list[Intent]) -> None:
-    """Check that what was used before, and is absent ever after, ends in the hands of a person."""
+    """Check that a write with a used number, which the service never finds, becomes *manual* in the end."""
     states = [each.state for each in found]
     unknown = states.count("unknown")
 
@@ -78,7 +78,7 @@ async def test_first_send(store: Journal, clock: Clock, *, queued: bool) -> None
 async def test_first_send_that_is_found(
     store: Journal, clock: Clock, query: Answer, state: str, reason: str, *, queued: bool
 ) -> None:
-    """A refund of this number and this amount is this one. If the response says too little, a person must find out."""
+    """If a query finds the refund with its amount, the write ends. If the response says too little, it is *manual*."""
     async with serving(store, clock, USED, query) as service:
         await service.called(queued=queued)
         ended = await store.told("refunds.create", "R1", "succeeded", {"outRefundNo": "R1"}, merchant="M1")
@@ -131,7 +131,7 @@ async def test_order(store: Journal, clock: Clock, write: PlaceOrder | CloseOrde
 
 
 async def never_arrived(service: Service) -> None:
-    """A first send is lost, and was not done when the quarantine is over."""
+    """Lose a first send, and reconcile after the quarantine: the service does not know it."""
     told = await service.called()
 
     assert isinstance(told, OutcomeUnknownError)
@@ -139,7 +139,7 @@ async def never_arrived(service: Service) -> None:
 
 
 async def crashed(service: Service) -> None:
-    """The process of a first send dies, and it was not done when the quarantine is over."""
+    """Let the process of a first send die, and reconcile after the quarantine: the service does not know it."""
     await service.journal.begin(evolve(draft(REFUND), queued=False), LEASE)
 
     assert "unknown" == (await service.reconciled(LEASE)).state
@@ -147,7 +147,7 @@ async def crashed(service: Service) -> None:
 
 
 async def rejected_by_a_person(service: Service) -> None:
-    """A first send is lost, and a person says that it was not done."""
+    """Lose a first send, and have a person say that it was not done."""
     await service.called()
     await service.journal.resolve((await service.kept()).id, as_="rejected", reason="not on the bank's list")
 
@@ -158,7 +158,7 @@ Earlier = Callable[[Service], Awaitable[object]]
 
 @pytest.mark.parametrize("earlier", EARLIER)
 async def test_second_send(store: Journal, clock: Clock, earlier: Earlier) -> None:
-    """Our own first send may have used the number: the caller gets what became of it."""
+    """If the service calls a resend's number used, the session queries the write, and the caller gets its result."""
     async with serving(store, clock, LOST) as service:
         await earlier(service)
         began = service.sends
@@ -179,9 +179,9 @@ async def test_second_send(store: Journal, clock: Clock, earlier: Earlier) -> No
     ],
 )
 async def test_second_send_that_is_absent(store: Journal, clock: Clock, earlier: Earlier, query: Answer) -> None:
-    """After "used before", neither "not found" nor a failure is believed, and there is no third send.
+    """If a resend's number was used before, "not found" and "failed" leave the write unknown, without a third send.
 
-    The failure, or another amount, may be that of the first send.
+    The failure, or another amount, may be the first send's.
     """
     async with serving(store, clock, LOST) as service:
         await earlier(service)
@@ -200,7 +200,7 @@ async def test_second_send_that_is_absent(store: Journal, clock: Clock, earlier:
 
 @pytest.mark.parametrize("queued", [False, True])
 async def test_second_send_whose_process_dies(store: Journal, clock: Clock, *, queued: bool) -> None:
-    """The journal has "used before" on the disk before anything is asked: whoever asks later believes no "absent"."""
+    """The journal stores "used before" ahead of the query, so that a later reconciler does not believe "not found"."""
     async with serving(store, clock, LOST) as service:
         await never_arrived(service)
         began, before = service.sends, service.questions
@@ -220,7 +220,7 @@ async def test_second_send_whose_process_dies(store: Journal, clock: Clock, *, q
 
 
 async def test_second_send_that_is_lost_within_the_call(store: Journal, clock: Clock) -> None:
-    """Also if both sends are of one call, whose quarantine is over: after "used before" no "absent" is believed."""
+    """If one call's retry gets "used before", the call does not believe "not found", even after the quarantine."""
     says = evolve(SAYS, recovery=Recovery(quarantine=0.0))
     async with serving(store, clock, LOST, says=says) as service:
         first, second = Event(), Event()
@@ -242,7 +242,7 @@ async def test_second_send_that_is_lost_within_the_call(store: Journal, clock: C
 async def test_disk_that_fails_as_the_number_is_called_used(
     journal: SqliteJournal, clock: Clock, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What cannot be written down then ends the call: nothing more is sent, and nothing is asked."""
+    """If the journal cannot store "used before", the call ends. It neither sends nor queries anything more."""
     async with serving(journal, clock, LOST) as service:
         await never_arrived(service)
         began, before = service.sends, service.questions
@@ -264,7 +264,7 @@ async def test_disk_that_fails_as_the_number_is_called_used(
 async def test_disk_that_fails_for_a_while(
     journal: SqliteJournal, clock: Clock, path: Path, *, first: bool, at_once: bool
 ) -> None:
-    """If neither note nor end can be written, the process tries again, also before it asks: "absent" ends nothing."""
+    """If the disk fails for a while, the journal stores "used before" later. "Not found" never rejects the write."""
     async with serving(journal, clock, LOST) as service:
         if not first:
             await never_arrived(service)
@@ -289,7 +289,7 @@ async def test_disk_that_fails_for_a_while(
 async def test_journal_that_is_closed_meanwhile(
     journal: SqliteJournal, clock: Clock, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever could not be written then ends with the journal, and leaves no task behind."""
+    """If the journal is closed before it can store "used before", no task is left, and a warning is logged."""
     async with serving(journal, clock, USED) as service:
         await journal.list()
         with closing(sqlite3.connect(path, timeout=5)) as db:
@@ -314,7 +314,7 @@ async def test_journal_that_is_closed_meanwhile(
 async def test_sender_that_is_too_late(
     store: Journal, clock: Clock, before: Earlier | None, how: Earlier, expected: type[object]
 ) -> None:
-    """If another process has taken the write meanwhile, "used before" is recorded all the same."""
+    """If another process has claimed the write, "used before" is recorded all the same."""
     used = Event()
     async with serving(store, clock, LOST) as service:
         if before:
@@ -336,7 +336,7 @@ async def test_sender_that_is_too_late(
 
 @pytest.mark.parametrize("queued", [False, True])
 async def test_who_asked_before_the_number_was_called_used(store: Journal, clock: Clock, *, queued: bool) -> None:
-    """Who has asked meanwhile, and heard "absent", loses the claim: it neither rejects the write nor sends it again."""
+    """If "used before" arrives during a reconciler's query, its "not found" neither rejects nor resends the write."""
     used, absent = Event(), Event()
     async with serving(store, clock, answer(409, USED_BODY, after=used)) as service:
         sending = asyncio.create_task(service.called(queued=queued))
@@ -360,7 +360,7 @@ async def test_who_asked_before_the_number_was_called_used(store: Journal, clock
     ("end", "noted"), [("accepted", False), ("succeeded", False), ("rejected", True), ("new", True), ("manual", True)]
 )
 async def test_used_after_the_end_is_known(store: Journal, clock: Clock, end: State, *, noted: bool) -> None:
-    """What was done stays done; of what was not, or may not be, the journal keeps it, also while it is sent again."""
+    """If a write was accepted or succeeded, `note_used` changes nothing. Otherwise the journal stores it."""
     begun = await store.begin(draft(REFUND), LEASE)
     clock.advance(LEASE)
     (held,) = await store.ask(1, LEASE)
@@ -376,7 +376,7 @@ async def test_used_after_the_end_is_known(store: Journal, clock: Clock, end: St
 
 @pytest.mark.parametrize("state", ["unknown", "rejected"])
 async def test_used_while_it_is_sent_again(store: Journal, state: State) -> None:
-    """What was said of the earlier send stays, if the later one is in doubt; a definite refusal of that one counts."""
+    """If a resend is unknown, "used before" about the earlier send stays stored. A refusal of the resend clears it."""
     begun = await store.begin(draft(REFUND), LEASE)
     await store.settle(begun.intent, "rejected")
     again = await store.begin(draft(REFUND), LEASE)
@@ -390,7 +390,7 @@ async def test_used_while_it_is_sent_again(store: Journal, state: State) -> None
 
 
 async def test_queued_send(store: Journal, clock: Clock) -> None:
-    """The reconciler sends again what never arrived, hears "used before", and asks: what matches was done."""
+    """If the reconciler's resend gets "used before", the reconciler queries the write, and a match ends it."""
     async with serving(store, clock, LOST) as service:
         await service.called(queued=True)
         service.say(USED)
@@ -403,7 +403,7 @@ async def test_queued_send(store: Journal, clock: Clock) -> None:
 
 
 async def test_send_after_one_that_was_refused(store: Journal, clock: Clock) -> None:
-    """What was certainly not done cannot have used the number: its caller is told that somebody has."""
+    """If the service refused the first send, "used before" on the second one raises `DuplicateError`."""
     async with serving(store, clock, INVALID) as service:
         await service.called()
         before = await service.kept()
@@ -415,7 +415,7 @@ async def test_send_after_one_that_was_refused(store: Journal, clock: Clock) -> 
 
 
 async def test_bulk_calls_it_unknown(store: Journal, clock: Clock) -> None:
-    """It may have been done by an earlier run: it is no refusal, and the journal says the same."""
+    """If a bulk's write gets "used before", its result is `Unknown`, because an earlier run may have done it."""
     async with serving(store, clock, USED, ABSENT) as service:
         (result,) = [each async for each in service.pay.bulk([REFUND])]
         found = await service.kept()
@@ -426,7 +426,7 @@ async def test_bulk_calls_it_unknown(store: Journal, clock: Clock) -> None:
 
 
 async def test_second_send_that_is_cancelled(store: Journal, clock: Clock) -> None:
-    """A call that is cancelled after "used before" leaves that in the journal, so that "absent" sends nothing again."""
+    """If a call is cancelled after "used before", the journal has that stored."""
     async with serving(store, clock, LOST) as service:
         await never_arrived(service)
         before = service.questions
