@@ -308,10 +308,6 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
 
 REPEAT_HINT: Final = "repeating it is harmless"
 QUERY_HINT: Final = "it may have been done: ask for its state, do not repeat it"
-LOOK_HINT: Final = (
-    "look at the number at the service: if it stands for another one, and both are owed, take a new number"
-)
-
 _SHOWN: Final = 200
 """The most characters of the service's message that the text of an error shows."""
 

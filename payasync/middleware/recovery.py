@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from math import inf
+from typing import Final
 
 from attrs import evolve
 
 from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
 from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownError, PayasyncError
-from payasync.middleware.outcome import LOOK_HINT, REPEAT_HINT, Recourse, recourse, unknown_error
+from payasync.middleware.outcome import REPEAT_HINT, Recourse, recourse, unknown_error
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.wire.call import Call, Reply
@@ -16,6 +17,12 @@ from payasync.wire.match import compared_fields, why_empty
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument
+
+ANOTHER_HINT: Final = "ask again; if that does not help, check the paths in [answer], and caches and proxies on the way"
+OTHER_REQUEST_HINT: Final = (
+    "look the number up at the service; if it stands for another request that is also owed, repeat this one under a "
+    "new number"
+)
 
 
 def absence_final_after(quarantine: float | None, *, used_before: bool = False) -> float:
@@ -98,7 +105,8 @@ def unmatched_error(error: PayasyncError, failed: NoAnswerError) -> PayasyncErro
     """
     if failed.objection is None or not _is_of_write(error):
         return failed
-    words = str(failed.args[0]).replace(REPEAT_HINT, LOOK_HINT)
+    hint = ANOTHER_HINT if failed.objection.about_another else OTHER_REQUEST_HINT
+    words = str(failed.args[0]).replace(REPEAT_HINT, hint)
     unknown = OutcomeUnknownError(
         words, sent=True, reason=failed.reason, response=failed.response, objection=failed.objection
     )

@@ -157,7 +157,7 @@ class Attempts:
             result.add(asked=compared_fields(self._call.fields))
         if isinstance(result, OutcomeUnknownError):
             result.add(used_before=self._call.progress.used_before)
-            self._report_unknown(_reason_of(result))
+            self._report_unknown(_reason_of(self._call, result))
         raise result
 
     async def _settle(self, result: AttemptResult) -> AttemptResult:
@@ -293,7 +293,7 @@ class Attempts:
                 reference=call.reference,
                 attempt=self._begun + 1,
                 delay=delay,
-                reason=reason or _reason_of(result),
+                reason=reason or _reason_of(call, result),
             )
         )
         return await context.pace.sleep(delay) is not False
@@ -322,5 +322,8 @@ def _lost_error(error: Exception) -> NoAnswerError:
     return lost
 
 
-def _reason_of(result: AttemptResult) -> str:
-    return str(result.reason or result.args[0]) if isinstance(result, PayasyncError) else f"HTTP {result.status}"
+def _reason_of(call: Call, result: AttemptResult) -> str:
+    if isinstance(result, PayasyncError):
+        return str(result.reason or result.args[0])
+    objection = objection_to(call, result) if classify(call, result) is Outcome.UNRECOGNISED else None
+    return f"HTTP {result.status}, {objection.words}" if objection else f"HTTP {result.status}"

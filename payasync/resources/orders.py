@@ -102,6 +102,9 @@ class Orders(Namespace):
     ) -> Coroutine[Any, Any, OrderResponse]:
         """Place an order (docs/service.md#orders); the customer goes to `redirect_url` of the response.
 
+        If the response was lost, payasync queries the order and returns that response: `recovered` is true. It usually
+        has no address, so close the order, and place one under a new number (docs/errors.md#orders-without-an-address).
+
         Args:
             total_amt: An int, in the unit that the service counts in.
             currency: Its code, such as `"CAD"`.

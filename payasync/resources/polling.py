@@ -58,9 +58,11 @@ class Namespace:
         if not is_number(timeout) or not 0 < timeout < float("inf"):
             raise invalid_argument("timeout", "a number of seconds above 0", timeout)
         end = pace.clock() + timeout
-        wanted = repr(until) if isinstance(until, str) else "what was waited for"
-        message, operation = f"{wanted} did not come within {timeout} s", query.operation.name
-        missed = WaitTimeoutError(message, operation=operation, reference=query.reference, reason="out of time")
+        wanted, failure = repr(until) if isinstance(until, str) else "what was waited for", ""
+        message = f"{wanted} did not come within {timeout} s"
+        missed = WaitTimeoutError(
+            message, operation=query.operation.name, reference=query.reference, reason="out of time"
+        )
         pauses = _pauses(pace)
         while (left := end - pace.clock()) > 0:
             try:
@@ -69,14 +71,18 @@ class Namespace:
                 if getattr(error, "permanent", False):
                     raise
                 missed.add(attempts=missed.attempts + error.attempts, retry_after=error.retry_after)
+                failure = str(error.args[0])
             else:
                 if reached(response):
                     return response
                 missed.add(attempts=missed.attempts + response.attempts, response=response, retry_after=None)
+                failure = ""
             left = end - pace.clock()
             if (missed.retry_after or 0.0) > left:
                 break  # the service does not want to be asked again within the time
             await pace.sleep(max(0.0, min(max(next(pauses), missed.retry_after or 0.0), left)))
+        if failure:
+            missed.args = (f"{message}; the last query failed: {failure}",)
         raise missed
 
 

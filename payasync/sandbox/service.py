@@ -119,7 +119,7 @@ class Service:
 
     def _add_order(self, origin: Literal["order", "payment"], *, out_trade_no: str = "", **given: Any) -> Order:
         if self.store.find(Order, out_trade_no=out_trade_no) is not None:
-            raise RefusedError("duplicate", "the number names another order", argument="out_trade_no")
+            raise RefusedError("duplicate", "the number was used before", argument="out_trade_no")
         order = Order(
             origin=origin,
             out_trade_no=out_trade_no or self._numbering.new("T", self.store.order_named),

@@ -103,11 +103,23 @@ async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
                 await pay.reconcile(pickle.loads(pickle.dumps(lost.value)))  # noqa: S301 - made in the same line
 
     assert "totalAmt is 990 in the response, and 450 in the request" in str(caught.value.reason)
+    assert "repeat this one under a new number" in str(caught.value)
     assert ("orders.place", "T1") == (caught.value.operation, caught.value.reference)
     assert caught.value.response is not None
     asked = {"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD", "merchantId": "M1"}
     assert asked == lost.value.asked == caught.value.asked
     assert "450" not in f"{lost.value} {lost.value!r}".replace(service.url, "")  # its port may be 4501
+
+
+async def test_reconcile_what_is_about_another() -> None:
+    """If the response names another order, `reconcile` says to ask again, and where to look."""
+    with Recorder([answer(200, b'{"code":"SBX_OK","status":"SBX_PAID","outTradeNo":"T0"}')]) as service:
+        async with pay_with(service, retry=RetryPolicy(attempts=1, base_delay=0)) as pay:
+            with pytest.raises(errors.OutcomeUnknownError) as caught:
+                await pay.reconcile(errors.OutcomeUnknownError("lost", operation="orders.close", reference="T1"))
+
+    assert "; ask again; if that does not help, check the paths in [answer]" in str(caught.value)
+    assert "outTradeNo is T0 in the response, and T1 in the request" in str(caught.value)
 
 
 async def test_reconcile_an_error_of_ones_own() -> None:

@@ -23,6 +23,7 @@ from payasync.errors import (
     ServiceError,
     WaitTimeoutError,
 )
+from payasync.middleware.observe import Retrying
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import AnswerShape, States
@@ -172,6 +173,20 @@ async def test_time_that_runs_out(timeout: float) -> None:
         error.reason,
     )
     assert f"'paid' did not come within {timeout} s" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [((PENDING, NoAnswerError("cut")), "the last query failed: cut"), ((NoAnswerError("cut"), PENDING), "")],
+)
+async def test_timeout_after_a_failed_query(ends: Any, words: str) -> None:
+    """If the last query of a `wait` failed, `WaitTimeoutError` says why; an earlier failure is over."""
+    query = Asked(ends)
+    with pytest.raises(WaitTimeoutError) as caught:
+        await query.until(timeout=5.0)
+
+    assert ["'paid' did not come within 5.0 s", *filter(None, [words])] == str(caught.value.args[0]).split("; ")
+    assert caught.value.response in ends
 
 
 async def test_time_that_runs_out_before_any_answer() -> None:
@@ -352,7 +367,8 @@ async def test_wait_over_http(name: str) -> None:
 
 @pytest.mark.parametrize("name", WAITS)
 async def test_response_about_another_ends_no_wait(name: str) -> None:
-    """A response about another order, payment or refund does not end `wait`: the query is sent again."""
+    """A response about another order, payment or refund does not end `wait`: the query is sent again, and says why."""
+    retries: list[Any] = []
     call, state, path = WAITS[name]
     other, right = (
         answer(200, json.dumps({"code": "SBX_OK", "status": state, **numbers}).encode())
@@ -360,9 +376,14 @@ async def test_response_about_another_ends_no_wait(name: str) -> None:
     )
     with Recorder([other, other, right]) as service:
         async with Session(
-            service.url, credentials=CREDENTIALS, profile=SANDBOX, retry=RetryPolicy(base_delay=0)
+            service.url,
+            credentials=CREDENTIALS,
+            profile=SANDBOX,
+            retry=RetryPolicy(base_delay=0),
+            on_event=retries.append,
         ) as pay:
             found = await call(pay)
 
+    assert [True] * 2 == ["0 in the response" in each.reason for each in retries if isinstance(each, Retrying)]
     assert ("T1", "R1", 3) == (found["outTradeNo"], found["outRefundNo"], found.attempts)
     assert [path] * 3 == [each.path for each in service.requests]
