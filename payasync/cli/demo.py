@@ -75,7 +75,7 @@ class DemoScreen:
         self._steps = 0
 
     def opened(self, url: str) -> None:
-        """Show the next step, and its place."""
+        """Show the title, and the address of the sandbox."""
         write = self._lines.write
         write()
         write(("payasync demo", "bold"), "  a whole payment, on a sandbox of its own")
@@ -133,7 +133,7 @@ class InvariantError(Exception):
 
 
 @frozen
-class Shop:
+class DemoContext:
     """The merchant's side of the story.
 
     Attributes:
@@ -151,162 +151,162 @@ class Shop:
     order: str = field(default=Factory(lambda: f"T{secrets.randbelow(9000) + 1000}"))
 
 
-Chapter: TypeAlias = Callable[[Shop], Awaitable[None]]
+Step: TypeAlias = Callable[[DemoContext], Awaitable[None]]
 
 
-async def run(screen: DemoScreen, chapters: Iterable[Chapter] | None = None) -> bool:
+async def run(screen: DemoScreen, steps: Iterable[Step] | None = None) -> bool:
     """Run the story, and return whether every response agreed with the ledger.
 
     Args:
         screen: Shows it.
-        chapters: Run in place of the whole story.
+        steps: Run in place of the whole story.
     """
     started = time.perf_counter()
     async with Sandbox() as sandbox, sandbox.receiver() as receiver, sandbox.session() as pay:
         screen.opened(sandbox.url)
-        shop = Shop(pay, sandbox, receiver, screen)
+        context = DemoContext(pay, sandbox, receiver, screen)
         try:
-            for chapter in CHAPTERS if chapters is None else chapters:
-                await chapter(shop)
+            for step in STEPS if steps is None else steps:
+                await step(context)
         except InvariantError as broken:
             screen.broken(str(broken))
             return False
         ledger, milliseconds = sandbox.ledger, (time.perf_counter() - started) * 1000
         screen.closed(
-            f"paid CAD {_money(ledger.paid(shop.order))} · refunded CAD {_money(ledger.refunded(shop.order))} · "
+            f"paid CAD {_money(ledger.paid(context.order))} · refunded CAD {_money(ledger.refunded(context.order))} · "
             f"requests {len(ledger.calls())} · {milliseconds:.0f} ms"
         )
     return True
 
 
-async def create_payment(shop: Shop) -> None:
+async def create_payment(context: DemoContext) -> None:
     """Endpoint 1."""
-    before = shop.sandbox.ledger.payments()
-    payment = await shop.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
+    before = context.sandbox.ledger.payments()
+    payment = await context.pay.payments.create(amount=1000, currency="USD", description="Invoice 42")
 
-    agree("payments made", 1, shop.sandbox.ledger.payments() - before)
+    agree("payments made", 1, context.sandbox.ledger.payments() - before)
     agree("state of the payment", "pending", payment.state)
-    shop.screen.step("Create a payment", "payments.create", payment.state, "USD 10.00")
+    context.screen.step("Create a payment", "payments.create", payment.state, "USD 10.00")
 
 
-async def place_order(shop: Shop) -> None:
+async def place_order(context: DemoContext) -> None:
     """Endpoint 2; its response has the address that the customer opens."""
-    order = await shop.pay.orders.place(
+    order = await context.pay.orders.place(
         subject="Coffee",
         body="Large coffee",
         total_amt=TOTAL,
         currency="CAD",
         scene_type="JSAPI",
-        notify_url=shop.receiver.url,
+        notify_url=context.receiver.url,
         return_url=THANKS,
-        out_trade_no=shop.order,
+        out_trade_no=context.order,
     )
 
-    agree("state of the order", shop.sandbox.ledger.order_state(shop.order), order.state)
-    shop.screen.step("Place an order", "orders.place", order.state, f"{shop.order} · CAD {_money(TOTAL)}")
-    shop.screen.note("to pay at", str(order.redirect_url))
-    back = await shop.sandbox.customer.authorize(order)
+    agree("state of the order", context.sandbox.ledger.order_state(context.order), order.state)
+    context.screen.step("Place an order", "orders.place", order.state, f"{context.order} · CAD {_money(TOTAL)}")
+    context.screen.note("to pay at", str(order.redirect_url))
+    back = await context.sandbox.customer.authorize(order)
 
-    agree("paid", TOTAL, shop.sandbox.ledger.paid(shop.order))
-    shop.screen.step("The customer authorizes", "gateway page", "paid", "not proven yet")
-    shop.screen.note("and is sent back to", str(back))
+    agree("paid", TOTAL, context.sandbox.ledger.paid(context.order))
+    context.screen.step("The customer authorizes", "gateway page", "paid", "not proven yet")
+    context.screen.note("and is sent back to", str(back))
 
 
-async def receive_notification(shop: Shop) -> None:
+async def receive_notification(context: DemoContext) -> None:
     """The notification, then endpoints 3 and 6."""
-    await shop.sandbox.settle()
-    if not shop.receiver.received:
+    await context.sandbox.settle()
+    if not context.receiver.received:
         raise InvariantError("no notification of the payment came")
-    (received,) = shop.receiver.received
-    state = shop.sandbox.ledger.order_state(shop.order)
+    (received,) = context.receiver.received
+    state = context.sandbox.ledger.order_state(context.order)
 
     agree("what is wrong with the notification", "", received.wrong)
-    agree("the notified order", shop.order, received.document["data"]["outTradeNo"])
-    shop.screen.step("The notification arrives", "webhook", "paid", received.document["type"])
+    agree("the notified order", context.order, received.document["data"]["outTradeNo"])
+    context.screen.step("The notification arrives", "webhook", "paid", received.document["type"])
 
-    order = await shop.pay.orders.query(shop.order)
-    payment = await shop.pay.payments.status(shop.order)
+    order = await context.pay.orders.query(context.order)
+    payment = await context.pay.payments.status(context.order)
 
     agree("state by query", state, order.state)
     agree("state by status", state, payment.state)
-    shop.screen.step("Confirm by a query", "orders.query", order.state, "confirmed")
-    shop.screen.step("Check the payment", "payments.status", payment.state, shop.order)
+    context.screen.step("Confirm by a query", "orders.query", order.state, "confirmed")
+    context.screen.step("Check the payment", "payments.status", payment.state, context.order)
 
 
-async def refund_some(shop: Shop) -> None:
+async def refund_some(context: DemoContext) -> None:
     """Endpoints 5 and 7."""
-    refund = await shop.pay.refunds.create(
-        out_trade_no=shop.order, out_refund_no="R1", total_amt=TOTAL, refund_amt=REFUND, refund_desc="cold"
+    refund = await context.pay.refunds.create(
+        out_trade_no=context.order, out_refund_no="R1", total_amt=TOTAL, refund_amt=REFUND, refund_desc="cold"
     )
-    shop.screen.step("Refund a part", "refunds.create", refund.state, f"R1 · CAD {_money(REFUND)}")
-    status = await shop.pay.refunds.status("R1")
+    context.screen.step("Refund a part", "refunds.create", refund.state, f"R1 · CAD {_money(REFUND)}")
+    status = await context.pay.refunds.status("R1")
 
-    agree("refunded", REFUND, shop.sandbox.ledger.refunded(shop.order))
+    agree("refunded", REFUND, context.sandbox.ledger.refunded(context.order))
     agree("state of the refund", "succeeded", status.state)
-    shop.screen.step("Follow the refund", "refunds.status", status.state, "R1")
+    context.screen.step("Follow the refund", "refunds.status", status.state, "R1")
 
 
-async def lose_a_response(shop: Shop) -> None:
+async def lose_a_response(context: DemoContext) -> None:
     """Endpoint 5 again: its response is lost after the refund was made, so it is queried, and made once."""
-    lost = shop.sandbox.faults.reset_after_commit("refunds.create", order="R2")
-    pay = shop.pay.with_options(retry=RetryPolicy(base_delay=0.01))
+    lost = context.sandbox.faults.reset_after_commit("refunds.create", order="R2")
+    pay = context.pay.with_options(retry=RetryPolicy(base_delay=0.01))
     refund = await pay.refunds.create(
-        out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=SECOND_REFUND
+        out_trade_no=context.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=SECOND_REFUND
     )
 
     agree("responses lost", 1, lost.fired)
-    agree("refunded after the lost response", REFUND + SECOND_REFUND, shop.sandbox.ledger.refunded(shop.order))
+    agree("refunded after the lost response", REFUND + SECOND_REFUND, context.sandbox.ledger.refunded(context.order))
     agree("whether a query settled it", True, refund.recovered)  # noqa: FBT003 - what is agreed on
-    shop.screen.step("Lose the response", "refunds.create", refund.state, f"R2 · CAD {_money(SECOND_REFUND)}")
-    shop.screen.note("queried as R2;", f"made once, in {refund.attempts} attempts")
+    context.screen.step("Lose the response", "refunds.create", refund.state, f"R2 · CAD {_money(SECOND_REFUND)}")
+    context.screen.note("queried as R2;", f"made once, in {refund.attempts} attempts")
 
 
-async def subscribe(shop: Shop) -> None:
+async def subscribe(context: DemoContext) -> None:
     """Endpoints 8, 9 and 10."""
     tomorrow = datetime.now(UTC).date() + timedelta(days=1)
-    made = await shop.pay.subscriptions.create(
+    made = await context.pay.subscriptions.create(
         frequency="monthly", amount=900, start_date=tomorrow, customer={"email": "a@example.com"}
     )
     number = str(made.subscription_id)
     agree("the start of the subscription", "scheduled", made.state)
-    agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), made.state)
-    shop.screen.step("Start a subscription", "subscriptions.create", made.state, "CAD 9.00 monthly")
+    agree("state of the subscription", context.sandbox.ledger.subscription_state(number), made.state)
+    context.screen.step("Start a subscription", "subscriptions.create", made.state, "CAD 9.00 monthly")
 
-    updated = await shop.pay.subscriptions.update(number, amount=1000)
-    agree("what the subscription bills", 1000, shop.sandbox.ledger.subscription_amount(number))
-    shop.screen.step("Change its amount", "subscriptions.update", updated.state, "CAD 10.00 monthly")
+    updated = await context.pay.subscriptions.update(number, amount=1000)
+    agree("what the subscription bills", 1000, context.sandbox.ledger.subscription_amount(number))
+    context.screen.step("Change its amount", "subscriptions.update", updated.state, "CAD 10.00 monthly")
 
-    cancelled = await shop.pay.subscriptions.cancel(number)
-    agree("state of the subscription", shop.sandbox.ledger.subscription_state(number), cancelled.state)
+    cancelled = await context.pay.subscriptions.cancel(number)
+    agree("state of the subscription", context.sandbox.ledger.subscription_state(number), cancelled.state)
     agree("the end of the subscription", "cancelled", cancelled.state)
-    shop.screen.step("Cancel it", "subscriptions.cancel", cancelled.state, "before it began")
+    context.screen.step("Cancel it", "subscriptions.cancel", cancelled.state, "before it began")
 
 
-async def close_unpaid(shop: Shop) -> None:
+async def close_unpaid(context: DemoContext) -> None:
     """Endpoint 4, for an order that nobody paid."""
-    number = f"{shop.order}-2"
-    await shop.pay.orders.place(total_amt=TOTAL, currency="CAD", out_trade_no=number)
-    closed = await shop.pay.orders.close(number)
+    number = f"{context.order}-2"
+    await context.pay.orders.place(total_amt=TOTAL, currency="CAD", out_trade_no=number)
+    closed = await context.pay.orders.close(number)
 
-    agree("state of the unpaid order", "closed", shop.sandbox.ledger.order_state(number))
+    agree("state of the unpaid order", "closed", context.sandbox.ledger.order_state(number))
     agree("state in the response to close", "closed", closed.state)
-    shop.screen.step("Close an unpaid order", "orders.close", closed.state, number)
+    context.screen.step("Close an unpaid order", "orders.close", closed.state, number)
 
 
-async def forge(shop: Shop, key: Secret = FORGED) -> None:
+async def forge(context: DemoContext, key: Secret = FORGED) -> None:
     """A call that is signed with another key is refused, and moves nothing."""
-    refunded = shop.sandbox.ledger.refunded(shop.order)
-    forger = shop.pay.for_merchant(evolve(shop.sandbox.credentials, signing_key=key))
+    refunded = context.sandbox.ledger.refunded(context.order)
+    forger = context.pay.for_merchant(evolve(context.sandbox.credentials, signing_key=key))
     try:
-        await forger.refunds.create(out_trade_no=shop.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=TOTAL)
+        await forger.refunds.create(out_trade_no=context.order, out_refund_no="R2", total_amt=TOTAL, refund_amt=TOTAL)
     except AuthenticationError as refused:
-        agree("refunded after the forgery", refunded, shop.sandbox.ledger.refunded(shop.order))
-        shop.screen.step("Forge a signature", "refunds.create", "refused", str(refused.code))
+        agree("refunded after the forgery", refunded, context.sandbox.ledger.refunded(context.order))
+        context.screen.step("Forge a signature", "refunds.create", "refused", str(refused.code))
     else:
         raise InvariantError("a refund with a forged signature was not refused")
 
 
-CHAPTERS: Final[tuple[Chapter, ...]] = (
+STEPS: Final[tuple[Step, ...]] = (
     create_payment,
     place_order,
     receive_notification,

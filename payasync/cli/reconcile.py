@@ -164,7 +164,7 @@ async def _find_upcoming(journal: Journal, merchant: str) -> Remaining:
     return Remaining(due=await journal.next_due(merchant), sending=sending)
 
 
-class Tally:
+class QueryCounts:
     """Counts queries, and writes by the latest result of each.
 
     It grows with the writes that have not ended, and not with the number of runs. A write that had ended, and is in
@@ -262,7 +262,7 @@ class ReconcileScreen:
         self._lines = Lines(console)
         self._bar = self._lines.progress("Querying", hidden=json)
         # Whoever watches has seen each in a line of its own.
-        self._tally = Tally(last=ROWS if watch and not json else None)
+        self._counts = QueryCounts(last=ROWS if watch and not json else None)
         self._others: Mapping[str, int] = {}
         self._silent = False
         self._planned: Sequence[Intent] | None = None
@@ -270,7 +270,7 @@ class ReconcileScreen:
     @property
     def unanswered(self) -> bool:
         """Whether there were queries, and none had a usable response."""
-        return self._tally.asked > 0 and not self._tally.answered
+        return self._counts.asked > 0 and not self._counts.answered
 
     def opened(
         self, merchant: str, due: Sequence[Intent], *, others: Mapping[str, int], remaining: Remaining = Remaining()
@@ -328,7 +328,7 @@ class ReconcileScreen:
 
     def noted(self, result: Result) -> None:
         """Count the result of a query; with `--watch`, show it."""
-        self._tally.add(result)
+        self._counts.add(result)
         self._bar.advance(TaskID(0))
         if not self.watch or self._json or result.end in {"waiting", "lost"}:
             return
@@ -347,10 +347,10 @@ class ReconcileScreen:
     def ran(self, report: Report) -> None:
         """Record that a run has ended."""
         self._silent = report.silent
-        self._tally.running = False
+        self._counts.running = False
         if self._json and self.watch and report.asked:
             self._lines.write(json.dumps({"asked": report.asked, **asdict(report), "not_done": self._not_done_facts()}))
-            self._tally.not_done.clear()
+            self._counts.not_done.clear()
 
     def closed(self, remaining: Remaining) -> None:
         """Show the results, and the intents that need a person."""
@@ -374,7 +374,7 @@ class ReconcileScreen:
 
     def cut_short(self) -> None:
         """Show the results before an error, if any, because the journal may be unreadable now."""
-        if not self._tally.asked:
+        if not self._counts.asked:
             return
         if self._json:
             self._lines.write(self._final_json(None))
@@ -386,13 +386,13 @@ class ReconcileScreen:
 
     def _final_json(self, remaining: Remaining | None) -> str:
         """Return the last line; after an error, what only the journal could say is `null`."""
-        tally = self._tally
-        results = {end: tally.states(end).total() for end in _RESULTS}
-        report = Report(silent=self._silent, rejected=tally.rejected, **results)
+        counts = self._counts
+        results = {end: counts.states(end).total() for end in _RESULTS}
+        report = Report(silent=self._silent, rejected=counts.rejected, **results)
         facts = {
             "asked": report.asked,
-            "questions": tally.queries,
-            "runs": tally.runs,
+            "questions": counts.queries,
+            "runs": counts.runs,
             **asdict(report),
             "not_done": self._not_done_facts(),
             "interrupted": bool(remaining and remaining.interrupted),
@@ -420,25 +420,25 @@ class ReconcileScreen:
         )
 
     def _not_done_facts(self) -> list[dict[str, Any]]:
-        return [_identify(each.intent, each.reason) for each in self._tally.not_done]
+        return [_identify(each.intent, each.reason) for each in self._counts.not_done]
 
     def _ended_early(self, how: str) -> None:
         self._lines.paragraph((f"  {how} ", "bold yellow"), "Settled writes stay settled; the next run continues.")
 
     def _summary(self) -> None:
-        write, tally = self._lines.write, self._tally
-        if not tally.asked:
+        write, counts = self._lines.write, self._counts
+        if not counts.asked:
             words = "There was nothing to query."
-        elif tally.queries == tally.asked:
-            words = f"Queried {_writes(tally.asked)}."
+        elif counts.queries == counts.asked:
+            words = f"Queried {_writes(counts.asked)}."
         else:
-            runs = "1 run" if tally.runs == 1 else f"{tally.runs} runs"
-            words = f"Queried {_writes(tally.asked)} with {tally.queries} queries in {runs}. The latest results:"
+            runs = "1 run" if counts.runs == 1 else f"{counts.runs} runs"
+            words = f"Queried {_writes(counts.asked)} with {counts.queries} queries in {runs}. The latest results:"
         self._lines.paragraph(f"  {words}", hang=2)
         for end in _RESULTS:
-            if states := tally.states(end):
+            if states := counts.states(end):
                 self._summarise(end, states)
-        if tally.asked:
+        if counts.asked:
             write()
         if self._silent:
             self._lines.paragraph(
@@ -455,7 +455,7 @@ class ReconcileScreen:
         if end in {"resolved", "sent"}:
             for place, (state, many) in enumerate(states.most_common()):
                 parts += [", " if place else "", f"{many} ", (state, STYLES[state])]
-        reasons = self._tally.reasons(end) if end in {"waiting", "manual"} else Counter[str]()
+        reasons = self._counts.reasons(end) if end in {"waiting", "manual"} else Counter[str]()
         if len(reasons) == 1:
             parts.append((plain(next(iter(reasons))), "dim"))
         self._lines.write(*parts, hang=_REASON)
@@ -466,7 +466,7 @@ class ReconcileScreen:
 
     def _list_rejected(self) -> None:
         """List the writes that were not done, so that a person informs those who believe otherwise."""
-        many, listed = self._tally.rejected, self._tally.not_done
+        many, listed = self._counts.rejected, self._counts.not_done
         if not many:
             return
         self._lines.paragraph(

@@ -164,7 +164,7 @@ SOME_REFUSED: Final = 1
 
 
 @frozen(kw_only=True)
-class Verdict:
+class RowResult:
     """The result of a row.
 
     Attributes:
@@ -182,9 +182,9 @@ class Verdict:
     earlier: bool = False
 
 
-def verdict_of_result(
+def row_result_of_call(
     row: Row, result: Result[RefundResponse], intent: Intent | None, profile: Profile, *, unread: str = ""
-) -> Verdict:
+) -> RowResult:
     """Return the result of a row that was given to `Session.bulk`.
 
     Args:
@@ -195,32 +195,32 @@ def verdict_of_result(
         unread: Why the journal could not be read, if so.
     """
     if isinstance(result, Done):
-        return _verdict_of_response(row, result.response, intent, profile)
+        return _row_result_of_response(row, result.response, intent, profile)
     error = result.error
     if isinstance(result, Unknown):
-        found = verdict_of_intent(row, intent, profile, reason=result.reason)
+        found = row_result_of_intent(row, intent, profile, reason=result.reason)
         # The service's words stay until the journal knows more.
         return _with_error(found, error) if isinstance(error, DuplicateError) and found.state in OPEN else found
     if isinstance(error, ServiceError):
         state = intent.state if intent and intent.state in {"unknown", "manual"} else "rejected"
-        return _with_error(Verdict(row=row, state=_WORD_OF_STATE[state]), error)
+        return _with_error(RowResult(row=row, state=_WORD_OF_STATE[state]), error)
     if isinstance(error, IntentConflictError) and intent:
-        return _verdict_of_conflict(row, intent)
+        return _row_result_of_conflict(row, intent)
     why = "not begun" if isinstance(error, SessionClosedError) else str(error.args[0])
-    return _verdict_of_unsent(row, why, intent, profile, unread)
+    return _row_result_of_unsent(row, why, intent, profile, unread)
 
 
-def _verdict_of_unsent(row: Row, why: str, intent: Intent | None, profile: Profile, unread: str) -> Verdict:
+def _row_result_of_unsent(row: Row, why: str, intent: Intent | None, profile: Profile, unread: str) -> RowResult:
     """Return what the journal says of a row of which this run sent nothing: an earlier run may have."""
     if unread:
-        return Verdict(row=row, state="unknown", message=f"{why}; an earlier run may have sent it: {unread}")
+        return RowResult(row=row, state="unknown", message=f"{why}; an earlier run may have sent it: {unread}")
     if intent is None or intent.state == "new" or (intent.state == "rejected" and intent.sent_at is None):
-        return Verdict(row=row, state="unsent", message=why)
-    found = verdict_of_intent(row, intent, profile, reason="an earlier run began it, and did not finish")
+        return RowResult(row=row, state="unsent", message=why)
+    found = row_result_of_intent(row, intent, profile, reason="an earlier run began it, and did not finish")
     return evolve(found, earlier=intent.state in _TAKEN)
 
 
-def verdict_of_intent(row: Row, intent: Intent | None, profile: Profile, *, reason: str = "") -> Verdict:
+def row_result_of_intent(row: Row, intent: Intent | None, profile: Profile, *, reason: str = "") -> RowResult:
     """Return what the journal says of a row.
 
     Args:
@@ -230,12 +230,12 @@ def verdict_of_intent(row: Row, intent: Intent | None, profile: Profile, *, reas
         reason: Why the row is in doubt, if the journal does not say it.
     """
     if intent is None or intent.state == "sending":
-        return Verdict(row=row, state="unknown", message=reason)
+        return RowResult(row=row, state="unknown", message=reason)
     if intent.state in _TAKEN and intent.outcome:
         response = RefundResponse(recorded_reply(intent), profile.answer, profile.states)
-        return _verdict_of_response(row, response, intent, profile)
+        return _row_result_of_response(row, response, intent, profile)
     message = intent.reason or ("" if intent.state in _TAKEN else reason)
-    return Verdict(row=row, state=_WORD_OF_STATE[intent.state], message=message)
+    return RowResult(row=row, state=_WORD_OF_STATE[intent.state], message=message)
 
 
 def never_arrived(intent: Intent | None) -> bool:
@@ -243,26 +243,26 @@ def never_arrived(intent: Intent | None) -> bool:
     return intent is not None and intent.state == "rejected" and intent.outcome is None
 
 
-def _verdict_of_response(row: Row, response: RefundResponse, intent: Intent | None, profile: Profile) -> Verdict:
+def _row_result_of_response(row: Row, response: RefundResponse, intent: Intent | None, profile: Profile) -> RowResult:
     state = intent.state if intent else write_state(CREATE_REFUND.name, response.state) or "accepted"
     if state == "rejected":
         # The code and the message of a declined refund are those of a successful call.
         message = intent.reason if intent else f"the {response.thing}'s state is {response.state}"
-        return Verdict(row=row, state="refused", message=message)
+        return RowResult(row=row, state="refused", message=message)
     code, message = (
         str(response.get(path, "")) if path else "" for path in (profile.answer.code, profile.answer.message)
     )
     word = _WORD_OF_STATE[state]
-    return Verdict(row=row, state=word, code=code, message=message, earlier=not response.attempts)
+    return RowResult(row=row, state=word, code=code, message=message, earlier=not response.attempts)
 
 
-def _with_error(verdict: Verdict, error: ServiceError) -> Verdict:
-    """Return a verdict with the service's code and words."""
+def _with_error(row_result: RowResult, error: ServiceError) -> RowResult:
+    """Return a row's result with the service's code and words."""
     code = "" if error.code is None else str(error.code)
-    return evolve(verdict, code=code, message=error.message or str(error.args[0]))
+    return evolve(row_result, code=code, message=error.message or str(error.args[0]))
 
 
-def _verdict_of_conflict(row: Row, intent: Intent) -> Verdict:
+def _row_result_of_conflict(row: Row, intent: Intent) -> RowResult:
     """Return the result of a row whose number stands for another refund: nothing was sent."""
     word = _WORD_OF_STATE[intent.state]
     differences = ", ".join(
@@ -271,7 +271,7 @@ def _verdict_of_conflict(row: Row, intent: Intent) -> Verdict:
         if intent.request.get(name) != getattr(row.request, name)
     )
     used = _USED_FOR.get(intent.state, "may have been refunded already")
-    return Verdict(
+    return RowResult(
         row=row,
         state=word if word in OPEN else "refused",
         message=f"{row.number} {used} ({intent.state}): {differences}. Only if both are owed, give this row a new "
@@ -279,15 +279,15 @@ def _verdict_of_conflict(row: Row, intent: Intent) -> Verdict:
     )
 
 
-def exit_code(verdicts: Iterable[Verdict]) -> int:
+def exit_code(row_results: Iterable[RowResult]) -> int:
     """Return the exit code of the command; doubt goes before refusal."""
-    states = {each.state for each in verdicts}
+    states = {each.state for each in row_results}
     if states & OPEN:
         return NEEDS_A_PERSON
     return SOME_REFUSED if states - {"succeeded", "accepted"} else ALL_WELL
 
 
-def resubmissions(rows: Iterable[Row], rejected: Iterable[Intent], merchant: str) -> list[Verdict]:
+def resubmissions(rows: Iterable[Row], rejected: Iterable[Intent], merchant: str) -> list[RowResult]:
     """Return the earlier results of rows that are sent again, if others than the sender may know these results.
 
     The service accepted the refund and declined it; or a query, a notification or a person settled a refund in doubt.
@@ -299,7 +299,7 @@ def resubmissions(rows: Iterable[Row], rejected: Iterable[Intent], merchant: str
         if intent.operation == CREATE_REFUND.name and (intent.outcome is not None or intent.fence > intent.attempts)
     }
     hashed = ((row, digest(CREATE_REFUND.name, merchant, asdict(row.request))) for row in rows if row.request)
-    return [Verdict(row=row, state="refused", message=known[key].reason) for row, key in hashed if key in known]
+    return [RowResult(row=row, state="refused", message=known[key].reason) for row, key in hashed if key in known]
 
 
 COLUMNS: Final = ("line", "out_trade_no", "out_refund_no", "refund_amt", "state", "code", "message")
@@ -342,18 +342,18 @@ class ResultFile:
         if self.failed:
             raise ConfigurationError(f"{str(path)!r} cannot be the result file: {self.failed}", field="result")
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, row_result: RowResult) -> None:
         """Append a row as it ends."""
         if self._partial is not None and not self.failed:
             with self._failure_noted():
-                self._partial.write(_line(_result_cells(verdict)))
+                self._partial.write(_line(_result_cells(row_result)))
 
-    def finish(self, verdicts: Iterable[Verdict]) -> None:
+    def finish(self, row_results: Iterable[RowResult]) -> None:
         """Put the whole file in its place, atomically."""
         if self._path is not None:
             self.failed = ""
             with self._failure_noted():
-                _replace(self._path, b"".join([_line(COLUMNS), *(_line(_result_cells(each)) for each in verdicts)]))
+                _replace(self._path, b"".join([_line(COLUMNS), *(_line(_result_cells(each)) for each in row_results)]))
                 partial_file(self._path).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -406,13 +406,13 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def _result_cells(verdict: Verdict) -> list[object]:
-    cells = verdict.row.cells
+def _result_cells(row_result: RowResult) -> list[object]:
+    cells = row_result.row.cells
     # A number stays as it is if that is safe, so that a search finds it.
     numbers = (cells.get(name, "") for name in ("out_trade_no", "out_refund_no"))
     safe_numbers = (each if _IDENTIFIER.fullmatch(each) else _without_formula(each) for each in numbers)
-    words = (cells.get("refund_amt", ""), verdict.state, verdict.code, verdict.message)
-    return [verdict.row.line, *safe_numbers, *map(_without_formula, words)]
+    words = (cells.get("refund_amt", ""), row_result.state, row_result.code, row_result.message)
+    return [row_result.row.line, *safe_numbers, *map(_without_formula, words)]
 
 
 def _without_formula(text: str) -> str:

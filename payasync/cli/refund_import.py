@@ -30,15 +30,15 @@ from payasync.cli.refund_file import (
     WORDS,
     ResultFile,
     Row,
-    Verdict,
+    RowResult,
     Word,
     exit_code,
     never_arrived,
     partial_file,
     read_rows,
     resubmissions,
-    verdict_of_intent,
-    verdict_of_result,
+    row_result_of_call,
+    row_result_of_intent,
 )
 from payasync.cli.signals import run_until, stopped_by_signals
 from payasync.cli.terminal import Lines, bare_table, existing_folder, plain, print_error, stray_logs_dropped
@@ -208,15 +208,17 @@ async def run(
                 sending = RefundSending(session, journal, screen, results, limit, pace)
                 with screen.progress(len(good)), stray_logs_dropped():
                     await sending.run(good, stopped_by_signals(sending.cut_off))
-                verdicts = [
-                    Verdict(row=row, state="left out", message=row.wrong) if row.wrong else sending.verdicts[row.line]
+                row_results = [
+                    RowResult(row=row, state="left out", message=row.wrong)
+                    if row.wrong
+                    else sending.row_results[row.line]
                     for row in rows
                 ]
-                results.finish(verdicts)
+                results.finish(row_results)
     finally:
         await journal.aclose()
-    screen.closed(verdicts, why=sending.stopped, unwritten=results.failed)
-    code = exit_code(verdicts)
+    screen.closed(row_results, why=sending.stopped, unwritten=results.failed)
+    code = exit_code(row_results)
     return INTERRUPTED if sending.stopped == STOPPED_BY_SIGNAL and code < CANNOT else code
 
 
@@ -250,7 +252,7 @@ class RefundSending:
         result: Stores each result.
         limit: The greatest number of calls in flight.
         pace: Time: seconds since 1970, and waiting.
-        verdicts: The result of each row so far, by line.
+        row_results: The result of each row so far, by line.
         stopped: Why it stopped early, if it did.
     """
 
@@ -260,7 +262,7 @@ class RefundSending:
     result: ResultFile
     limit: int
     pace: Pace
-    verdicts: dict[int, Verdict] = Factory(dict)
+    row_results: dict[int, RowResult] = Factory(dict)
     stopped: str = ""
     # One cause may lose the responses of all calls in flight.
     _stops: "StopConditions" = Factory(lambda self: StopConditions(max(SILENT, 2 * self.limit)), takes_self=True)
@@ -289,7 +291,7 @@ class RefundSending:
     def cut_off(self) -> bool:
         """Show how many rows may have been done, unless all have ended; return whether any is left."""
         if not self._over:
-            doubtful = {line for line, verdict in self.verdicts.items() if verdict.state in OPEN}
+            doubtful = {line for line, row_result in self.row_results.items() if row_result.state in OPEN}
             self.screen.cut_off(len(doubtful) + min(len(self._unended - doubtful), self.limit))
         return not self._over
 
@@ -307,23 +309,23 @@ class RefundSending:
         async with aclosing(results):
             async for result in results:
                 row = by_number[str(result.request.reference)]
-                self._note(await self._verdict(row, result))
+                self._note(await self._row_result(row, result))
                 self._unended.discard(row.line)
                 if (why := self._stops.reason(result)) and not stop.is_set():
                     self.stopped = why
                     stop.set()
 
-    async def _verdict(self, row: Row, result: Result[RefundResponse]) -> Verdict:
+    async def _row_result(self, row: Row, result: Result[RefundResponse]) -> RowResult:
         profile = self.session.profile
         try:
-            return verdict_of_result(row, result, await self._intent(row), profile)
+            return row_result_of_call(row, result, await self._intent(row), profile)
         except StorageError as error:
-            return verdict_of_result(row, result, None, profile, unread=str(error.args[0]))
+            return row_result_of_call(row, result, None, profile, unread=str(error.args[0]))
 
-    def _note(self, verdict: Verdict) -> None:
-        self.verdicts[verdict.row.line] = verdict
-        self.result.add(verdict)
-        self.screen.noted(verdict)
+    def _note(self, row_result: RowResult) -> None:
+        self.row_results[row_result.row.line] = row_result
+        self.result.add(row_result)
+        self.screen.noted(row_result)
 
     async def _intent(self, row: Row) -> Intent | None:
         found = await self.journal.find(CREATE_REFUND.name, row.number, merchant=self.session.merchant_id)
@@ -331,7 +333,7 @@ class RefundSending:
 
     async def _reconcile(self, stop: asyncio.Event) -> list[Row]:
         """Query the rows in doubt, and return those that the service never received."""
-        rows = [each.row for each in self.verdicts.values() if each.state == "unknown"]
+        rows = [each.row for each in self.row_results.values() if each.state == "unknown"]
         if not rows or stop.is_set():
             return []
         lost = []
@@ -340,8 +342,8 @@ class RefundSending:
             await run_until(stop, self._ask(rows))
         with suppress(StorageError):
             for row in rows:
-                known, intent = self.verdicts[row.line], await self._intent(row)
-                found = verdict_of_intent(row, intent, self.session.profile, reason=known.message)
+                known, intent = self.row_results[row.line], await self._intent(row)
+                found = row_result_of_intent(row, intent, self.session.profile, reason=known.message)
                 self._note(evolve(found, code=found.code or known.code, earlier=False))
                 if never_arrived(intent):
                     lost.append(row)
@@ -477,7 +479,7 @@ class RefundImportScreen:
                 hang=2,
             )
 
-    def resubmitted(self, found: Sequence[Verdict]) -> None:
+    def resubmitted(self, found: Sequence[RowResult]) -> None:
         """List the rows that are sent again, and may have been refunded by other means since they were rejected."""
         if not found:
             return
@@ -500,9 +502,9 @@ class RefundImportScreen:
         self._bar.update(TaskID(0), total=total)
         return self._bar
 
-    def noted(self, verdict: Verdict) -> None:
+    def noted(self, row_result: RowResult) -> None:
         """Count a row that has ended; a row in doubt has not."""
-        (self._ended.discard if verdict.state == "unknown" else self._ended.add)(verdict.row.line)
+        (self._ended.discard if row_result.state == "unknown" else self._ended.add)(row_result.row.line)
         self._bar.update(TaskID(0), completed=len(self._ended))
 
     def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
@@ -539,30 +541,30 @@ class RefundImportScreen:
             hang=2,
         )
 
-    def closed(self, verdicts: Sequence[Verdict], *, why: str, unwritten: str) -> None:
+    def closed(self, row_results: Sequence[RowResult], *, why: str, unwritten: str) -> None:
         """Show the result of all rows, and the next steps.
 
         Args:
-            verdicts: The verdicts of all rows, in their order.
+            row_results: The results of all rows, in their order.
             why: Why the import stopped early, if it did.
             unwritten: Why the result file could not be written, if so.
         """
         write = self._lines.write
         if why:
             self._lines.paragraph((f"  Stopped: {why}.", "bold yellow"), " Run the same command to continue.", hang=2)
-        if not verdicts:
+        if not row_results:
             write("  There was nothing to refund.")
         for word in WORDS:
-            if mine := [each for each in verdicts if each.state == word]:
+            if mine := [each for each in row_results if each.state == word]:
                 self._summary(word, mine)
         write()
-        self._doubtful([each for each in verdicts if each.state in OPEN])
+        self._doubtful([each for each in row_results if each.state in OPEN])
         if unwritten:
             self._lines.paragraph(("  The result file could not be written: ", "bold red"), plain(unwritten))
         elif self._result is not None:
             self._lines.paragraph(("  Result of each row: ", "dim"), (plain(str(self._result)), "cyan"))
 
-    def _summary(self, word: Word, mine: Sequence[Verdict]) -> None:
+    def _summary(self, word: Word, mine: Sequence[RowResult]) -> None:
         write, indent = self._lines.write, " " * (2 + _WIDTH)
         style, meaning = _STATES[word]
         amount = sum(each.row.request.refund_amt for each in mine if each.row.request)
@@ -582,14 +584,14 @@ class RefundImportScreen:
         if (others := len(reasons) - _REASONS) > 0:
             write((f"{indent}{'':>7}  and {others} other reasons", "dim"))
 
-    def _doubtful(self, verdicts: Sequence[Verdict]) -> None:
-        if not verdicts:
+    def _doubtful(self, row_results: Sequence[RowResult]) -> None:
+        if not row_results:
             return
         write, journal = self._lines.write, plain(self._journal.option)
         cells = ("out_refund_no", "out_trade_no", "refund_amt")
         self._table(
             ("Line", "Refund", "Order", "Amount", "State"),
-            ((str(each.row.line), *(each.row.cells[name] for name in cells), each.state) for each in verdicts),
+            ((str(each.row.line), *(each.row.cells[name] for name in cells), each.state) for each in row_results),
         )
         write(
             ("  Do not send them by other means.", "bold"),
@@ -597,7 +599,7 @@ class RefundImportScreen:
             hang=2,
         )
         self._lines.paragraph((f"  payasync reconcile{journal}", "cyan"))
-        if any(each.state == "manual" for each in verdicts):
+        if any(each.state == "manual" for each in row_results):
             write("  Look up the manual ones in the service's back office. To list their intent IDs:")
             self._lines.paragraph((f"  payasync journal list{journal} --state manual", "cyan"))
 

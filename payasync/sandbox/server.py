@@ -98,7 +98,7 @@ class Server:
         self._socket = listening
         self._address = listening.getsockname()
         self._busy = set[object]()
-        self._shut_by = dict[object, asyncio.TimerHandle | None]()
+        self._stopped_by = dict[object, asyncio.TimerHandle | None]()
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -128,25 +128,25 @@ class Server:
         # asyncio's server itself is never closed, for the same reason.
         await asyncio.get_running_loop().create_server(self._server, sock=self._socket)
 
-    def shut(self, seconds: float | None, *, by: object) -> None:
+    def stop_listening(self, seconds: float | None, *, by: object) -> None:
         """Refuse new connections, close the idle ones, and let the others end with their response.
 
         Args:
             seconds: Real seconds until it opens again; `None`: until `reopen`.
-            by: Who shuts it. It opens again when all who shut it have reopened it.
+            by: The caller. The server opens again when all callers have reopened it.
         """
-        already = bool(self._shut_by)
+        already = bool(self._stopped_by)
         self._release(by)
         loop = asyncio.get_running_loop()
-        self._shut_by[by] = None if seconds is None else loop.call_later(seconds, self.reopen, by)
+        self._stopped_by[by] = None if seconds is None else loop.call_later(seconds, self.reopen, by)
         if already:
             return
         self._stop()
         # Bound, to keep the port; not listening, so that the kernel resets new connections.
         self._socket = _bind_socket(self._socket.family, self._address)
         known = frozenset(self._connections())
-        self._hang_up(known)
-        self._task = loop.create_task(self._turn_away(known), name="payasync sandbox server")
+        self._close_connections(known)
+        self._task = loop.create_task(self._close_late_connections(known), name="payasync sandbox server")
 
     @web.middleware
     async def mark_busy(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -158,22 +158,22 @@ class Server:
             self._busy.discard(request.protocol)
 
     def reopen(self, by: object) -> None:
-        """Accept connections again, unless another caller still holds it shut.
+        """Accept connections again, unless another caller has stopped it, too.
 
         Args:
-            by: Who reopens it.
+            by: The caller.
         """
-        shut = self._server and by in self._shut_by
+        stopped = self._server and by in self._stopped_by
         self._release(by)
-        if self._server and shut and not self._shut_by:
+        if self._server and stopped and not self._stopped_by:
             if self._task:
                 self._task.cancel()
             self._socket.listen()
             self._task = asyncio.create_task(self._open(), name="payasync sandbox server")
 
     def close(self) -> None:
-        """Shut it for good."""
-        for each in tuple(self._shut_by):
+        """Close the server for good."""
+        for each in tuple(self._stopped_by):
             self._release(each)
         self._server = None
         self._stop()
@@ -189,16 +189,16 @@ class Server:
         self._rest()
         self._socket.close()
 
-    async def _turn_away(self, known: AbstractSet[web.RequestHandler]) -> None:
-        """Hang up on connections that the loop had accepted, and the server had not seen yet."""
+    async def _close_late_connections(self, known: AbstractSet[web.RequestHandler]) -> None:
+        """Close the connections that the loop had accepted before the server knew them."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-            self._hang_up(each for each in self._connections() if each not in known)
+            self._close_connections(each for each in self._connections() if each not in known)
 
     def _connections(self) -> list[web.RequestHandler]:
         return self._server.connections if self._server else []
 
-    def _hang_up(self, connections: Iterable[web.RequestHandler]) -> None:
+    def _close_connections(self, connections: Iterable[web.RequestHandler]) -> None:
         for connection in connections:
             if connection in self._busy:
                 connection.close()
@@ -206,7 +206,7 @@ class Server:
                 connection.force_close()
 
     def _release(self, by: object) -> None:
-        if timer := self._shut_by.pop(by, None):
+        if timer := self._stopped_by.pop(by, None):
             timer.cancel()
 
 

@@ -30,7 +30,7 @@ OPERATIONS: Final = (
 )
 
 
-async def told(*steps: demo.Chapter, width: int = 80) -> tuple[bool, str]:
+async def told(*steps: demo.Step, width: int = 80) -> tuple[bool, str]:
     """Run the demo, or some of its steps. Return whether it succeeds, and its output."""
     written = io.StringIO()
     shown = DemoScreen(console=Console(file=written, width=width, highlight=False))
@@ -48,17 +48,17 @@ async def test_the_story_shows_all_ten_endpoints() -> None:
     assert not [line for line in longest if "…" in line or len(line) > 80]
 
 
-async def lie(shop: demo.Shop) -> None:
+async def lie(context: demo.DemoContext) -> None:
     """Expect a value that the ledger does not have."""
-    demo.agree("refunded", shop.sandbox.ledger.refunded(shop.order), 1)
+    demo.agree("refunded", context.sandbox.ledger.refunded(context.order), 1)
 
 
-async def knowing_forger(shop: demo.Shop) -> None:
+async def knowing_forger(context: demo.DemoContext) -> None:
     """Forge a refund with the right key."""
-    order = await shop.sandbox.given.paid_order(total_amt=demo.TOTAL)
-    key = shop.sandbox.credentials.signing_key
+    order = await context.sandbox.given.paid_order(total_amt=demo.TOTAL)
+    key = context.sandbox.credentials.signing_key
     assert key is not None
-    await demo.forge(evolve(shop, order=order), key=key)
+    await demo.forge(evolve(context, order=order), key=key)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def knowing_forger(shop: demo.Shop) -> None:
         ((demo.receive_notification,), "no notification of the payment came"),
     ],
 )
-async def test_a_check_that_fails_ends_the_story(steps: tuple[demo.Chapter, ...], why: str) -> None:
+async def test_a_check_that_fails_ends_the_story(steps: tuple[demo.Step, ...], why: str) -> None:
     """If the ledger disagrees, a forgery is accepted or no notification arrives, the demo says so and fails."""
     holds, text = await told(*steps)
 

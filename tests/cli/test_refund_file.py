@@ -31,13 +31,13 @@ from payasync import (
 from payasync.cli.refund_file import (
     ResultFile,
     Row,
-    Verdict,
+    RowResult,
     Word,
     exit_code,
     never_arrived,
     read_rows,
     resubmissions,
-    verdict_of_result,
+    row_result_of_call,
 )
 from payasync.journal import Journal, Outcome, SqliteJournal
 from payasync.journal.intents import Intent, State
@@ -155,11 +155,11 @@ def test_what_the_service_does_not_take_is_bad() -> None:
 RESULT_HEADER = "line,out_trade_no,out_refund_no,refund_amt,state,code,message"
 
 
-def verdict(line: int = 2, *, number: str = "R1", **facts: Any) -> Verdict:
+def row_result(line: int = 2, *, number: str = "R1", **facts: Any) -> RowResult:
     """Return the result of a row."""
     row = Row(line=line, cells={"out_trade_no": "T1", "out_refund_no": number, "refund_amt": "200"})
     given: dict[str, Any] = {"state": "succeeded", **facts}
-    return Verdict(row=row, **given)
+    return RowResult(row=row, **given)
 
 
 @pytest.fixture
@@ -176,10 +176,10 @@ def beside(path: Path) -> Path:
 def test_rows_are_there_as_they_end(path: Path) -> None:
     """Each row is in the partial file as soon as it has ended. The result file appears at the end, in order."""
     with closing(ResultFile(path)) as result:
-        result.add(verdict(3, number="R2", state="refused", code="E1", message="no such order"))
+        result.add(row_result(3, number="R2", state="refused", code="E1", message="no such order"))
         partial = beside(path).read_text()
         early = path.exists()
-        result.finish([verdict(), verdict(3, number="R2")])
+        result.finish([row_result(), row_result(3, number="R2")])
 
     assert [RESULT_HEADER, "3,T1,R2,200,refused,E1,no such order", ""] == partial.split("\n")
     assert not early
@@ -227,7 +227,7 @@ def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
         ResultFile(path)
     with closing(ResultFile(path)) as result:
         path.mkdir()
-        result.finish([verdict()])
+        result.finish([row_result()])
 
     assert "Is a directory" == result.failed
     assert {path, beside(path)} == set(path.parent.iterdir())
@@ -236,8 +236,8 @@ def test_import_goes_on_where_it_cannot_be_written(path: Path) -> None:
 def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
     """Without a path, no file is made."""
     with closing(ResultFile(None)) as result:
-        result.add(verdict())
-        result.finish([verdict()])
+        result.add(row_result())
+        result.finish([row_result()])
 
     assert [] == list(tmp_path.iterdir())
 
@@ -245,7 +245,7 @@ def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
 def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
     """The partial file is private, and made anew by each run. A hard link to the old one keeps its content."""
     with closing(ResultFile(path)) as result:
-        result.add(verdict())
+        result.add(row_result())
     former = beside(path).read_text()
     os.link(beside(path), path.with_name("copy"))
     ResultFile(path).close()
@@ -268,7 +268,7 @@ def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
 def test_numbers_are_found_again(path: Path) -> None:
     """A number that begins with a hyphen is written unchanged, unless a spreadsheet would compute it."""
     with closing(ResultFile(path)) as result:
-        result.finish([verdict(number=number) for number in ("-R1", "-A1+1", "=A1")])
+        result.finish([row_result(number=number) for number in ("-R1", "-A1+1", "=A1")])
 
     assert ["-R1", "'-A1+1", "'=A1"] == [line.split(",")[2] for line in path.read_text().splitlines()[1:]]
 
@@ -298,7 +298,7 @@ def test_numbers_are_found_again(path: Path) -> None:
 def test_words_of_others_are_harmless(path: Path, message: str, written: str) -> None:
     """A message is written so that a spreadsheet computes nothing from it, and on one line."""
     with closing(ResultFile(path)) as result:
-        result.finish([verdict(message=message)])
+        result.finish([row_result(message=message)])
 
     assert [RESULT_HEADER, f"2,T1,R1,200,succeeded,,{written}", ""] == path.read_text().split("\n")
 
@@ -359,14 +359,14 @@ def test_result_of_a_row(
     result: CallResult[RefundResponse], intent: Intent | None, expected: tuple[Word, str, str]
 ) -> None:
     """The journal decides the state; code and message come from the service. A row in doubt is never "refused"."""
-    found = verdict_of_result(ROW, result, intent, PROFILE)
+    found = row_result_of_call(ROW, result, intent, PROFILE)
 
     assert expected == (found.state, found.code, found.message)
 
 
 def test_response_without_a_readable_journal() -> None:
     """If the journal cannot be read, a response means "accepted". A profile without codes gives no code."""
-    assert Verdict(row=ROW, state="accepted") == verdict_of_result(ROW, done(Profile()), None, Profile())
+    assert RowResult(row=ROW, state="accepted") == row_result_of_call(ROW, done(Profile()), None, Profile())
 
 
 @pytest.mark.parametrize(
@@ -383,13 +383,13 @@ def test_response_without_a_readable_journal() -> None:
 def test_row_that_only_an_earlier_run_may_have_sent(intent: Intent | None, word: Word) -> None:
     """A row is "unsent" only if the journal lacks it, or has it as not done."""
     for error in (StorageError("the journal is closed"), SessionClosedError("closed", sent=False)):
-        assert word == verdict_of_result(ROW, Refused(REFUND, error), intent, PROFILE).state
+        assert word == row_result_of_call(ROW, Refused(REFUND, error), intent, PROFILE).state
 
 
 def test_unreadable_journal_leaves_doubt() -> None:
     """If the journal cannot be read, an earlier run may have sent the row, so the row is unknown."""
     found = [
-        verdict_of_result(ROW, Refused(REFUND, error), None, PROFILE, unread="it is locked")
+        row_result_of_call(ROW, Refused(REFUND, error), None, PROFILE, unread="it is locked")
         for error in (NotSentError("no connection"), SessionClosedError("closed", sent=False))
     ]
 
@@ -414,7 +414,7 @@ def test_number_of_another_refund(state: State, changes: dict[str, Any], word: W
     """The message names the difference, and advises a new number only if both refunds are owed."""
     before = kept(state=state, request={"out_trade_no": "T1", "total_amt": 450, "refund_amt": 10})
     row = evolve(ROW, request=evolve(REFUND, **{"refund_amt": 10, **changes}))
-    found = verdict_of_result(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
+    found = row_result_of_call(row, Refused(REFUND, IntentConflictError("another request")), before, PROFILE)
 
     assert word == found.state
     assert found.message.startswith(f"R1 {message}")
@@ -441,7 +441,7 @@ def test_refund_that_never_arrived() -> None:
 )
 def test_exit_code(words: tuple[Word, ...], code: int) -> None:
     """If some rows are in doubt and others refused, the exit code is that of doubt."""
-    assert code == exit_code(Verdict(row=ROW, state=word) for word in words)
+    assert code == exit_code(RowResult(row=ROW, state=word) for word in words)
 
 
 REFUNDS: Final = rows("T1,R1,450,200", "T1,R2,450,200")
@@ -516,7 +516,7 @@ async def test_row_that_others_may_have_refunded_is_listed(journal: SqliteJourna
     for step in steps:
         await step(journal)
     (intent,) = await journal.find("refunds.create", "R1")
-    expected = Verdict(row=REFUNDS[0], state="refused", message=intent.reason)
+    expected = RowResult(row=REFUNDS[0], state="refused", message=intent.reason)
 
     assert [expected] == resubmissions(REFUNDS, [intent], MERCHANT)
 
@@ -549,4 +549,4 @@ async def test_rows_are_listed_in_the_order_of_the_file(journal: SqliteJournal) 
         await journal.settle(begun.intent, "rejected", outcome=DECLINED, reason=FAILED)
     found = resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
 
-    assert [Verdict(row=row, state="refused", message=FAILED) for row in REFUNDS] == found
+    assert [RowResult(row=row, state="refused", message=FAILED) for row in REFUNDS] == found

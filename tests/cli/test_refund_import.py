@@ -34,7 +34,7 @@ from payasync import (
 from payasync.cli import refund_import
 from payasync.cli.commands import payasync
 from payasync.cli.options import Address, session_with
-from payasync.cli.refund_file import ResultFile, Row, Verdict, Word, read_rows
+from payasync.cli.refund_file import ResultFile, Row, RowResult, Word, read_rows
 from payasync.cli.refund_import import (
     DENIED,
     NO_RESPONSE,
@@ -492,7 +492,7 @@ async def test_row_is_sent_again_once(sandbox: ThreadedSandbox, tmp_path: Path) 
         await sending.run(rows(1), asyncio.Event())
         (kept,) = await sending.journal.find("refunds.create", "R0")
 
-    assert ("refused", "rejected", 2) == (sending.verdicts[2].state, kept.state, kept.attempts)
+    assert ("refused", "rejected", 2) == (sending.row_results[2].state, kept.state, kept.attempts)
     assert losing.fired
 
 
@@ -513,7 +513,7 @@ async def test_service_that_does_not_respond(sandbox: ThreadedSandbox, tmp_path:
     assert all(seconds >= LONGEST for _, seconds, silent in screen.waits if silent)
     assert SILENT <= max(rounds) < SILENT + AT_ONCE
     assert clock() - START.timestamp() <= PATIENCE
-    assert ["unknown"] * DOUBTFUL == [each.state for each in sending.verdicts.values()]
+    assert ["unknown"] * DOUBTFUL == [each.state for each in sending.row_results.values()]
     assert 0 == sent(sandbox)
 
 
@@ -534,7 +534,7 @@ async def test_ctrl_c_ends_a_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> N
         await running
 
     assert (STOPPED_BY_SIGNAL, before) == (sending.stopped, failing.fired)
-    assert ["unknown"] * DOUBTFUL == [each.state for each in sending.verdicts.values()]
+    assert ["unknown"] * DOUBTFUL == [each.state for each in sending.row_results.values()]
 
 
 class Unreadable(SqliteJournal):
@@ -560,22 +560,22 @@ def rows(count: int) -> tuple[Row, ...]:
     return read_rows("\n".join([HEADER, *(f"T1,R{number},450,10" for number in range(count))]), lambda _: None)
 
 
-def verdicts(state: Word, count: int, message: str = "") -> list[Verdict]:
+def row_results(state: Word, count: int, message: str = "") -> list[RowResult]:
     """Return the same result of many rows."""
-    return [Verdict(row=row, state=state, message=message) for row in rows(count)]
+    return [RowResult(row=row, state=state, message=message) for row in rows(count)]
 
 
-def closed(*verdicts: Verdict, why: str = "", unwritten: str = "") -> str:
+def closed(*row_results: RowResult, why: str = "", unwritten: str = "") -> str:
     """Return the output at the end."""
     screen = Shown(journal="postgresql://me:secret@db/pay")
-    screen.closed(verdicts, why=why, unwritten=unwritten)
+    screen.closed(row_results, why=why, unwritten=unwritten)
     return screen.text
 
 
 def test_summary_has_counts_and_amounts() -> None:
     """The summary has the count, the amount and the three most frequent reasons of each state."""
-    reasons = [verdicts("refused", 1, f"reason {number}")[0] for number in range(5)]
-    shown = closed(*verdicts("succeeded", 1200), *reasons, *verdicts("refused", 2, "\x1b[31mno such order\x07"))
+    reasons = [row_results("refused", 1, f"reason {number}")[0] for number in range(5)]
+    shown = closed(*row_results("succeeded", 1200), *reasons, *row_results("refused", 2, "\x1b[31mno such order\x07"))
     lines = [" ".join(line.split()) for line in shown.splitlines()]
 
     assert ["succeeded 1,200 12,000", "refused 7 70 not done", "2 ?[31mno such order?"] == lines[:3]
@@ -595,7 +595,7 @@ def test_summary_has_counts_and_amounts() -> None:
 def test_rows_that_are_sent_again_are_listed(count: int, words: str) -> None:
     """The first twenty rows that are sent again are listed, and the others counted. Without any, nothing is shown."""
     screen = Shown()
-    screen.resubmitted(verdicts("refused", count, "declined\x07"))
+    screen.resubmitted(row_results("refused", count, "declined\x07"))
 
     assert words in screen.text
     assert min(count, 20) == screen.text.count("declined?")
@@ -660,7 +660,7 @@ def test_interrupted_calls(count: int, result: str | None, words: str) -> None:
 
 def test_rows_in_doubt_are_listed_with_what_to_do() -> None:
     """Twenty rows in doubt are listed, with the commands for the others; no password is shown."""
-    shown = closed(*verdicts("unknown", 24), *verdicts("manual", 1))
+    shown = closed(*row_results("unknown", 24), *row_results("manual", 1))
 
     assert "and 5 more" in shown
     assert "--state manual" in shown
@@ -670,7 +670,7 @@ def test_rows_in_doubt_are_listed_with_what_to_do() -> None:
 
 def test_unwritten_result_is_reported() -> None:
     """If the result file could not be written, the screen says so, and names no file."""
-    shown = closed(*verdicts("succeeded", 1), unwritten="No space left on device")
+    shown = closed(*row_results("succeeded", 1), unwritten="No space left on device")
 
     assert "The result file could not be written: No space left on device" in shown
     assert "out.csv" not in shown

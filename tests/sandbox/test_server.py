@@ -59,10 +59,10 @@ async def get(server: SlowServer, http: aiohttp.ClientSession) -> str:
 
 
 async def test_request_in_flight_gets_its_response(server: SlowServer, http: aiohttp.ClientSession) -> None:
-    """A request in flight when the server is shut gets its response, and its connection ends."""
+    """A request in flight when the server stops listening gets its response, and its connection ends."""
     request = asyncio.create_task(get(server, http))
     await server.arrived.wait()
-    server.shut(None, by="test")
+    server.stop_listening(None, by="test")
     server.respond.set()
     response = await request
     server.reopen("test")
@@ -72,12 +72,12 @@ async def test_request_in_flight_gets_its_response(server: SlowServer, http: aio
 
 
 async def test_earlier_timer_does_not_reopen(server: SlowServer) -> None:
-    """A timer of an earlier `shut`, or of another caller, does not open a server that is shut."""
-    server.shut(0.01, by="one")
+    """A timer of an earlier `stop_listening`, or of another caller, does not open a stopped server."""
+    server.stop_listening(0.01, by="one")
     server.reopen("one")
-    server.shut(None, by="one")
+    server.stop_listening(None, by="one")
     # Timers run in their order: by then the first one would have reopened the server.
-    server.shut(0.01, by="two")
+    server.stop_listening(0.01, by="two")
     await until(lambda: "two" in server.reopened_by)
 
     assert refuses(server.url)
@@ -86,11 +86,11 @@ async def test_earlier_timer_does_not_reopen(server: SlowServer) -> None:
 
 @pytest.mark.parametrize("count", range(5))
 async def test_connection_that_was_just_accepted_is_closed(server: SlowServer, count: int) -> None:
-    """If the server is shut, every connection ends, even one that is just being accepted."""
+    """If the server stops listening, every connection ends, even one that is just being accepted."""
     with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as client:
         client.settimeout(0)
         await turns(count)
-        server.shut(None, by="test")
+        server.stop_listening(None, by="test")
         with suppress(ConnectionResetError):
             async with asyncio.timeout(10):
                 assert b"" == await asyncio.get_running_loop().sock_recv(client, 1)

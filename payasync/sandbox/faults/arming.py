@@ -177,7 +177,7 @@ class Faults(ArmedFaults):
             raise ConfigurationError("the sandbox does not run, so it cannot refuse connections: start it first")
         fault = self._arm("refuse", ANY, {"seconds": seconds})
         fault.fired += 1
-        self._server.shut(seconds, by=fault)
+        self._server.stop_listening(seconds, by=fault)
         return fault
 
     def reset_before(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:

@@ -59,8 +59,8 @@ class Injection:
     injector: "FaultInjector"
     response: web.Response = field(init=False, factory=lambda: web.json_response({"message": _NOTHING_DONE}))
 
-    async def happen(self) -> web.StreamResponse:
-        """Commit first, if the fault comes after the commit; then let it happen, and return what the call meets."""
+    async def apply(self) -> web.StreamResponse:
+        """Commit first, if the fault follows the commit; then apply the fault, and return the response."""
         if self.fault.phase == "after":
             self.response = await self.commit()
         method = getattr(self, f"_{self.fault.kind.removeprefix('notification.')}")
@@ -132,7 +132,7 @@ class Injection:
         return response
 
     async def _refuse(self, seconds: float | None) -> web.StreamResponse:
-        self.injector.server.shut(seconds, by=self.fault)
+        self.injector.server.stop_listening(seconds, by=self.fault)
         return self.reset()
 
     async def _reset_before(self) -> web.StreamResponse:
@@ -238,7 +238,7 @@ class FaultInjector:
         injection = Injection(request=request, fault=fault, commit=commit, fail=fail, injector=self)
         self._injections.add(injection)
         try:
-            return await injection.happen()
+            return await injection.apply()
         finally:
             self._injections.discard(injection)
 
