@@ -53,7 +53,7 @@ async def test_unknown_write(store: Journal, clock: Clock, state: str, field: st
 
 @pytest.mark.parametrize("field", ANOTHER)
 async def test_lost_write(store: Journal, clock: Clock, field: str) -> None:
-    """If a query's response is about another refund, the error and the journal say so. Another amount is queried once."""
+    """If a query's response is about another refund, error and journal say so. Another amount is queried once."""
     async with serving(store, clock, LOST, said("SUCCEEDED", **{field: ANOTHER[field]})) as service:
         told = await service.called()
         found, questions = await service.kept(), service.questions
