@@ -1,4 +1,4 @@
-"""What this process holds, measured from within; Linux tells it under /proc."""
+"""What this process holds: memory, objects, descriptors and tasks, measured on Linux by /proc."""
 
 import asyncio
 import gc
@@ -76,7 +76,7 @@ SHOWN_BY: Final = ("blocks", "ours", "files", "tasks")
 
 
 class Leaks:
-    """Keeps every reply, and now and then a descriptor and a task."""
+    """A leak for the control: it stores every reply, and now and then a descriptor and a task."""
 
     def __init__(self) -> None:
         self._calls = 0

@@ -1,4 +1,4 @@
-"""What a process is told to do, what it holds in the course of it, and whether that grows: decided without I/O."""
+"""The settings and the samples of a soak, and whether the gauges grow: decided without I/O."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations

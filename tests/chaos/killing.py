@@ -93,7 +93,7 @@ class KillableJournal(Journal):
         self._has_system_clock = True
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
-        """Keep an intent."""
+        """Store an intent."""
         self.mark("asking", draft.reference)
         token = WITHIN.set(("writing", draft.reference))
         try:
@@ -111,7 +111,7 @@ class KillableJournal(Journal):
         return begun
 
     async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
-        """Keep a verdict."""
+        """Store a result."""
         self.mark("judged", intent.reference)
         token = WITHIN.set(("settling", intent.reference))
         try:
@@ -122,7 +122,7 @@ class KillableJournal(Journal):
         return held
 
     async def ask(self, limit: int, lease: float, **facts: Any) -> Intents:
-        """Claim what is to be asked about."""
+        """Claim the intents that are due for a query."""
         found = await super().ask(limit, lease, **facts)
         for each in found:
             self.mark("claimed", each.reference)

@@ -192,6 +192,6 @@ class Clock:
         return self._file.read_text(encoding="ascii") if self._file.exists() else ""
 
     def jump(self, way: str) -> None:
-        """Jump, for all processes."""
+        """Make the clock jump, for all processes."""
         with self._file.open("a", encoding="ascii") as file:
             file.write(way)

@@ -1,4 +1,4 @@
-"""The properties and the state machines of the tests, tried far more often than in `nox -s tests`."""
+"""The property tests and state machines, run with many more examples than in `nox -s tests`."""
 
 import shlex
 import subprocess

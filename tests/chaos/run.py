@@ -1,6 +1,6 @@
-"""A run of one strategy: a sandbox with faults, processes that die and are started again, and the ledger's word.
+"""A run of one strategy: a sandbox with faults, processes that are killed and restarted, and the final ledger.
 
-The sandbox lives in this process, which nobody kills; those that die are its children.
+The sandbox lives in this process, which is never killed. The killed processes are its children.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A soak: a merchant's server under all kinds of faults, for long; its memory and its descriptors are to stay flat.
+"""A soak: a merchant's server runs for long under all faults, and its memory and descriptors must stay flat.
 
 The sandbox lives in this process, the server in a child, whose memory is its own.
 """

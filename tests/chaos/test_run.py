@@ -11,7 +11,7 @@ SHORT = Scale(operations=240, kills=len(MOMENTS), seconds=120)
 
 
 async def test_new_numbers() -> None:
-    """The control shows its duplicates: so the rule below can be broken."""
+    """If the merchant retries under new numbers and without a journal, the run finds duplicates: the check works."""
     result = await run("naive", Scale(operations=60, kills=4, seconds=60))
 
     assert [] == result.flaws()
@@ -20,9 +20,9 @@ async def test_new_numbers() -> None:
 
 @pytest.mark.long
 async def test_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a journal in a file, whatever fails and wherever processes are killed: nothing twice, nothing lost.
+    """With a SQLite journal, no refund or order is done twice or lost, at whatever step processes are killed.
 
-    That holds for a run of any length: no order expires in the midst of one, however short the time of an order is.
+    The run's orders do not expire, even if the sandbox's orders expire after a second.
     """
     monkeypatch.setattr(rules, "EXPIRY", timedelta(seconds=1))
     result = await run("sqlite", SHORT)
@@ -33,7 +33,7 @@ async def test_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.long
 async def test_postgres(postgres_dsn: str) -> None:
-    """With a journal in PostgreSQL likewise."""
+    """With a PostgreSQL journal, no refund or order is done twice or lost, at whatever step processes are killed."""
     result = await run("postgres", SHORT, postgres_dsn)
 
     assert [] == result.flaws()

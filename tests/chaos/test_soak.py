@@ -12,7 +12,7 @@ pytestmark = [
 
 
 async def test_flat() -> None:
-    """Whatever is done, and whatever fails: memory, objects, descriptors, tasks and threads stay flat."""
+    """If a server runs for long under all faults, its memory, objects, descriptors, tasks and threads stay flat."""
     soaked = await run(SHORT)
 
     assert [] == soaked.flaws()
@@ -20,7 +20,7 @@ async def test_flat() -> None:
 
 
 async def test_control() -> None:
-    """What is made to leak is seen, as short as the run is, and told by its name."""
+    """If a server leaks responses, even a short soak finds the leak and names the class."""
     leaking = await run(evolve(SHORT, leaky=True))
 
     assert [] == overlooked(leaking)

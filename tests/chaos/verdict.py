@@ -1,4 +1,4 @@
-"""What became of the operations, by the service's own ledger: decided without I/O."""
+"""The result of a run, compared with the service's ledger: decided without I/O."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def lost(self) -> dict[int, str]:
-        """Operations of which the merchant believes what is not so, and nothing says so; with what is known of each."""
+        """Return the operations about which the merchant has a wrong belief, with no sign that it is wrong."""
         return {operation: self._describe(operation) for operation in sorted(self._wrong() - self._undone())}
 
     @property
@@ -99,7 +99,7 @@ class Result:
         }
 
     def _wrong(self) -> set[int]:
-        """Return the operations that are not done, recorded and known to be done."""
+        """Return the operations that are not done, recorded as done and known to be done."""
         unresolved = self.unresolved
         return {
             operation
@@ -131,7 +131,7 @@ class Result:
         )
 
     def flaws(self) -> list[str]:
-        """Return in what this line is not as it must be, each in a sentence."""
+        """Return what is wrong with this line of the table, each in a sentence."""
         missed = [moment for moment in moments(self.strategy) if not self.hits.get(moment)]
         lost = self.lost
         rules = {
@@ -150,6 +150,6 @@ class Result:
 
 
 def hit(steps: Iterable[tuple[str, str]]) -> Counter[str]:
-    """Return at which steps a killed process was, by its trace."""
+    """Return the steps at which a process was killed, read from its trace."""
     last = {operation_of(number): moment for moment, number in steps}
     return Counter(moment for moment in last.values() if moment not in {ENDED, RESTING})

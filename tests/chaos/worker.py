@@ -148,7 +148,7 @@ def clock_of(life: Life) -> Callable[[], float] | None:
 
 
 def left(life: Life) -> list[int]:
-    """Return the operations of a share that no process of this worker was told the end of."""
+    """Return the operations of a share whose end no process of this worker has learned."""
     traces = [Path(life.traces) / f"{life.worker}-{number}" for number in range(life.life)]
     if life.ahead:
         traces = sorted(Path(life.traces).iterdir())
@@ -185,14 +185,14 @@ async def persist(merchant: Merchant, journal: KillableJournal, life: Life, trac
 
 
 async def _asked(journal: KillableJournal, life: Life, number: str) -> bool:
-    """Return whether an operation will be heard of before long."""
+    """Return whether the journal will query an operation soon."""
     operation = "orders.place" if number.startswith("P") else "refunds.create"
     open_ones = {"unknown", "rejected", "new"} | ({"sending"} if life.ahead else set())
     return any(each.state in open_ones for each in await journal.find(operation, number))
 
 
 async def main(life: Life) -> None:
-    """Live."""
+    """Run this process's share."""
     with Trace(life) as trace:
         journal = journal_of(life, trace)
         policy = ONCE if life.strategy == "naive" else PATIENT

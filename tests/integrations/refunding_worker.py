@@ -23,7 +23,7 @@ dsn, late, fatal = sys.argv[1:]
 
 
 def reached(moment: str, reference: str | None) -> None:
-    """Die, where this moment is the fatal one."""
+    """Kill this process if this is the fatal moment."""
     if (moment, reference) == (fatal, "R2"):
         os.kill(os.getpid(), signal.SIGKILL)
 

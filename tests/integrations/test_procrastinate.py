@@ -193,7 +193,7 @@ async def test_unknown_is_asked_about_and_not_repeated(shop: Shop, sandbox: Sand
 
 
 async def test_what_was_not_done_is_told(shop: Shop, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
-    """`on_result` gets each result, also one that comes days later. If it raises, reconciling goes on."""
+    """`on_result` gets each result, even one that comes days later. If it raises, the reconciliation goes on."""
     heard: list[Result] = []
 
     def on_result(result: Result) -> None:
@@ -229,7 +229,7 @@ async def test_on_result_is_a_plain_function(shop: Shop, wrong: Any) -> None:
 
 
 async def test_what_did_not_leave_is_tried_again(shop: Shop, sandbox: Sandbox) -> None:
-    """If nothing was sent, the queue tries again later."""
+    """If nothing was sent, the queue runs the task again later."""
     sandbox.faults.refuse()
     await shop.tasks.add(refund("R1"))
     await shop.work()
@@ -411,7 +411,7 @@ def strict(sandbox: Sandbox) -> Session:
 async def test_what_cannot_be_sent_is_left_to_a_person(
     shop: Shop, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A write that cannot be sent is not enqueued. The reason is stored, and logged once. Other writes are enqueued."""
+    """If a write cannot be sent, the reconciliation does not enqueue it, stores the reason and logs it once."""
     merchant = shop.pay.merchant_id
     for number, text in (("R1", "too long"), ("R2", "short"), ("R3", "newer")):
         await shop.journal.add(evolve(refund(number), refund_desc=text), merchant=merchant)
@@ -479,7 +479,7 @@ async def test_job_of_a_dead_worker_is_delivered_again(shop: Shop) -> None:
 
 
 async def test_blueprint_must_be_in_an_application(postgres_dsn: str, sandbox: Sandbox) -> None:
-    """If the blueprint is in no application, or the application is not open, the error says so."""
+    """If the tasks' blueprint is in no application, or the application is not open, the error says so."""
     async with PostgresJournal(postgres_dsn) as journal, sandbox.session() as pay:
         tasks = PaymentTasks(pay, journal)
         with pytest.raises(ConfigurationError, match="blueprint must be in an application that is open") as caught:
@@ -501,7 +501,7 @@ def started(dsn: str, sandbox: Sandbox, late: int = 0, fatal: str = "") -> "subp
 @pytest.mark.long
 @pytest.mark.parametrize("fatal", ["leaving", "answered"])
 async def test_worker_is_killed(postgres_dsn: str, sandbox: Sandbox, fatal: str) -> None:
-    """If workers die in the middle of a refund, others go on: each refund is made once."""
+    """If workers are killed during a refund, other workers go on, and each refund is made once."""
     numbers = [f"R{number}" for number in range(MANY)]
     async with opened(postgres_dsn, sandbox) as shop:
         for number in numbers:

@@ -1,4 +1,4 @@
-"""docs/tasks.md: its recipes run as they stand, with workers that are processes of their own, and are killed."""
+"""The recipes of docs/tasks.md, run unchanged by worker processes, some of which are killed."""
 
 import asyncio
 import os
@@ -138,7 +138,7 @@ class Program:
     lines: list[str] = Factory(list)
 
     async def says(self, *texts: str, times: int = 1) -> None:
-        """Wait until each of these, which are regular expressions, has been said, and so often."""
+        """Wait until each of these regular expressions has matched the output so often."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
                 while not all(times <= len(re.findall(text, "".join(self.lines))) for text in texts):
@@ -256,7 +256,7 @@ def test_no_block_is_left_out() -> None:
 
 @pytest.mark.long
 async def test_what_was_not_done_is_taken_back(shop: Shop) -> None:
-    """Only the invoice of a refund that was not done is unmarked."""
+    """If a refund was not done, the recipe unmarks its invoice, and no other invoice."""
     (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
     await shop.run("python", "-c", NOT_DONE)
 
@@ -278,7 +278,7 @@ async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
 
 @pytest.mark.long
 async def test_what_waits_behind_others_is_queued_again(shop: Shop) -> None:
-    """A forgotten write is enqueued, however many writes of another merchant are before it."""
+    """The reconciliation enqueues a forgotten write, even if many writes of another merchant are before it."""
     (shop.folder / "shop.py").write_text(files(section(SHARED))["shop.py"], encoding="utf-8")
 
     assert "True\n" == await shop.run("python", "-c", LEFT)

@@ -166,7 +166,7 @@ async def test_suspended_while_the_journal_commits(world: World, path: Path, clo
 
 
 async def test_clock_of_the_lease(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless a test brings its own, it counts the machine's sleep, in which the loop's clock stands still."""
+    """By default, a lease counts the machine's sleep, although the event loop's clock stands still then."""
     awake = time.clock_gettime
 
     async def sleep() -> None:

@@ -22,7 +22,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tell each story with the sandbox's own profile, and with a scrambled one of a seed that its id shows.
+    """Run each story with the sandbox's profile, and with a scrambled one whose seed is in the test's id.
 
     `PAYASYNC_SCRAMBLED_SEEDS=17,18` sets the seeds; else it is that of pytest-randomly, which is new each time.
     """
@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def undurable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for no disk: what a loss of power leaves is asked of the journal and of SQLite's opening, not here."""
+    """SQLite does not wait for the disk. Other tests check durability."""
     durable = sqlite.journaling
     monkeypatch.setattr(sqlite, "journaling", lambda version: (durable(version)[0], "OFF"))
 

@@ -1,4 +1,4 @@
-"""What tests of inboxes are made of."""
+"""Building blocks of the inboxes' tests."""
 
 from typing import Any
 
@@ -7,6 +7,6 @@ from tests.journal.building import START
 
 
 def received(key: str = "payment:1", digest: str = "a", **facts: Any) -> Received:
-    """Return a notification as it comes."""
+    """Return a notification as the inbox gets it."""
     given: dict[str, Any] = {"raw": b"{}", "received_at": START, **facts}
     return Received(key=key, digest=digest, **given)

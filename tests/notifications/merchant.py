@@ -222,7 +222,7 @@ def notification(data: Mapping[str, Any] = PAID, **facts: Any) -> Notification:
 
 
 def received(key: str = "payment:1", **facts: Any) -> Received:
-    """Return a notification that is about to be kept."""
+    """Return the inbox's record of a notification."""
     given: dict[str, Any] = {
         "key": key,
         "digest": f"digest of {key}",

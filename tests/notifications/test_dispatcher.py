@@ -1,4 +1,4 @@
-"""The loop that claims and dispatches: so many at once, under leases, until it is closed."""
+"""The dispatcher's loop, which claims and handles events under leases until it is closed."""
 
 import asyncio
 import gc
@@ -49,7 +49,7 @@ class Hanging:
 
 
 async def fill(path: Path, clock: Clock, count: int) -> None:
-    """Have another process, which is gone by now, keep so many events."""
+    """Add events to the inbox from another process, which has ended."""
     inbox = SqliteInbox(path, clock=clock)
     for number in range(count):
         await inbox.add(received(f"payment:{number}"))
@@ -57,7 +57,7 @@ async def fill(path: Path, clock: Clock, count: int) -> None:
 
 
 async def test_so_many_are_handled_at_once(tmp_path: Path) -> None:
-    """No more handlers run than said, and as soon as one ends the next begins, until all are done."""
+    """At most `concurrency` handlers run together, and all events are handled in the end."""
     async with opened(tmp_path, concurrency=3) as shop:
         hanging = Hanging(shop)
         await fill(shop.path, shop.clock, 8)
@@ -229,7 +229,7 @@ async def test_handlers_that_hang_do_not_stop_the_others(
 
 
 async def test_handler_may_close_its_receiver(shop: Shop) -> None:
-    """A handler that closes its receiver is not waited for, and comes to its end."""
+    """If a handler closes its receiver, `aclose` does not wait for that handler."""
     closed = asyncio.Event()
 
     @shop.receiver.on("payment")
@@ -242,7 +242,7 @@ async def test_handler_may_close_its_receiver(shop: Shop) -> None:
 
 
 async def test_settling_that_is_given_up_harms_nobody(shop: Shop) -> None:
-    """A call of `settle` that is cancelled changes nothing for the events."""
+    """If a call of `settle` is cancelled, the events are handled all the same."""
     hanging = Hanging(shop)
     await shop.take()
     with pytest.raises(TimeoutError):
@@ -256,7 +256,7 @@ FULL: Final = StorageError("the disk is full")
 
 
 async def test_inbox_that_cannot_be_read_is_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """`settle` raises the error, and the loop goes on: nothing is lost when the disk has room again."""
+    """If the inbox cannot be read, `settle` raises the error. The loop goes on, and handles the events later."""
     clock = Clock()
     inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
@@ -272,7 +272,7 @@ async def test_inbox_that_cannot_be_read_is_asked_again(tmp_path: Path, caplog: 
 
 
 async def test_end_that_cannot_be_written_comes_with_the_lease(tmp_path: Path) -> None:
-    """If the inbox cannot store that an event is done, the event is handled again: at least once."""
+    """If the inbox cannot store that an event is done, the event is handled again after the lease."""
     clock = Clock()
     inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
@@ -291,7 +291,7 @@ async def test_end_that_cannot_be_written_comes_with_the_lease(tmp_path: Path) -
 async def test_lease_that_cannot_be_extended_is_extended_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A disk that fails once while a handler runs does not cost it its event."""
+    """If extending a lease fails once, the dispatcher extends it later, and nobody else gets the event."""
     clock = Clock()
     inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:
@@ -328,9 +328,9 @@ async def test_done_events_are_forgotten_after_the_retention(shop: Shop) -> None
 
 
 async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> None:
-    """A genuine notification without a time verifies in a year, too, but has no second effect.
+    """If a genuine notification has no time, its redelivery months later is still a duplicate.
 
-    What its payload says is forgotten all the same.
+    Its payload is deleted after the retention all the same.
     """
     shape = evolve(SIGNED.notification, verification="body", signature="data.sign", time="")
     credentials = Credentials("M1", service_keys="a key of the service")
@@ -360,7 +360,7 @@ async def test_event_without_a_signed_time_is_known_for_ever(tmp_path: Path) -> 
     ],
 )
 def test_what_bounds_how_late_it_comes(changes: dict[str, Any], lasting: bool) -> None:  # noqa: FBT001 - expected
-    """Only a signed time bounds it; a verifier of the user's says nothing about the time."""
+    """Only a signed time limits how late a notification can arrive. A custom verifier does not."""
     profile = evolve(SIGNED, notification=evolve(SIGNED.notification, **changes))
     keys = Credentials("M1", service_keys="of the service", notification_keys=CREDENTIALS.notification_keys)
     verification = verification_of(profile, keys)
@@ -380,7 +380,7 @@ async def test_closed_receiver_says_so(shop: Shop) -> None:
 
 
 async def test_who_settles_while_it_closes_is_told(shop: Shop) -> None:
-    """A call of `settle` fails if the receiver is closed meanwhile."""
+    """If the receiver is closed during a call of `settle`, the call fails."""
     hanging = Hanging(shop)
     await shop.take()
     await until(lambda: hanging.running)

@@ -1,4 +1,4 @@
-"""A handler inside the caller's own transaction: proven first, then effect and mark are committed together, once."""
+"""A handler in the caller's own transaction: the effect and its mark are committed together, once."""
 
 import asyncio
 import re
@@ -37,7 +37,7 @@ AT: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 async def test_effect_is_committed_once(database: Database) -> None:
-    """The first time it is done; the next time its mark says so, and it is left undone."""
+    """If a mark is stored already, `run_once` does not call the handler. Another mark has its own effect."""
     handler_transaction = HandlerTransaction(database.begin)
     done = [await handler_transaction.run_once("ab", AT, database.effect) for _ in range(2)]
     other = await handler_transaction.run_once("cd", AT, database.effect)
@@ -46,7 +46,7 @@ async def test_effect_is_committed_once(database: Database) -> None:
 
 
 async def test_failure_undoes_effect_and_mark(database: Database) -> None:
-    """Where the handler fails after its effect, neither is committed: the next try has the effect."""
+    """If the handler raises after its effect, neither effect nor mark is committed, and the next try has the effect."""
     handler_transaction = HandlerTransaction(database.begin)
 
     async def fail(connection: Any) -> None:
@@ -63,7 +63,7 @@ async def test_failure_undoes_effect_and_mark(database: Database) -> None:
 
 @pytest.mark.parametrize("driver", IN_POSTGRES, ids=lambda driver: driver.__name__)
 async def test_many_begin_at_once(driver: Callable[[str], Database], postgres_dsn: str) -> None:
-    """The first events of all come together: the table is made once, and each effect is had once."""
+    """If the first events run together, the table is made once, and each effect is committed once."""
     database = driver(postgres_dsn)
     handler_transaction = HandlerTransaction(database.begin)
     marks = ["ab", "cd", "ef"] * 3
@@ -73,7 +73,7 @@ async def test_many_begin_at_once(driver: Callable[[str], Database], postgres_ds
 
 
 async def test_receiver_has_the_effect_once(database: Database, shop: Shop) -> None:
-    """A handler whose end the inbox did not note is dispatched again, and its effect stays one."""
+    """If the inbox did not record that a handler is done, the handler is not called again for that event."""
     handled = list[int]()
 
     @shop.receiver.on("payment", transaction=database.begin)
@@ -97,7 +97,7 @@ async def test_receiver_has_the_effect_once(database: Database, shop: Shop) -> N
 
 
 async def test_two_handlers_of_one_event_have_both_effects(tmp_path: Path) -> None:
-    """A mark is of one handler: another one in the same database is not done by it."""
+    """A mark belongs to one handler: two handlers of an event in one database both have their effects."""
     database = by_sqlite3(tmp_path / "shop.db")
     async with opened(tmp_path) as shop:
         for name in ("one", "two"):
@@ -123,7 +123,7 @@ def credited_in(database: Database) -> Any:
 
 
 async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> None:
-    """A receiver that stalls past its lease has lost its event: it calls no further handler, and stores nothing."""
+    """If a receiver stalls past its lease, it calls no further handler for that event, and stores nothing."""
     database, mailed = by_sqlite3(tmp_path / "shop.db"), list[str]()
     inboxes = [Tampered(tmp_path / "inbox.db", Clock(NOW + ahead)) for ahead in (0, 31)]
     going = inboxes[0].gates["handled"] = asyncio.Event()
@@ -151,7 +151,7 @@ async def test_effect_is_had_once_though_two_had_the_lease(tmp_path: Path) -> No
 async def handled_anew(
     folder: Path, database: Database, handler: Any, name: str | None = None, **settings: Any
 ) -> None:
-    """Have the same event handled by a process that knows nothing of the last one but what is in the database."""
+    """Have the same event handled by a new process, which has only the shop's database."""
     async with opened(folder, **settings) as shop:
         shop.receiver.on("payment", name=name, transaction=database.begin)(handler)
         await shop.handled()
@@ -159,7 +159,7 @@ async def handled_anew(
 
 
 async def test_two_merchants_share_a_database(tmp_path: Path) -> None:
-    """Order T1 of one is not T1 of the other: both effects are had."""
+    """If two merchants share a database, order T1 of each has its effect."""
     database = by_sqlite3(tmp_path / "shop.db")
     for merchant in ("M1", "M2"):
         credentials = Credentials(merchant, notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -170,18 +170,18 @@ async def test_two_merchants_share_a_database(tmp_path: Path) -> None:
 
 @frozen
 class Odd:
-    """A connection that does not say what it did."""
+    """A connection whose `execute` returns a given result."""
 
     result: Any
 
     async def execute(self, _: str) -> Any:
-        """Do it, and say something else."""
+        """Return the given result."""
         return self.result
 
 
 @pytest.mark.parametrize("result", [None, "DONE", "INSERT", -1, 2])
 async def test_connection_must_say_what_it_did(result: Any) -> None:
-    """Where it cannot be told whether the mark was new, nothing is done: it might be the second time."""
+    """If the driver does not say whether the mark was added, `run_once` raises an error without calling the handler."""
 
     @contextmanager
     def begin() -> Generator[Odd]:
@@ -206,13 +206,13 @@ def nothing() -> Generator[None]:
 
 @pytest.mark.parametrize(("begin", "says"), [(nothing, "gives no connection"), (list, "context manager, not list")])
 async def test_transaction_must_give_a_connection(begin: Any, says: str) -> None:
-    """A mistake in the caller's function is named, as the reason of the event."""
+    """If `transaction` gives no connection or no context manager, `run_once` raises `ConfigurationError`."""
     with pytest.raises(ConfigurationError, match=says):
         await HandlerTransaction(begin).run_once("ab", AT, lambda _: asyncio.sleep(0))
 
 
 async def test_swallowed_error_is_no_success(tmp_path: Path) -> None:
-    """A context manager that undoes the effect and keeps the error to itself would lose the event: it is told so."""
+    """If the context manager swallows the handler's error, the event stays pending with that reason, and is retried."""
     database = by_sqlite3(tmp_path / "shop.db")
 
     @contextmanager
@@ -237,7 +237,7 @@ async def test_swallowed_error_is_no_success(tmp_path: Path) -> None:
 
 
 def test_mark_is_a_literal() -> None:
-    """Whatever a key holds, the statement has nothing of it but hexadecimal digits."""
+    """A mark in the SQL statement is 64 hexadecimal digits, whatever the event's key holds."""
     digits = hash_mark("paid", "M1", 'payment:["T1\'; DROP TABLE orders --"]')
     literals = re.findall("'([^']*)'", build_insert(digits, AT))
 
@@ -250,12 +250,12 @@ LEFT: Final = "stays after an error, which must undo it"
 
 
 def async_sessions(path: Path) -> Begin:
-    """Return SQLAlchemy's factory itself, whose sessions commit nothing by themselves."""
+    """Return SQLAlchemy's asynchronous session factory, whose sessions do not commit by themselves."""
     return async_sessionmaker(create_async_engine(f"sqlite+aiosqlite:///{path}", poolclass=NullPool))
 
 
 def sessions(path: Path) -> Begin:
-    """Return the same of its plain sessions."""
+    """Return SQLAlchemy's synchronous session factory, whose sessions do not commit by themselves."""
     return sessionmaker(create_engine(f"sqlite:///{path}", poolclass=NullPool))
 
 
@@ -276,7 +276,7 @@ def autocommit(path: Path) -> Begin:
 
 
 def committing_always(path: Path, *undone: type[BaseException]) -> Begin:
-    """Return a context manager that commits even after an error, unless the error is one of those undone."""
+    """Return a context manager that commits, even after an error."""
 
     @contextmanager
     def begin() -> Generator[sqlite3.Connection]:
@@ -331,7 +331,7 @@ def marked(path: Path) -> int:
 async def test_what_is_no_transaction_is_told_apart(
     wrong: Callable[[Path], Begin], says: str, statement: str, tmp_path: Path
 ) -> None:
-    """An effect in it would be lost, or have its mark left behind: whatever is wrong is named, and leaves no mark."""
+    """If `transaction` fails to commit or to roll back, `check` raises `ConfigurationError` and leaves no mark."""
     path = tmp_path / "shop.db"
     with connected(path) as connection:
         connection.execute(statement)
@@ -342,7 +342,7 @@ async def test_what_is_no_transaction_is_told_apart(
 
 
 async def test_one_connection_for_all_is_no_transaction(tmp_path: Path) -> None:
-    """On one shared connection an effect seems to be there, but nobody else sees it, and an error undoes nothing."""
+    """If `transaction` gives one shared connection, nothing is rolled back, and `check` raises `ConfigurationError`."""
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, pytest.raises(ConfigurationError, match=LEFT):
         await HandlerTransaction(lambda: nullcontext(connection)).check()
 
@@ -364,7 +364,7 @@ def autocommit_of_asyncpg(dsn: str) -> Begin:
 
 
 async def test_server_is_asked_no_less(postgres_dsn: str) -> None:
-    """The same of a PostgreSQL database."""
+    """If an asyncpg connection commits each statement, `check` raises `ConfigurationError` and leaves no mark."""
     with pytest.raises(ConfigurationError, match=LEFT):
         await HandlerTransaction(autocommit_of_asyncpg(postgres_dsn)).check()
     with psycopg.connect(postgres_dsn) as connection:
@@ -372,7 +372,7 @@ async def test_server_is_asked_no_less(postgres_dsn: str) -> None:
 
 
 async def test_proof_leaves_nothing_behind(database: Database) -> None:
-    """A table for marks is there afterwards, as somebody may have made it before, and no mark is in it."""
+    """`check` makes the table of marks if it is missing, and leaves no mark in it."""
     for _ in range(2):
         await HandlerTransaction(database.begin).check()
 
@@ -380,7 +380,7 @@ async def test_proof_leaves_nothing_behind(database: Database) -> None:
 
 
 async def test_error_may_be_told_in_other_words(tmp_path: Path) -> None:
-    """A context manager that raises an error of its own over the one that it was left with has undone all the same."""
+    """If the context manager rolls back and raises an error of its own, `check` accepts it."""
     path = tmp_path / "shop.db"
 
     @contextmanager
@@ -398,7 +398,7 @@ async def test_error_may_be_told_in_other_words(tmp_path: Path) -> None:
 
 @pytest.fixture
 def role(postgres_dsn: str) -> Generator[str]:
-    """A role that may use what is in a database, and make nothing there."""
+    """A PostgreSQL role that cannot make tables."""
     with psycopg.connect(postgres_dsn, autocommit=True) as owner:
         name = f"shop_of_{owner.info.dbname}"
         owner.execute(f'CREATE ROLE "{name}" LOGIN'.encode())
@@ -411,7 +411,7 @@ def role(postgres_dsn: str) -> Generator[str]:
 
 
 def granted(dsn: str, *statements: str) -> None:
-    """Execute what only a database's owner may."""
+    """Execute statements as the database's owner."""
     with psycopg.connect(dsn, autocommit=True) as owner:
         for statement in statements:
             owner.execute(statement.encode())
@@ -421,7 +421,7 @@ def granted(dsn: str, *statements: str) -> None:
 async def test_role_that_may_make_nothing_has_effects(
     driver: Callable[[str], Database], postgres_dsn: str, role: str
 ) -> None:
-    """Where the table is there, nothing need be made: three rights on it are enough."""
+    """If the table exists, the role needs only SELECT, INSERT and DELETE on it."""
     owners = by_psycopg(postgres_dsn)
     granted(postgres_dsn, TABLE, f'GRANT SELECT, INSERT, DELETE ON payasync_handled, effects TO "{role}"')
     database = driver(make_conninfo(postgres_dsn, user=role))
@@ -435,7 +435,7 @@ async def test_role_that_may_make_nothing_has_effects(
 async def test_role_that_may_not_is_told_what_to_execute(
     driver: Callable[[str], Database], statement: str, postgres_dsn: str, role: str
 ) -> None:
-    """Whether the table is missing or closed to it: the error has the statements for whoever owns the database."""
+    """If the table is missing, or the role has no right on it, the error has the SQL for the database's owner."""
     granted(postgres_dsn, statement)
     database = driver(make_conninfo(postgres_dsn, user=role))
     with pytest.raises(ConfigurationError) as caught:
@@ -480,7 +480,7 @@ class Books:
 
 
 async def test_wrong_transaction_is_found_as_the_receiver_is_entered(shop: Shop, tmp_path: Path) -> None:
-    """The server does not start, and acknowledges nothing: that is kinder than the first payment."""
+    """If `transaction` is wrong, entering the receiver raises `ConfigurationError`, and notifications get 503."""
 
     @shop.receiver.on("payment", transaction=sessions(tmp_path / "shop.db"))
     async def credited(_: Notification, __: Any) -> None: ...
@@ -494,7 +494,7 @@ async def test_wrong_transaction_is_found_as_the_receiver_is_entered(shop: Shop,
 
 
 async def test_wrong_transaction_calls_no_handler(tmp_path: Path) -> None:
-    """Where nobody enters the receiver, the first event finds it, and is tried again until it is dead: never done."""
+    """If `transaction` is wrong and nobody enters the receiver, no handler is called, and the event ends as dead."""
     async with opened(tmp_path, attempts=2) as shop:
         called = list[Notification]()
 
@@ -514,7 +514,7 @@ async def test_wrong_transaction_calls_no_handler(tmp_path: Path) -> None:
 async def test_database_that_is_away_proves_nothing(
     away: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The receiver starts, and takes what comes; once the database is back, its effect is had."""
+    """If the database is down, the receiver starts and stores events. It handles them when the database is back."""
     books = Books(tmp_path / "shop.db")
     books.away = away
     async with opened(tmp_path) as shop:
@@ -537,7 +537,7 @@ async def test_database_that_is_away_proves_nothing(
 
 
 async def test_database_that_hangs_holds_up_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The receiver waits a while for it, and starts without it: what comes is kept."""
+    """If the database hangs, the receiver starts without checking it, and stores notifications."""
     monkeypatch.setattr(handler_transaction, "PATIENCE", 0.0)
 
     @asynccontextmanager
@@ -556,7 +556,7 @@ async def test_database_that_hangs_holds_up_no_start(tmp_path: Path, monkeypatch
 
 
 async def test_proof_is_had_once(tmp_path: Path) -> None:
-    """Each event has the one transaction that its effect needs."""
+    """After the check at the start, each event begins only one transaction."""
     books = Books(tmp_path / "shop.db")
     async with opened(tmp_path) as shop:
         books.credit(shop)

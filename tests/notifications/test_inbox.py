@@ -1,4 +1,4 @@
-"""What every inbox promises, whichever place it keeps notifications in."""
+"""Rules that every inbox keeps, in SQLite and in PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ HALF_A_PAIR: Final = "\ud800"
 async def inbox(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
 ) -> AsyncIterator[Inbox]:
-    """An empty inbox: in SQLite, with either way in which it makes a commit durable, or in PostgreSQL."""
+    """An empty inbox: in SQLite with a rollback journal or a write-ahead log, or in PostgreSQL."""
     monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "log" else (99,))
     inbox: Inbox
     if request.param == "postgres":
@@ -60,7 +60,7 @@ def test_headers_that_let_somebody_in_are_not_kept(name: str) -> None:
 
 
 def test_payloads_are_not_shown() -> None:
-    """A payload tells of customers, and what is shown ends in logs."""
+    """The `repr` of a stored notification shows neither its body nor its headers, because it may be logged."""
     raw, headers = SECRET.encode(), {"X-Customer": SECRET}
     received = Received(key="k", digest="d", raw=raw, headers=headers, received_at=NOW)
     event = InboxEvent(id=1, key="k", raw=raw, headers=headers, received_at=NOW)
@@ -96,7 +96,7 @@ async def test_closed_inbox_takes_nothing(inbox: Inbox) -> None:
 
 
 async def test_event_is_kept_as_it_came(inbox: Inbox) -> None:
-    """What a handler gets tomorrow is what was received today, to the byte and the microsecond."""
+    """The inbox returns a notification's bytes and times exactly as they were received."""
     moment = datetime(2027, 1, 1, 12, 30, 15, 999_999, tzinfo=timezone(timedelta(hours=5)))
     facts: dict[str, Any] = {
         "key": 'payment:["T1","PAID"]',
@@ -128,7 +128,7 @@ async def test_same_notification_is_kept_once(inbox: Inbox) -> None:
 
 
 async def test_same_notification_at_once_is_kept_once(inbox: Inbox) -> None:
-    """Redeliveries that overlap are one event: one of them is the first."""
+    """If 50 redeliveries are added together, the inbox has one event, and one `add` returns `NEW`."""
     added = await asyncio.gather(*(inbox.add(received()) for _ in range(50)))
 
     assert [Added.AGAIN] * 49 + [Added.NEW] == sorted(added, key=lambda one: one is Added.NEW)
@@ -314,7 +314,7 @@ async def test_clocks_that_differ_a_little_change_nothing(inbox: Inbox, clock: C
 
 
 async def test_handlers_are_remembered_once_each(inbox: Inbox) -> None:
-    """Each handler is done with an event once, whatever became of the attempt in which that was."""
+    """If a handler is recorded as done twice, the event has it once."""
     claim = await claimed(inbox)
     told = [await inbox.handled(claim, name) for name in ("shop:paid", "shop:paid", "shop:mail")]
 
@@ -323,7 +323,7 @@ async def test_handlers_are_remembered_once_each(inbox: Inbox) -> None:
 
 
 async def test_key_that_was_confirmed_is_one_events(inbox: Inbox) -> None:
-    """Two hints at one fact are one event: the first that confirms it has its key."""
+    """If two hints are confirmed as the same fact, only the first one gets the key of that fact."""
     first, second = await claimed(inbox, key="hint:1"), await claimed(inbox, key="hint:2")
     told = [await inbox.own(claim, "confirmed:1") for claim in (first, first, second)]
     keys = [event.key for event in await inbox.events()]
@@ -335,7 +335,7 @@ async def test_key_that_was_confirmed_is_one_events(inbox: Inbox) -> None:
 
 
 async def test_key_that_was_given_up_is_free(inbox: Inbox) -> None:
-    """The same hint, word for word, may mean something new once the first one is confirmed."""
+    """If a hint has been confirmed, the same hint is a new event, but the confirmed key is not."""
     claim = await claimed(inbox, key="hint:1")
     before = await inbox.add(received("hint:1"))
     await inbox.own(claim, "confirmed:1")
@@ -407,7 +407,7 @@ async def test_replayed_event_is_no_second_one(inbox: Inbox) -> None:
 
 
 async def test_listing_goes_page_by_page(inbox: Inbox) -> None:
-    """A long list is read in parts, each beginning behind the last; those of one state or all."""
+    """`events` returns pages by `limit` and `after`, of all events or of one state."""
     for number in range(5):
         claim = await claimed(inbox, key=str(number))
         await inbox.finish(claim, "dead" if number % 2 else "done")
@@ -421,7 +421,7 @@ async def test_listing_goes_page_by_page(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("verified", [True, False])
 async def test_what_is_forgotten(inbox: Inbox, clock: Clock, *, verified: bool) -> None:
-    """Done events are forgotten, and come as new then. Others stay for a person, unless nobody has verified them.
+    """`forget` deletes old done events, and old unverified ones that have ended. Others stay for a person.
 
     Anybody may send an unverified event, and must not fill the disk with it.
     """
@@ -470,7 +470,7 @@ async def test_key_of_what_has_no_signed_time_is_never_forgotten(inbox: Inbox, c
 
 
 async def test_forgetting_counts_from_the_end(inbox: Inbox, clock: Clock) -> None:
-    """An event that took weeks to be done was not done weeks ago: it may come again yet."""
+    """`forget` counts an event's age from its end, not from its arrival."""
     claim = await claimed(inbox)
     now = clock.advance(10**6)
     await inbox.finish(claim, "done")
@@ -479,7 +479,7 @@ async def test_forgetting_counts_from_the_end(inbox: Inbox, clock: Clock) -> Non
 
 
 async def test_numbers_are_never_used_again(inbox: Inbox, clock: Clock) -> None:
-    """A number that somebody noted down never means another event."""
+    """The inbox never uses the id of a deleted event again."""
     await inbox.finish(await claimed(inbox), "done")
     await inbox.forget(clock.advance(1))
     await inbox.add(received())
@@ -489,7 +489,7 @@ async def test_numbers_are_never_used_again(inbox: Inbox, clock: Clock) -> None:
 
 @pytest.mark.long
 async def test_forgetting_much_goes_in_parts(inbox: Inbox, clock: Clock) -> None:
-    """A month's events are forgotten, handlers included, however many there are."""
+    """One call of `forget` deletes all old events, even if they are more than one transaction deletes."""
     many = FORGET_BATCH + 1
     await asyncio.gather(*(inbox.add(received(str(number))) for number in range(many)))
     for claim in await inbox.claim(many, LEASE):
@@ -514,7 +514,7 @@ async def test_texts_that_are_no_utf8_are_kept(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, True, 1.0, "1", None, 2**63])
 async def test_numbers_are_checked(inbox: Inbox, wrong: Any) -> None:
-    """A wrong number is refused by its name, and not by the database."""
+    """If a number is invalid, the inbox raises an error that names it."""
     asked = {"event_id": inbox.replay(wrong), "limit": inbox.events(limit=wrong), "after": inbox.events(after=wrong)}
     for field, asking in asked.items():
         with pytest.raises(InvalidArgumentError, match="must be an integer of 0 or more") as caught:

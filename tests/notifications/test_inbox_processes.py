@@ -1,4 +1,4 @@
-"""Inboxes under several processes, killed and stopped ones among them."""
+"""Inboxes that several processes use, some of which are killed."""
 
 import asyncio
 import random
@@ -32,7 +32,7 @@ Start = Callable[..., Forked]
 
 @pytest.fixture(params=["journal", pytest.param("log", marks=pytest.mark.long), "postgres"])
 def journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Test with either way in which SQLite makes a commit durable, and with PostgreSQL."""
+    """Test with a rollback journal, a write-ahead log, and PostgreSQL."""
     monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,) if request.param == "log" else (99,))
     return str(request.param)
 
@@ -53,7 +53,7 @@ def start(journal: str, path: Place, tmp_path: Path) -> Generator[Start]:
 
 @contextmanager
 def started(journal: str, path: Place, folder: Path) -> Generator[Start]:
-    """Return what starts processes in a folder, all of them gone at the end."""
+    """Return a function that starts processes in a folder, all of which are killed at the end."""
     with ExitStack() as stack:
 
         def start(what: str, number: int = 0) -> Forked:
@@ -68,7 +68,7 @@ def said(process: Forked) -> str:
 
 
 def ended(process: Forked) -> list[str]:
-    """Return what a process of which lines were read already writes until its end: `communicate` would lose some."""
+    """Return the remaining lines of a process. `communicate` would lose lines that were read ahead."""
     lines = [line.rstrip("\n") for line in process.stdout]
     assert 0 == process.wait()
     return lines
@@ -90,19 +90,19 @@ def together(workers: Sequence[Forked]) -> list[list[str]]:
 
 
 def paid(number: int) -> Received:
-    """Return what is kept of a notification that the service has signed."""
+    """Return the inbox's record of a signed notification."""
     data = {**PAID, "outTradeNo": f"T{number}"}
     signed = sign_notification(data, profile=SIGNED, credentials=CREDENTIALS, kind="payment", id=f"msg_{number}")
     return kept(verify(signed.raw, signed.headers, profile=SIGNED, credentials=CREDENTIALS), timed=True)
 
 
 async def fill(inbox: Inbox) -> None:
-    """Keep notifications for somebody else to handle."""
+    """Add events to the inbox."""
     await asyncio.gather(*(inbox.add(paid(number)) for number in range(EVENTS)))
 
 
 async def used(path: Place, use: Callable[[Inbox], Any]) -> Any:
-    """Return what somebody gets of an inbox that is opened for it."""
+    """Open an inbox, and return what a function gets from it."""
     inbox: Inbox = SqliteInbox(path) if isinstance(path, Path) else PostgresInbox(path)
     try:
         return await use(inbox)
@@ -117,7 +117,7 @@ def events(path: Place) -> list[InboxEvent]:
 
 
 def whole(path: Place) -> bool:
-    """Return whether the file is as SQLite wants it; PostgreSQL sees to its own."""
+    """Return whether SQLite's integrity check passes; `True` for PostgreSQL."""
     if isinstance(path, str):
         return True
     with closing(sqlite3.connect(path)) as db:
@@ -126,7 +126,7 @@ def whole(path: Place) -> bool:
 
 @pytest.mark.parametrize("lives", [2, pytest.param(8, marks=pytest.mark.long)])
 def test_nothing_that_was_taken_is_lost_when_killed(lives: int, path: Place, start: Start) -> None:
-    """Killed at whatever moment: what was acknowledged is there, once, and the inbox goes on."""
+    """If a process is killed at any moment, each event that it acknowledged is in the inbox once."""
     acknowledged = set[str]()
     for life in range(lives):
         keeping = start("keep", life)
@@ -144,7 +144,7 @@ def test_nothing_that_was_taken_is_lost_when_killed(lives: int, path: Place, sta
 
 
 def test_receivers_of_four_processes_handle_each_event_once(path: Place, start: Start) -> None:
-    """However many web workers share an inbox, no event is handled twice at once, and none that ended well again."""
+    """If four processes share an inbox, each event is handled once."""
     asyncio.run(used(path, fill))
     workers = [start("dispatch", LONG) for _ in range(WORKERS)]
     shares = [[line for line in share if line != "waits"] for share in together(workers)]
@@ -164,7 +164,7 @@ SHORT: Final = 2
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_restart_of_the_server_loses_nothing(mode: str, tmp_path: Path) -> None:
-    """While PostgreSQL is away receivers wait, and go on by themselves; no event is lost, or handled twice at once."""
+    """If PostgreSQL is restarted, the receivers go on by themselves, and every event is handled."""
     with postgres() as server, started("postgres", server.dsn, tmp_path) as start:
         asyncio.run(used(server.dsn, fill))
         workers = [start("dispatch", SHORT) for _ in range(2)]

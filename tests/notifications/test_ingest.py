@@ -1,4 +1,4 @@
-"""From the raw body to the answer: verified, kept, acknowledged; in Python, and over HTTP by each server."""
+"""A receiver from the raw body to the response: it verifies, stores and acknowledges, in Python and over HTTP."""
 
 import asyncio
 import gc
@@ -53,7 +53,7 @@ async def shop(tmp_path: Path) -> AsyncGenerator[Shop]:
 
 
 async def held(gate: Tampered, shop: Shop, *numbers: str) -> list[asyncio.Task[Answer]]:
-    """Have notifications of orders wait at the gate."""
+    """Have notifications of orders wait at the gate of the inbox."""
     taking = [asyncio.create_task(shop.take({**PAID, "outTradeNo": each})) for each in numbers]
     await until(lambda: gate.calls["add"] == len(numbers))
     return taking
@@ -82,7 +82,7 @@ async def test_what_is_no_notification_is_refused(raw: bytes, tmp_path: Path) ->
 
 
 async def test_redelivery_is_acknowledged_and_nothing_else(tmp_path: Path) -> None:
-    """The same event, however often it comes, is kept once and handled once, whatever may change in a redelivery."""
+    """If an event is delivered again with another time, the receiver acknowledges it, and handles it only once."""
     profile = evolve(SIGNED, notification=evolve(SIGNED.notification, volatile=("timestamp",)))
     async with opened(tmp_path, profile=profile) as shop:
         got = shop.recording()
@@ -145,7 +145,7 @@ async def test_weak_keys_are_a_warning_once(tmp_path: Path, caplog: pytest.LogCa
 
 
 async def test_payments_without_a_number_are_several(shop: Shop) -> None:
-    """An empty text identifies nothing: each genuine notification is an event, and none is quarantined."""
+    """If payments have an empty number, each of them is an event of its own, and none is quarantined."""
     got = shop.recording()
     for number in ("P1", "P2", "P3"):
         await shop.take({**PAID, "outTradeNo": "", "paymentId": number})
@@ -156,7 +156,7 @@ async def test_payments_without_a_number_are_several(shop: Shop) -> None:
 
 
 async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
-    """If a process ended before it acknowledged, the redelivery has the next process dispatch the stored event."""
+    """If a process ended before it acknowledged, the next process handles the event when it is delivered again."""
     async with opened(tmp_path) as ended:
         signed = ended.sign()
         kept = verify(
@@ -186,7 +186,7 @@ async def test_same_key_with_another_body_is_quarantined(shop: Shop, caplog: pyt
 async def test_what_cannot_be_kept_must_come_again(
     error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A full or locked inbox acknowledges nothing: the service sends it again, and then it is kept."""
+    """If the inbox cannot store a notification, the receiver responds with 503. A redelivery is accepted later."""
     inbox = Tampered(tmp_path / "broken.db", Clock())
     inbox.errors["add"] = error
     async with opened(tmp_path, inbox=inbox) as shop:
@@ -200,7 +200,7 @@ async def test_what_cannot_be_kept_must_come_again(
 
 
 async def test_so_many_wait_for_the_disk_and_no_more(tmp_path: Path) -> None:
-    """If the disk is too slow, further notifications get 503; a cancelled one counts no more."""
+    """If `max_waiting` notifications wait for the disk, the next one gets 503. A cancelled one counts no more."""
     gate = gated(tmp_path)
     async with opened(tmp_path, inbox=gate, max_waiting=2) as shop:
         shop.recording()
@@ -215,7 +215,7 @@ async def test_so_many_wait_for_the_disk_and_no_more(tmp_path: Path) -> None:
 
 
 async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few long notifications fill the memory as many short ones do; a single one is taken, however long it is."""
+    """If waiting notifications fill the allowed bytes, the next one gets 503. A single one may be longer than that."""
     gate = gated(tmp_path)
     length = len(Shop(tmp_path).sign().raw)
     monkeypatch.setattr(ingest, "MAX_WAITING_BYTES", 2 * length)
@@ -231,7 +231,7 @@ async def test_so_many_bytes_wait_for_the_disk_and_no_more(tmp_path: Path, monke
 
 
 async def test_refusal_is_explained_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Each reason for which notifications are refused is a warning once: nobody can fill a log with warnings."""
+    """The receiver logs the first refusal for a reason as a warning, and later ones for it only as information."""
     caplog.set_level(logging.INFO, "payasync.notifications")
     async with opened(tmp_path, max_bytes=1000) as shop:
         signed = shop.sign()
@@ -260,7 +260,7 @@ async def test_refusal_is_explained_in_the_log(tmp_path: Path, caplog: pytest.Lo
 
 
 async def test_log_holds_nothing_of_a_notification(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither what it says, nor its headers, nor a key of ours is logged, whatever becomes of it."""
+    """The log has no data, header or key of a notification, whatever becomes of it."""
     caplog.set_level(logging.DEBUG, "payasync")
     async with opened(tmp_path) as shop:
 
@@ -286,7 +286,7 @@ TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 @pytest.mark.parametrize(("body", "headers"), [('{"received":false}', JSON), ("FAIL", TEXT), ("", {})])
 async def test_refusals_have_the_profiles_body(body: str, headers: dict[str, str], tmp_path: Path) -> None:
-    """A service may look at the body alone, so that each response that is no acknowledgement has it."""
+    """Each response that is no acknowledgement has the profile's `nack_body`."""
     profile = evolve(SIGNED, notification=evolve(SHAPE, nack_status=422, nack_body=body))
     async with opened(tmp_path, profile=profile, max_bytes=1000) as shop:
         answers = [await shop.receiver.receive(raw, {}) for raw in (b"{}", b" " * 1001)]
@@ -388,7 +388,7 @@ def in_litestar(receiver: Receiver) -> AbstractAsyncContextManager[str]:
 
 
 def read_in_aiohttp(receiver: Receiver) -> AbstractAsyncContextManager[str]:
-    """Serve it behind what reads the body, and lets in more than the receiver does."""
+    """Serve it behind a middleware that reads the body and allows longer bodies than the receiver."""
 
     @web.middleware
     async def reading(request: web.Request, handler: Any) -> web.StreamResponse:
@@ -400,13 +400,13 @@ def read_in_aiohttp(receiver: Receiver) -> AbstractAsyncContextManager[str]:
 
 
 async def reading(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Read a body, before the receiver does."""
+    """Read the body before the receiver does."""
     await request.body()
     return await call_next(request)
 
 
 def read_in_fastapi(receiver: Receiver) -> AbstractAsyncContextManager[str]:
-    """Mount it in FastAPI, behind what reads the body."""
+    """Mount it in FastAPI, behind a middleware that reads the body."""
     application = fastapi(receiver)
     application.middleware("http")(reading)
     return by_uvicorn(application)
@@ -418,7 +418,7 @@ def servers(*served: Any) -> pytest.MarkDecorator:
 
 
 async def post(url: str, body: bytes, headers: Mapping[str, str] = {}) -> tuple[int, str]:
-    """Post, and return the answer."""
+    """Post a body, and return the response."""
     async with aiohttp.ClientSession() as http, http.post(url, data=BytesIO(body), headers=headers) as answer:
         return answer.status, await answer.text()
 
@@ -453,9 +453,9 @@ async def test_address_says_the_kind(served: Served, routed_shop: Shop) -> None:
 
 @servers(by_aiohttp, in_fastapi, read_in_aiohttp, read_in_fastapi)
 async def test_body_is_taken_as_it_came(served: Served, routed_shop: Shop) -> None:
-    """What was signed is verified byte for byte, also where somebody in front has read it; the limit is the receiver's.
+    """The receiver verifies the exact bytes of the body, and applies its own limit of length.
 
-    A framework's own limit, such as aiohttp's of one mebibyte, is neither in the way nor enough.
+    A framework's own limit, such as aiohttp's of one mebibyte, does not apply.
     """
     got = routed_shop.recording()
     signed = routed_shop.sign({**PAID, "note": "x" * 1_500_000}, None)
@@ -528,7 +528,7 @@ async def test_body_that_breaks_off_is_not_taken(
     ],
 )
 async def test_hostile_request_is_refused(rest: bytes, routed_shop: Shop) -> None:
-    """Whatever is wrong with a request, it is the sender's fault: 4xx, never 500."""
+    """If an HTTP request is malformed, aiohttp's server responds with 400."""
     async with by_aiohttp(routed_shop.receiver) as url:
         answered = await exchanged(url, HEAD + b"Connection: close\r\n" + rest)
 
@@ -537,7 +537,7 @@ async def test_hostile_request_is_refused(rest: bytes, routed_shop: Shop) -> Non
 
 @servers(by_aiohttp, in_fastapi)
 async def test_overload_says_when_to_come_again(served: Served, routed_shop: Shop) -> None:
-    """The header that tells the service to wait is on the wire."""
+    """If the receiver is closed, its response is 503 with `Retry-After`."""
     await routed_shop.receiver.aclose()
     signed = routed_shop.sign(PAID, None)
     async with (
@@ -549,7 +549,7 @@ async def test_overload_says_when_to_come_again(served: Served, routed_shop: Sho
 
 
 async def test_application_may_stand_alone(routed_shop: Shop) -> None:
-    """Served by itself it begins to dispatch before the first request, and is closed after the last."""
+    """Served on its own, the ASGI application starts dispatching with the server, and closes the receiver with it."""
     got = routed_shop.recording()
     await routed_shop.take()
     await routed_shop.receiver.settle()
@@ -566,7 +566,7 @@ async def test_application_may_stand_alone(routed_shop: Shop) -> None:
 
 
 async def told(receiver: Receiver, message: MutableMapping[str, Any] | None = None, **scope: Any) -> list[Any]:
-    """Return what the application tells a server that has one message for it, or none."""
+    """Return the application's reply to a server's single message, or to none."""
     sent = list[Any]()
 
     async def send(message: Any) -> None:

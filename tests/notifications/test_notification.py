@@ -1,4 +1,4 @@
-"""What a notification says and which event it tells of, read without I/O; and the notification as a value."""
+"""Reading a notification without I/O: its fields, its event and its key; and the notification as a value."""
 
 import array
 import copy
@@ -78,7 +78,7 @@ def test_everything_in_its_place() -> None:
 
 
 def test_profile_that_answers_nothing() -> None:
-    """Without settings, or without a payload at its path, the document is the payload, and the key is weak."""
+    """If the profile has no settings, the document is the payload, and the key is weak."""
     found = read(b'{"a":1}', BARE)
 
     assert (None, None, {"a": 1}) == (found.kind, found.event, found.data)
@@ -99,7 +99,7 @@ UNPRINTABLE: Final = ("T\0", "T1\n", "\x1b[2J", "T\x7f", "T\u2028", "T\u200b1")
 
 @pytest.mark.parametrize("name", PLACES)
 def test_number(name: str) -> None:
-    """A number is an integer or a text that is not blank; any other value is none.
+    """A number is an integer or a text that is not blank. Any other value is read as `None`.
 
     A text with a control character is refused. The merchant's own numbers must match the profile's pattern.
     """
@@ -223,7 +223,7 @@ def test_hostile_bodies(raw: bytes) -> None:
     ],
 )
 def test_so_many_objects(item: bytes, count: int, *, taken: bool) -> None:
-    """A body that is nothing but brackets is costly, and is not decoded; a long list of items is."""
+    """A body with thousands of nested objects is refused. A long list of simple items is read."""
     raw = b'{"a":[' + b",".join([item] * count) + b"]}"
     if taken:
         assert read(raw, BARE, max_bytes=len(raw)).weak
@@ -233,7 +233,7 @@ def test_so_many_objects(item: bytes, count: int, *, taken: bool) -> None:
 
 
 def test_what_is_strict() -> None:
-    """As deep as allowed, white space, escapes, and characters of any plane."""
+    """Strict JSON allows 32 levels, white space, escapes and characters of any plane."""
     deepest = b'{"a":' * 32 + b"1" + b"}" * 32
     told = read(b' {"a" : "\\ud83d\\ude00\xf0\x9f\x98\x80" , "b":[1.5,-0,true,null]}\n', BARE)
 
@@ -259,7 +259,7 @@ HEADER_PAIRS: Final = st.lists(st.tuples(st.text() | st.binary(), st.text() | st
 @given(raw=BODIES, headers=HEADER_PAIRS, seed=st.integers(0, 20), kind=st.sampled_from([*KINDS, None]))
 @example(raw=body_of(), headers=[], seed=0, kind=None)
 def test_only_our_errors(raw: bytes, headers: Any, seed: int, kind: Any) -> None:
-    """Whatever arrives, by any profile, it is read, or refused as an argument: never anything foreign."""
+    """If any body is read by any profile, the only error is `InvalidArgumentError`."""
     for profile in (PROFILE, BOXED, scrambled(seed)):
         try:
             told = parse(raw, headers, profile=profile, kind=kind)
@@ -283,7 +283,7 @@ def test_only_our_errors(raw: bytes, headers: Any, seed: int, kind: Any) -> None
     ],
 )
 def test_state_is_named_as_in_answers(event: str, data: dict[str, Any], state: str | None) -> None:
-    """A kind says not yet what happened: of an order, it may have been paid or closed, by the profile's names."""
+    """A notification's `state` is the profile's name for the state in its payload."""
     shape = evolve(BOXED_SHAPE, kinds={"payment": ["PAID"], "refund": ["BACK"], "subscription": ["PLAN"]})
     answer = evolve(PROFILE.answer, payment_status="trade")
     states = evolve(PROFILE.states, payment={"paid": (7,)})
@@ -335,13 +335,13 @@ def alike(one: Any, other: Any) -> bool:
     ],
 )
 def test_different_values_never_share_a_key(one: Any, other: Any) -> None:
-    """Where one value ends and the next begins is in the key, and a text is no number."""
+    """Different values have different keys, also a text and a number with the same digits."""
     assert key_of(one) != key_of(other)
 
 
 @pytest.mark.parametrize("state", [None, True, 1.5, ["PAID"], {"now": "PAID"}, "", " \t"], ids=repr)
 def test_values_that_name_nothing(state: Any) -> None:
-    """Only texts and integers name an event: with a blank, anything else, or nothing, the key is the weak one."""
+    """If a value of the key is neither a text nor an integer, or is blank or missing, the key is weak."""
     told = identify(SHAPE, "payment", {}, {"no": "T1", "state": {"now": state}}, WEBHOOK_HEADERS)
     absent = identify(SHAPE, "payment", {}, {"no": "T1"}, WEBHOOK_HEADERS)
 
@@ -394,7 +394,7 @@ def test_volatile_name_makes_no_difference_anywhere(document: Any, noise: Any, m
 
 
 def test_volatile_path_is_one_place() -> None:
-    """A dotted path is relative to the document, and of lists it takes a place."""
+    """A dotted volatile path is relative to the document, and can name an index of a list."""
     document = {"a": {"at": 1, "b": {"at": 1}}, "at": 1, "l": [{"at": 1}, {"at": 1}]}
     without = {"a": {"b": {"at": 1}}, "at": 1, "l": [{"at": 1}, {}]}
 
@@ -416,7 +416,7 @@ def test_signature_and_nonce_are_not_in_the_digest() -> None:
 
 @pytest.mark.parametrize("verification", ["body", "", "none", "standard-webhooks"])
 def test_time_of_the_delivery_is_no_part_of_what_is_said(verification: Any) -> None:
-    """Signed in the body it must lie in a window, and each delivery has its own; elsewhere it is that of the event."""
+    """If the body is signed with a time, the digest leaves that time out. Otherwise the digest has it."""
     shape = NotificationShape(verification=verification, signature="data.sign", time="data.at", id={"payment": ["no"]})
     one, other = (identify(shape, "payment", {"data": {"at": at}, "no": 7}, {"no": 7}, {})[2] for at in (1, 2))
 
@@ -424,7 +424,7 @@ def test_time_of_the_delivery_is_no_part_of_what_is_said(verification: Any) -> N
 
 
 def test_time_tells_events_apart_that_nothing_names() -> None:
-    """A renewal that says the same a month later is another event: to lose it would be worse than to tell it twice."""
+    """If only the time differs, two events have different weak keys, unless the profile calls the time volatile."""
     shape = NotificationShape(verification="body", signature="data.sign", time="data.at")
     named = evolve(shape, volatile=("at",))
 
@@ -451,7 +451,7 @@ def answered(document: object) -> OrderResponse:
 
 
 def test_what_may_be_acted_upon() -> None:
-    """The service's own answer before what arrived, that only where it is verified, and nothing else."""
+    """`trusted` is the confirmed response, otherwise the data of a verified notification, otherwise `None`."""
     confirmed = answered({"status": "SBX_CLOSED"})
 
     assert notification_of().trusted is None
@@ -464,13 +464,13 @@ def test_what_may_be_acted_upon() -> None:
 
 
 def test_state_is_that_of_the_confirmed_answer() -> None:
-    """What a hint says of the state counts for nothing, once the service has been asked."""
+    """If the service has confirmed a hint, `state` is that of the service's response."""
     assert "paid" == notification_of().state
     assert notification_of(confirmed=answered({"status": "SBX_PAID"})).state is None  # by a profile without names
 
 
 def test_fields_of_the_payload() -> None:
-    """`get` steps into the payload by a dotted path, as a response does; the default stands for what is not there."""
+    """`get` reads a field of the payload by a dotted path, and returns the default if it is missing."""
     assert ["T1", "b", None, 0] == [
         notification_of().get("outTradeNo"),
         notification_of().get("tags.1"),
@@ -495,7 +495,7 @@ class Wrong:
 
 
 def test_payload_as_a_class() -> None:
-    """`to` is strict: no number becomes a text, and the error says where."""
+    """`to` converts the payload without changing types. If it does not fit, the error says where."""
     assert Paid("T1", 450) == notification_of().to(Paid)
     with pytest.raises(
         InvalidArgumentError, match=r"the notification does not fit Wrong: expected str, got int @ data\.tot"
@@ -513,14 +513,14 @@ def test_nothing_of_it_changes() -> None:
 
 
 def test_equal_and_hashable() -> None:
-    """Two that say the same are equal, and fit into a set; a body that differs by a space is another one."""
+    """Two notifications with the same facts are equal and have the same hash. Another body makes another one."""
     other = parse(PAID_BODY + b" ", {"x-a": "1"}, profile=PROFILE, received_at=NOW)
 
     assert 2 == len({notification_of(), notification_of(), other})
 
 
 def test_shown_without_the_payload() -> None:
-    """What is printed names the event, and holds neither payload nor headers: these may be a customer's."""
+    """The `repr` of a notification shows its key, but neither payload, headers nor session."""
     shown = repr(notification_of(headers={"cookie": "canary"}, session=object()))
 
     assert 'payment:["T1","SBX_PAID"]' in shown
@@ -533,7 +533,7 @@ def test_shown_without_the_payload() -> None:
     ids=["copy", "deepcopy", "pickle"],
 )
 def test_copies_are_plain(copied: Any) -> None:
-    """What goes to a queue takes everything along but the session."""
+    """A copy or pickle of a notification has everything but the session."""
     session = object()
     first = notification_of(session=session, confirmed=answered({"a": 1}), id=7, attempt=2)
     other = copied(first)
@@ -544,7 +544,7 @@ def test_copies_are_plain(copied: Any) -> None:
 
 
 async def test_payment_is_confirmed_by_its_order() -> None:
-    """Endpoint 3 says what the order is now, whatever the notification says (docs/service.md#orders)."""
+    """A payment is confirmed by a query of its order (docs/service.md#orders)."""
     async with Sandbox() as sandbox, sandbox.session() as pay:
         await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
         answer = await notification_of(session=pay).confirm()
@@ -555,7 +555,7 @@ async def test_payment_is_confirmed_by_its_order() -> None:
 
 
 async def test_confirming_without_a_session() -> None:
-    """Without one nobody can be asked; the error says where to give it."""
+    """If a notification has no session, confirming it raises an error that says where to give one."""
     with pytest.raises(ConfigurationError, match=r"Receiver\(session=...\), or confirm\(session=...\)") as refused:
         await notification_of().confirm()
 
@@ -572,7 +572,7 @@ async def test_confirming_without_a_session() -> None:
     ],
 )
 def test_nothing_to_ask_about(facts: Any, words: str) -> None:
-    """Subscriptions have no query, and without a number there is no question (docs/service.md#queries)."""
+    """A subscription, or a notification without a number, cannot be confirmed (docs/service.md#queries)."""
     with pytest.raises(InvalidArgumentError, match=words):
         notification_of(**facts).inquiry()
 
@@ -583,7 +583,7 @@ def test_nothing_to_ask_about(facts: Any, words: str) -> None:
     ids=["bytes", "bytearray", "memoryview", "every second byte"],
 )
 def test_body_is_bytes_of_its_own(raw: Any) -> None:
-    """Whatever holds them, the bytes are copied: nobody can change what was verified."""
+    """A body given as any bytes-like object becomes `bytes`."""
     body = copy_body(raw)
 
     assert (bytes, b"{}") == (type(body), body)
@@ -600,7 +600,7 @@ def released() -> memoryview:
     "raw", ["{}", None, 5, [123, 125], array.array("b", b"{}"), released()], ids=lambda raw: type(raw).__name__
 )
 def test_what_is_no_bytes(raw: Any) -> None:
-    """A text is refused, because a signature is made over bytes; the error says so."""
+    """If the body is not bytes, the error says so."""
     with pytest.raises(InvalidArgumentError, match=r"the body's bytes, as they were received|was released") as refused:
         copy_body(raw)
 
@@ -608,7 +608,7 @@ def test_what_is_no_bytes(raw: Any) -> None:
 
 
 def test_length() -> None:
-    """The greatest length passes, one byte more does not."""
+    """A body of the maximal length is read; one that is a byte longer is refused."""
     longest = b" " * MAX_BYTES
 
     assert longest == copy_body(longest, MAX_BYTES)
@@ -632,7 +632,7 @@ def test_length() -> None:
     ids=repr,
 )
 def test_headers_by_names_in_any_case(headers: Any) -> None:
-    """A mapping or pairs, texts or bytes, as WSGI, ASGI and aiohttp have them: all are one."""
+    """Headers can be a mapping or pairs, of texts or bytes, with names in any case."""
     taken = read_headers(headers)
 
     assert "m1" == taken["wEBHOOK-iD"]
@@ -640,7 +640,7 @@ def test_headers_by_names_in_any_case(headers: Any) -> None:
 
 
 def test_texts_of_headers() -> None:
-    """Bytes are latin-1, lone surrogates can be written anywhere, and a header that stands twice is not dropped."""
+    """Bytes in headers are latin-1, lone surrogates become "?", and a repeated header keeps both values."""
     assert ["a", "b"] == read_headers([("webhook-id", "a"), ("Webhook-Id", "b")]).getall("webhook-id")
     assert "".join(map(chr, range(256))) == read_headers({b"x": bytes(range(256))})["x"]
     assert {"x?": "a?b"} == read_headers({"x\udce9": "a\udce9b"})
@@ -666,7 +666,7 @@ def test_texts_of_headers() -> None:
     ids=repr,
 )
 def test_what_is_no_headers(headers: Any) -> None:
-    """Anything else is refused as an argument, by its name."""
+    """If the headers have another type, the error names the argument."""
     with pytest.raises(InvalidArgumentError, match="headers must be a mapping") as refused:
         read_headers(headers)
 

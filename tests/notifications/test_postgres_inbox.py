@@ -22,7 +22,7 @@ LONGEST: Final = (timedelta(seconds=LEASE), timedelta(seconds=30), timedelta(sec
 
 @asynccontextmanager
 async def several(dsn: str, clock: Clock) -> AsyncGenerator[list[PostgresInbox]]:
-    """Return inboxes on one database, as several web workers have them."""
+    """Return four inboxes on one database, as several web workers have them."""
     inboxes = [PostgresInbox(dsn, clock=clock) for _ in range(4)]
     await asyncio.gather(*(inbox.next_due() for inbox in inboxes))
     yield inboxes
@@ -30,7 +30,7 @@ async def several(dsn: str, clock: Clock) -> AsyncGenerator[list[PostgresInbox]]
 
 
 def test_inbox_says_where_it_is_without_the_password() -> None:
-    """Who has several tells them apart; nothing is opened by that."""
+    """An inbox's `repr` shows the host, the database and the user, but not the password."""
     dsn = "postgresql://shop:letmein@db.example/pay"
     shown = "PostgresInbox('host=db.example dbname=pay user=shop')"
 
@@ -38,7 +38,7 @@ def test_inbox_says_where_it_is_without_the_password() -> None:
 
 
 async def test_two_bodies_at_once_are_a_conflict(postgres_dsn: str, clock: Clock) -> None:
-    """Of two bodies under one key one is first, however close they come: the other is quarantined."""
+    """If two bodies with one key are added together, one of them is the event, and the other a conflict."""
     async with several(postgres_dsn, clock) as inboxes:
         added = [
             await asyncio.gather(
@@ -53,7 +53,7 @@ async def test_two_bodies_at_once_are_a_conflict(postgres_dsn: str, clock: Clock
 
 
 async def test_confirmed_key_is_one_events(postgres_dsn: str, clock: Clock) -> None:
-    """Two hints at one fact, confirmed by two workers at the same moment, are one event's."""
+    """If several workers confirm hints with the same key together, only one event gets the key."""
     async with several(postgres_dsn, clock) as inboxes:
         for number in range(AT_ONCE):
             for each in inboxes:
@@ -67,7 +67,7 @@ async def test_confirmed_key_is_one_events(postgres_dsn: str, clock: Clock) -> N
 
 
 async def test_claimed_at_once_is_leased_once(postgres_dsn: str, clock: Clock) -> None:
-    """Dispatchers that look at the same moment share what is due, without waiting for each other."""
+    """If many dispatchers claim together, each event is leased once."""
     async with several(postgres_dsn, clock) as inboxes:
         for number in range(AT_ONCE):
             await inboxes[0].add(received(str(number)))
@@ -78,7 +78,7 @@ async def test_claimed_at_once_is_leased_once(postgres_dsn: str, clock: Clock) -
 
 
 async def test_claiming_does_not_wait_for_who_is_at_it(postgres_dsn: str, clock: Clock) -> None:
-    """What another transaction holds is passed over."""
+    """`claim` skips rows that another transaction has locked."""
     async with several(postgres_dsn, clock) as (inbox, *_):
         await inbox.add(received("a"))
         await inbox.add(received("b"))
@@ -90,7 +90,7 @@ async def test_claiming_does_not_wait_for_who_is_at_it(postgres_dsn: str, clock:
 
 
 async def test_time_is_the_servers(postgres_dsn: str) -> None:
-    """Workers whose clocks differ lease and wait equally long: the server's clock counts, unless one is given."""
+    """Without a `clock`, leases and waits count from the PostgreSQL server's time."""
     inbox, waits = PostgresInbox(postgres_dsn), list[timedelta]()
 
     def wait() -> timedelta:
@@ -109,7 +109,7 @@ async def test_time_is_the_servers(postgres_dsn: str) -> None:
 
 
 async def test_zeros_are_kept_as_escapes(postgres_dsn: str, clock: Clock) -> None:
-    """JSON may hold a zero, which PostgreSQL takes in no text: whoever sends one does not find the inbox broken."""
+    """The inbox stores a NUL in a key or an event's name as its escape, and recognises the redelivery."""
     async with several(postgres_dsn, clock) as (inbox, *_):
         added = await inbox.add(received("a\0", headers={"date": "\0"}, event="\0", raw=b"\0"))
         again = await inbox.add(received("a\0"))
@@ -150,7 +150,7 @@ FINDING: Final = [name for name, value in vars(statements).items() if isinstance
 
 @pytest.mark.long
 async def test_size_costs_nothing(postgres_dsn: str, clock: Clock) -> None:
-    """However many events are kept, each statement finds its own by an index, reading hardly more than before."""
+    """With 50,000 events, no statement's query plan costs much more than with 1,000."""
     found = list[dict[str, Plan]]()
     async with (
         several(postgres_dsn, clock),

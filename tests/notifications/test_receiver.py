@@ -1,4 +1,4 @@
-"""The receiver as its user sees it: its settings, its handlers, its events, and their replay."""
+"""The receiver's public interface: its settings, handlers and events, and their replay."""
 
 import inspect
 from datetime import timedelta
@@ -73,7 +73,7 @@ def test_public_names_are_pinned() -> None:
     ],
 )
 def test_settings_are_checked(settings: dict[str, Any], field: str, tmp_path: Path) -> None:
-    """A wrong setting is named as the receiver is made: a lease that never ends would lose an event, for example."""
+    """If a setting is invalid, the receiver's constructor raises an error that names it."""
     with pytest.raises(ConfigurationError) as caught:
         made(tmp_path, **settings)
 
@@ -103,19 +103,19 @@ async def test_session_says_profile_and_credentials(own: dict[str, Any], statuse
 
 
 def test_waits_are_by_chance_but_never_short() -> None:
-    """Unless a test brings its own pace, what fails is tried for days: no wait is less than half of its bound."""
+    """By default, the receiver draws each wait from the upper half of its bound."""
     assert draw_upper_half is inspect.signature(Receiver).parameters["pace"].default.jitter
 
 
 def test_making_opens_nothing(tmp_path: Path) -> None:
-    """A receiver may be made where a module is imported, without a loop."""
+    """The receiver's constructor needs no event loop and creates no file."""
     made(tmp_path)
 
     assert [] == list(tmp_path.iterdir())
 
 
 def test_handler_is_left_as_it_is(tmp_path: Path) -> None:
-    """A decorated function can be called, tested and registered elsewhere as before, but only once for an event."""
+    """`on` returns the function unchanged. It can be registered for several kinds, but only once for an event."""
 
     async def paid(_: Notification) -> str:
         return "paid"
@@ -158,7 +158,7 @@ async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
 
 
 async def test_listing_dispatches_nothing(tmp_path: Path) -> None:
-    """A script that lists or replays events dispatches none: it leaves that to the servers."""
+    """A receiver that only lists or replays events handles none of them."""
     shop = Shop(tmp_path)
     got = shop.recording("payment")
     inbox = SqliteInbox(shop.path, clock=shop.clock)
@@ -173,7 +173,7 @@ async def test_listing_dispatches_nothing(tmp_path: Path) -> None:
 
 
 async def test_entered_receiver_is_closed_at_the_end(tmp_path: Path) -> None:
-    """After `async with`, nothing is taken and the inbox is let go."""
+    """After `async with`, the receiver responds with 503, and its inbox is closed."""
     shop = Shop(tmp_path)
     shop.recording()
     async with shop.receiver as entered:
@@ -190,14 +190,14 @@ ROUTED: Final = evolve(SIGNED, notification=evolve(SIGNED.notification, kind="",
 
 
 async def astray(shop: Shop) -> InboxEvent:
-    """Have the receiver take a notification at an address that says no kind."""
+    """Have the receiver accept a notification at an address without a kind."""
     signed = shop.sign(kind=None)
     await shop.receiver.receive(signed.raw, signed.headers)
     return await shop.last()
 
 
 async def test_event_without_a_kind_is_handled_as_what_somebody_says(tmp_path: Path) -> None:
-    """A person gives an event a kind; it is handled, and known when it comes again at the right address."""
+    """If a person replays an event with a kind, it is handled, and a redelivery at the right address is a duplicate."""
     async with opened(tmp_path, profile=ROUTED) as shop:
         got = shop.recording("payment")
         parked = await astray(shop)
@@ -246,7 +246,7 @@ async def test_hint_without_a_kind_is_still_a_hint(tmp_path: Path) -> None:
 
 
 async def test_known_kind_may_be_said_and_no_other(shop: Shop) -> None:
-    """A refund is never handled as a payment; there is no kind beside the three, and no event beside those kept."""
+    """`replay` refuses a kind that contradicts the event or does not exist. It returns `False` for an unknown event."""
     parked = await shop.handled(REFUNDED, "refund")
     wrong: tuple[Any, ...] = ("payment", "Refund", "*", 1)
     for kind in wrong:
@@ -314,7 +314,7 @@ async def test_all_events_of_a_state_are_replayed(tmp_path: Path) -> None:
 
 @pytest.mark.long
 async def test_many_events_are_replayed_once_each(tmp_path: Path) -> None:
-    """However many there are, and also where they are dead again at once: it comes to an end."""
+    """`replay_all` replays each event once, even if there are several pages and the events fail again immediately."""
     inbox = SqliteInbox(tmp_path / "many.db")
     many = 2 * REPLAY_PAGE + 1
     for number in range(many):

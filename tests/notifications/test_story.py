@@ -1,4 +1,4 @@
-"""The whole story: what the service tells is handled, each event once, with any profile and any verification."""
+"""The whole story: each event is handled once, with any profile and any verification."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.notifications.shop import ORDER, opened
 
 
 async def test_paid_on_the_page_and_handled_once(profile: Profile, tmp_path: Path) -> None:
-    """Placed, authorised on the page, told, acknowledged, handled: once, and as long as time goes by."""
+    """A payment on the gateway's page is notified, acknowledged and handled once, however much time passes."""
     async with opened(profile, tmp_path) as shop:
         await shop.paid()
         first = shop.books.of("credited"), shop.books.of("mailed")
@@ -25,7 +25,7 @@ async def test_paid_on_the_page_and_handled_once(profile: Profile, tmp_path: Pat
 
 
 async def test_refunds_are_events_of_their_own(profile: Profile, tmp_path: Path) -> None:
-    """Each refund of one order is told and handled, and so is the order (docs/service.md#notifications)."""
+    """The receiver handles an order and each of its refunds as events of their own (docs/service.md#notifications)."""
     numbers = ["RA", "RB", "RC"]
     async with opened(profile, tmp_path) as shop:
         await shop.paid()
@@ -37,7 +37,7 @@ async def test_refunds_are_events_of_their_own(profile: Profile, tmp_path: Path)
 
 
 async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path: Path) -> None:
-    """A subscription that is renewed month after month is credited for each of them (docs/service.md#notifications)."""
+    """The receiver handles each monthly renewal of a subscription as one event (docs/service.md#notifications)."""
     async with opened(profile, tmp_path) as shop:
         subscription = await shop.sandbox.given.subscription("monthly")
         await shop.sandbox.clock.advance(timedelta(days=397))
@@ -49,7 +49,7 @@ async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path:
 
 
 async def test_handlers_are_told_the_state(profile: Profile, tmp_path: Path) -> None:
-    """A payment's events tell of any end: paid or closed, by our names; not what a signature of the body leaves out."""
+    """A payment's `state` is "paid" or "closed", but `None` if the signature of the body leaves it out."""
     states = list[tuple[str | None, str | None]]()
     async with opened(profile, tmp_path) as shop:
 
@@ -70,7 +70,7 @@ async def test_handlers_are_told_the_state(profile: Profile, tmp_path: Path) -> 
 
 
 def lie(profile: Profile) -> Signed:
-    """Return a notification that tells of a payment, by somebody who knows all but the keys."""
+    """Return a forged payment notification, signed with other keys."""
     shape = profile.notification
     told = {shape.out_trade_no: ORDER, profile.answer.order_status: profile.states.order["paid"][0]}
     forger = Credentials(
@@ -81,7 +81,7 @@ def lie(profile: Profile) -> Signed:
 
 
 async def test_lie_has_no_effect(profile: Profile, tmp_path: Path) -> None:
-    """Who tells of a payment that was not made gets nothing for it; and keeps the genuine one from nobody."""
+    """A forged payment notification has no effect, and does not prevent the genuine one from being handled."""
     async with opened(profile, tmp_path) as shop:
         placed = await shop.place()
         forged = lie(profile)

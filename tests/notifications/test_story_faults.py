@@ -1,4 +1,4 @@
-"""The story under every fault of notifications that the sandbox knows: late or twice, but handled once."""
+"""Every fault of notifications that the sandbox can inject: events are late or repeated, but handled once."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -27,7 +27,7 @@ REFUSED: Final = {"corrupt", "old_timestamp"}
 
 
 def test_every_fault_of_the_catalogue_is_told() -> None:
-    """A fault that the sandbox learns must be told here, too."""
+    """`FAULTS` has every notification fault of the sandbox."""
     known = {name for name in vars(NotificationFaults) if not name.startswith("_")}
 
     assert known == FAULTS.keys()
@@ -35,7 +35,7 @@ def test_every_fault_of_the_catalogue_is_told() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 async def test_handled_once_under_a_fault(name: str, profile: Profile, tmp_path: Path) -> None:
-    """Whatever befalls its notifications, each event is handled, and its effect had once."""
+    """Under any fault of notifications, each event has its effect once. The receiver refuses corrupt and old ones."""
     async with opened(profile, tmp_path) as shop:
         fault = FAULTS[name](shop.sandbox.faults.notifications)
         await shop.paid(ORDER, OTHER)
@@ -51,14 +51,14 @@ async def test_handled_once_under_a_fault(name: str, profile: Profile, tmp_path:
 
 
 def left_out(fault: Fault, profile: Profile) -> None:
-    """Disarm a fault that could not fire: without a time no notification is old."""
+    """Disarm a fault that could not fire, because the notifications have no time."""
     shape = profile.notification
     if fault.fired == 0 and shape.verification != "standard-webhooks" and not shape.time:
         fault.disarm()
 
 
 async def test_the_same_without_a_fault(profile: Profile, tmp_path: Path) -> None:
-    """The control: three notifications, three answers, all of them yes."""
+    """Without a fault, the receiver acknowledges three notifications, each at the first delivery."""
     async with opened(profile, tmp_path) as shop:
         await shop.paid(ORDER, OTHER)
         await shop.refund(REFUND)
@@ -72,24 +72,24 @@ Received = Callable[[], Awaitable[web.StreamResponse]]
 
 
 async def fails(_request: web.Request, received: Received) -> web.StreamResponse:
-    """Keep it, and then fail."""
+    """Store the notification, and respond with 500."""
     await received()
     return web.Response(status=500)
 
 
 async def says_something_else(_request: web.Request, received: Received) -> web.StreamResponse:
-    """Keep it, and answer what nobody asked for."""
+    """Store the notification, and respond with another body."""
     return web.Response(status=(await received()).status, text="something else")
 
 
 async def leads_elsewhere(_request: web.Request, received: Received) -> web.StreamResponse:
-    """Keep it, and send the service to another address."""
+    """Store the notification, and redirect the service to another address."""
     await received()
     return web.Response(status=302, headers={"Location": "/elsewhere"})
 
 
 async def hangs_up(request: web.Request, received: Received) -> web.StreamResponse:
-    """Keep it, and cut the connection before the answer."""
+    """Store the notification, and cut the connection before the response."""
     answer = await received()
     assert request.transport
     request.transport.abort()
@@ -97,7 +97,7 @@ async def hangs_up(request: web.Request, received: Received) -> web.StreamRespon
 
 
 async def is_overloaded(_request: web.Request, _received: Received) -> web.StreamResponse:
-    """Keep nothing."""
+    """Respond with 503, and store nothing."""
     return web.Response(status=503, headers={"Retry-After": "5"})
 
 
@@ -106,7 +106,7 @@ BAD: Final = (fails, says_something_else, leads_elsewhere, hangs_up, is_overload
 
 @pytest.mark.parametrize("badly", BAD, ids=lambda each: each.__name__)
 async def test_handled_once_where_the_shop_answers_badly(badly: Middle, profile: Profile, tmp_path: Path) -> None:
-    """What was kept and not acknowledged is told again, and handled once; so is what was not kept."""
+    """If the shop's response is no acknowledgement, the service delivers again, and the event is handled once."""
     async with opened(profile, tmp_path) as shop:
         shop.middle = badly
         await shop.paid()
@@ -123,11 +123,11 @@ async def test_handled_once_where_the_shop_answers_badly(badly: Middle, profile:
 
 
 def told(shop: Shop) -> list[str]:
-    """Return the service's numbers of what it told."""
+    """Return the numbers of the service's notifications."""
     return [each.notification_id for each in shop.sandbox.ledger.notifications()]
 
 
 def acknowledged(shop: Shop, notification_id: str) -> list[bool]:
-    """Return of each attempt to tell something whether it was acknowledged."""
+    """Return whether each delivery of a notification was acknowledged."""
     attempts = shop.sandbox.ledger.deliveries()
     return [each.acknowledged for each in attempts if each.notification_id == notification_id]

@@ -1,4 +1,4 @@
-"""The story of a shop that is killed by SIGKILL: nothing acknowledged is lost, and no effect comes twice."""
+"""If a shop is killed by SIGKILL, no acknowledged event is lost, and no transaction's effect comes twice."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ MOMENTS: Final = {
 
 @frozen
 class Place:
-    """Where a shop keeps its files, and listens in each of its lives; at an address that no other test has."""
+    """A shop's folder, and an address that no other test uses."""
 
     folder: Path
     host: str
@@ -60,7 +60,7 @@ class Place:
 
 @contextmanager
 def life(place: Place, environment: Mapping[str, str], ahead: int = 0, fatal: str = "") -> Generator[Forked]:
-    """Have a shop live, as soon as it serves; and see to it that it ends."""
+    """Run a shop until the block ends."""
     arguments = [str(place.folder), place.host, str(place.port), str(ahead), fatal]
     with Forked(PROGRAM, *arguments, environment={**os.environ, **environment}) as process:
         assert "serves\n" == process.stdout.readline()
@@ -75,14 +75,14 @@ def environment(sandbox: Sandbox, folder: Path) -> dict[str, str]:
 
 
 async def settled(place: Place) -> None:
-    """Return when nothing is due any more in a shop."""
+    """Wait until nothing is due in a shop."""
     async with aiohttp.ClientSession() as http, http.get(f"{place.url}/settled") as answer:
         answer.raise_for_status()
 
 
 @pytest.mark.parametrize("fatal", MOMENTS)
 async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
-    """Each effect is had once where it shares a transaction with its mark, and else at least once."""
+    """A handler with a transaction has each effect once, wherever the shop is killed; one without, at least once."""
     place, books = Place.free(tmp_path), Books(tmp_path / "books.db")
     async with Sandbox(profile, clock="frozen") as sandbox:
         given = environment(sandbox, tmp_path)

@@ -169,7 +169,7 @@ def test_denial_is_believed_after_the_quarantine(quarantine: float | None) -> No
     ],
 )
 def test_query_that_fails(error: Exception, state: str) -> None:
-    """Only the service's own word ends a hint; a hint that needs a person is parked, and any other is asked again."""
+    """If a query of a hint fails, the kind of error decides whether the hint is dead, parked or queried again."""
     found = judge_error(error, PROFILE, 10**6)
 
     assert state == state_of(found)
@@ -332,7 +332,7 @@ def test_waits_grow_up_to_an_hour() -> None:
 
 
 def test_wait_is_at_least_half_as_long_as_it_can_be() -> None:
-    """Events that failed together do not come again together, and none uses up its attempts by chance."""
+    """A wait is random between half of its bound and the bound."""
     waits = {draw_upper_half(10) for _ in range(1000)}
 
     assert all(5 <= each <= 10 for each in waits)
@@ -421,7 +421,7 @@ async def test_quiet_ends(questions: QueryLimiter, clock: Clock, jump: float) ->
 
 
 async def test_memory_is_bounded(questions: QueryLimiter, clock: Clock) -> None:
-    """What is over is forgotten, its response included; what waits beyond the bound is asked about by a later query."""
+    """The query limiter forgets old queries with their responses, and at most `MAX_WAITING_EVENTS` events share one."""
     asked(questions)
     for event in range(2, MAX_WAITING_EVENTS + 3):
         questions.recall(QUESTION, event, 1)
@@ -555,7 +555,7 @@ async def test_hint_is_handled_as_the_service_confirms_it(shop: Hinted) -> None:
 
 @pytest.mark.parametrize("words", [{"x": 1}, {}], ids=["other words", "same words"])
 async def test_effect_is_not_repeated(words: dict[str, Any], shop: Hinted) -> None:
-    """A second hint about what was confirmed before is queried again when that is allowed, and is a duplicate."""
+    """A second hint about a confirmed order is queried after the pause, and has no second effect."""
     got = shop.recording("payment")
     order = await shop.sandbox.given.paid_order()
     for data in ({}, words, words):
@@ -580,7 +580,7 @@ async def test_effect_is_not_repeated_after_any_time(tmp_path: Path) -> None:
 
 
 async def test_numbers_are_those_of_the_service(shop: Hinted) -> None:
-    """A hint about a true refund cannot say of which order it is: only the answer can."""
+    """A confirmed refund has the numbers of the service's response, not those of the hint."""
     got = shop.recording("refund")
     order = await shop.sandbox.given.paid_order(450)
     await shop.pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
@@ -654,7 +654,7 @@ async def test_same_words_tell_of_another_state(shop: Hinted) -> None:
 
 
 async def test_retry_tells_what_the_service_says_by_then(shop: Hinted) -> None:
-    """If the state has changed before a retry, every handler gets the new one, even one that was done."""
+    """If the state changes before a retry, every handler is called with the new one, even one that was done."""
     fine, failing = shop.recording("payment"), list[str]()
 
     @shop.receiver.on("payment")
@@ -673,7 +673,7 @@ async def test_retry_tells_what_the_service_says_by_then(shop: Hinted) -> None:
 
 
 async def test_retry_asks_again_and_owns_its_key_still(shop: Hinted) -> None:
-    """A handler that fails after the confirmation is called again without a query; one that was done is not."""
+    """If a handler fails after the confirmation, only that handler is called again, without another query."""
     fine, failing = shop.recording("payment"), list[int]()
 
     @shop.receiver.on("payment")
@@ -694,7 +694,7 @@ async def test_retry_asks_again_and_owns_its_key_still(shop: Hinted) -> None:
 
 
 async def test_many_hints_about_one_order_are_a_few_queries(shop: Hinted) -> None:
-    """100 bodies about one confirmed order: one query for the first, and one a minute later for all the others."""
+    """100 hints about one confirmed order cause two queries: one for the first, one a pause later for the others."""
     got = shop.recording("payment")
     order = await shop.sandbox.given.paid_order()
     for number in range(100):
@@ -709,7 +709,7 @@ async def test_many_hints_about_one_order_are_a_few_queries(shop: Hinted) -> Non
 
 
 async def test_event_that_follows_soon_is_late_and_not_lost(tmp_path: Path) -> None:
-    """An order that is paid, and refunded in the same minute: the second hint waits, and then is asked about."""
+    """A second hint within a minute waits. It is queried after the pause, and handled with its own state."""
     async with hinted(tmp_path, attempts=1) as shop:
         got = shop.recording("payment")
         order = await shop.failed_order()
@@ -725,9 +725,9 @@ async def test_event_that_follows_soon_is_late_and_not_lost(tmp_path: Path) -> N
 
 
 async def test_one_query_is_in_flight_about_one_number(tmp_path: Path) -> None:
-    """While the service is slow, further hints wait without a query, and are not given up, whatever `attempts` says.
+    """While a query is in flight, hints about the same number wait, and `attempts` does not limit them.
 
-    Each is told what a query has brought that began after it came.
+    Each is handled with a response whose query began after the hint arrived.
     """
     async with hinted(tmp_path, attempts=1) as shop:
         got = shop.recording("payment")
@@ -793,7 +793,7 @@ async def test_refund_is_confirmed(shop: Hinted) -> None:
 
 
 async def test_expectation_is_of_the_service(tmp_path: Path) -> None:
-    """An attacker's amount neither meets an expectation nor fails one: the service's is compared."""
+    """`expect` is compared with the service's amount, not with the hint's."""
     async with hinted(tmp_path, expect=lambda _: {"totalAmt": 450, "currency": "CAD"}) as shop:
         got = shop.recording("payment")
         for amount in (450, 1):

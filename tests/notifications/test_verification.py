@@ -171,7 +171,7 @@ VALUES: Final = {
 
 @pytest.mark.parametrize(("options", "values", "text"), VALUES.values(), ids=VALUES)
 def test_values_that_the_service_signs(options: dict[str, Any], values: str, text: str) -> None:
-    """A genuine notification with a null, a boolean or a number is verified as the profile's scheme signs it."""
+    """The profile's scheme verifies a genuine notification with a null, a boolean or a number."""
     raw = f'{{"data":{{{values},"at":{NOW},"sign":"{hmac_sha256(f"at={NOW}&{text}", KEY)}"}}}}'.encode()
     profile = evolve(BODY, signature=evolve(SCHEME, **options))
     found = verify(raw, {}, profile=profile, credentials=CREDENTIALS, clock=lambda: NOW)
@@ -231,7 +231,7 @@ def test_verifier_of_ones_own(verification: Any) -> None:
 
 @pytest.mark.parametrize("said", [False, None, 1, "yes", [True], KeyError("canary")], ids=repr)
 def test_verifier_that_does_not_say_true(said: Any) -> None:
-    """Any other result than `True` is a refusal, and so is an error, which may quote a key and is not passed on."""
+    """If a verifier returns anything but `True`, or raises an error, the notification is refused without that error."""
 
     def verifier(_raw: bytes, _headers: Mapping[str, str]) -> Any:
         if isinstance(said, Exception):
@@ -344,7 +344,7 @@ def test_scheme_of_ones_own(said: Any, *, accepted: bool) -> None:
 
 
 def test_checks_in_words() -> None:
-    """A person can read what is checked, and what nobody has signed."""
+    """`checks` describes in words what is verified, and what is not signed."""
     timeless, routed = evolve(SHAPE, time="", kind=""), evolve(SHAPE, time="")
     profiles = [PROFILE, *(evolve(BODY, notification=each) for each in (timeless, SHAPE, routed)), UNSIGNED]
     body = "data.sign over the object that holds it, by 2 of your keys"
@@ -678,7 +678,7 @@ def test_object_that_is_not_signed_is_not_read() -> None:
 def test_whatever_verifies_is_one_event(
     beside: dict[str, Any], retyped: set[tuple[str, Any]], emptied: dict[str, Any], kind: str, *, identified: bool
 ) -> None:
-    """Nobody can make a second event, or another one, of a genuine notification without the key."""
+    """Without the key, nobody can change a genuine notification so that it becomes a second event."""
     profile = BODY if identified else WEAK
     first = verified({"data": signed()}, profile)
     again = verified({**beside, "data": {**signed(), **dict(retyped), **emptied, "type": kind}}, profile)
@@ -743,7 +743,7 @@ def test_what_would_be_believed_unsigned(shape: NotificationShape, scheme: Sorte
 
 
 def test_time_that_nobody_signed() -> None:
-    """An unsigned time is better than none: it refuses what comes late, and makes no new event."""
+    """An unsigned time does not change the event's key. If it is too old, the notification is refused."""
     beside = evolve(BODY, notification=evolve(SHAPE, time="at", id={}))
     found = [verified({"at": at, "data": signed()}, beside) for at in (NOW, NOW - 9)]
 
@@ -837,7 +837,7 @@ def test_what_shows_that_the_service_made_it(
 async def test_request_that_could_be_posted_as_a_notification_is_not_sent(
     changes: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
-    """If one key signs both, no signed request may hold, even inside a text, what shows that the service made it."""
+    """If one key signs requests and notifications, a request that could pass as a notification is not sent."""
     profile = evolve(SHARED, notification=evolve(SHARED_SHAPE, **changes))
     with Recorder() as service:
         async with Session(service.url, credentials=SHARED_KEYS, profile=profile) as pay:
@@ -877,7 +877,7 @@ TOLD: Final[dict[str, Any]] = {
 @pytest.mark.parametrize("place", ["", "data"])
 @pytest.mark.parametrize("name", TOLD)
 def test_field_that_is_hidden_in_a_text_of_a_notification(name: str, place: str) -> None:
-    """A refund's number that is moved into a text would make the refund's notification one of the order, and so on."""
+    """If a text of the payload could hide a moved field, such as the refund's number, the notification is refused."""
     root = f"{place}." if place else ""
     shape = evolve(
         SHARED_SHAPE,
@@ -924,7 +924,7 @@ def test_object_that_is_hidden_in_a_text_of_a_notification() -> None:
     ],
 )
 def test_profile_by_which_nobody_could_tell(profile: Profile) -> None:
-    """If only requests have such fields, or none is signed, one key for both is refused; the error says what to add."""
+    """If nothing signed tells requests from notifications, one key for both is refused. The error says what to add."""
     with pytest.raises(ConfigurationError, match=r"name nothing inside the signature.* credentials.service_keys"):
         verification_of(profile, SHARED_KEYS)
     for service in ([SHARED_KEY], ["another key", SHARED_KEY]):

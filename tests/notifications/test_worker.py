@@ -1,4 +1,4 @@
-"""One claimed event: by whom it is handled, when it is tried again, and how it ends."""
+"""A claimed event: which handlers get it, when it is retried, and how it ends."""
 
 import asyncio
 import re
@@ -57,7 +57,7 @@ class Failing:
 
 
 async def test_handler_gets_what_was_verified(shop: Shop) -> None:
-    """A handler gets the notification as it came, believed, with the inbox's number of it."""
+    """A handler gets the verified notification with its data, its bytes, and the inbox's id and attempt."""
     got = shop.recording("payment")
     event = await shop.handled()
 
@@ -68,7 +68,7 @@ async def test_handler_gets_what_was_verified(shop: Shop) -> None:
 
 
 async def test_only_what_failed_is_called_again(shop: Shop) -> None:
-    """Handlers that are done are not called again; one that fails does not stop those behind it."""
+    """If a handler fails, only that handler is called again. Handlers after it are called all the same."""
     calls = Failing(shop)
     calls.add("one", 0)
     calls.add("two", 2)
@@ -84,7 +84,7 @@ async def test_only_what_failed_is_called_again(shop: Shop) -> None:
 
 
 async def test_failure_is_retried_with_growing_waits_until_it_is_dead(tmp_path: Path) -> None:
-    """Each wait is bounded by one four times as long, and the last attempt is followed by none; the reason stays."""
+    """If a handler fails every time, each wait is longer, and after `attempts` the event is dead, with the reason."""
     async with opened(tmp_path, attempts=4) as shop:
         calls = Failing(shop)
         calls.add("books", 99)
@@ -116,7 +116,7 @@ async def test_what_nobody_handles_is_parked_until_somebody_does(shop: Shop, cap
 
 
 async def test_what_cuts_off_every_attempt_is_given_up(shop: Shop) -> None:
-    """An event whose handler ends the process each time is dead after a limit."""
+    """If an event was interrupted `MAX_INTERRUPTIONS` times, it is dead."""
     got = shop.recording()
     inbox = SqliteInbox(shop.path, clock=shop.clock)
     await inbox.add(received())
@@ -216,7 +216,7 @@ class Orders:
 
 
 async def test_expectation_may_be_any_object_that_is_called(tmp_path: Path) -> None:
-    """It need not be hashable; one that several handlers share is asked once."""
+    """`expect` can be any callable, hashable or not. If several handlers share it, it is called once."""
     orders = Orders({"T1": 450})
     async with opened(tmp_path, expect=orders) as shop:
         got = [shop.recording("payment"), shop.recording("*")]
@@ -236,7 +236,7 @@ async def test_expectation_may_be_any_object_that_is_called(tmp_path: Path) -> N
     ],
 )
 async def test_what_is_expected_is_handled(receivers: Any, handlers: Any, state: str, tmp_path: Path) -> None:
-    """A handler's expectation replaces the receiver's; an empty one is not a missing one: it expects nothing."""
+    """A handler's `expect` replaces the receiver's, even if the handler's returns an empty mapping."""
     async with opened(tmp_path, expect=receivers) as shop:
         got = shop.recording("payment", expect=handlers)
 
@@ -244,7 +244,7 @@ async def test_what_is_expected_is_handled(receivers: Any, handlers: Any, state:
 
 
 async def test_event_of_another_merchant_is_not_handled(shop: Shop) -> None:
-    """The service's key may sign for other merchants, too, whose money is not ours."""
+    """If an event names another merchant, it is quarantined, because the service may use one key for several."""
     got = shop.recording()
 
     assert ("quarantined", []) == ((await shop.handled({**PAID, "merchantId": "M2"})).state, got)
@@ -354,7 +354,7 @@ def test_handler_has_the_name_of_its_function(function: Any, name: str) -> None:
     ],
 )
 def test_wrong_handler_is_refused(settings: dict[str, Any], field: str, words: str) -> None:
-    """What would fail with every event is found where the handler is registered, and the error says what it takes."""
+    """If a handler could not be called with an event, registering it raises an error that names the argument."""
     with pytest.raises(ConfigurationError, match=re.escape(words)) as bad:
         handler(**{"kind": "subscription", **settings})
 
@@ -403,7 +403,7 @@ other.__qualname__ = "paid"
     ],
 )
 def test_names_of_handlers_are_distinct(one: Handler, another: Handler, *, distinct: bool) -> None:
-    """Two handlers of one name are refused, because what one has done would count as done by the other."""
+    """If two handlers have one name, registering the second raises an error."""
     if distinct:
         check_distinct(another, [one])
     else:
@@ -445,7 +445,7 @@ def test_handlers_take_their_kind(facts: dict[str, Any], taking: tuple[Handler, 
     ],
 )
 def test_what_nobody_takes_is_parked(handlers: list[Handler], facts: dict[str, Any], reason: str) -> None:
-    """The reason says whether a handler is missing, or anybody who could say that it is true."""
+    """If no handler can get an event, it is parked. The reason names a missing handler, or a missing confirmation."""
     ending = select_handlers(handlers, notification(**facts))
 
     assert isinstance(ending, Transition)
@@ -457,7 +457,7 @@ SHORT = 0.01
 
 
 async def test_what_ends_late_has_failed() -> None:
-    """A call that is cancelled after its time has failed, however it ends, because it may have left out a step."""
+    """If a call swallows the cancellation of its timeout, it has failed, because it may have left out a step."""
 
     async def called() -> None:
         with suppress(asyncio.CancelledError):
@@ -468,7 +468,7 @@ async def test_what_ends_late_has_failed() -> None:
 
 
 async def test_what_is_done_though_cancelled_is_done() -> None:
-    """A call that ends well although it was cancelled has succeeded."""
+    """If a call returns although its caller was cancelled, it has succeeded."""
 
     async def called() -> str:
         try:
@@ -485,7 +485,7 @@ async def test_what_is_done_though_cancelled_is_done() -> None:
 
 
 async def test_cleaning_up_is_not_cut_short() -> None:
-    """A loop that ends cancels what is called and who called it: cleaning up is cancelled once, not twice."""
+    """If a loop's end cancels both a call and its caller, the call's cleanup is not cancelled a second time."""
     steps = list[str]()
 
     async def called() -> None:

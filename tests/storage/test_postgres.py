@@ -72,7 +72,7 @@ async def notes(notebook: Database) -> list[str]:
 
 
 def elsewhere(dsn: str, *statements: str) -> list[Any]:
-    """Execute statements as another program would, and return the rows of the last one."""
+    """Execute statements on another connection, and return the rows of the last one."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         (*_, last) = [connection.execute(each.encode()) for each in statements]
         return last.fetchall() if last.description else []
@@ -90,7 +90,7 @@ def connections(dsn: str, name: str, expected: int = 0) -> int:
 
 
 async def test_what_was_done_is_there(notebook: Database, postgres_dsn: str) -> None:
-    """When a call returns, everybody sees what it wrote."""
+    """When a call returns, other connections see what it wrote."""
     await notebook.run(note("a"))
 
     assert [("a",)] == elsewhere(postgres_dsn, "SELECT text FROM notes")
@@ -135,7 +135,7 @@ async def test_commit_waits_for_the_disk(postgres_dsn: str) -> None:
 
 @pytest.mark.parametrize("setting", ["on", "remote_apply"])
 async def test_stricter_commits_stay_so(postgres_dsn: str, setting: str) -> None:
-    """A server that also waits for replicas goes on to do so."""
+    """If the server's `synchronous_commit` also waits for replicas, payasync leaves that setting."""
     async with opened(postgres_dsn, options=f"-c synchronous_commit={setting}") as notebook:
         (found,) = await notebook.run(asking("SELECT current_setting('synchronous_commit') AS now"))
 
@@ -192,7 +192,7 @@ def test_loop_that_ended_badly_leaves_no_connection(postgres_dsn: str) -> None:
     "what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "inherited"))]
 )
 def test_fork_leaves_the_parents_connections_alone(postgres_dsn: str, what: str) -> None:
-    """A child makes its own connections, whatever it does; the parent's work on."""
+    """If a process forks, the child makes its own connections. The parent's connections still work."""
     command = [sys.executable, "-W", "error", str(PROGRAM), what, postgres_dsn]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -200,7 +200,7 @@ def test_fork_leaves_the_parents_connections_alone(postgres_dsn: str, what: str)
 
 
 async def test_transactions_in_each_others_way_are_done_again(notebook: Database) -> None:
-    """A transaction that another one undid runs again as a whole. If that does not help, the error says why."""
+    """If a transaction conflicts with another, it runs again as a whole. If it fails again, the error says why."""
     await notebook.run(note("a"))
     tried = list[str]()
 
@@ -372,7 +372,7 @@ def test_waiting_for_a_connection_is_bounded_unless_it_is_said() -> None:
 
 @pytest.mark.parametrize("kind", [PostgresInbox, PostgresJournal])
 def test_password_is_in_no_frame(kind: type[Any]) -> None:
-    """A traceback with local variables does not show the password of an invalid connection string."""
+    """If a connection string is invalid, a traceback with local variables does not show its password."""
     with pytest.raises(ConfigurationError) as caught:
         kind(f"host=h password='{PASSWORD}")
 
@@ -429,7 +429,7 @@ async def test_older_tables_are_brought_up_to_date(postgres_dsn: str) -> None:
 
 
 async def test_step_that_fails_leaves_nothing(postgres_dsn: str) -> None:
-    """If one step of a migration fails, nothing of the migration is done."""
+    """If one step of a migration fails, the whole migration is rolled back."""
     half = Schema(name="notebook", migrations=(NOTES, "CREATE TABLE more (); CREATE TABLE notes ();"))
     with pytest.raises(ConfigurationError, match='relation "notes" already exists'):
         await versions(postgres_dsn, half)

@@ -1,4 +1,4 @@
-"""The thread that writes an SQLite file: callers that wait together share a commit, and hear of it afterwards."""
+"""The thread that writes a SQLite file: callers that wait together share a commit, and get results after it."""
 
 import asyncio
 import errno
@@ -78,7 +78,7 @@ def commits(path: Path) -> int:
 
 
 def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable[[sqlite3.Connection], None]:
-    """Return a job that says that it has begun, and then keeps the thread until it may go."""
+    """Return a job that reports that it has begun, and then blocks the thread until an event is set."""
 
     def work(db: sqlite3.Connection) -> None:
         note("busy")(db)
@@ -90,7 +90,7 @@ def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable
 
 @asynccontextmanager
 async def busy(file: SqliteFile) -> AsyncGenerator["asyncio.Future[None]"]:
-    """Keep the thread inside a transaction."""
+    """Block the thread inside a transaction."""
     loop, inside, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     working = asyncio.ensure_future(file.run(wait_for_ever(partial(loop.call_soon_threadsafe, inside.set), go)))
     await inside.wait()
@@ -161,7 +161,7 @@ def raising(mistake: Exception) -> Callable[[sqlite3.Connection], None]:
 
 @pytest.mark.parametrize("mistake", [ZeroDivisionError(), ConfigurationError("not here")])
 async def test_who_fails_fails_alone(path: Path, file: SqliteFile, mistake: Exception) -> None:
-    """If one job of a shared transaction fails, nothing of it is written, and the other jobs are."""
+    """If one job of a shared transaction fails, only its changes are undone. The other jobs are committed."""
     async with busy(file):
         ends = asyncio.ensure_future(all_of(file, note("a"), raising(mistake), note("b"), note(None), note("c")))
         await begun(ends)
@@ -274,7 +274,7 @@ async def test_file_that_is_emptied_is_damaged(path: Path, file: SqliteFile) -> 
 
 
 async def test_file_that_vanished_while_nobody_held_it_is_not_begun_anew(path: Path, file: SqliteFile) -> None:
-    """A fork and an error close the file. If it is deleted meanwhile, no new one is made."""
+    """If the file is deleted while the connection is paused for a fork, the next call fails and makes no new file."""
     await file.run(note("a"))
     file.pause()
     file.resume()
@@ -486,7 +486,7 @@ def test_connection_is_durable(open_: Callable[[Schema], sqlite3.Connection]) ->
 
 @pytest.mark.parametrize("given", ["inbox.db", Path("inbox.db")])
 def test_path_is_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | Path) -> None:
-    """A relative path refers to the working folder of when it was given."""
+    """A relative path refers to the working directory at the time when the path was given."""
     monkeypatch.chdir(tmp_path)
 
     assert str(tmp_path / "inbox.db") == SqliteFile(given, TWO_VERSIONS).path
@@ -652,7 +652,7 @@ def test_what_a_crash_left_midway_is_undone(tmp_path: Path, open_: Callable[[Sch
 
 
 def test_transaction_holds_the_file_from_its_beginning(open_: Callable[[Schema], sqlite3.Connection]) -> None:
-    """A transaction locks the file at its beginning, so that nobody writes between its read and its write."""
+    """A transaction locks the file at its beginning, so that a second one cannot begin."""
     first, second = open_(TWO_VERSIONS), open_(TWO_VERSIONS)
     second.execute("PRAGMA busy_timeout = 0")
     with transaction(first), pytest.raises(sqlite3.OperationalError, match="locked"), transaction(second):
@@ -665,7 +665,7 @@ PROGRAM: Final = Path(__file__).with_name("sqlite_forking.py")
 @pytest.mark.parametrize("journal", ["journal", pytest.param("log", marks=pytest.mark.long)])
 @pytest.mark.parametrize("what", ["both", *(pytest.param(each, marks=pytest.mark.long) for each in ("closed", "load"))])
 def test_nothing_is_lost_by_a_fork(path: Path, what: str, journal: str) -> None:
-    """What parent or child have written is in the file once, and the child inherits no handle of the file.
+    """If a process forks, the file has all that parent and child write, once. The child inherits no handle of the file.
 
     SQLite forbids using a connection after a fork: the child would rely on locks that only the parent has.
     """
