@@ -318,7 +318,7 @@ class Dialect:
         """Return where responses name orders, refunds and subscriptions, and the customer's page."""
         answer = self.names.answer
         inside = {name: self.names.path(name) for name in ("out_trade_no", "out_refund_no")}
-        inside |= {name: getattr(answer, name) for name in ("subscription_id", "redirect_url")}
+        inside |= {name: getattr(answer, name) for name in ("subscription_id", "payment_id", "redirect_url")}
         return {name: join_path(answer.data, path) for name, path in inside.items() if path}
 
     def describe_order(

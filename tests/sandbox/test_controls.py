@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,8 @@ import aiohttp
 import pytest
 
 from payasync.errors import InvalidArgumentError, NoAnswerError
+from payasync.journal import SqliteJournal
+from payasync.resources.orders import PlaceOrder
 from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import Foreign, Receiver
 from tests.sandbox.world import SAMPLES, World
@@ -113,6 +116,26 @@ async def test_ways_to_name_an_order(sandbox: Sandbox) -> None:
         named: list[Any] = [placed, await pay.orders.query("T1"), placed.redirect_url, "T1"]
 
     assert [f"{THANKS}?cancelled=1"] * 4 == [await sandbox.customer.cancel(order) for order in named]
+
+
+async def test_ways_to_name_an_order_after_a_restart(tmp_path: Path) -> None:
+    """After a restart on another port, the customer accepts earlier responses, and those that a journal recorded."""
+    place = partial(PlaceOrder, total_amt=450, currency="CAD", return_url=THANKS)
+    async with (
+        Sandbox(db=tmp_path / "sandbox.db") as sandbox,
+        SqliteJournal(tmp_path / "pay.db") as journal,
+        sandbox.session(journal=journal) as pay,
+    ):
+        sent = await pay.send(place(out_trade_no="T1"))
+        sandbox.faults.reset_after_commit("orders.place")
+        recovered = await pay.send(place(out_trade_no="T2"))
+        recorded = await pay.send(place(out_trade_no="T2"))
+    async with Sandbox(db=tmp_path / "sandbox.db") as sandbox:
+        returned = [await sandbox.customer.authorize(order) for order in (sent, recorded)]
+
+    assert recovered.recovered
+    assert recorded.redirect_url is None
+    assert [THANKS] * 2 == returned
 
 
 async def test_only_a_pending_order_is_decided(sandbox: Sandbox) -> None:
