@@ -163,9 +163,9 @@ DOUBTFUL: Final = [
 def test_error_is_a_refusal_only_if_it_proves_one(
     errors: list[Exception], direct: State, queued: State, again: State
 ) -> None:
-    """A direct call may be repeated by its caller, and a queued write waits for a worker.
+    """An error rejects a write only if it proves that the write was not done; a queued write may become *new*.
 
-    If a queued write was sent before, it stays in doubt, and a person is told of a refusal.
+    If a queued write was sent before, it stays unknown, and a refusal makes it *manual*.
     """
     for error in errors:
         assert [direct, queued, again] == [state_of_error(begun(), error, kept(**each)) for each in ({}, QUEUED, AGAIN)]

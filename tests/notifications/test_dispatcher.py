@@ -96,7 +96,7 @@ async def test_retry_begins_by_itself(tmp_path: Path) -> None:
 
 
 async def test_lease_lasts_as_long_as_its_handler(tmp_path: Path) -> None:
-    """The lease is extended for as long as a handler runs, so nobody else gets its event."""
+    """While a handler runs, the dispatcher extends the lease, so that no other process can claim the event."""
     async with opened(tmp_path, lease=30) as shop:
         hanging = Hanging(shop)
         await shop.take()
@@ -195,9 +195,9 @@ async def test_handlers_that_hang_do_not_stop_the_others(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After the timeout, the events of handlers that hang are retried, even if these cannot be cancelled.
+    """If handlers hang past the timeout, their events are retried, and other events are handled.
 
-    What such a handler fails with in the end disturbs nobody.
+    This also holds if a handler swallows its cancellation. An error that it raises later is ignored.
     """
     monkeypatch.setattr("payasync.notifications.worker.CANCELLATION_SECONDS", 0.01)
     complaints = list[object]()

@@ -149,7 +149,7 @@ async def test_events_are_listed(shop: Shop) -> None:
 
 @pytest.mark.parametrize("number", [None, "1", 1.0])
 async def test_replay_wants_a_number(number: Any, tmp_path: Path) -> None:
-    """The error says where the number comes from."""
+    """If the argument of `replay` is no event's number, the error says to take it from `events()`."""
     async with opened(tmp_path) as shop:
         with pytest.raises(InvalidArgumentError, match=r"event_id must be .* from events\(\)") as refused:
             await shop.receiver.replay(number)

@@ -6,7 +6,7 @@ from payasync.notifications.sqlite_inbox import SqliteInbox
 
 
 def test_inbox_says_where_it_is(tmp_path: Path) -> None:
-    """The text of an inbox has its path, so that several can be told apart."""
+    """The `repr` of an inbox shows its path."""
     assert f"SqliteInbox('{tmp_path}/inbox.db')" == repr(SqliteInbox(tmp_path / "inbox.db"))
 
 

@@ -116,7 +116,7 @@ def test_response_that_confirms_nothing(query: Request[Response], data: Any, rea
 
 
 def test_pending_state_is_not_asked_about_for_days() -> None:
-    """A hint that the service does not confirm is dead after an hour, because anybody may have sent it."""
+    """If the state is pending for `MAX_UNCONFIRMED` seconds, the hint is dead, because anybody may have sent it."""
     pending = response({"status": "SBX_PENDING"})
     ages = (MAX_UNCONFIRMED - 1, MAX_UNCONFIRMED)
 
@@ -296,7 +296,7 @@ def test_payment_that_names_no_refund(data: dict[str, Any], profile: Profile) ->
 
 
 def test_one_path_for_the_numbers_of_both() -> None:
-    """Where payments and refunds have their numbers at one path, a number there names a payment."""
+    """If payments and refunds have their numbers at one path, a number there names a payment."""
     shape = evolve(PROFILE.notification, out_trade_no="no", out_refund_no="no")
     profile = evolve(PROFILE, notification=shape, answer=evolve(PROFILE.answer, payment_id="outRefundNo"))
 
@@ -340,7 +340,7 @@ def test_wait_is_at_least_half_as_long_as_it_can_be() -> None:
 
 
 def test_attempts_last_for_days() -> None:
-    """An outage of a day, of the shop or of the service, costs no event; the usual time is three days."""
+    """All attempts together last almost two days at least, and almost three days on average."""
     bounds = [longest_wait(failures) for failures in range(1, ATTEMPTS)]
     day = 86400
 
@@ -537,7 +537,7 @@ class Payment:
 
 
 async def test_hint_is_handled_as_the_service_confirms_it(shop: Hinted) -> None:
-    """Whichever way a handler reads a confirmed hint, it reads the service's response; the rest is what arrived."""
+    """A handler of a confirmed hint reads the service's data. `raw` and `document` are what arrived."""
     got = shop.recording("payment")
     order = await shop.sandbox.given.pending_order(total_amt=450)
     await shop.pay.orders.close(order)
@@ -624,7 +624,7 @@ async def test_hint_of_what_does_not_exist_is_dead_when_the_service_has_had_its_
 
 @pytest.mark.parametrize("made", [True, False], ids=["pending", "absent"])
 async def test_nobody_can_poison_a_hint(made: bool, shop: Hinted) -> None:  # noqa: FBT001 - a case
-    """A true hint that somebody sends too early is still handled when it is true."""
+    """If a hint was sent before the payment, the same hint is still handled when the payment is made."""
     got = shop.recording("payment")
     if made:
         await shop.sandbox.given.pending_order(out_trade_no="T1")

@@ -200,7 +200,7 @@ def test_asymmetric_signature(tmp_path: Path) -> None:
 
 
 def test_body_is_not_read_before_its_signature() -> None:
-    """If the signature is wrong, nothing else that is wrong with the document is looked at."""
+    """If the signature is wrong, the error is about the signature, even if the document has other mistakes."""
     assert "data.sign" == refusal({"event": "BACK", "data": {**signed(), "amt": 451}}).field
     with pytest.raises(InvalidArgumentError, match="address for payments"):
         verified({"event": "BACK", "data": signed()})
@@ -380,7 +380,7 @@ HEADERS: Final = st.fixed_dictionaries(
 @example(raw=b"{}", headers={"webhook-id": "a", "webhook-timestamp": str(NOW), "webhook-signature": "v1,\ud800"})
 @example(raw=json.dumps({"data": {"sign": "a" * 64}}).encode(), headers={})
 def test_only_our_errors(raw: bytes, headers: Any) -> None:
-    """Whatever arrives, nobody without a key gets it verified, and no foreign error is raised."""
+    """If a body is not signed with the key, it is never verified, and the error is one of payasync's."""
     for profile in (PROFILE, BODY):
         with pytest.raises(PayasyncError) as refused:
             verify(raw, headers, profile=profile, credentials=CREDENTIALS, clock=lambda: NOW)
@@ -454,7 +454,7 @@ def test_published_vector() -> None:
     key=st.binary(min_size=24, max_size=70),
 )
 def test_foreign_signatures(body: str, number: str, key: bytes) -> None:
-    """What the scheme's own package signs is verified byte for byte, and any other byte is refused."""
+    """A notification signed by the package `standardwebhooks` is verified. If its body is changed, it is refused."""
     secret = f"whsec_{base64.b64encode(key).decode()}"
     headers = headers_of(Webhook(secret).sign(number, datetime.fromtimestamp(SENT, UTC), body), id=number)
 
@@ -732,7 +732,7 @@ OMIT: Final = evolve(SCHEME, nested="omit")
     ],
 )
 def test_what_would_be_believed_unsigned(shape: NotificationShape, scheme: SortedPairs, point: str) -> None:
-    """A profile that would believe something beside the signature is refused, because anybody could write that."""
+    """If a profile would believe an unsigned field, it is refused, because anybody could write that field."""
     profile = evolve(BODY, notification=shape, signature=scheme)
     with pytest.raises(ConfigurationError, match="does not cover") as refused:
         verification_of(profile, CREDENTIALS)
@@ -850,7 +850,7 @@ async def test_request_that_could_be_posted_as_a_notification_is_not_sent(
 
 
 async def test_key_of_the_services_own_lets_requests_say_anything() -> None:
-    """Where another key verifies notifications, no request can be posted as one."""
+    """If the service signs with a key of its own, a request whose text looks like a notification is sent."""
     keys = evolve(SHARED_KEYS, service_keys="a key of the service's own")
     with Recorder(otherwise=answer(200, b"{}")) as service:
         async with Session(service.url, credentials=keys, profile=SHARED) as pay:
@@ -991,7 +991,7 @@ def test_no_error_shows_a_key(failing: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("profile", [PROFILE, CANARY, MD5], ids=["headers", "body", "key in the text"])
 def test_what_verifies_shows_no_key(profile: Profile) -> None:
-    """What a receiver holds is masked, as credentials are."""
+    """Neither the `repr` of a verification nor its `checks` show a key."""
     verification = verification_of(profile, keys())
 
     assert [] == singing({"repr": repr(verification), "words": verification.checks})

@@ -117,7 +117,7 @@ async def test_texts_that_it_does_not_take_are_escaped(notebook: Database) -> No
 
 
 async def test_commit_waits_for_the_disk(postgres_dsn: str) -> None:
-    """Whatever the server's defaults are, a commit survives a crash, and transactions can write."""
+    """A transaction has `synchronous_commit` on, can write, and is read committed, whatever the server's defaults."""
     defaults = (
         "synchronous_commit=off",
         "default_transaction_read_only=on",
@@ -153,7 +153,7 @@ async def test_so_many_connections_at_most(postgres_dsn: str) -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, None])
 def test_number_of_connections_is_checked(wrong: Any) -> None:
-    """The number of connections must be 1 or more, because an empty pool would wait for ever."""
+    """If the number of connections is less than 1, making the database raises an error."""
     with pytest.raises(ConfigurationError, match="connections must be an integer of 1 or more") as caught:
         Database(Hidden("host=h"), SCHEMA, connections=wrong)
 
@@ -402,7 +402,7 @@ async def test_server_that_is_away_is_unavailable(caplog: pytest.LogCaptureFixtu
 
 
 async def test_tables_are_made_once(postgres_dsn: str) -> None:
-    """If several workers begin at once, the first one makes the tables, and the others use them."""
+    """If several workers begin together, each of them finds one version of the tables."""
     found = await asyncio.gather(*(versions(postgres_dsn) for _ in range(8)))
 
     assert [[("notebook", 1)]] * 8 == found
