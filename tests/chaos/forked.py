@@ -197,7 +197,7 @@ class Forked:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Let it end at once, unless it has."""
+        """Kill it, unless it has ended."""
         self.send_signal(signal.SIGKILL)
 
     def __enter__(self) -> Self:

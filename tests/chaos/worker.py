@@ -61,7 +61,7 @@ class Merchant:
         self._journal = journal
 
     async def naive(self, operation: int) -> bool:
-        """Try until it is done, under a new number each time."""
+        """Repeat the operation under a new number each time, until it is done."""
         for _ in range(TRIES):
             with suppress(PayasyncError):
                 await self._send(operation, f"{name_of(operation)}-{secrets.token_hex(4)}")
@@ -69,7 +69,7 @@ class Merchant:
         return False
 
     async def stable(self, operation: int) -> bool:
-        """Try until it is done, under one number; that the service has it already means done."""
+        """Repeat the operation under one number, until it is done; "duplicate" means done."""
         for _ in range(TRIES):
             with suppress(PayasyncError):
                 with suppress(DuplicateError):
@@ -78,7 +78,7 @@ class Merchant:
         return False
 
     async def journaled(self, operation: int) -> bool:
-        """Try until it is done, under one number, but never what may have been done."""
+        """Repeat the operation under one number, but never send again what may have been done."""
         for _ in range(TRIES):
             try:
                 await self._kept(operation, name_of(operation))

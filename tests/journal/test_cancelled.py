@@ -163,12 +163,12 @@ def nothing_fails(_: Sandbox) -> None:
 
 
 def answer_is_lost(sandbox: Sandbox) -> None:
-    """Have the next answer lost, so that the call asks."""
+    """Lose the next response, so that the call queries the write."""
     sandbox.faults.reset_after_commit("refunds.create")
 
 
 def never_arrives(sandbox: Sandbox) -> None:
-    """Have the next refund lost, so that the call asks in vain."""
+    """Lose the next refund, so that the call's query does not find it."""
     sandbox.faults.reset_before("refunds.create")
 
 
@@ -204,7 +204,7 @@ async def resolved(
 
 
 async def cancelled(sandbox: Sandbox, another: Open, work: Work, at: int) -> tuple[Interrupted, object]:
-    """Begin with nothing open, and cancel some work at an await; return how far it came, and how it ended."""
+    """Cancel a piece of work at one of its awaits, and return how far it came and how it ended."""
     async with another() as journal, sandbox.session(journal=journal, retry=QUICK) as pay:
         watched = Interrupted(work(pay, journal, f"R{at}"), at)
         ends = await asyncio.gather(asyncio.ensure_future(watched.run()), return_exceptions=True)
@@ -253,7 +253,7 @@ async def test_cancelled_at_each_await(
 
 
 async def two_in_doubt(sandbox: Sandbox, journal: Journal, numbers: Mapping[str, Work]) -> None:
-    """Lose the answer to the first refund, and the second one itself, which was queued."""
+    """Lose the response to the first refund, and lose the second refund, which was queued."""
     async with sandbox.session(journal=journal, retry=ONCE) as pay:
         for fails, (number, work) in zip((answer_is_lost, never_arrives), numbers.items(), strict=True):
             fails(sandbox)

@@ -196,7 +196,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(request=WRITES, fate=FATES, intent=INTENTS, patient=st.booleans())
     def send(self, request: Request[Any], fate: Fate, intent: str | None, *, patient: bool) -> None:
-        """Somebody wants a write done, for the first time or again."""
+        """A caller sends a write, for the first time or again."""
         answered = self._send(lambda pay: pay.send(request, intent=intent), fate, patient=patient)
         about = [each for each in self._rows() if (each.operation, each.reference) == _key(request)]
         if answered and not self._ended_by_person & {each.id for each in about} and request is not CLOSE:
@@ -204,7 +204,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(request=WRITES, fate=st.none() | FATES, intent=INTENTS, patient=st.booleans())
     def queue(self, request: Request[Any], fate: Fate | None, intent: str | None, *, patient: bool) -> None:
-        """Somebody wants a write done by a worker, who perhaps begins immediately."""
+        """A caller queues a write, which a worker may execute immediately."""
         with suppress(PayasyncError):
             number = self._done(self._journal.add(request, merchant=self._merchant, intent=intent))
             if fate:
@@ -213,7 +213,7 @@ class JournalMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._rows())
     @rule(index=INDEX, fate=FATES, patient=st.booleans())
     def execute(self, index: int, fate: Fate, *, patient: bool) -> None:
-        """A worker is given a number."""
+        """A worker executes an intent by its number."""
         self.execute_intent(self._row(index).id, fate, patient=patient)
 
     def execute_intent(self, number: int, fate: Fate, *, patient: bool, fence: int | None = None) -> None:

@@ -32,7 +32,7 @@ def received(key: str) -> Received:
 
 
 async def keep(inbox: Inbox, life: int) -> None:
-    """Add one event after the other, and tell of each that was taken, until killed."""
+    """Add one event after the other, and print each that was acknowledged, until killed."""
     numbers = itertools.count()
 
     async def caller() -> None:
@@ -46,7 +46,7 @@ async def keep(inbox: Inbox, life: int) -> None:
 
 
 def begin(event: int | None) -> None:
-    """Make the file that stands for an event, where nobody has made it."""
+    """Make the file that marks an event as being handled; fail if it exists."""
     try:
         Path(str(event)).touch(exist_ok=False)
     except FileExistsError:
@@ -54,7 +54,7 @@ def begin(event: int | None) -> None:
 
 
 def end(event: int | None) -> None:
-    """Remove it, and tell of the event."""
+    """Remove the event's file, and print the event."""
     Path(str(event)).unlink()
     tell(event)
 
@@ -97,7 +97,7 @@ async def dispatch(inbox: Inbox, lease: int) -> None:
 
 
 async def unfinished(receiver: Receiver) -> bool:
-    """Handle what is due; return whether something is left, or nobody can say."""
+    """Handle what is due, and return whether events are left, or the inbox is unavailable."""
     try:
         await receiver.settle()
         return bool(await receiver.events("leased", limit=1) or await receiver.events("pending", limit=1))

@@ -162,17 +162,17 @@ class Shop:
         return sign_notification(data, profile=self.profile, credentials=self.credentials, kind=kind, **given)
 
     async def take(self, data: Mapping[str, Any] = PAID, kind: str = "payment", **settings: Any) -> Answer:
-        """Have the receiver take such a notification."""
+        """Have the receiver accept such a notification."""
         signed = self.sign(data, kind, **settings)
         return await self.receiver.receive(signed.raw, signed.headers)
 
     async def handled(self, data: Mapping[str, Any] = PAID, kind: str = "payment", **settings: Any) -> InboxEvent:
-        """Take a notification, have it dispatched, and return what became of it."""
+        """Accept a notification, dispatch it, and return its event."""
         await self.take(data, kind, **settings)
         return await self.last()
 
     async def last(self) -> InboxEvent:
-        """Return the newest event, after all that is due was dispatched."""
+        """Dispatch all that is due, and return the newest event."""
         await self.receiver.settle()
         return (await self.receiver.events())[-1]
 
@@ -181,7 +181,7 @@ class Shop:
         return [each.state for each in await self.receiver.events()]
 
     def recording(self, kind: str = "*", **settings: Any) -> list[Notification]:
-        """Register a handler that keeps what it gets, and return where."""
+        """Register a handler that records its notifications, and return the list."""
         got = list[Notification]()
 
         async def record(notification: Notification) -> None:
@@ -194,7 +194,7 @@ class Shop:
 
 @asynccontextmanager
 async def opened(folder: Path, **settings: Any) -> AsyncGenerator[Shop]:
-    """Return a shop, closed at the end."""
+    """Open a shop, and close it at the end."""
     shop = Shop(folder, **settings)
     try:
         yield shop

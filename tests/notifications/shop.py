@@ -148,12 +148,12 @@ class Shop:
         await self.settle()
 
     async def settle(self) -> None:
-        """Return when the service has told all that is due, and the receiver has handled it."""
+        """Wait until the service has sent all notifications that are due, and the receiver has handled them."""
         await self.sandbox.settle()
         await self.receiver.settle()
 
     async def pass_time(self) -> None:
-        """Let the time of all redeliveries go by, one after the other."""
+        """Let the time of all redeliveries pass, one after the other."""
         for wait in REDELIVERIES:
             await self.sandbox.clock.advance(wait)
             await self.settle()

@@ -32,7 +32,7 @@ _reached = itertools.count(1)
 
 
 def reached(moment: str) -> None:
-    """Die, where this moment is the fatal one, when it comes for the third time."""
+    """Kill this process when it reaches the fatal moment for the third time."""
     if moment == fatal and next(_reached) == THIRD:
         os.kill(os.getpid(), signal.SIGKILL)
 

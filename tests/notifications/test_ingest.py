@@ -602,7 +602,7 @@ async def test_server_does_not_start_with_a_foreign_file(tmp_path: Path) -> None
 async def test_asgi_response(
     given: Any, status: int, headers: Any, routed_shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only POST is taken, a body without a field is empty, and HTTP/2 gets no header of a connection."""
+    """The ASGI application accepts only POST. A body without a field is empty, and HTTP/2 gets no connection header."""
     monkeypatch.setattr("payasync.notifications.web_adapters.BODY_SECONDS", 0 if status == 408 else 60)
     start, body = await told(routed_shop.receiver, **given)
     length = (b"content-length", str(len(body["body"])).encode())

@@ -213,7 +213,7 @@ async def test_event_without_a_kind_is_handled_as_what_somebody_says(tmp_path: P
 
 
 async def test_event_that_has_come_again_is_not_replayed(tmp_path: Path) -> None:
-    """An event without a kind is not replayed if it was handled at the right address meanwhile."""
+    """If an event was delivered again at the right address and handled, the one without a kind is not replayed."""
     async with opened(tmp_path, profile=ROUTED) as shop:
         got = shop.recording("payment")
         parked = await astray(shop)

@@ -237,9 +237,9 @@ IN_DOCUMENT: Final = evolve(IN_DATA, notification=evolve(IN_DATA.notification, s
     ],
 )
 def test_merchant_of_an_event(facts: dict[str, Any], profile: Profile, *, ours: bool) -> None:
-    """An event that names another merchant, in its payload or beside it, is quarantined.
+    """If an event names another merchant, in its payload or beside it, it is quarantined.
 
-    What a hint says, or what stands beside the signature, counts for nothing: anybody could have an event held with it.
+    A hint's own merchant, or an unsigned one, is ignored, because anybody could have an event held with it.
     """
     found = compare_merchant(notification(**facts), "7", profile)
 
@@ -477,12 +477,12 @@ class Hinted(Shop):
     pay: Session
 
     async def send(self, data: dict[str, Any], kind: str = "payment") -> None:
-        """Have the receiver take what anybody may send."""
+        """Have the receiver accept a hint, which anybody may send."""
         raw = json.dumps({"type": self.profile.notification.kinds[kind][0], "data": data}).encode()
         assert 200 == (await self.receiver.receive(raw, {})).status
 
     async def hint(self, data: dict[str, Any], kind: str = "payment") -> None:
-        """Have the receiver take it, and dispatch what is due."""
+        """Have the receiver accept a hint, and dispatch what is due."""
         await self.send(data, kind)
         await self.receiver.settle()
 
