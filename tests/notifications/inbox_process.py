@@ -46,7 +46,7 @@ async def keep(inbox: Inbox, life: int) -> None:
 
 
 def begin(event: int | None) -> None:
-    """Make the file that marks an event as being handled; fail if it exists."""
+    """Make the file that marks an event as being handled, or print that it exists already."""
     try:
         Path(str(event)).touch(exist_ok=False)
     except FileExistsError:
