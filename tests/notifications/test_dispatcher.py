@@ -272,7 +272,7 @@ async def test_inbox_that_cannot_be_read_is_asked_again(tmp_path: Path, caplog: 
 
 
 async def test_end_that_cannot_be_written_comes_with_the_lease(tmp_path: Path) -> None:
-    """If the inbox cannot store that an event is done, the event is handled again after the lease."""
+    """If the inbox cannot store that an event is done, the event has a second attempt after the lease."""
     clock = Clock()
     inbox = Tampered(tmp_path / "failing.db", clock)
     async with opened(tmp_path, inbox=inbox, clock=clock, lease=30) as shop:

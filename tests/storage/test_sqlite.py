@@ -499,7 +499,7 @@ def without_links(*_: object) -> None:
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_who_is_faster_makes_the_file(path: Path, monkeypatch: pytest.MonkeyPatch, *, linked: bool) -> None:
-    """If two processes make a file together, both use the first one, also on a file system without hard links."""
+    """If another maker links the file first, that file is used, also on a file system without hard links."""
 
     def outrun(*names: Any) -> None:
         monkeypatch.setattr(os, "link", last)
