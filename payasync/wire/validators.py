@@ -5,6 +5,7 @@ import reprlib
 from collections.abc import Mapping
 from datetime import date
 from functools import lru_cache
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import fields_dict
@@ -38,7 +39,7 @@ _URL: Final = re.compile(
 
 def invalid_argument(name: str, rule: str, value: object, operation: Operation | None = None) -> InvalidArgumentError:
     """Return the error for a bad argument: it names the field, the rule and the value."""
-    hint = ": leave it out" if value is None else ""
+    hint = ": leave it out" if value is None else "; was an await forgotten?" if isawaitable(value) else ""
     message = f"{name} must be {rule}, not {_shown(value)}{hint}"
     about = operation.name if operation else None
     return InvalidArgumentError(message, field=name, rule=rule, value=value, operation=about)

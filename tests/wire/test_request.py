@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -241,6 +242,19 @@ def test_long_values_are_shortened_in_the_message() -> None:
 
     assert 100 > len(str(error))
     assert "x" * 1000 == error.value
+
+
+async def test_forgotten_await_is_named() -> None:
+    """If an argument is a coroutine or a future, the error asks whether an await was forgotten."""
+
+    async def number() -> str:
+        return "T1"
+
+    given = number()
+    for value in (given, asyncio.get_running_loop().create_future()):
+        with pytest.raises(InvalidArgumentError, match=r"not <.*>; was an await forgotten\?$"):
+            QueryOrder(out_trade_no=value)  # type: ignore[arg-type]
+    assert "T1" == await given
 
 
 @pytest.mark.parametrize("name", FULL)
