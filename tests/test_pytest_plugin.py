@@ -152,6 +152,33 @@ def test_broken(payasync_sandbox):
     raise AssertionError
 """
 
+HANGING: Final = """
+import asyncio
+import pytest
+
+@pytest.fixture
+def pending(payasync_sandbox, payasync_session):
+    payasync_sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+    fault = payasync_sandbox.faults.hang("refunds.create", times=None)
+
+    async def begin():
+        return asyncio.ensure_future(
+            payasync_session.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+        )
+
+    async def end(call):
+        call.cancel()
+        await asyncio.wait([call])
+
+    call = payasync_sandbox.call(begin)
+    while not fault.fired:
+        pass
+    yield
+    payasync_sandbox.call(end, call)
+
+def test_hanging(pending):
+    raise AssertionError
+"""
 
 RECEIVING: Final = """
 import pytest
@@ -200,6 +227,7 @@ SUITES: Final = {
     "faults": FAULTS,
     "not_provoked": NOT_PROVOKED,
     "closed": CLOSED,
+    "hanging": HANGING,
     "receiving": RECEIVING,
 }
 ASYNCIO: Final = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
@@ -277,6 +305,14 @@ def test_closed_sandbox_shows_its_timeline(ran: str) -> None:
     assert {"PASSED": 1, "FAILED": 2} == ends(ran, "closed")
     assert "T7" in shown(ran, "test_closed").partition(TIMELINE)[2]
     assert "the timeline is not available: " in shown(ran, "test_broken").partition(TIMELINE)[2]
+
+
+def test_failure_shows_requests_in_progress(ran: str) -> None:
+    """The timeline of a failed test ends with the requests that have no response yet."""
+    assert {"FAILED": 1} == ends(ran, "hanging")
+    timeline = shown(ran, "test_hanging").partition(TIMELINE)[2].partition("\n-")[0]
+    pattern = r"request  refunds\.create R1 -> in progress \([\d.]+ ms\) \[fault: hang on refunds\.create\]"
+    assert re.fullmatch(pattern, timeline.splitlines()[-1])
 
 
 def test_receiver(ran: str) -> None:

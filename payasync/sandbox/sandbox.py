@@ -19,7 +19,6 @@ from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers
 from payasync.sandbox.dialect import Dialect, Failures, WireNames, check_failures
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.injection import FaultInjector
-from payasync.sandbox.model import Entry
 from payasync.sandbox.openapi import MARK
 from payasync.sandbox.recording_receiver import RecordingReceiver
 from payasync.sandbox.rules import RefundSetting, RepeatedSetting, refund_terms
@@ -27,7 +26,7 @@ from payasync.sandbox.server import MAX_BODY, Server, access_logger, listen, url
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import Keys, ServiceSigner, make_keys
 from payasync.sandbox.store import MEMORY, Store, read_location
-from payasync.sandbox.timeline import RequestRecorder, format_entry
+from payasync.sandbox.timeline import RequestRecorder
 from payasync.sandbox.web.dashboard import Dashboard
 from payasync.sandbox.web.gateway import Gateway
 from payasync.sandbox.webhooks import Deliveries, outgoing_client
@@ -44,6 +43,7 @@ class _Services:
     url: str
     clock: Clock
     service: Service
+    recorder: RequestRecorder
     bank: Bank
     customer: Customer
     ledger: Ledger
@@ -227,10 +227,12 @@ class Sandbox:
     def timeline(self) -> list[str]:
         """Return the newest requests, changes of state and deliveries as printable lines, oldest first.
 
+        Requests that are still in progress are the last lines, without a time.
+
         Raises:
             ConfigurationError: The sandbox does not run.
         """
-        return [format_entry(entry) for entry in self._started("timeline").service.store.find_all(Entry)]
+        return self._started("timeline").recorder.format_timeline()
 
     async def settle(self) -> None:
         """Return when all that was due is done: timers have run, and notifications have been attempted.
@@ -294,7 +296,13 @@ class Sandbox:
         injector = FaultInjector(self.faults, server=server, deliver=clock.settle)
         api = Api(service, credentials=keys.merchant, recorder=recorder, url=url, signer=signer, faults=injector)
         dashboard = Dashboard(
-            url=url, token=keys.admin, service=service, faults=self.faults, clock=clock, rate=self._clock_rate
+            url=url,
+            token=keys.admin,
+            service=service,
+            recorder=recorder,
+            faults=self.faults,
+            clock=clock,
+            rate=self._clock_rate,
         )
         application = web.Application(
             client_max_size=MAX_BODY,
@@ -310,6 +318,7 @@ class Sandbox:
             url=url,
             clock=clock,
             service=service,
+            recorder=recorder,
             bank=Bank(service, numbers),
             customer=Customer(browser, store, numbers, url),
             ledger=Ledger(store, numbers),

@@ -19,9 +19,14 @@ SILENT: Final = ("/admin/", TIMELINE, "/openapi.json", "/favicon.ico")
 """Paths for people and tools, which are not the service's."""
 
 
-def format_entry(entry: Entry) -> str:
-    """Return an entry as one printable line."""
-    words = [entry.at, entry.kind.ljust(8), entry.name, entry.reference, "->", describe_outcome(entry)]
+def format_entry(entry: Entry, unanswered: str = "no response") -> str:
+    """Return an entry as one printable line.
+
+    Args:
+        entry: The entry.
+        unanswered: What a request or delivery without a status shows instead.
+    """
+    words = [entry.at, entry.kind.ljust(8), entry.name, entry.reference, "->", describe_outcome(entry, unanswered)]
     text = " ".join(word for word in words if word)
     text += f" [fault: {entry.fault}]" if entry.fault else ""
     text += f": {entry.reason}" if entry.reason else ""
@@ -33,9 +38,9 @@ def format_entry(entry: Entry) -> str:
     )
 
 
-def describe_outcome(entry: Entry) -> str:
+def describe_outcome(entry: Entry, unanswered: str = "no response") -> str:
     """Return how an entry ended: status, outcome and duration."""
-    status = str(entry.status or ("no response" if entry.kind in {"request", "delivery"} else ""))
+    status = str(entry.status or (unanswered if entry.kind in {"request", "delivery"} else ""))
     took = "" if entry.milliseconds is None else f"({entry.milliseconds:.1f} ms)"
     return " ".join(word for word in (status, entry.outcome, took) if word)
 
@@ -57,16 +62,19 @@ class RequestRecorder:
     def __init__(self, store: Store, seconds: Callable[[], float] = time.perf_counter) -> None:
         self._store = store
         self._seconds = seconds
+        self._in_progress: list[web.Request] = []
 
     @web.middleware
     async def record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Handle a request, record it unless its own transaction has, and log it."""
         status, request[_STARTED] = None, self._seconds()
+        self._in_progress.append(request)
         try:
             answer = await handler(request)
             status = answer.status or None  # a fault in place of the answer has none
             return answer
         finally:
+            self._in_progress.remove(request)
             entry = request.get(_RECORDED)
             if (entry is None or entry.status != status) and (entry := self._entry(request, status)):
                 # The response is sent even if the database cannot be written.
@@ -81,6 +89,14 @@ class RequestRecorder:
         if entry and not entry.fault:
             request[_RECORDED] = entry
             self._store.add_entry(entry)
+
+    def format_timeline(self) -> list[str]:
+        """Return the entries as printable lines, and after them the requests that are still in progress."""
+        unrecorded = [self._entry(request, None) for request in self._in_progress if not request.get(_RECORDED)]
+        return [
+            *(format_entry(entry) for entry in self._store.find_all(Entry)),
+            *(format_entry(entry, "in progress") for entry in unrecorded if entry),
+        ]
 
     def _entry(self, request: web.Request, status: int | None) -> Entry | None:
         """Return the entry of a request; `None` if it is not for the service."""

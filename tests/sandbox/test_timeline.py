@@ -1,5 +1,6 @@
 """The timeline: events in the order in which they happened."""
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
 from payasync.sandbox.store import MAX_ENTRIES, MAX_TEXT, Store
 from payasync.sandbox.timeline import format_entry
+from tests.inside import until
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import PAY, QUERY, Answer, Foreign
 
@@ -128,6 +130,23 @@ async def test_fault_is_named(sandbox: Sandbox, foreign: Foreign) -> None:
         await foreign.post(QUERY, outTradeNo="T1")
 
     assert ["request  orders.query T1 -> no response [fault: reset_before on orders.query]"] == told(sandbox.timeline())
+
+
+async def test_requests_in_progress_are_the_last_lines(sandbox: Sandbox, foreign: Foreign) -> None:
+    """The timeline ends with the requests in progress; each gets one entry when it ends."""
+    fault = sandbox.faults.hang("orders.query")
+    asking = asyncio.create_task(foreign.post(QUERY, outTradeNo="T1"))
+    await until(lambda: fault.fired)
+    await foreign.place("T2")
+    during, listed = told(sandbox.timeline()), await Operator(sandbox, foreign.http).get("/admin/timeline")
+    asking.cancel()
+    await asyncio.wait([asking])
+    await until(lambda: "in progress" not in sandbox.timeline()[-1])
+
+    placed = ["change   order T2 -> pending", "request  orders.place T2 -> 200 SBX_OK"]
+    hanging = "request  orders.query T1 -> {} [fault: hang on orders.query]"
+    assert [*placed, hanging.format("in progress")] == during == told(listed.document["timeline"])
+    assert [*placed, hanging.format("no response")] == told(sandbox.timeline())
 
 
 async def test_file_keeps_the_timeline(tmp_path: Path) -> None:

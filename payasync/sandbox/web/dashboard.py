@@ -32,7 +32,7 @@ from payasync.sandbox.model import (
 )
 from payasync.sandbox.server import Handler, read_body, read_choice, read_form, read_object, require_text
 from payasync.sandbox.service import Service
-from payasync.sandbox.timeline import describe_outcome, format_entry
+from payasync.sandbox.timeline import RequestRecorder, describe_outcome
 from payasync.sandbox.web.pages import TIMELINE, redirect_to, render_page
 
 _COOKIE_TEXT: Final = b"payasync sandbox: the dashboard's cookie"
@@ -120,6 +120,7 @@ class Dashboard:
         url: Where the sandbox listens.
         token: The admin token.
         service: Holds orders, refunds and notifications.
+        recorder: Knows what happened.
         faults: Those that are armed.
         clock: The sandbox's time.
         rate: How the time goes.
@@ -128,6 +129,7 @@ class Dashboard:
     url: str
     token: Secret
     service: Service
+    recorder: RequestRecorder
     faults: Faults
     clock: Clock
     rate: ClockRate
@@ -241,7 +243,7 @@ class Dashboard:
         )
 
     async def _list_timeline(self, _request: web.Request) -> web.Response:
-        return _json_response(200, {"timeline": [format_entry(entry) for entry in self.service.store.find_all(Entry)]})
+        return _json_response(200, {"timeline": self.recorder.format_timeline()})
 
     def _run(self, name: str, do: Callable[[Fields], Awaitable[str]]) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
