@@ -267,8 +267,12 @@ class Pace:
     jitter: Callable[[float], float] = backoff.full_jitter
 
 
-def parse_base_url(given: object) -> URL:
+def parse_base_url(given: object, name: str = "base_url") -> URL:
     """Return a base URL, with its path.
+
+    Args:
+        given: The text, or a `URL`.
+        name: The setting or argument, for errors.
 
     Raises:
         ConfigurationError: The URL is not absolute, not https (http is for loopback only), or holds a user, a
@@ -276,13 +280,13 @@ def parse_base_url(given: object) -> URL:
     """
     url = _parse_http_url(given)
     if url is None:
-        raise _base_url_error(given, "must be an absolute URL, such as https://pay.example.com")
+        raise _base_url_error(name, given, "must be an absolute URL, such as https://pay.example.com")
     if url.user is not None or url.password is not None:
-        raise _base_url_error(given, "must not hold a user or a password: put keys into Credentials")
+        raise _base_url_error(name, given, "must not hold a user or a password: put keys into Credentials")
     if url.raw_query_string or url.raw_fragment or "?" in str(given) or "#" in str(given):
-        raise _base_url_error(given, "must not hold a query or a fragment")
+        raise _base_url_error(name, given, "must not hold a query or a fragment")
     if url.scheme == "http" and not is_loopback(url):
-        raise _base_url_error(given, "must be https: plain http is for loopback alone")
+        raise _base_url_error(name, given, "must be https: plain http is for loopback alone")
     return url
 
 
@@ -301,9 +305,9 @@ def _parse_http_url(given: object) -> URL | None:
     return url if url.scheme in {"http", "https"} and url.host and url.port else None
 
 
-def _base_url_error(given: object, why: str) -> ConfigurationError:
+def _base_url_error(name: str, given: object, why: str) -> ConfigurationError:
     shown = "" if {"@", "?", "#"}.intersection(str(given)) else f"; it is {given!r}"  # it may contain a key
-    return ConfigurationError(f"base_url {why}{shown}", field="base_url")
+    return ConfigurationError(f"{name} {why}{shown}", field=name)
 
 
 def is_loopback(url: URL) -> bool:

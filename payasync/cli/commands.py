@@ -2,6 +2,7 @@
 
 import importlib
 import signal
+from difflib import get_close_matches
 from typing import Any, Final
 
 import click
@@ -49,7 +50,12 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Load the named command; only then may Ctrl-C raise an exception."""
-        found = super().resolve_command(ctx, args)
+        try:
+            found = super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if close := get_close_matches(args[0], COMMANDS, n=1):
+                raise click.UsageError(f"{error.message} Did you mean {close[0]}?", ctx) from error
+            raise
         if signal.getsignal(signal.SIGINT) is cli.end:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return found

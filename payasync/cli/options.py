@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from payasync.cli.terminal import existing_folder, fail
 from payasync.credentials import Environment, Hidden
-from payasync.errors import ConfigurationError, NotConfiguredError, PayasyncError
+from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, PayasyncError
 from payasync.journal import Journal, SqliteJournal
 from payasync.profile.profile import Profile
 from payasync.session import PROFILE_PATH, Session
@@ -33,6 +33,8 @@ _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 _CREDENTIALS: Final = re.compile(r"@|passw|postgres.*:", re.IGNORECASE | re.DOTALL)
 _WRITTEN_AS_PATH: Final = re.compile(r"\.{1,2}[/\\].*|/(?!/)[^:]*", re.DOTALL)
 _FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
+_SPELLED: Final = {"path": "--journal", "dsn": "--journal", "old": "OLD", "new": "NEW"}
+"""What `--help` calls the arguments of a journal."""
 _MISSING: Final = "give the file that your program uses; a Session creates it at its first write"
 
 profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
@@ -161,7 +163,25 @@ def profile_named(path: str | None, *, needed: str = "") -> tuple[Profile, str]:
         from payasync.profile.sandbox_profile import PROFILE  # noqa: PLC0415 - few look at it
 
         return PROFILE, SANDBOX_PROFILE
-    return Profile.from_file(named.strip()), named.strip()
+    return profile_from(named.strip(), PROFILE_PATH if path is None else "--profile"), named.strip()
+
+
+def profile_from(path: str | Path, option: str = "--profile") -> Profile:
+    """Return the profile of a file.
+
+    Args:
+        path: A TOML file.
+        option: The option or environment variable that names it; an error about the file begins with it.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or is not a valid profile.
+    """
+    try:
+        return Profile.from_file(path)
+    except ConfigurationError as error:
+        if (words := str(error)).startswith("profile: "):
+            error.args = (f"{option}{words.removeprefix('profile')}",)
+        raise
 
 
 def session_with(journal: Journal, *, profile: str | None, base_url: str | None) -> Session:
@@ -198,9 +218,9 @@ def run_with_journal(address: Address, work: Callable[[Journal], Awaitable[T]], 
 
 
 def fail_with_journal(command: str, error: PayasyncError) -> NoReturn:
-    """Say why a command cannot go on, and end with exit code 2; an error of the journal's path names `--journal`."""
+    """Say why a command cannot go on, and end with exit code 2; the error names options and arguments as `--help`."""
     words = " ".join(str(error).split())
-    field = error.field if isinstance(error, ConfigurationError) else None
-    if field in {"path", "dsn"} and words.startswith(field):
-        words = f"--journal{words.removeprefix(field)}"
+    field = error.field if isinstance(error, ConfigurationError | InvalidArgumentError) else None
+    if field in _SPELLED and words.startswith(field):
+        words = f"{_SPELLED[field]}{words.removeprefix(field)}"
     fail(command, words)

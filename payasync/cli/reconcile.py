@@ -43,6 +43,7 @@ class Remaining:
     Attributes:
         due: When the next query is due, or `None`.
         sending: When the lease of each write that a process is sending ends; then the write is queried.
+        not_due: How many writes in doubt have their next query later.
         manual: The intents that need a person.
         unsent: The queued intents that no worker has sent.
         interrupted: A signal ended the run early.
@@ -50,6 +51,7 @@ class Remaining:
 
     due: datetime | None = None
     sending: Sequence[datetime] = ()
+    not_due: int = 0
     manual: Sequence[Intent] = ()
     unsent: Sequence[Intent] = ()
     interrupted: bool = False
@@ -161,7 +163,9 @@ async def _show_runs(
 async def _find_upcoming(journal: Journal, merchant: str) -> Remaining:
     leases = [each.lease async for each in all_intents(journal, "sending") if each.merchant == merchant]
     sending = [lease for lease in leases if lease and lease > now()]
-    return Remaining(due=await journal.next_due(merchant), sending=sending)
+    doubtful = [each.due async for each in all_intents(journal, "unknown") if each.merchant == merchant]
+    not_due = sum(due is not None and due > now() for due in doubtful)
+    return Remaining(due=await journal.next_due(merchant), sending=sending, not_due=not_due)
 
 
 class QueryCounts:
@@ -368,6 +372,7 @@ class ReconcileScreen:
             seconds = (due - now()).total_seconds()
             when = "is due now: run the command again" if seconds <= 0 else f"is in {duration(seconds)}"
             self._lines.paragraph(("  The next query ", "dim"), (when, "bold"))
+        self._count_not_due(remaining.not_due)
         self._list_sending(remaining.sending)
         self._list_unsent(remaining.unsent)
         self._list_manual(remaining.manual)
@@ -401,7 +406,7 @@ class ReconcileScreen:
         }
         if remaining:
             return json.dumps({**facts, **_remaining_facts(remaining)})
-        return json.dumps({**facts, **dict.fromkeys(("unsent", "needs_a_person", "sending", "next_in"))})
+        return json.dumps({**facts, **dict.fromkeys(("unsent", "needs_a_person", "sending", "not_due", "next_in"))})
 
     def _plan_json(self, remaining: Remaining) -> str:
         due = [
@@ -479,6 +484,18 @@ class ReconcileScreen:
             self._lines.write(f"  These are the last {len(listed)}; the others were shown above.", hang=2)
         self._lines.write()
 
+    def _count_not_due(self, count: int) -> None:
+        """Show how many writes in doubt are not due yet, and how to list them."""
+        if count:
+            are = "is" if count == 1 else "are"
+            self._lines.write(
+                (f"  {_writes(count)} {are} in doubt and not due yet", "bold yellow"),
+                ". To list what is in doubt:",
+                hang=2,
+            )
+            command = f"payasync journal list{self._journal.option} --state unknown"
+            self._lines.paragraph((f"  {plain(command)}", "cyan"))
+
     def _list_sending(self, leases: Sequence[datetime]) -> None:
         """Show how many writes are being sent, and when the first is queried if it stays so."""
         if not leases:
@@ -538,6 +555,7 @@ def _remaining_facts(remaining: Remaining) -> dict[str, Any]:
         "unsent": len(remaining.unsent),
         "needs_a_person": [_identify(each, each.reason) for each in remaining.manual],
         "sending": len(remaining.sending),
+        "not_due": remaining.not_due,
         # Rounded up, so that a script which waits so long finds it due.
         "next_in": None if due is None else max(0, ceil((due - now()).total_seconds())),
     }

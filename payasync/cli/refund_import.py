@@ -361,7 +361,9 @@ class RefundSending:
                 wait = max(LONGEST if report.silent else 0.0, due.timestamp() - now if due else PATIENCE)
                 if not doubtful or now + wait > until:
                     return
-                self.screen.asking(doubtful, wait, silent=report.silent)
+                reasons = Counter(each.reason for each in intents if each and each.reason and each.state == "unknown")
+                reason = reasons.most_common(1)[0][0] if reasons else ""
+                self.screen.asking(doubtful, wait, reason, silent=report.silent)
 
 
 class StopConditions:
@@ -507,14 +509,14 @@ class RefundImportScreen:
         (self._ended.discard if row_result.state == "unknown" else self._ended.add)(row_result.row.line)
         self._bar.update(TaskID(0), completed=len(self._ended))
 
-    def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
-        """Show how many rows are in doubt, and when the next query is."""
+    def asking(self, count: int, seconds: float = 0, reason: str = "", *, silent: bool = False) -> None:
+        """Show how many rows are in doubt, when the next query is, and the most frequent reason of the doubt."""
         self._bar.update(TaskID(0), description=f"Querying {count:,}")
         if seconds > _NOTED and silent not in self._announced:
             self._announced.add(silent)
             why = "The service does not respond: " if silent else ""
             words = f"{_rows(count)} in doubt; the next query is in {duration(seconds)}."
-            self._lines.paragraph(f"  {why}{words}", hang=2)
+            self._lines.paragraph(f"  {why}{words}", (f" Reason: {plain(reason)}" if reason else "", "dim"), hang=2)
 
     def stopping(self, why: str = "") -> None:
         """Show that no further row begins, and how to interrupt the calls in flight.

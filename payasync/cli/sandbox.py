@@ -13,10 +13,10 @@ import click
 from attrs import asdict, frozen
 from rich.console import Console
 
+from payasync.cli.options import profile_from
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, fail, plain
 from payasync.errors import ConfigurationError
-from payasync.profile.profile import Profile
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
 from payasync.sandbox.rules import RefundSetting
@@ -78,7 +78,7 @@ async def run(profile: Path | None, screen: "SandboxScreen", settings: dict[str,
     Raises:
         ConfigurationError: An option is invalid, the port is taken, or the database cannot be used.
     """
-    followed = PROFILE if profile is None else Profile.from_file(profile)
+    followed = PROFILE if profile is None else profile_from(profile)
     arguments: dict[str, Any] = {**settings, "refunds": refund_setting(settings["refunds"])}
     stop = stopped_by_signals()
     log = LogScreen(screen)

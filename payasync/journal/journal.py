@@ -150,13 +150,12 @@ class Journal(ABC):
             ConfigurationError: One of them is no base URL.
             InvalidArgumentError: No merchant's writes go to `old`; or it is the sandbox, and has done some.
         """
-        sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(parse_base_url(new))
-        before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old))
+        sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(parse_base_url(new, "new"))
+        before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old, "old"))
         merchants, known = await self._run(lambda _: transactions.move_service(before, after, unused=sandbox))
         if not merchants:
-            raise invalid_argument(
-                "old", f"the address of one of its services: {', '.join(known) or 'it has none'}", old
-            )
+            listed = ", ".join("sandbox" if each == SANDBOX.name else each for each in known)
+            raise invalid_argument("old", f"the address of one of its services: {listed or 'it has none'}", old)
         return sorted(merchants)
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:

@@ -237,9 +237,9 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
         unused: Move the service only if it has done nothing yet.
     """
     if unused and (done := (yield from change_intents(DONE_THERE, {"old": old}))):
-        rule = "a service that has done nothing, where it is the sandbox"
-        why = f"old must be {rule}: intent {done[0]} was done there, or may have been"
-        raise InvalidArgumentError(why, field="old", rule=rule, value=old)
+        rule = "a real service, or a sandbox that has done no write"
+        why = f"intent {done[0]} was done there, or may have been. Use a new journal for the real service"
+        raise InvalidArgumentError(f"old must be {rule}: {why}", field="old", rule=rule, value=old)
     merchants: Sequence[str] = yield Query(MOVE, {"old": old, "new": new}, column="merchant")
     services: Sequence[str] = yield Query(SERVICES, {"merchant": None}, column="service")
     return merchants, services
@@ -448,8 +448,9 @@ def _not_resolvable_error(stored: Intent) -> InvalidArgumentError:
     stands = f"{stored.state} already" if stored.state in END_STATES else stored.state
     if stored.lease is not None:
         stands += f", and somebody's until {stored.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
+    done = f". Nothing is left to do: payasync journal show {stored.id} shows it" if stored.state in END_STATES else ""
     return InvalidArgumentError(
-        f"intent {stored.id} is {stands}; {rule}", field="intent_id", rule=rule, value=stored.id
+        f"intent {stored.id} is {stands}; {rule}{done}", field="intent_id", rule=rule, value=stored.id
     )
 
 

@@ -23,7 +23,9 @@ P = TypeVar("P", bound="Profile")
 _STATUS: Final = {"payment_status": "payment", "refund_status": "refund"}
 """Arguments that have another name in TOML: the tables of `[status]`."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
-_TOML_ERROR_LINE: Final = re.compile(r"at line (\d+)")
+_TOML_ERROR_LINE: Final = re.compile(r"at line (\d+), ")
+_LINE_BREAK: Final = r"character '\n'"
+"""What tomllib finds in a string of one line that has no end."""
 _CLOSING: Final = ('"""', "'''", "]")
 """The ends of values of several lines."""
 _DEEPEST: Final = 8
@@ -65,6 +67,7 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # tomllib raises these for very long numbers and deep nesting
         why = str(error)
     line = int(found[1]) if (found := _TOML_ERROR_LINE.search(why)) else None
+    why = _TOML_ERROR_LINE.sub("at ", why) + (": is a quote left open?" if _LINE_BREAK in why else "")
     raise ConfigurationError(f"{_locate(where, line)}: not TOML: {why}", field="profile", line=line)
 
 

@@ -118,6 +118,17 @@ def test_version() -> None:
     assert f"payasync, version {__version__}\n" == result.output
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("reconcil", "No such command 'reconcil'. Did you mean reconcile?"), ("quark", "No such command 'quark'.")],
+)
+def test_mistyped_command(given: str, words: str) -> None:
+    """If a command is mistyped, the error names the command that is closest to it, if any."""
+    result = CliRunner().invoke(payasync, [given])
+
+    assert (2, f"Error: {words}") == (result.exit_code, result.stderr.splitlines()[-1])
+
+
 def test_help_lists_the_commands() -> None:
     """`payasync -h` lists each command with one line of text."""
     result = CliRunner().invoke(payasync, ["-h"])

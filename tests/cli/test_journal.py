@@ -386,8 +386,9 @@ def test_move_follows_a_service(path: Path, given: str | None, arguments: tuple[
     ("arguments", "code", "words"),
     [
         ((OLD, NEW), 1, f"Are you sure that {NEW} is the same service as {OLD}, with all its writes?"),
-        ((NEW, OLD, "--yes"), 2, f"old must be the address of one of its services: {OLD}"),
-        ((OLD, "api", "--yes"), 2, "base_url must be an absolute URL"),
+        ((NEW, OLD, "--yes"), 2, f"OLD must be the address of one of its services: {OLD}"),
+        ((OLD, "api", "--yes"), 2, "NEW must be an absolute URL"),
+        (("api", NEW, "--yes"), 2, "OLD must be an absolute URL"),
     ],
 )
 def test_move_that_is_refused(path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:

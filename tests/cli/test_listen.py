@@ -190,7 +190,7 @@ def test_ends_while_a_client_is_connected(tmp_path: Path) -> None:
         ((), {"PAYASYNC_MERCHANT_ID": "M1"}, ["no profile is given, so nothing says how notifications are signed"]),
         ((), {"PAYASYNC_PROFILE": "sandbox"}, ["PAYASYNC_MERCHANT_ID", "--webhook-url http://127.0.0.1:0/notify"]),
         ((), {"PAYASYNC_PROFILE": "sandbox", "PAYASYNC_MERCHANT_ID": "M1"}, ["PAYASYNC_NOTIFICATION_KEYS"]),
-        (("--profile", "missing.toml"), KEYS, ["missing.toml"]),
+        (("--profile", "missing.toml"), KEYS, ["--profile: ", "missing.toml"]),
         (("--inbox", "other.db"), KEYS, ["other.db"]),
         (("--inbox", "nowhere/inbox.db"), KEYS, ["nowhere"]),
     ],

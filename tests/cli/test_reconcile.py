@@ -254,6 +254,21 @@ async def test_interrupted_write(sandbox: Sandbox, path: Path, more: tuple[str, 
     assert (1, True) == (told["sending"], 4 * 3600 < told["next_in"] <= 5 * 3600)
 
 
+@pytest.mark.parametrize(
+    ("done", "words"),
+    [(["R1"], "1 write is in doubt and not due yet"), (["R1", "R2"], "2 writes are in doubt and not due yet")],
+)
+async def test_writes_not_due_are_counted(sandbox: Sandbox, path: Path, done: list[str], words: str) -> None:
+    """If writes in doubt are not due yet, `reconcile` counts them and shows the command that lists them."""
+    await lost(sandbox, path, done=done, ago=-7200.0)
+    result, facts = await run(sandbox, path), await run(sandbox, path, "--json")
+
+    assert (0, 0, len(done)) == (result.code, facts.code, json.loads(facts.out)["not_due"])
+    assert "There was nothing to query." in result.out
+    assert f"{words}. To list what is in doubt:" in result.out
+    assert f"payasync journal list --journal {path} --state unknown" in result.out
+
+
 async def test_dry_run_says_when_the_next_query_is(sandbox: Sandbox, path: Path) -> None:
     """If nothing is due, a dry run says when the next query is; otherwise it does not."""
     await lost(sandbox, path, done=["R1"], ago=-7200.0)
@@ -296,7 +311,7 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
     counts = {"asked": 3, "questions": 3, "runs": 1, "resolved": 2, "manual": 1, "rejected": 1}
     expected: dict[str, Any] = {
         **counts,
-        **dict.fromkeys(("sent", "waiting", "lost", "unsent", "sending"), 0),
+        **dict.fromkeys(("sent", "waiting", "lost", "unsent", "sending", "not_due"), 0),
         **dict.fromkeys(("silent", "interrupted", "cut_short"), False),
         "not_done": [{**refund, "reason": "never arrived: the service does not know it"}],
         "needs_a_person": [
@@ -319,7 +334,7 @@ async def test_json_of_a_dry_run(sandbox: Sandbox, path: Path) -> None:
         await lost(sandbox, path, absent=["R1"])
         (kept_,) = await journal.list()
     result = await run(sandbox, path, "--json", "--dry-run")
-    rest = {"dry_run": True, "unsent": 0, "of_other_merchants": {}, "needs_a_person": [], "sending": 0}
+    rest = {"dry_run": True, "unsent": 0, "of_other_merchants": {}, "needs_a_person": [], "sending": 0, "not_due": 0}
     moments = {name: getattr(kept_, name).isoformat() for name in ("created", "sent_at", "due")}
     due = {"id": 1, "operation": "refunds.create", "reference": "R1", "intent": None, "state": "unknown"}
 
@@ -420,7 +435,7 @@ SERVICE: Final[dict[str, str | None]] = {
             None,
             "no profile is given, so nothing says how to query the service. Give --profile FILE",
         ),
-        ("PAYASYNC_PROFILE", "/nowhere.toml", "/nowhere.toml"),
+        ("PAYASYNC_PROFILE", "/nowhere.toml", "reconcile: PAYASYNC_PROFILE: cannot read '/nowhere.toml'"),
         ("PAYASYNC_MERCHANT_ID", None, "PAYASYNC_MERCHANT_ID is not set"),
         ("PAYASYNC_BASE_URL", None, "PAYASYNC_BASE_URL is not set"),
     ],
@@ -662,7 +677,9 @@ def test_json_after_an_error() -> None:
     assert list(whole) == list(facts)
     assert (1, 1, {"M2": 1}) == tuple(facts[name] for name in ("asked", "rejected", "of_other_merchants"))
     assert [7] == ids(facts)
-    assert {"unsent", "needs_a_person", "sending", "next_in"} == {name for name, each in facts.items() if each is None}
+    assert {"unsent", "needs_a_person", "sending", "not_due", "next_in"} == {
+        name for name, each in facts.items() if each is None
+    }
 
 
 @pytest.mark.parametrize("silent", [False, True])

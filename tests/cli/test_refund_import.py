@@ -439,9 +439,9 @@ class Shown(RefundImportScreen):
         path = Path(result) if result else None
         super().__init__(Path("r.csv"), Address(journal), service="", result=path, console=console)
 
-    def asking(self, count: int, seconds: float = 0, *, silent: bool = False) -> None:
+    def asking(self, count: int, seconds: float = 0, reason: str = "", *, silent: bool = False) -> None:
         """Record a wait."""
-        super().asking(count, seconds, silent=silent)
+        super().asking(count, seconds, reason, silent=silent)
         self.waits += [(count, seconds, silent)] if seconds else []
 
     @property
@@ -510,6 +510,7 @@ async def test_service_that_does_not_respond(sandbox: ThreadedSandbox, tmp_path:
     rounds = [after - before for before, after in pairwise([*counts, failing.fired])]
 
     assert [(DOUBTFUL, LONGEST, True)] * 3 == screen.waits[:3]
+    assert "the next query is in 10 s. Reason: HTTP 503" in " ".join(screen.text.split())
     assert all(seconds >= LONGEST for _, seconds, silent in screen.waits if silent)
     assert SILENT <= max(rounds) < SILENT + AT_ONCE
     assert clock() - START.timestamp() <= PATIENCE
@@ -626,6 +627,15 @@ def test_long_wait_is_announced_once(waits: list[tuple[int, float, bool]], words
             screen.asking(count, seconds, silent=silent)
 
     assert words == [line.strip() for line in screen.text.splitlines() if line]
+
+
+def test_long_wait_has_its_reason() -> None:
+    """The announcement of a long wait has the reason why the rows are in doubt."""
+    screen = Shown()
+    with screen.progress(1):
+        screen.asking(1, 7.0, "the connection\x07 was lost")
+
+    assert "1 row in doubt; the next query is in 7 s. Reason: the connection? was lost" == screen.text.strip()
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -151,7 +151,7 @@ def test_signal_ends_it_while_a_client_is_connected() -> None:
         (("--clock", "soon"), ["clock", "soon", "frozen"]),
         (("--refunds", "later"), ["refunds", "later", 'succeed, fail, "by hand"', "30s"]),
         (("--refunds", "0s"), ["refunds", "0s", "30s"]),
-        (("--profile", "missing.toml"), ["missing.toml"]),
+        (("--profile", "missing.toml"), ["--profile: ", "missing.toml"]),
         (("--profile", "wrong.toml"), ["wrong.toml", "line 2", "colour"]),
         (("--db", "wrong.toml"), ["db", "wrong.toml"]),
         (("--db", "nowhere/sbx.db"), ["db", "nowhere"]),

@@ -130,8 +130,8 @@ async def test_service_moves(journal: Journal) -> None:
     ("old", "new", "error", "words"),
     [
         ("https://none.example", SERVICE, InvalidArgumentError, f"old must be .* one of its services: {SERVICE}"),
-        (SERVICE, "pay.example", ConfigurationError, "must be an absolute URL"),
-        ("M1", SERVICE, ConfigurationError, "must be an absolute URL"),
+        (SERVICE, "pay.example", ConfigurationError, "^new must be an absolute URL"),
+        ("M1", SERVICE, ConfigurationError, "^old must be an absolute URL"),
     ],
 )
 async def test_service_that_is_none_does_not_move(
@@ -162,8 +162,18 @@ async def test_what_the_sandbox_has_done_no_service_has(journal: Journal, state:
     """If the sandbox has done a write, or may have, `move` refuses to bind its merchant to a real service."""
     intent = await in_state(journal, state)
     await journal.bind(MERCHANT, "payasync-sandbox")
-    with pytest.raises(InvalidArgumentError, match=f"intent {intent.id} was done there, or may have been"):
+    rule = "a real service, or a sandbox that has done no write"
+    step = "Use a new journal for the real service"
+    words = f"^old must be {rule}: intent {intent.id} was done there, or may have been. {step}$"
+    with pytest.raises(InvalidArgumentError, match=words):
         await journal.move("sandbox", SERVICE)
+
+
+async def test_sandbox_is_listed_as_move_takes_it(journal: Journal) -> None:
+    """If `move` refuses an address, the error lists the sandbox by the word that `move` takes."""
+    await journal.bind(MERCHANT, "payasync-sandbox")
+    with pytest.raises(InvalidArgumentError, match="one of its services: sandbox, not"):
+        await journal.move(SERVICE, OTHER_SERVICE)
 
 
 async def test_first_is_sent(journal: Journal) -> None:
@@ -568,7 +578,8 @@ async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     intent = await in_state(journal, state)
     held = f"{START + timedelta(seconds=LEASE):%Y-%m-%d %H:%M:%S}"
     more = f", and somebody's until {held} UTC at the latest" if state == "sending" else " already"
-    words = f"intent {intent.id} is {state}{more}; only new, accepted, unknown or manual ones can be ended"
+    step = "" if state == "sending" else rf"\. Nothing is left to do: payasync journal show {intent.id} shows it"
+    words = f"intent {intent.id} is {state}{more}; only new, accepted, unknown or manual ones can be ended{step}"
     with pytest.raises(InvalidArgumentError, match=f"^{words}$") as caught:
         await journal.resolve(intent.id, as_="succeeded", reason="seen")
 

@@ -180,6 +180,15 @@ def test_not_toml(text: str, line: int | None, why: str) -> None:
     assert ("profile", line) == (error.field, error.line)
 
 
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_open_quote(quote: str) -> None:
+    """The error about a quote that is left open names its line once, and asks about the quote."""
+    words = str(refused(Profile.from_toml, f"bearer = []\nname = {quote}x\nmark = {quote}y{quote}\n"))
+
+    assert words.startswith("profile, line 2: not TOML: ")
+    assert words.endswith("(at column 10): is a quote left open?")
+
+
 @pytest.mark.parametrize(
     ("path", "why"), [("/nowhere/service.toml", "No such file or directory"), (5, "not a path"), (b"a", "not a path")]
 )
