@@ -133,15 +133,17 @@ def test_copies_check_their_settings(copy: dict[str, Any]) -> None:
     assert next(iter(copy)) == caught.value.field
 
 
+LOST: Final = errors.OutcomeUnknownError("lost", operation="refunds.create", reference="R1")
 EACH_CALL: Final[list[Ask]] = [
     *(one.call for one in TEN),
     lambda pay: pay.request("POST", "/payment/bill"),
     lambda pay: pay.send(QueryOrder(out_trade_no="T1")),
+    lambda pay: pay.reconcile(LOST),
 ]
 
 
 async def test_calls_after_the_end_are_refused() -> None:
-    """On a closed session, calls raise `SessionClosedError` and send nothing. Closing again does nothing."""
+    """Every call on a closed session raises `SessionClosedError` and sends nothing. Closing it again does nothing."""
     with recorder() as service:
         async with pay_with(service) as pay:
             await create(pay)
@@ -151,6 +153,10 @@ async def test_calls_after_the_end_are_refused() -> None:
                 await ask(pay)
             assert caught.value.sent is False
             assert caught.value.operation is not None
+        with pytest.raises(errors.SessionClosedError):
+            await pay.inquire(QueryOrder(out_trade_no="T1"))
+        with pytest.raises(errors.SessionClosedError):
+            await anext(pay.bulk([QueryOrder(out_trade_no="T1")]))
 
     assert 1 == len(service.requests)
     assert "closed" in repr(pay)
@@ -300,20 +306,23 @@ async def test_grace_covers_a_call_that_made_another() -> None:
 
 
 async def test_close_that_is_cancelled_closes_all_the_same() -> None:
-    """If `aclose` is cancelled during its grace, the calls in flight are still cut off."""
+    """If `aclose` is cancelled during its grace, the calls in flight are cut off, and connections are closed."""
     with recorder(SILENT) as service:
         pay = pay_with(service)
         flying = asyncio.create_task(create(pay))
         await asyncio.to_thread(service.wait_for_request)
+        await query(pay)
         closing = asyncio.create_task(pay.aclose(grace=60))
         await asyncio.sleep(0)
         closing.cancel()
-        with pytest.raises(errors.OutcomeUnknownError):
-            await flying
-        with pytest.raises(asyncio.CancelledError):
-            await closing
+        async with asyncio.timeout(10):  # before the call, or an idle connection, would end by itself
+            with pytest.raises(errors.OutcomeUnknownError):
+                await flying
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            await asyncio.to_thread(service.wait_for_ends)
 
-    assert 1 == len(service.requests)
+    assert [1, 2] == [request.connection for request in service.requests]
 
 
 async def test_injected_session_brings_no_manners_of_its_own() -> None:

@@ -420,13 +420,6 @@ async def line_with(process: asyncio.subprocess.Process, word: str) -> str:
     raise EOFError(word)
 
 
-SERVICE: Final[dict[str, str | None]] = {
-    "PAYASYNC_MERCHANT_ID": "M1",
-    "PAYASYNC_BASE_URL": "http://127.0.0.1:1",
-    "PAYASYNC_PROFILE": "sandbox",
-}
-
-
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -440,12 +433,17 @@ SERVICE: Final[dict[str, str | None]] = {
         ("PAYASYNC_BASE_URL", None, "PAYASYNC_BASE_URL is not set"),
     ],
 )
-def test_wrong_settings_end_with_2(path: Path, name: str, value: str | None, words: str) -> None:
-    """A wrong setting is reported in one line, with exit code 2."""
-    asyncio.run(states(path))
-    result = invoked({**SERVICE, name: value}, "--journal", str(path))
+async def test_wrong_settings_end_with_2(
+    sandbox: Sandbox, path: Path, name: str, value: str | None, words: str
+) -> None:
+    """A wrong setting is reported in one line, with exit code 2, before any query."""
+    await lost(sandbox, path, done=["R1"])
+    environ = {**environment(sandbox), name: value}
+    result = await asyncio.to_thread(invoked, environ, "--journal", str(path))
 
     assert (2, 1, True) == (result.code, len(result.err.splitlines()), words in result.err)
+    assert [] == sandbox.ledger.calls("refunds.status")
+    assert ["unknown"] == await states(path)
 
 
 def test_dry_run_does_not_watch(path: Path) -> None:

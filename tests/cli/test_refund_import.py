@@ -362,10 +362,10 @@ def test_kinds_of_files(sandbox: ThreadedSandbox, tmp_path: Path, text: bytes, c
 
 
 def test_folder_of_the_result_must_be_there(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If the result's folder is missing, the error says so, and the exit code is 2."""
+    """If the result's folder is missing, the error says so, the exit code is 2, and nothing is sent."""
     ended = imported(sandbox, written(tmp_path, *GOOD), "--result", str(tmp_path / "none" / "file"))
 
-    assert (2, True) == (ended.exit_code, "there is no folder" in ended.stderr)
+    assert (2, True, 0) == (ended.exit_code, "there is no folder" in ended.stderr, sent(sandbox))
 
 
 async def waited(

@@ -1,6 +1,7 @@
 """The lifetime of a sandbox, and its parts."""
 
 import asyncio
+import inspect
 import re
 import socket
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from payasync import Credentials
+from payasync import Credentials, Session
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.sandbox import Sandbox
 from tests.sandbox.foreign import Foreign
@@ -52,18 +53,21 @@ async def test_closing_leaves_nothing_behind(foreign: Foreign) -> None:
     assert foreign.sandbox.url != url
 
 
-async def test_closing_does_not_wait_for_a_receiver_that_hangs() -> None:
-    """`close` does not wait for a delivery in progress."""
+async def test_closing_does_not_wait_for_a_receiver_that_hangs(tmp_path: Path) -> None:
+    """`close` does not wait for a delivery in progress. With `db`, that delivery is due again at the next start."""
     connected = asyncio.Queue[asyncio.StreamWriter]()
     server = await asyncio.start_server(lambda _, writer: connected.put_nowait(writer), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with asyncio.timeout(10), server:
-        async with Sandbox() as sandbox:
+        async with Sandbox(db=tmp_path / "sandbox.db") as sandbox:
             await sandbox.given.paid_order(notify_url=f"http://127.0.0.1:{port}/")
-            hanging = await connected.get()
+            first = await connected.get()
+        async with Sandbox(db=tmp_path / "sandbox.db") as sandbox:
+            second = await connected.get()
             attempts = sandbox.ledger.deliveries()
-        hanging.close()
-        await hanging.wait_closed()
+        for hanging in (first, second):
+            hanging.close()
+            await hanging.wait_closed()
 
     assert [] == attempts
 
@@ -117,10 +121,17 @@ def test_credentials_are_new() -> None:
 
 
 async def test_session_takes_overrides(sandbox: Sandbox) -> None:
-    """`session` takes arguments, such as credentials, in place of the sandbox's own."""
+    """`session` takes any argument of `Session`, in place of the sandbox's own."""
     async with sandbox.session(credentials=Credentials("M2", signing_key="signing key of M2")) as pay:
         with pytest.raises(Exception, match="no such merchant"):
             await pay.orders.query("T1")
+
+    names = list(inspect.signature(Session).parameters)[1:]
+    assert "profile" in names
+    for name in names:
+        with pytest.raises(ConfigurationError) as refused:
+            sandbox.session(**{name: object()})
+        assert name == refused.value.field
 
 
 async def test_given_orders(sandbox: Sandbox) -> None:

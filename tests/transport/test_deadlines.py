@@ -258,6 +258,26 @@ async def test_a_proxy_that_is_silent(time: Time, said: Answer, reached: Callabl
     assert "CONNECT" == proxy.only.method
 
 
+async def test_a_proxy_that_takes_its_time(time: Time) -> None:
+    """`Timeouts.connect` starts once: its time in the CONNECT request is not given again to the TLS handshake."""
+    go = threading.Event()
+    with Recorder([Answer(b"HTTP/1.1 200 OK\r\n\r\n", after=go)]) as proxy:
+        async with session("https://pay.example", proxy=proxy.url) as pay:
+            call = asyncio.ensure_future(create(pay))
+            await until(lambda: proxy.requests)
+            await time.pass_by(3)
+            go.set()
+            await until(lambda: b"pay.example" in proxy.received.partition(HEAD_END)[2])
+            await time.pass_by(1)
+            still_connecting = not call.done()
+            await time.pass_by(1)
+            ended = call.done()
+            error = await failed(call)
+
+    assert (True, True) == (still_connecting, ended)
+    assert (NotSentTimeoutError, "no connection in time") == (type(error), error.reason)
+
+
 async def test_an_answer_has_its_whole_time(time: Time) -> None:
     """`Timeouts.connect` does not bound the response."""
     go = threading.Event()
