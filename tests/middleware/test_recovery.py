@@ -49,6 +49,25 @@ DONE: Final = answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
 NONE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
 
 
+@pytest.mark.parametrize(
+    "profile",
+    [
+        evolve(SANDBOX, refund_status=None),
+        evolve(SANDBOX, accept=evolve(SANDBOX.accept, required={"refunds.status": ("refund_desc",)})),
+    ],
+    ids=["not mapped", "demands more"],
+)
+async def test_lost_write_without_a_query_is_unknown(profile: Profile) -> None:
+    """If a lost write has no query, the call raises `OutcomeUnknownError`, and nothing more is sent."""
+    with Recorder([RESET], otherwise=DONE) as service:
+        async with pay_with(service, profile=profile, retry=RetryPolicy(attempts=3)) as pay:
+            with pytest.raises(errors.OutcomeUnknownError) as caught:
+                await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+
+    assert ("refunds.create", "R1") == (caught.value.operation, caught.value.reference)
+    assert 1 == len(service.requests)
+
+
 ORDER: Final = (PAID, OrderResponse, "paid", "/payment/orderquery", "outTradeNo")
 REFUND: Final = (DONE, RefundResponse, "succeeded", "/payment/refund/status", "outRefundNo")
 

@@ -206,7 +206,8 @@ async def test_so_many_wait_for_the_disk_and_no_more(tmp_path: Path) -> None:
         shop.recording()
         taking = await held(gate, shop, "T1", "T2")
 
-        assert OVERLOADED == await shop.take({**PAID, "outTradeNo": "T3"})
+        async with asyncio.timeout(10):  # a third that waits would wait for ever
+            assert OVERLOADED == await shop.take({**PAID, "outTradeNo": "T3"})
         assert NO == await shop.receiver.receive(b"{}", {})
         taking[0].cancel()
         await asyncio.wait(taking[:1])
