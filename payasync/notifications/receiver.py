@@ -18,7 +18,7 @@ from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, State
 from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, build_received
 from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, parse
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
-from payasync.notifications.verification import Verifier, verification_of
+from payasync.notifications.verification import Verification, Verifier, verification_of
 from payasync.notifications.web_adapters import AsgiApplication, answer_aiohttp
 from payasync.notifications.worker import Expect, Function, Handler, Worker, build_handler, check_distinct, check_expect
 from payasync.profile.profile import Profile
@@ -65,6 +65,15 @@ def _check_type(name: str, value: object, *, right: bool) -> None:
     if not right:
         what = f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
         raise ConfigurationError(f"{name} must be {_TYPES[name]}, not {what}", field=name)
+
+
+def _check_session(session: Session | None, verification: Verification) -> None:
+    if session is None and not verification.proves:
+        raise ConfigurationError(
+            "session is missing: the profile says that notifications are not signed, so each must be confirmed "
+            "by a query. Give Receiver(session=...)",
+            field="session",
+        )
 
 
 _LONGEST: Final = timedelta(days=36_500)
@@ -172,12 +181,7 @@ class Receiver:
         _check_type("inbox", inbox, right=hasattr(inbox, "claim") and not isinstance(inbox, type))
         profile, credentials = _choose_service(session, profile, credentials)
         verification = verification_of(profile, credentials, verifier)
-        if session is None and not verification.proves:
-            raise ConfigurationError(
-                "session is missing: the profile says that notifications are not signed, so each must be confirmed "
-                "by a query. Give Receiver(session=...)",
-                field="session",
-            )
+        _check_session(session, verification)
         check_expect(expect)
         self._inbox: Final = inbox
         self._profile: Final = verification.profile
