@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from attrs import evolve
 
-from payasync import SortedPairs
+from payasync import Secret, SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.model import Entry
 from payasync.sandbox.store import MAX_ENTRIES, MAX_TEXT, Store
@@ -147,6 +147,31 @@ async def test_requests_in_progress_are_the_last_lines(sandbox: Sandbox, foreign
     hanging = "request  orders.query T1 -> {} [fault: hang on orders.query]"
     assert [*placed, hanging.format("in progress")] == during == told(listed.document["timeline"])
     assert [*placed, hanging.format("no response")] == told(sandbox.timeline())
+
+
+async def test_request_whose_response_is_being_signed_is_listed_once(http: aiohttp.ClientSession) -> None:
+    """A request that was carried out, and whose response a scheme of one's own still signs, has one line."""
+    signing, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def sign(self, _: object, *, path: str, key: Secret) -> str:  # noqa: ARG002 - the profile calls it so
+            signing.set()
+            await go_on.wait()
+            return "signed"
+
+        def verify(self, *_: object, **__: object) -> bool:
+            return True
+
+    profile = evolve(PROFILE, signature=Slow(), answer=evolve(PROFILE.answer, signature="sign"))
+    async with Sandbox(profile) as sandbox:
+        placing = asyncio.create_task(Foreign(sandbox, http).place("T1"))
+        await signing.wait()
+        during = told(sandbox.timeline())
+        go_on.set()
+        await placing
+
+        lines = ["change   order T1 -> pending", "request  orders.place T1 -> 200 SBX_OK"]
+        assert lines == during == told(sandbox.timeline())
 
 
 async def test_file_keeps_the_timeline(tmp_path: Path) -> None:
