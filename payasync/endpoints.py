@@ -33,28 +33,35 @@ class Kind(enum.Enum):
 
 @frozen(slots=False)
 class Operation:
-    """One endpoint.
+    """One endpoint. Two with the same name are equal, because a profile may give one another method or path.
 
     Attributes:
         name: As users write it: namespace and method.
         method: The HTTP method.
-        path: Below the base URL.
+        path: Below the base URL. Arguments in braces stand in it.
         auth: What the document says.
         kind: What is safe when a response is lost.
         reference: The argument that names the order, refund or subscription.
+        place: The place of the fields: `body` or `query`. Empty: the body, or for GET and DELETE the query.
     """
 
     name: str
-    method: str
-    path: str
-    auth: Auth
-    kind: Kind
-    reference: str | None = None
+    method: str = field(eq=False)
+    path: str = field(eq=False)
+    auth: Auth = field(eq=False)
+    kind: Kind = field(eq=False)
+    reference: str | None = field(default=None, eq=False)
+    place: str = field(default="", eq=False)
 
     @cached_property
     def has_body(self) -> bool:
         """Whether the fields travel in a JSON body; otherwise they are in the query."""
-        return self.method not in _BODILESS
+        return self.place == "body" or (not self.place and self.method not in _BODILESS)
+
+    @cached_property
+    def in_path(self) -> tuple[str, ...]:
+        """The arguments that stand in the path."""
+        return tuple(_BRACES.findall(self.path))
 
     @cached_property
     def read(self) -> bool:
@@ -63,6 +70,7 @@ class Operation:
 
 
 _BODILESS: Final = frozenset({"GET", "DELETE"})
+_BRACES: Final = re.compile(r"\{(\w*)\}")
 
 CREATE_PAYMENT: Final = Operation("payments.create", "POST", "/v1/payments", Auth.BEARER, Kind.UNKEYED)
 PLACE_ORDER: Final = Operation("orders.place", "POST", "/payment/unifiedorder", Auth.SIGNED, Kind.KEYED, "out_trade_no")
@@ -158,6 +166,9 @@ ENDPOINTS: Final[Mapping[Operation, tuple[Argument, ...]]] = {
 }
 """The endpoints in the order of the document's table, each with its arguments but `extra`."""
 
+FURTHER: Final[Mapping[str, tuple[Argument, ...]]] = {QUERY_REFUND.name: (evolve(_OUT_TRADE_NO, required=False),)}
+"""Arguments that the document does not give an endpoint, and that a service may want there."""
+
 OPERATIONS: Final = tuple(ENDPOINTS)
 ARGUMENTS: Final = {operation.name: arguments for operation, arguments in ENDPOINTS.items()}
 TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each in arguments if each.text)
@@ -169,8 +180,13 @@ def names_with(auth: Auth) -> tuple[str, ...]:
     return tuple(operation.name for operation in OPERATIONS if operation.auth is auth)
 
 
-_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
+
+
+def is_path(path: str) -> bool:
+    """Return whether a text is a path below a base URL."""
+    return bool(_PATH.fullmatch(path)) and not {".", ".."}.intersection(unquote(path).split("/"))
 
 
 def custom_operation(method: str, path: str, *, read: bool) -> Operation:
@@ -179,14 +195,14 @@ def custom_operation(method: str, path: str, *, read: bool) -> Operation:
     Raises:
         InvalidArgumentError: The method is not one of the five, or the path is no path below the base URL.
     """
-    if method not in _METHODS:
+    if method not in METHODS:
         raise InvalidArgumentError(
-            f"method must be one of {', '.join(_METHODS)}, not {method!r}",
+            f"method must be one of {', '.join(METHODS)}, not {method!r}",
             field="method",
             rule="an HTTP method in capitals",
             value=method,
         )
-    if not isinstance(path, str) or not _PATH.fullmatch(path) or {".", ".."}.intersection(unquote(path).split("/")):
+    if not isinstance(path, str) or not is_path(path):
         raise InvalidArgumentError(
             f"path must be a path below the base URL, such as /payment/bill, not {path!r}",
             field="path",

@@ -30,6 +30,7 @@ from payasync.notifications.verification import verification_of
 from payasync.notifications.web_adapters import answer_aiohttp
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Kind
+from payasync.profile.wire_names import names_of
 from payasync.sandbox.server import Server, url_of
 from payasync.sandbox.server import listen as bind
 from payasync.strict_json import ABSENT
@@ -259,7 +260,7 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
 
 
 def _amount(parsed: Notification, profile: Profile) -> str:
-    names = (*_AMOUNTS, profile.fields.get("subscription_amount", ""))
+    names = (*_AMOUNTS, *names_of(profile, "amount"), *names_of(profile, "total_amt"), *names_of(profile, "refund_amt"))
     amount = next((found for name in names if name and (found := parsed.get(name, ABSENT)) is not ABSENT), None)
     if not (isinstance(amount, str) or type(amount) is int):
         return ""

@@ -4,23 +4,21 @@ import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, datetime
-from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
 import orjson
 from attrs import fields
 
-from payasync.endpoints import ARGUMENTS, Kind, Operation
+from payasync.endpoints import ARGUMENTS, Kind, Operation, camel_case
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.intents import Draft, Intent, check_queued
-from payasync.profile.profile import Profile
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
-from payasync.strict_json import ABSENT, copy_plain, find_flaw
+from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
 from payasync.wire.call import Call
-from payasync.wire.match import COMPARED_NAMES
+from payasync.wire.match import by_document_names, compared_fields
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import NOTHING, check_word, invalid_argument
@@ -90,8 +88,8 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
         ConfigurationError: `keep` returns something that cannot be stored.
     """
     name = call.operation.name
-    wire = wire_names(name, call.profile)
-    arguments = {argument: call.fields[field] for argument, field in wire.items() if field in call.fields}
+    found = {argument: at(call.fields, field) for argument, field in call.names.items()}
+    arguments = {argument: value for argument, value in found.items() if value is not ABSENT}
     counted: Mapping[str, Any] = arguments
     if name not in ARGUMENTS:
         counted = call.fields
@@ -116,40 +114,9 @@ def beyond_arguments(call: Call) -> dict[str, object]:
     """
     if call.operation.name not in ARGUMENTS:  # no response is about an endpoint that the document does not show
         return {}
-    _, others = _wire_names(call.operation.name, call.profile)
-    found = ((each, call.fields.get(each)) for each in others)
-    return {each: value for each, value in found if isinstance(value, str | int)}
-
-
-def wire_names(operation: str, profile: Profile) -> Mapping[str, str]:
-    """Return the wire names of an operation's arguments, by argument."""
-    return _wire_names(operation, profile)[0]
-
-
-_OPEN_POINTS: Final = {
-    operation: tuple(each.point for each in arguments if each.point and not each.wire)
-    for operation, arguments in ARGUMENTS.items()
-}
-"""The keys of the profile's `fields` that name arguments, by operation."""
-
-
-def _wire_names(operation: str, profile: Profile) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    called = [profile.fields.get(point, "") for point in _OPEN_POINTS.get(operation, ())]
-    return _cached_wire_names(operation, *called)
-
-
-@lru_cache
-def _cached_wire_names(operation: str, *called: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the wire names of arguments, and the other names that responses are compared by.
-
-    Args:
-        operation: Its name.
-        called: The profile's names for the arguments that the document does not show.
-    """
-    points = dict(zip(_OPEN_POINTS.get(operation, ()), called, strict=True))
-    found = {each.name: each.wire or points.get(each.point, "") for each in ARGUMENTS.get(operation, ())}
-    wire = {argument: name for argument, name in found.items() if name}
-    return wire, tuple(name for name in COMPARED_NAMES if name not in wire.values())
+    arguments = {camel_case(argument) for argument in call.names}
+    named = compared_fields(by_document_names(call))
+    return {name: value for name, value in named.items() if name not in arguments and isinstance(value, str | int)}
 
 
 def draft_from_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:

@@ -431,7 +431,7 @@ class Journal(ABC):
         # A notification need not name all that a response must name.
         things = [evolve(each, required=False) for each in comparison_of(write, given).fields]
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
-        things += [ComparedField(name, path, ValueKind.NUMBER) for name, path in places.items() if path]
+        things += [ComparedField(name, name, path, ValueKind.NUMBER) for name, path in places.items() if path]
         report = transactions.StateReport(
             write, reference, merchant, end, f"the service reported: {state}", data, Comparison(tuple(things))
         )

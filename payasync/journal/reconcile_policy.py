@@ -101,7 +101,7 @@ def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
     service gave them (docs/service.md#queries).
     """
     if intent.operation != CREATE_PAYMENT.name:
-        return status_query(intent.operation, intent.reference)
+        return status_query(intent.operation, intent.reference, asked_for(intent).get("outTradeNo"))
     number = _payment_id(intent, profile)
     return QueryPayment(identifier=str(number)) if number else None
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 import orjson
 from attrs import frozen
 
-from payasync.journal.drafts import CUSTOMER, wire_names
+from payasync.journal.drafts import CUSTOMER
 from payasync.journal.intents import Outcome
-from payasync.profile.schema import NONCE, SIGN, AnswerShape
+from payasync.profile.schema import SIGNING, AnswerShape
 from payasync.strict_json import ABSENT, at, dumps
 from payasync.wire.call import Call, Reply
 from payasync.wire.response import payload
@@ -42,7 +42,7 @@ def redact_outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
     """
     shape = call.profile.answer
     document = reply.document if whole else select_located(shape, reply.document)
-    if whole or _customer_name(call) in call.fields:
+    if whole or at(call.fields, _customer_name(call)) is not ABSENT:
         document = _redactor(call, reply.document).redact(document)
     try:
         body = dumps(document)
@@ -88,7 +88,7 @@ def _set_at(document: dict[str, Any], path: str, value: str | int | dict[str, An
 
 
 def _customer_name(call: Call) -> str:
-    return wire_names(call.operation.name, call.profile).get(CUSTOMER, CUSTOMER)
+    return call.names.get(CUSTOMER, CUSTOMER)
 
 
 @frozen
@@ -131,15 +131,19 @@ class _Redactor:
 
 def _redactor(call: Call, document: Any) -> _Redactor:
     shape, customer = call.profile.answer, _customer_name(call)
-    names = {NONCE, SIGN, shape.signature.rpartition(".")[2] or SIGN, CUSTOMER, customer}
+    names = {*SIGNING, *call.signing_names, CUSTOMER, *(_last_step(path) for path in (customer, shape.signature))}
     data = payload(shape, document)
     located = (at(data, path) for each in OWN if (path := getattr(shape, each)))
     own = (at(document, shape.code), at(document, shape.request_id), *located)
     return _Redactor(
-        frozenset(names),
-        tuple(_find_details(call.fields.get(customer))),
+        frozenset(filter(None, names)),
+        tuple(_find_details(at(call.fields, customer, None))),
         tuple(value for value in own if isinstance(value, str) or type(value) is int),
     )
+
+
+def _last_step(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _find_details(value: Any) -> Iterator[str | int]:

@@ -216,7 +216,8 @@ def _object_to_success(call: Call, reply: Reply) -> Objection | None:
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
     if path := call.profile.answer.data:
         data = at(data, path, data)
-    return match.mismatch(match.fields_to_match(call) if expected.asked else call.fields, expected.compared, data)
+    named_otherwise = expected.asked or expected.compared.renamed
+    return match.mismatch(match.fields_to_match(call) if named_otherwise else call.fields, expected.compared, data)
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
@@ -234,7 +235,7 @@ def recourse(call: Call) -> Recourse:
     """Return the client's option if the response to a call is lost."""
     if call.read:
         return Recourse.REPEAT
-    if call.operation is CLOSE_ORDER:
+    if call.operation == CLOSE_ORDER:
         return Recourse.CLOSE
     return Recourse.QUERY if has_own_number(call) else Recourse.NONE
 
@@ -388,14 +389,14 @@ def advice(call: Call) -> str:
         return QUERY_HINT
     if call.reference is not None:
         return f"it may have been done: look at {call.reference} at the service, and do not repeat it"
-    fields = call.fields
-    amount = fields.get("amount", fields.get("totalAmt"))
-    marks = [] if amount is None else [f"{amount} {fields.get('currency', '')}".strip()]
-    texts = [fields[name] for name in ("description", "subject", "body") if name in fields]
+    given = {argument: at(call.fields, name, None) for argument, name in call.names.items()} or dict(call.fields)
+    amount, currency = given.get("amount", given.get("total_amt", given.get("totalAmt"))), given.get("currency") or ""
+    marks = [] if amount is None else [f"{amount} {currency}".strip()]
+    texts = [text for name in ("description", "subject", "body") if (text := given.get(name)) is not None]
     marks += [repr(match.one_line(str(text), _SHOWN).strip()) for text in texts[:1]]
     marks.append(f"at about {datetime.now(UTC):%Y-%m-%d %H:%M} UTC")
     number = "With an out_trade_no of your own, payasync could have asked for its state"
-    hint = f". {number}" if call.operation is PLACE_ORDER else ""
+    hint = f". {number}" if call.operation == PLACE_ORDER else ""
     return f"it may have been done: look for it at the service ({', '.join(marks)}), and do not repeat it{hint}"
 
 

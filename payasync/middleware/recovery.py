@@ -11,9 +11,10 @@ from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownEr
 from payasync.middleware.outcome import REPEAT_HINT, Recourse, recourse, unknown_error
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
+from payasync.strict_json import ABSENT
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Codec
-from payasync.wire.match import compared_fields, why_empty
+from payasync.wire.match import by_document_names, compared_fields, why_empty
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument
@@ -35,13 +36,21 @@ def absence_final_after(quarantine: float | None, *, used_before: bool = False) 
     return inf if quarantine is None or used_before else quarantine
 
 
-def status_query(operation: str | None, reference: str | None) -> Request[Response] | None:
-    """Return the query about an order or a refund by its number, or `None` if no query fits."""
+def status_query(operation: str | None, reference: str | None, order: object = None) -> Request[Response] | None:
+    """Return the query about an order or a refund by its number, or `None` if no query fits.
+
+    Args:
+        operation: The name of the write or the query.
+        reference: The number.
+        order: Of a refund, the order's number, if it is known. Some services want it besides.
+    """
     if reference is None:
         return None
     if operation in {PLACE_ORDER.name, CLOSE_ORDER.name, QUERY_ORDER.name}:
         return QueryOrder(out_trade_no=reference)
-    return QueryRefund(identifier=reference) if operation in {CREATE_REFUND.name, QUERY_REFUND.name} else None
+    if operation not in {CREATE_REFUND.name, QUERY_REFUND.name}:
+        return None
+    return QueryRefund(identifier=reference, out_trade_no=order if isinstance(order, str) else ABSENT)
 
 
 def query_about(codec: Codec, call: Call) -> Call | None:
@@ -51,14 +60,15 @@ def query_about(codec: Codec, call: Call) -> Call | None:
     by the write's own deadline.
     """
     askable = recourse(call) in {Recourse.QUERY, Recourse.CLOSE}
-    request = status_query(call.operation.name, call.reference) if askable else None
+    asked = compared_fields(by_document_names(call))
+    request = status_query(call.operation.name, call.reference, asked.get("outTradeNo")) if askable else None
     if request is None:
         return None
     try:
         query = codec.call(request, call.timeouts, call.deadline)
     except PayasyncError:
         return None
-    return expect_match(query, compared_fields(call.fields))
+    return expect_match(query, asked)
 
 
 def expect_match(query: Call, asked: Mapping[str, object] | None) -> Call:
@@ -80,7 +90,7 @@ def query_after(error: PayasyncError) -> Request[Response]:
     """
     if not isinstance(error, PayasyncError):
         raise invalid_argument("error", "the error of a call, such as an OutcomeUnknownError", error)
-    request = status_query(error.operation, error.reference)
+    request = status_query(error.operation, error.reference, (error.asked or {}).get("outTradeNo"))
     if request is None or isinstance(error, IntentConflictError):
         raise error
     return request

@@ -29,7 +29,7 @@ from payasync.middleware.outcome import (
 from payasync.middleware.recovery import absence_final_after
 from payasync.settings import Pace, RetryPolicy
 from payasync.wire.call import Call, Layer, Objection, Progress, Reply, Send
-from payasync.wire.match import compared_fields, why_empty
+from payasync.wire.match import by_document_names, compared_fields, why_empty
 from payasync.wire.response import parse_retry_after
 
 RETRY_COST: Final = 5
@@ -154,7 +154,7 @@ class Attempts:
             self._context.quota.pay_back(self._spent)
             return result
         if not self._call.read:
-            result.add(asked=compared_fields(self._call.fields))
+            result.add(asked=compared_fields(by_document_names(self._call)))
         if isinstance(result, OutcomeUnknownError):
             result.add(used_before=self._call.progress.used_before)
             self._report_unknown(_reason_of(self._call, result))
@@ -230,7 +230,7 @@ class Attempts:
         call = self._call
         if reason := why_empty(call.reference, call.profile.answer, reply.document):
             return unknown_error(call, reason, reply)
-        result = result_of_close(call, reply) if call.operation is CLOSE_ORDER else reply
+        result = result_of_close(call, reply) if call.operation == CLOSE_ORDER else reply
         return evolve(result, recovered=True) if isinstance(result, Reply) else result
 
     def _absence_final_at(self) -> float:

@@ -12,10 +12,10 @@ from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
 from payasync.profile.profile import not_configured
-from payasync.profile.schema import NONCE, SIGN
 from payasync.settings import invalid_setting
 from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
 from payasync.wire.call import Call, Layer, Reply, Send
+from payasync.wire.encode import path_of
 
 
 def sign(key: Secret | None, send: Send) -> Send:
@@ -34,14 +34,15 @@ def sign(key: Secret | None, send: Send) -> Send:
         if scheme is None or key is None:
             raise _missing_error(call)
         prepared_for, signer = prepared
+        name, mark = call.signing_names
         if prepared_for is not scheme:
             # Only a fast scheme of ours can prepare its key once for many calls.
             signer = scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
             prepared = scheme, signer
-        fields = {**call.fields, NONCE: os.urandom(16).hex()}
+        fields = {**call.fields, name: os.urandom(16).hex()}
         if signer is None:
             return _sign_and_send(scheme, key, call.derived(fields=fields), send)
-        fields[SIGN] = signer(fields, call.operation.path)
+        fields[mark] = signer(fields, path_of(call))
         return send(call.derived(fields=fields))
 
     return send_signed
@@ -74,7 +75,7 @@ def check_signable(call: Call, key: Secret | None) -> None:
         if scheme is None or key is None:
             raise _missing_error(call)
         if isinstance(scheme, SortedPairs):
-            scheme.text(call.fields, path=call.operation.path)
+            scheme.text(call.fields, path=path_of(call))
             if not scheme.blocking:
                 scheme.signer(key)  # it refuses a scheme that leaves its encoding open
     except PayasyncError as error:
@@ -91,11 +92,11 @@ def _missing_error(call: Call) -> ConfigurationError:
 
 async def _sign_and_send(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
     signature = await await_in_time(call, _make_signature(scheme, key, call), "the signature scheme")
-    return await send(call.with_fields(**{SIGN: signature}))
+    return await send(call.with_fields(**{call.signing_names[1]: signature}))
 
 
 async def _make_signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
-    make = partial(scheme.sign, dict(call.fields), path=call.operation.path, key=key)
+    make = partial(scheme.sign, dict(call.fields), path=path_of(call), key=key)
     try:
         if getattr(scheme, "blocking", False):
             made: Any = await asyncio.get_running_loop().run_in_executor(_signing_thread(os.getpid()), make)

@@ -14,6 +14,7 @@ from payasync.settings import invalid_setting
 from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
 from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
+from payasync.wire.encode import path_of
 from payasync.wire.match import names_the_same
 
 
@@ -36,9 +37,7 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
         return evolve(reply, verified=False)
     if isinstance(scheme, SortedPairs):
         scheme = _allow_redirect_address(scheme, call.profile.answer.redirect_url.rpartition(".")[2])
-    verified = isinstance(signed[name], str) and is_signed_by_any(
-        scheme, signed, name, path=call.operation.path, keys=keys
-    )
+    verified = isinstance(signed[name], str) and is_signed_by_any(scheme, signed, name, path=path_of(call), keys=keys)
     if not verified:
         return evolve(reply, verified=False, doubt=refused_field(scheme, signed, place, name))
 

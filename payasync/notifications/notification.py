@@ -151,7 +151,7 @@ class Notification:
         if self.kind == "payment" and self.payment_id:
             return QueryPayment(identifier=self.payment_id)
         if self.kind == "refund" and self.out_refund_no:
-            return QueryRefund(identifier=self.out_refund_no)
+            return QueryRefund(identifier=self.out_refund_no, out_trade_no=self.out_trade_no or ABSENT)
         if self.kind not in {"payment", "refund"}:
             why = f"there is no query about {self.kind or 'an unknown event'}: nothing can confirm it"
         else:

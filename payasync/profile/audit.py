@@ -3,13 +3,14 @@
 What the audit says of a point stands with its field in `schema.py`. Here stands what depends on other points.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve, fields, frozen, has
 
 from payasync.endpoints import ARGUMENTS, Auth, camel_case, names_with
 from payasync.profile.schema import ALL, COMPARED, OPEN_FIELDS, QUESTION, AnswerShape, Question
+from payasync.profile.wire_names import wire_name
 from payasync.signing.schemes import SortedPairs
 
 if TYPE_CHECKING:
@@ -75,13 +76,30 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
         elif each.name == "signature":
             yield from _signature_points(profile)
         elif each.name == "fields":
-            for name, means in OPEN_FIELDS.items():
-                yield _point(f"fields.{name}", value.get(name, ""), "", Question(means, _methods_with(name)))
+            yield from _field_points(profile)
+        elif each.name == "endpoints":
+            for name, endpoint in value.items():
+                yield Point(f"endpoints.{name}", "answered", (name,), endpoint, "how the endpoint differs")
         elif each.name == "formats":
             question = Question("how the date is written, such as %Y-%m-%d", _methods_with("start_date"))
             yield _point("formats.start_date", value.get("start_date", ""), "", question)
         elif has(type(value)):
             yield from _part_points(profile.answer, each.name, value)
+
+
+def _field_points(profile: "Profile") -> Iterator[Point]:
+    """Yield the open wire names, and then each name that differs from the document's."""
+    for name, means in OPEN_FIELDS.items():
+        methods = _methods_with(name)
+        arguments = {method: next(each for each in ARGUMENTS[method] if each.point == name) for method in methods}
+        names = {wire_name(profile, method, argument) for method, argument in arguments.items()}
+        yield _point(f"fields.{name}", "" if "" in names else ", ".join(sorted(names)), "", Question(means, methods))
+    for name, given in profile.fields.items():
+        table = given if isinstance(given, Mapping) else {"": given}
+        for argument, wire in table.items():
+            if wire and name not in OPEN_FIELDS:
+                key = ".".join(filter(None, ("fields", name, argument)))
+                yield Point(key, "answered", (name,) if argument else ALL, wire, "the wire name")
 
 
 def _methods_with(open_field: str) -> tuple[str, ...]:

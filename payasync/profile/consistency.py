@@ -15,17 +15,29 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import asdict
 
 from payasync.credentials import Credentials, Secret
-from payasync.endpoints import ARGUMENTS, TEXTS
+from payasync.endpoints import ARGUMENTS, FURTHER, TEXTS, Argument, is_path
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     KINDS,
     OPEN_FIELDS,
     REFUSED,
-    RESERVED,
+    Endpoint,
     HttpCodes,
     NotificationShape,
     Parameter,
     is_one_of,
+)
+from payasync.profile.wire_names import (
+    IDENTIFIER_OF,
+    OURS,
+    USUAL,
+    arguments_of,
+    given_name,
+    names_of,
+    parameter_of,
+    reserved_names,
+    wire_name,
+    wire_names,
 )
 from payasync.settings import describe_value, invalid_setting, is_header, is_reserved_header
 from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
@@ -38,7 +50,10 @@ if TYPE_CHECKING:
 LONG_ENOUGH: Final = 16
 """Characters of a shared secret; a shorter one is used, with a warning."""
 
-_STATUS: Final = {"payments.status": "payment_status", "refunds.status": "refund_status"}
+_STATUS: Final = IDENTIFIER_OF
+_NAMED: Final = sorted({each.name for arguments in ARGUMENTS.values() for each in arguments} - {"identifier"})
+"""The arguments whose names a profile may change."""
+_BRACES: Final = re.compile(r"\{(\w*)\}")
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
 """Two days that differ in each part of a date."""
 _SLIP: Final = 0.88
@@ -56,6 +71,9 @@ def check_profile(profile: "Profile") -> None:
         raise invalid_setting("identifier", f"must be a regular expression, not {profile.identifier!r}")
     _check_formats(profile.formats)
     _check_scheme(profile.signature)
+    for operation, endpoint in profile.endpoints.items():
+        _check_endpoint(profile, operation, endpoint)
+    _check_fields(profile)
     _check_given_names(profile)
     for operation in ARGUMENTS:
         _check_wire_names(profile, operation)
@@ -84,7 +102,8 @@ def _check_names(profile: "Profile") -> None:
         ("bearer", profile.bearer, ARGUMENTS),
         ("signed", profile.signed, ARGUMENTS),
         ("merchant", profile.merchant, ARGUMENTS),
-        ("fields", profile.fields, OPEN_FIELDS),
+        ("endpoints", profile.endpoints, ARGUMENTS),
+        ("fields", profile.fields, [*OPEN_FIELDS, *OURS, *_NAMED, *ARGUMENTS]),
         ("formats", profile.formats, ["start_date"]),
         ("constants", profile.constants, [*ARGUMENTS, "*"]),
         ("accept.required", profile.accept.required, ARGUMENTS),
@@ -119,9 +138,55 @@ def _check_scheme(scheme: SignatureScheme | None) -> None:
         )
 
 
+def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> None:
+    """Refuse a path that is none, or that has braces around what is no argument of the operation."""
+    key, arguments = f"endpoints.{operation}", [each.name for each in arguments_of(profile, operation)]
+    further = [each.name for each in FURTHER.get(operation, ())]
+    for name in endpoint.with_:
+        if name not in further:
+            allowed = f"allowed are {', '.join(further)}" if further else "this operation has no further arguments"
+            raise invalid_setting(f"{key}.with", f"must not hold {name!r}; {allowed}")
+    path = endpoint.path
+    if path and not is_path(_BRACES.sub("x", path)):
+        raise invalid_setting(f"{key}.path", f"must be a path below the base URL, such as /v2/orders, not {path!r}")
+    for name in _BRACES.findall(path):
+        if name not in {*arguments, "merchant_id"}:
+            allowed = ", ".join(sorted({*arguments, "merchant_id"}))
+            raise invalid_setting(f"{key}.path", f"has {{{name}}}, which is no argument; allowed are {allowed}")
+    place, parameter = endpoint.place, parameter_of(profile, operation)
+    if place and parameter and parameter.place != USUAL:
+        status = f"{IDENTIFIER_OF[operation]}.place"
+        raise invalid_setting(f"{key}.place", f"and {status} both give the place: keep one of the two")
+    if place == "path" and len(arguments) != 1:
+        raise invalid_setting(f"{key}.place", "must not be 'path': write the arguments into endpoints.path, in braces")
+    if place == "body" and endpoint.method == "GET":
+        raise invalid_setting(f"{key}.place", "must not be 'body' with method GET, which has no body")
+
+
+def _check_fields(profile: "Profile") -> None:
+    """Refuse names for what an operation does not take, and a name that is given in two tables."""
+    for operation, table in profile.fields.items():
+        if (operation in ARGUMENTS) != isinstance(table, Mapping):
+            rule = "a table of wire names, by argument" if operation in ARGUMENTS else "a text"
+            raise invalid_setting(f"fields.{operation}", f"must be {rule}")
+        if not isinstance(table, Mapping):
+            continue
+        arguments = {each.name: each for each in arguments_of(profile, operation) if each.name != "identifier"}
+        for name in table:
+            key, allowed = f"fields.{operation}.{name}", [*arguments, *OURS]
+            if name not in allowed:
+                raise invalid_setting(key, f"is no argument of {operation}; allowed are {', '.join(allowed)}")
+            point = arguments[name].point if name in arguments else ""
+            if point and point != name and given_name(profile, "", point):
+                raise invalid_setting(key, f"and fields.{point} both give the name: keep one of the two")
+
+
 def _check_given_names(profile: "Profile") -> None:
     """Refuse a field under a wire name that only payasync itself may set, and a constant that is no JSON."""
-    given = {f"fields.{point}": name for point, name in profile.fields.items()}
+    reserved = {name for each in OURS for name in names_of(profile, each)}
+    given = {
+        f"fields.{point}": name for point, name in profile.fields.items() if isinstance(name, str) and point not in OURS
+    }
     given |= {f"{key}.name": parameter.name for key in _STATUS.values() if (parameter := getattr(profile, key))}
     for operation, table in profile.constants.items():
         given |= {f"constants.{operation}.{name}": name for name in table}
@@ -129,31 +194,38 @@ def _check_given_names(profile: "Profile") -> None:
             if found := find_flaw({name: value}):
                 raise invalid_setting(f"constants.{operation}.{name}", f"must be JSON, without {found}")
     for key, name in given.items():
-        if name in RESERVED:
+        if name in reserved:
             raise invalid_setting(key, f"must not set {name}, because payasync sets it")
-
-
-def _list_wire_names(profile: "Profile", operation: str) -> dict[str, str]:
-    """Return the wire names of an operation's arguments, without those that are open."""
-    if operation in _STATUS:
-        parameter: Parameter | None = getattr(profile, _STATUS[operation])
-        return {"identifier": parameter.name} if parameter else {}
-    names = {each.name: each.wire or profile.fields.get(each.point, "") for each in ARGUMENTS[operation]}
-    return {argument: name for argument, name in names.items() if name}
 
 
 def _check_wire_names(profile: "Profile", operation: str) -> None:
     """Refuse two fields of one request under one name: one would replace the other, such as an amount."""
-    names = _list_wire_names(profile, operation)
-    for each in ARGUMENTS[operation]:
-        name = names.get(each.name)
-        others = [other for other, its in names.items() if its == name and other != each.name]
-        if each.point and others:
-            why = f"is {name!r}, which is also the wire name of {others[0]}: one would replace the other"
-            raise invalid_setting(f"fields.{each.point}", why)
-        if each.required and name in profile.constants.get(operation, {}):
+    names = wire_names(profile, operation)
+    ours = {each: wire_name(profile, operation, each) for each in OURS}
+    for each in arguments_of(profile, operation):
+        name = names.get(each.name, "")
+        its_own = name != each.wire
+        for other, its in {**ours, **names}.items() if name and its_own else ():
+            if other != each.name and _overlap(name, its):
+                also = "also the wire name" if name == its else f"in one object with the wire name {its!r}"
+                why = f"is {name!r}, which is {also} of {other}: one would replace the other"
+                raise invalid_setting(_key_of_name(profile, operation, each), why)
+        if each.required and name.partition(".")[0] in profile.constants.get(operation, {}):
             why = f"is the argument {each.name}, which every call gives: the constant would never be sent"
             raise invalid_setting(f"constants.{operation}.{name}", why)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
+def _key_of_name(profile: "Profile", operation: str, argument: Argument) -> str:
+    """Return the key of the profile that gives an argument its wire name, or that could."""
+    if given_name(profile, operation, argument.name):
+        return f"fields.{operation}.{argument.name}"
+    if argument.name == "identifier":
+        return f"{IDENTIFIER_OF[operation]}.name"
+    return f"fields.{argument.point or argument.name}"
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
@@ -188,11 +260,12 @@ def _check_required(profile: "Profile", operation: str, name: str) -> None:
     if name in arguments:
         return
     key = f"accept.required.{operation}"
-    if name in RESERVED or any(name in profile.constants.get(where, {}) for where in ("*", operation)):
+    constants = {*profile.constants.get("*", {}), *profile.constants.get(operation, {})}
+    if name in constants | reserved_names(profile, operation):
         raise invalid_setting(key, f"must not hold {name!r}: payasync sets it, or a constant does")
     # `extra` may not hold the wire name of an argument.
     known = {_normalize_name(argument): argument for argument in arguments}
-    known |= {_normalize_name(wire): argument for argument, wire in _list_wire_names(profile, operation).items()}
+    known |= {_normalize_name(wire): argument for argument, wire in wire_names(profile, operation).items()}
     if close := get_close_matches(_normalize_name(name), known, n=1, cutoff=_SLIP):
         meant = f"did you mean {known[close[0]]}? Arguments are {', '.join(arguments)}"
         raise invalid_setting(key, f"must not hold {name!r}: {meant}; any other name is that of a field in extra")

@@ -20,6 +20,7 @@ from payasync.profile.schema import (
     OPEN_FIELDS,
     Accept,
     AnswerShape,
+    Endpoint,
     HttpCodes,
     NotificationShape,
     Parameter,
@@ -29,9 +30,17 @@ from payasync.profile.schema import (
     asks,
 )
 from payasync.profile.toml import read_text, write_toml
+from payasync.profile.wire_names import given_name
 from payasync.settings import check_types, read_guarded, to_dict, to_tuple
 from payasync.signing.schemes import SignatureScheme
 from payasync.strict_json import copy_plain, find_flaw
+
+
+def _copy_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a table of names and of the tables in it; any other value unchanged, for the type check."""
+    if not isinstance(given, Mapping):
+        return given
+    return {name: to_dict(value) for name, value in given.items()}
 
 
 def _copy_tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -54,8 +63,10 @@ class Profile:
         identifier: The pattern that order, refund and subscription numbers must match as a whole.
         amount_unit: `minor` or `major`, shown by the audit. Amounts are never converted.
         signature: The scheme: a `SortedPairs`, or any object with the methods of `SignatureScheme`.
-        fields: Wire names of the arguments that the document does not show: `return_url`, `frequency`,
-            `start_date`, `subscription_amount`, `customer` and `subscription_id`.
+        endpoints: Endpoints that differ from the document's, by the operation's name.
+        fields: Wire names of arguments, and of `nonce`, `sign` and `merchant_id`; for one operation in a table under
+            its name. A dotted name nests. The document shows none for `return_url`, `frequency`, `start_date`,
+            `subscription_amount`, `customer` and `subscription_id`.
         formats: The format of `start_date`, as for `strftime`.
         constants: Fields sent with every operation (`"*"`), or with one operation by its name. None may be a required
             argument of the operation, or a value that `signature` cannot sign.
@@ -83,7 +94,8 @@ class Profile:
         default="", metadata=asks("minor or major: the unit that amounts are counted in")
     )
     signature: SignatureScheme | None = None
-    fields: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
+    endpoints: Mapping[str, Endpoint] = field(default=Factory(dict), converter=to_dict)
+    fields: Mapping[str, str | Mapping[str, str]] = field(default=Factory(dict), converter=_copy_names)
     formats: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_copy_tables)
     headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
@@ -138,7 +150,7 @@ class Profile:
         Raises:
             NotConfiguredError: The profile does not give the name.
         """
-        name = self.fields.get(argument)
+        name = given_name(self, "", argument)
         if not name:
             raise not_configured(f"fields.{argument}", OPEN_FIELDS[argument])
         return name

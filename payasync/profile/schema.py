@@ -163,13 +163,33 @@ ANYTHING: Final = Accept()
 """The default: every value is accepted."""
 
 
+Place: TypeAlias = Literal["", "body", "query", "path", "header"]
+
+
+@frozen(kw_only=True, field_transformer=check_types("endpoints"))
+class Endpoint:
+    """How a service's endpoint differs from the document's. What is left out is as in the document.
+
+    Args:
+        method: The HTTP method.
+        path: The path below the base URL. Arguments in braces, such as `{out_trade_no}`, stand in it.
+        place: The place of the arguments: `body`, `query`, `path` (which appends `/<identifier>`) or `header`.
+        with_: Arguments that the endpoint wants besides (TOML: `with`).
+    """
+
+    method: Literal["", "GET", "POST", "PUT", "PATCH", "DELETE"] = ""
+    path: str = ""
+    place: Place = ""
+    with_: tuple[str, ...] = field(default=(), converter=to_tuple)
+
+
 @frozen(field_transformer=check_types("status"))
 class Parameter:
     """How endpoint 6 or 7 takes its identifier: the parameter's name and place.
 
     Args:
         name: The wire name, or the name of the header.
-        place: `query`, `path` (which appends `/<identifier>`) or `header`.
+        place: `query`, `path` (which appends `/<identifier>`) or `header`; `endpoints` may say `body`.
     """
 
     name: str

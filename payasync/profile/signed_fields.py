@@ -12,7 +12,8 @@ from attrs import frozen
 
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import COMPARED, RESERVED
+from payasync.profile.schema import COMPARED
+from payasync.profile.wire_names import all_names
 from payasync.settings import invalid_setting
 from payasync.signing.schemes import SortedPairs
 from payasync.strict_json import ABSENT, ExactNumber, at
@@ -280,13 +281,11 @@ def shares_key(profile: "Profile", credentials: "Credentials") -> bool:
 
 def names_in_requests(profile: "Profile") -> frozenset[str]:
     """Return the wire names that a request may have, with those fields of `extra` that the profile requires."""
-    arguments = [each for several in ARGUMENTS.values() for each in several]
-    shown = (each.wire or profile.fields.get(each.point, "") for each in arguments)
-    ours = {each.name for each in arguments}
+    ours = {each.name for arguments in ARGUMENTS.values() for each in arguments}
     demanded = (name for names in profile.accept.required.values() for name in names if name not in ours)
-    parameters = (each.name for each in (profile.payment_status, profile.refund_status) if each)
     constants = (name for table in profile.constants.values() for name in table)
-    return frozenset({*shown, *demanded, *parameters, *constants, *RESERVED})
+    shown = (name.partition(".")[0] for name in all_names(profile))
+    return frozenset({*shown, *demanded, *constants})
 
 
 def only_from_the_service(profile: "Profile", signed: SignedFields, paths: Iterable[str]) -> tuple[str, ...]:

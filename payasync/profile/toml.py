@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from attrs import NOTHING, Factory, fields, has
 
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import Parameter
+from payasync.profile.schema import Endpoint, Parameter
 from payasync.settings import describe_value, invalid_setting
 from payasync.signing.schemes import SortedPairs
 from payasync.strict_json import encodable
@@ -22,6 +22,8 @@ P = TypeVar("P", bound="Profile")
 
 _STATUS: Final = {"payment_status": "payment", "refund_status": "refund"}
 """Arguments that have another name in TOML: the tables of `[status]`."""
+_PARTS_BY_NAME: Final[Mapping[str, type]] = {"endpoints": Endpoint}
+"""Arguments that are tables of parts, by operation."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TOML_ERROR_LINE: Final = re.compile(r"at line (\d+), ")
 _LINE_BREAK: Final = r"character '\n'"
@@ -86,6 +88,11 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
             for thing, inner in _check_table(key, given).items():
                 _check_key(f"{key}.{thing}", thing, tuple(_STATUS.values()))
                 arguments[f"{thing}_status"] = _make_part(f"{key}.{thing}", Parameter, inner)
+        elif key in _PARTS_BY_NAME:
+            arguments[key] = {
+                name: _make_part(f"{key}.{name}", _PARTS_BY_NAME[key], inner)
+                for name, inner in _check_table(key, given).items()
+            }
         else:
             arguments[key] = _make_part(key, parts[key], given) if key in parts else given
     try:
@@ -98,17 +105,24 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
 
 def _make_part(path: str, kind: Any, given: object) -> Any:
     """Return a part of a profile from its table."""
-    table = _check_table(path, given)
+    table, names = _check_table(path, given), {_key_of(each.name): each.name for each in fields(kind)}
     for key in table:
-        _check_key(f"{path}.{key}", key, tuple(each.name for each in fields(kind)))
+        _check_key(f"{path}.{key}", key, tuple(names))
     for each in fields(kind):
         if each.default is NOTHING and each.name not in table:
             raise invalid_setting(f"{path}.{each.name}", "is missing")
     try:
-        return kind(**table)
+        return kind(**{names[key]: value for key, value in table.items()})
     except ConfigurationError as error:
-        _rename_key(error, "status", path)  # a `Parameter` does not know which of the two it is
+        for part in ("status", "endpoints"):  # a `Parameter` or an `Endpoint` does not know which it is
+            if error.field is not None and error.field.split(".")[0] == part:
+                _rename_key(error, part, path)
         raise
+
+
+def _key_of(argument: str) -> str:
+    """Return the TOML key of an argument; `with` is a word of Python, so the argument is `with_`."""
+    return argument.removesuffix("_")
 
 
 def _check_table(path: str, given: object) -> dict[str, Any]:
@@ -187,8 +201,14 @@ def _list_changes(part: Any) -> dict[str, Any]:
         value = getattr(part, each.name)
         default = each.default.factory() if isinstance(each.default, Factory) else each.default  # type: ignore[arg-type]
         if default is NOTHING or value != default:
-            changed[each.name] = _list_changes(value) if has(type(value)) else value
+            changed[_key_of(each.name)] = _changes_in(value)
     return changed
+
+
+def _changes_in(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _list_changes(held) if has(type(held)) else held for name, held in value.items()}
+    return _list_changes(value) if has(type(value)) else value
 
 
 def _write_table(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:

@@ -47,6 +47,8 @@ class QueryRefund(Request[RefundResponse]):
 
     Args:
         identifier: The refund identifier that the service expects there; the profile says where it stands.
+        out_trade_no: The merchant's own number of the order. A response about another order is not believed. It is
+            sent if the profile says that the service wants it.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
@@ -57,6 +59,7 @@ class QueryRefund(Request[RefundResponse]):
     answer: ClassVar[type[RefundResponse]] = RefundResponse
 
     identifier: str = field(validator=validate_word)
+    out_trade_no: str | Absent = field(default=ABSENT, validator=validate_word)
 
 
 class Refunds(Namespace):
@@ -115,12 +118,19 @@ class Refunds(Namespace):
         )
 
     def status(
-        self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
+        self,
+        identifier: str,
+        *,
+        out_trade_no: str | Absent = ABSENT,
+        extra: Mapping[str, Any] = NOTHING,
+        timeout: float | None = None,
     ) -> Coroutine[Any, Any, RefundResponse]:
         """Ask for the outcome of a refund (docs/service.md#refunds).
 
         Args:
             identifier: The refund identifier that the service expects there.
+            out_trade_no: The merchant's own number of the order. A response about another order is not believed. It is
+                sent if the profile says that the service wants it.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
@@ -131,7 +141,9 @@ class Refunds(Namespace):
             NoAnswerError: No usable response came.
             ServiceError: The service refused the query, or knows no such refund.
         """
-        return self._send(lambda: QueryRefund(identifier=identifier, extra=extra), timeout=timeout)
+        return self._send(
+            lambda: QueryRefund(identifier=identifier, out_trade_no=out_trade_no, extra=extra), timeout=timeout
+        )
 
     def wait(
         self,
@@ -139,6 +151,7 @@ class Refunds(Namespace):
         *,
         until: str | Callable[[RefundResponse], bool],
         timeout: float,
+        out_trade_no: str | Absent = ABSENT,
         extra: Mapping[str, Any] = NOTHING,
     ) -> Coroutine[Any, Any, RefundResponse]:
         """Wait until a refund has a state: ask for it until then.
@@ -147,6 +160,8 @@ class Refunds(Namespace):
             identifier: The refund identifier that the service expects there.
             until: A state by its name in payasync, such as `"succeeded"`, or a function of the response.
             timeout: Seconds in all.
+            out_trade_no: The merchant's own number of the order. A response about another order is not believed. It is
+                sent if the profile says that the service wants it.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
@@ -155,4 +170,6 @@ class Refunds(Namespace):
             WaitTimeoutError: The state did not come in time; `response` is the last response.
             ServiceError: The service refused the query, or knows no such refund.
         """
-        return self._wait(lambda: QueryRefund(identifier=identifier, extra=extra), until, timeout)
+        return self._wait(
+            lambda: QueryRefund(identifier=identifier, out_trade_no=out_trade_no, extra=extra), until, timeout
+        )

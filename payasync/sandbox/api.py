@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from payasync.credentials import Credentials
-from payasync.endpoints import CREATE_REFUND, OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Operation
-from payasync.profile.schema import MERCHANT, NONCE, SIGN
+from payasync.endpoints import CREATE_REFUND, QUERY_PAYMENT, QUERY_REFUND, Operation
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Outgoing, fingerprint
 from payasync.sandbox.faults.injection import FaultInjector
@@ -29,7 +28,6 @@ Action = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Received = dict[str, Any] | RefusedError
 """A request's fields, or why there are none."""
 
-_REST: Final = "identifier"
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -71,15 +69,17 @@ class Api:
             return web.json_response(openapi.describe_service(self._dialect))
 
         described = web.get(openapi.PATH, describe, allow_head=False)
-        return [*(route for operation in OPERATIONS for route in self._routes(operation)), described]
+        # A path without braces goes before one whose braces would take it.
+        operations = sorted(self._dialect.names.operations.values(), key=lambda each: len(each.in_path))
+        return [*(route for operation in operations for route in self._routes(operation)), described]
 
     def _routes(self, operation: Operation) -> list[web.RouteDef]:
         async def handler(request: web.Request) -> web.StreamResponse:
             return await self._handle(operation, request)
 
-        parameter, paths = self._dialect.names.parameters.get(operation.name), [operation.path]
-        if parameter and parameter.place == "path":
-            paths.append(f"{operation.path}/{{{_REST}:.+}}")
+        paths = [operation.path]
+        if self._dialect.names.places[operation.name] == "path":
+            paths.append(f"{operation.path}/{{{operation.reference}:.+}}")
         options = {} if operation.has_body else {"allow_head": False}
         return [web.route(operation.method, path, handler, **options) for path in paths]
 
@@ -102,11 +102,10 @@ class Api:
     async def _receive(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
         """Return a request's fields, and the numbers that it names, for faults that wait for a number."""
         try:
-            if operation.has_body:
-                fields = read_object(await read_body(request, "application/json"))
-            else:
-                rest = request.match_info.get(_REST, "")
-                fields = self._dialect.collect_fields(operation, read_query(request), request.headers, rest)
+            rest = (
+                read_object(await read_body(request, "application/json")) if operation.has_body else read_query(request)
+            )
+            fields = self._dialect.collect_fields(operation, rest, request.headers, request.match_info)
         except RefusedError as refused:
             return refused, frozenset()
         named = self._dialect.find_numbers(operation, fields)
@@ -115,7 +114,7 @@ class Api:
         numbers = set(named.values())
         if operation in {QUERY_PAYMENT, QUERY_REFUND}:
             for number in named.values():
-                refund = self._store.find(Refund, out_refund_no=number) if operation is QUERY_REFUND else None
+                refund = self._store.find(Refund, out_refund_no=number) if operation == QUERY_REFUND else None
                 if subject := refund or self._store.order_named(number):
                     numbers.add(subject.out_trade_no)
         return fields, frozenset(numbers)
@@ -138,41 +137,46 @@ class Api:
         if isinstance(received, RefusedError):
             raise received
         arguments = self._dialect.read(operation, received, request.headers)
-        self._check_sender(operation, received, request.headers.get("Authorization", ""))
-        if operation is CREATE_REFUND:
-            arguments["fingerprint"] = fingerprint(received)
+        self._check_sender(operation, received, request)
+        if operation == CREATE_REFUND:
+            name = self._dialect.names.name
+            fresh = {name(operation.name, each) for each in ("nonce", "sign")}
+            arguments["fingerprint"] = fingerprint(received, fresh)
         # A request that its state refuses has used its nonce: if it is repeated later, it must not be carried out.
         with self._store.savepoint():
             payload = self._actions[operation.name](arguments)
         add_facts(request, reference=find_reference(arguments) or self._dialect.find_number(payload))
-        return self._dialect.build_success(payload, received, request_id)
+        return self._dialect.build_success(operation, payload, received, request_id)
 
-    def _check_sender(self, operation: Operation, fields: Mapping[str, Any], authorization: str) -> None:
+    def _check_sender(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> None:
         """Check that the merchant sent a request, by token, number and signature, and use up its nonce."""
         name, profile, merchant = operation.name, self._profile, self._credentials
+        number, nonce = (self._dialect.names.name(name, each) for each in ("merchant_id", "nonce"))
         if name in profile.bearer:
-            scheme, _, token = authorization.partition(" ")
+            scheme, _, token = request.headers.get("Authorization", "").partition(" ")
             key, given = merchant.secret_key, token.strip().encode(errors="surrogateescape")
             if scheme.lower() != "bearer" or not (key and hmac.compare_digest(given, key.reveal().encode())):
                 raise RefusedError("unauthenticated", "Authorization must be: Bearer <SECRET_KEY>")
-        if name in profile.merchant and fields[MERCHANT] != merchant.merchant_id:
-            raise RefusedError("unauthenticated", "no such merchant", field=MERCHANT, status=403)
+        stated = name in profile.merchant or "merchant_id" in operation.in_path
+        if stated and fields[number] != merchant.merchant_id:
+            raise RefusedError("unauthenticated", "no such merchant", field=number, status=403)
         if name in profile.signed:
-            self._check_signature(fields, operation.path)
-            if not self._store.use_nonce(merchant.merchant_id, fields[NONCE]):
-                raise RefusedError("nonce_used", "the nonce was used before", field=NONCE)
+            self._check_signature(operation, fields, request.path if operation.in_path else operation.path)
+            if not self._store.use_nonce(merchant.merchant_id, fields[nonce]):
+                raise RefusedError("nonce_used", "the nonce was used before", field=nonce)
 
-    def _check_signature(self, fields: Mapping[str, Any], path: str) -> None:
+    def _check_signature(self, operation: Operation, fields: Mapping[str, Any], path: str) -> None:
         words, key = self._dialect.names, self._credentials.signing_key
+        sign = words.name(operation.name, "sign")
         try:
-            genuine = key is not None and verify(words.signature, fields, fields[SIGN], path=path, key=key)
+            genuine = key is not None and verify(words.signature, fields, fields[sign], path=path, key=key)
         except UnsignableError as error:
             raise RefusedError("invalid", f"{error.field} cannot be signed", field=error.field) from None
         if not genuine:
-            customer, message = words.fields["customer"], "the signature is not that of these fields"
-            shown = {name: MASK if name == customer else value for name, value in fields.items()}
+            customer, message = words.name(operation.name, "customer"), "the signature is not that of these fields"
+            shown = {name: MASK if name == customer.partition(".")[0] else value for name, value in fields.items()}
             expected = text_to_sign(words.signature, shown, path=path)
-            raise RefusedError("bad_signature", message, field=SIGN, expected=expected)
+            raise RefusedError("bad_signature", message, field=sign, expected=expected)
 
     @web.middleware
     async def shape_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:

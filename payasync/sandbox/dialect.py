@@ -2,29 +2,30 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal, get_args
 
 from attrs import evolve, fields_dict, frozen
 
-from payasync.endpoints import OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument, Operation, camel_case
+from payasync.endpoints import OPERATIONS, PLACE_ORDER, QUERY_PAYMENT, QUERY_REFUND, Argument, Operation
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import (
     COMPARED,
-    MERCHANT,
-    NONCE,
     SIGN,
+    SIGNING,
     AnswerShape,
     Code,
     Kind,
     NotificationShape,
     Parameter,
+    Place,
 )
 from payasync.profile.signed_fields import join_path
+from payasync.profile.wire_names import arguments_of, operation_of, place_of, wire_name
 from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, make_checks
 from payasync.sandbox.model import (
     MERCHANT_ID,
@@ -37,7 +38,7 @@ from payasync.sandbox.model import (
     format_instant,
 )
 from payasync.signing.schemes import SignatureScheme, SortedPairs
-from payasync.strict_json import at
+from payasync.strict_json import ABSENT, at
 
 
 def set_at(document: dict[str, Any], path: str, value: object) -> None:
@@ -99,10 +100,10 @@ class WireNames:
         profile: As given.
         answer: Where things stand in responses.
         notification: The same for notifications.
-        fields: The wire names that the document does not show.
         date_format: How dates are written, as for `strptime`.
         signature: The scheme, with the algorithm and encoding of the sandbox's own where they are open.
         parameters: How endpoints 6 and 7 take their identifier, by the operation's name.
+        operations: The endpoints, as the profile changes them.
         arguments: The arguments of each operation, by their wire names.
         constants: What every request of an operation carries, unless an argument has that name.
     """
@@ -111,19 +112,25 @@ class WireNames:
         self.profile: Final = profile
         self.answer: Final = _fill_answer(profile.answer)
         self.notification: Final = _fill_notification(profile.notification)
-        given = {name: value for name, value in profile.fields.items() if value}
-        self.fields: Final[Mapping[str, str]] = {**PROFILE.fields, **given}
         self.date_format: Final[str] = profile.formats.get("start_date") or PROFILE.formats["start_date"]
         self.signature: Final = _fill_signature(profile.signature)
         self.parameters: Final[Mapping[str, Parameter | None]] = {
             QUERY_PAYMENT.name: profile.payment_status or PROFILE.payment_status,
             QUERY_REFUND.name: profile.refund_status or PROFILE.refund_status,
         }
+        self.operations: Final[Mapping[str, Operation]] = {
+            each.name: operation_of(profile, each) for each in OPERATIONS
+        }
         self.arguments: Final[Mapping[str, Mapping[str, Argument]]] = {
-            operation: {self._wire_name(operation, argument): argument for argument in arguments}
-            for operation, arguments in ARGUMENTS.items()
+            operation: {self.name(operation, argument): argument for argument in self._arguments_of(operation)}
+            for operation in ARGUMENTS
         }
         everywhere = profile.constants.get("*", {})
+        self.places: Final[Mapping[str, Place]] = {
+            name: parameter.place if parameter and parameter.place != "query" else place_of(profile, name)
+            for name in ARGUMENTS
+            for parameter in [self.parameters.get(name)]
+        }
         self.constants: Final[Mapping[str, Mapping[str, Any]]] = {
             operation.name: {
                 name: value
@@ -133,10 +140,19 @@ class WireNames:
             for operation in OPERATIONS
         }
 
-    def _wire_name(self, operation: str, argument: Argument) -> str:
-        if parameter := self.parameters.get(operation):
+    def _arguments_of(self, operation: str) -> tuple[Argument, ...]:
+        known = {each.name for each in ARGUMENTS[operation]}
+        return (
+            *ARGUMENTS[operation],
+            *(each for each in arguments_of(self.profile, operation) if each.name not in known),
+        )
+
+    def name(self, operation: str, argument: Argument | str) -> str:
+        """Return the wire name of an argument, or of `nonce`, `sign` or `merchant_id`, of an operation."""
+        name = argument if isinstance(argument, str) else argument.name
+        if name == "identifier" and (parameter := self.parameters.get(operation)):
             return parameter.name
-        return self.fields[argument.point] if argument.point else argument.wire
+        return wire_name(self.profile, operation, argument) or wire_name(PROFILE, operation, argument)
 
     @property
     def title(self) -> str:
@@ -155,7 +171,8 @@ class WireNames:
     def path(self, name: str, thing: str = "") -> str:
         """Return where responses name one of the things that they are compared in; empty if it is switched off."""
         path: str | None = getattr(self.answer, name)
-        return path or ("amount" if (name, thing) == ("total_amt", "payment") else camel_case(name))
+        operation, argument = _NAMED_BY.get((thing, name), (_DESCRIBED_BY.get(thing, PLACE_ORDER.name), name))
+        return path or self.name(operation, argument)
 
     def code(self, why: Why) -> Code:
         """Return the service's result code for a refusal."""
@@ -247,6 +264,11 @@ def _fill_notification(given: NotificationShape) -> NotificationShape:
     return given
 
 
+_SUBSCRIBE: Final = "subscriptions.create"
+_DESCRIBED_BY: Final = {"payment": "payments.status", "order": "orders.query", "refund": "refunds.status"}
+"""By thing, the operation that asks about it."""
+_NAMED_BY: Final = {("payment", "total_amt"): ("payments.create", "amount")}
+"""What a thing's response calls as another operation does."""
 _NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
 
 Failures = Literal["", "status", "200"]
@@ -256,9 +278,14 @@ INSIDE: Final = frozenset({401, 403, 404, 409, 422})
 """What a service that answers 200 to all that it has understood says by its result code alone."""
 
 
-def fingerprint(fields: Mapping[str, Any]) -> str:
-    """Return a text that is equal for requests that differ in nonce and signature only."""
-    counted = {name: value for name, value in fields.items() if name not in {NONCE, SIGN}}
+def fingerprint(fields: Mapping[str, Any], fresh: Container[str] = SIGNING) -> str:
+    """Return a text that is equal for requests that differ in nonce and signature only.
+
+    Args:
+        fields: All that the request carries.
+        fresh: The wire names of the nonce and the signature.
+    """
+    counted = {name: value for name, value in fields.items() if name not in fresh}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
 
 
@@ -342,9 +369,9 @@ class Dialect:
         """Return a subscription as endpoints 8 to 10 show it."""
         names = self.names
         payload: dict[str, Any] = {
-            names.fields["frequency"]: subscription.frequency,
-            names.fields["subscription_amount"]: subscription.amount,
-            names.fields["start_date"]: subscription.start_date.strftime(names.date_format),
+            names.name(_SUBSCRIBE, "frequency"): subscription.frequency,
+            names.name(_SUBSCRIBE, "amount"): subscription.amount,
+            names.name(_SUBSCRIBE, "start_date"): subscription.start_date.strftime(names.date_format),
         }
         set_at(payload, names.answer.subscription_id or "", subscription.subscription_id)
         set_at(payload, names.answer.subscription_status, names.state("subscription", subscription.state))
@@ -402,21 +429,22 @@ class Dialect:
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
     def collect_fields(
-        self, operation: Operation, query: Mapping[str, str], headers: Mapping[str, str], rest: str
+        self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str], path: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Return the fields of a request without a body (docs/service.md#queries).
+        """Return the fields of a request, wherever they stand (docs/service.md#queries).
 
         Args:
             operation: The endpoint.
-            query: The query's fields.
+            fields: Those of the body or the query.
             headers: The request's.
-            rest: What follows the endpoint's path.
+            path: The arguments in the path.
         """
-        parameter = self.names.parameters.get(operation.name)
-        if parameter is None or parameter.place == "query":
-            return dict(query)
-        found = rest if parameter.place == "path" else headers.get(parameter.name, "")
-        return {**query, parameter.name: found} if found else dict(query)
+        name, found = operation.name, dict(fields)
+        for argument, text in path.items():
+            found[self.names.name(name, argument)] = text
+        if self.names.places[name] == "header":
+            found |= {each: headers[each] for each in self.names.arguments[name] if each in headers}
+        return found
 
     def read(self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
         """Return a request's arguments by our names, checked; unknown fields count for the signature only.
@@ -431,10 +459,10 @@ class Dialect:
         """
         profile, names = self.names.profile, self.names
         if operation.name in profile.merchant:
-            self._checked(MERCHANT, "word", fields)
+            self._checked(names.name(operation.name, "merchant_id"), "word", fields)
         if operation.name in profile.signed:
-            self._checked(NONCE, "word", fields)
-            self._checked(SIGN, "sign", fields)
+            self._checked(names.name(operation.name, "nonce"), "word", fields)
+            self._checked(names.name(operation.name, "sign"), "sign", fields)
         for name, value in profile.headers.items():
             if headers.get(name) != value:
                 raise RefusedError("invalid", f"the header {name} must be {value}", field=name)
@@ -442,9 +470,10 @@ class Dialect:
             check_constant(name, value, fields, as_text=not operation.has_body)
         arguments, demanded = dict[str, Any](), set(profile.accept.required.get(operation.name, ()))
         for name, argument in names.arguments[operation.name].items():
-            if name in fields or argument.required or argument.name in demanded:
+            value = at(fields, name)
+            if value is not ABSENT or argument.required or argument.name in demanded:
                 arguments[argument.name] = self._checked(name, SORTS[argument.name], fields)
-                check_accepted(profile.accept, argument.name, name, fields[name])
+                check_accepted(profile.accept, argument.name, name, value)
             demanded.discard(argument.name)
         for name in sorted(demanded - fields.keys()):
             raise RefusedError("invalid", f"{name} is missing", field=name)
@@ -454,24 +483,27 @@ class Dialect:
         """Return the valid numbers by which a request names orders, refunds and subscriptions, by our names."""
         found: dict[str, str] = {}
         for name, argument in self.names.arguments[operation.name].items():
-            if argument.name in _NUMBERS and name in fields:
+            if argument.name in _NUMBERS and at(fields, name) is not ABSENT:
                 with suppress(RefusedError):
                     found[argument.name] = self._checked(name, "identifier", fields)
         return found
 
     def _checked(self, name: str, sort: Sort, fields: Mapping[str, Any]) -> Any:
-        if name not in fields:
+        if (value := at(fields, name)) is ABSENT:
             raise RefusedError("invalid", f"{name} is missing", field=name)
         try:
-            return self.checks[sort](fields[name])
+            return self.checks[sort](value)
         except ValueError as error:
             message = f"{name} must be {error}"
         raise RefusedError("invalid", message, field=name)
 
-    def build_success(self, payload: Mapping[str, Any], fields: Mapping[str, Any], request_id: str) -> Outgoing:
+    def build_success(
+        self, operation: Operation, payload: Mapping[str, Any], fields: Mapping[str, Any], request_id: str
+    ) -> Outgoing:
         """Return the response to a request that was done.
 
         Args:
+            operation: The endpoint.
             payload: What it is about.
             fields: The request's: what it names is repeated, if the profile gives a path for it.
             request_id: Its number.
@@ -479,8 +511,9 @@ class Dialect:
         document, data, names = dict[str, Any](), dict(payload), self.names
         for name in COMPARED:
             path = getattr(names.answer, name)
-            if path and camel_case(name) in fields and at(data, path, None) is None:
-                set_at(data, path, fields[camel_case(name)])
+            given = at(fields, names.name(operation.name, name))
+            if path and given is not ABSENT and at(data, path, None) is None:
+                set_at(data, path, given)
         set_at(document, names.answer.data, data)
         return self._complete(document, 200, names.answer.ok[0], "done", request_id)
 

@@ -9,8 +9,8 @@ from typing import Any, Final, get_args
 from attrs import asdict
 
 from payasync import __version__
-from payasync.endpoints import CREATE_PAYMENT, OPERATIONS, PLACE_ORDER, Argument, Operation
-from payasync.profile.schema import MERCHANT, NONCE, SIGN, Code
+from payasync.endpoints import CREATE_PAYMENT, PLACE_ORDER, Argument, Operation
+from payasync.profile.schema import NONCE, Code
 from payasync.sandbox.arguments import (
     FIRST_YEAR,
     MAX_AMOUNT,
@@ -43,11 +43,12 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
     """Return the schemas of a request's fields by their wire names, and the names of the required ones."""
     profile, demanded = words.profile, words.profile.accept.required.get(operation.name, ())
     fields: dict[str, Schema] = {}
+    merchant, nonce, sign = (words.name(operation.name, name) for name in ("merchant_id", "nonce", "sign"))
     if operation.name in profile.merchant:
-        fields[MERCHANT] = {**_WORD, "description": "The merchant's number."}
+        fields[merchant] = {**_WORD, "description": "The merchant's number."}
     if operation.name in profile.signed:
-        fields[NONCE] = {**_WORD, "description": "Random, and new for each request."}
-        fields[SIGN] = {"type": "string", "minLength": 1, "maxLength": MAX_SIGN, "description": "The signature."}
+        fields[nonce] = {**_WORD, "description": "Random, and new for each request."}
+        fields[sign] = {"type": "string", "minLength": 1, "maxLength": MAX_SIGN, "description": "The signature."}
     for name, value in words.constants[operation.name].items():
         fields[name] = {"const": value if operation.has_body else str(value)}
     required, arguments = list(fields), words.arguments[operation.name]
@@ -95,9 +96,11 @@ def _describe_date(written: str) -> Schema:
 def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
     words, thing = dialect.names, operation.name.partition("s.")[0]
     payload = dialect.describe_sample(thing, "-" if operation in {CREATE_PAYMENT, PLACE_ORDER} else "")
-    sent: dict[str, Any] = dict.fromkeys([MERCHANT, *describe_request(words, operation)[1]], "")
-    sent |= dict.fromkeys((name for name in sent if name.endswith("Amt")), 0)
-    schema = _describe(dialect.build_success(payload, sent, "-").document, words, signed=True)
+    sent: dict[str, Any] = {words.name(operation.name, "merchant_id"): ""}
+    for name in describe_request(words, operation)[1]:
+        argument = words.arguments[operation.name].get(name)
+        set_at(sent, name, 0 if argument and SORTS[argument.name] == "amount" else "")
+    schema = _describe(dialect.build_success(operation, payload, sent, "-").document, words, signed=True)
     states = [words.state(thing, state) for state in _STATES[thing]]
     _set_enum(schema, locate_point(words.answer, f"{thing}_status"), states)
     _set_enum(schema, words.answer.code, words.answer.ok[:1])
@@ -163,10 +166,12 @@ def describe_service(dialect: Dialect) -> dict[str, Any]:
     """Return the OpenAPI document of a sandbox that speaks a dialect."""
     words = dialect.names
     paths: dict[str, Any] = {}
-    for operation in OPERATIONS:
-        parameter = words.parameters.get(operation.name)
-        rest = f"/{{{parameter.name}}}" if parameter and parameter.place == "path" else ""
-        paths[operation.path + rest] = {operation.method.lower(): _describe_operation(dialect, operation)}
+    for operation in words.operations.values():
+        at_end = words.places[operation.name] == "path"
+        path = f"{operation.path}/{{{operation.reference}}}" if at_end else operation.path
+        for argument in re.findall(r"{(\w+)}", path):
+            path = path.replace(f"{{{argument}}}", f"{{{words.name(operation.name, argument)}}}")
+        paths.setdefault(path, {})[operation.method.lower()] = _describe_operation(dialect, operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "payasync sandbox", "version": __version__, "description": _DESCRIPTION},
@@ -190,7 +195,8 @@ def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any
         described["description"] = _describe_signing(words)
     if operation.has_body:
         properties, required = describe_request(words, operation)
-        schema = {"type": "object", "properties": properties, "required": required}
+        elsewhere = [name for name in properties if _place_of(words, operation, name) != "body"]
+        schema = _describe_body({name: each for name, each in properties.items() if name not in elsewhere}, required)
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return described
 
@@ -198,13 +204,44 @@ def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any
 def _describe_parameters(words: WireNames, operation: Operation) -> Iterator[dict[str, Any]]:
     for name, value in words.profile.headers.items():
         yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
-    if operation.has_body:
-        return
     properties, required = describe_request(words, operation)
-    parameter = words.parameters.get(operation.name)
+    if "merchant_id" in operation.in_path:
+        properties.setdefault(words.name(operation.name, "merchant_id"), _WORD)
     for name, schema in properties.items():
-        where = parameter.place if parameter and name == parameter.name else "query"
-        yield {"name": name, "in": where, "required": name in required, "schema": schema}
+        where = _place_of(words, operation, name)
+        if where != "body":
+            needed = name in required or where == "path"
+            yield {"name": name, "in": where, "required": needed, "schema": schema}
+
+
+def _place_of(words: WireNames, operation: Operation, name: str) -> str:
+    """Return where a field of a request stands: `path`, `header`, `body` or `query`."""
+    place, argument = words.places[operation.name], words.arguments[operation.name].get(name)
+    if name in {words.name(operation.name, each) for each in operation.in_path}:
+        return "path"
+    if argument and (place == "header" or (place == "path" and argument.name == operation.reference)):
+        return place
+    return "body" if operation.has_body else "query"
+
+
+def _describe_body(properties: Mapping[str, Schema], required: Iterable[str]) -> Schema:
+    """Return the schema of a body; a dotted name nests."""
+    schema: Schema = {"type": "object", "properties": {}, "required": []}
+    for name, each in properties.items():
+        inner = schema
+        *above, last = name.split(".")
+        for step in above:
+            inner = inner["properties"].setdefault(step, {"type": "object", "properties": {}, "required": []})
+        inner["properties"][last] = each
+    for name in required:
+        inner = schema
+        for step in name.split("."):
+            if step not in inner["properties"] or step in inner["required"]:
+                inner = inner["properties"].get(step, inner)
+                continue
+            inner["required"].append(step)
+            inner = inner["properties"][step]
+    return schema
 
 
 def _describe_signing(words: WireNames) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from attrs import evolve, frozen
 
 from payasync.credentials import Credentials, Secret
-from payasync.endpoints import camel_case
+from payasync.endpoints import CREATE_REFUND, CREATE_SUBSCRIPTION, PLACE_ORDER, QUERY_PAYMENT
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import COMPARED, NONCE
@@ -249,12 +249,12 @@ class ServiceSigner:
         self._answer: Final = dialect.names.answer
         self._notification: Final = dialect.names.notification
         self._keys: Final = keys
-        carried = {camel_case(name): "" for name in COMPARED}
-        payloads = (dialect.describe_sample(thing, "-") for thing in ("order", "payment", "refund", "subscription"))
-        for payload in payloads if self._answer.signature else ():
-            self._check(
-                "answer.signature", self._answer.signature, dialect.build_success(payload, carried, "-").document
-            )
+        for operation in (PLACE_ORDER, QUERY_PAYMENT, CREATE_REFUND, CREATE_SUBSCRIPTION):
+            if self._answer.signature:
+                carried = {dialect.names.name(operation.name, name): "" for name in COMPARED}
+                payload = dialect.describe_sample(operation.name.partition("s.")[0], "-")
+                document = dialect.build_success(operation, payload, carried, "-").document
+                self._check("answer.signature", self._answer.signature, document)
         if self._notification.verification == "body":
             for body in filter(None, (dialect.build_notification(event, now()) for event in SAMPLES)):
                 self._check("notification.signature", self._notification.signature, json.loads(body))

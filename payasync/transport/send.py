@@ -12,7 +12,6 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from payasync.credentials import Secret
-from payasync.endpoints import OPERATIONS
 from payasync.errors import (
     ConfigurationError,
     NoAnswerError,
@@ -28,9 +27,6 @@ from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnect
 from payasync.transport.pools import Pool, Pools, PoolSettings
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Encoded, encode
-
-PATHS: Final = frozenset(operation.path for operation in OPERATIONS)
-"""The paths whose URLs are cached. A path with an identifier is not: there may be any number."""
 
 
 class ResponseTooLargeError(aiohttp.ClientError):
@@ -77,7 +73,8 @@ class Transport:
         url = self._urls.get(encoded.path)
         if url is None:
             url = URL(self.base + encoded.path, encoded=True)
-            if encoded.path in PATHS:
+            # Only a path without a number is cached: there may be any number of the others.
+            if call.names and encoded.path == call.operation.path:
                 self._urls[encoded.path] = url
         body = OneShotBody(encoded.body)
         response = None

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from attrs import Factory, field, frozen
 from multidict import CIMultiDict
@@ -12,7 +12,7 @@ from payasync.credentials import Secret
 from payasync.endpoints import Operation
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import Parameter
+from payasync.profile.schema import SIGNING
 from payasync.settings import FRAMING, Timeouts, is_header
 
 
@@ -43,6 +43,25 @@ class Entry:
     fence: int | None = None
 
 
+@frozen
+class Placement:
+    """The fields of a call that stand neither in its body nor in its query, by their wire names.
+
+    Attributes:
+        in_path: The fields in the path, each with the argument whose braces it replaces.
+        at_end: The field that ends the path.
+        in_headers: The fields that travel as headers.
+    """
+
+    in_path: tuple[tuple[str, str], ...] = ()
+    at_end: str = ""
+    in_headers: tuple[str, ...] = ()
+
+
+NOWHERE_ELSE: Final = Placement()
+"""All fields stand in the body or in the query."""
+
+
 class ValueKind(enum.Enum):
     """How a value in a request and one in a response are compared."""
 
@@ -56,7 +75,8 @@ class ComparedField:
     """One thing that a request and its response may both name.
 
     Attributes:
-        name: Its wire name in the request.
+        name: The document's wire name for it in requests; the service's, if the document shows none.
+        sent_as: The service's wire name for it in requests.
         path: Where a response names it, below the payload.
         kind: How the two are compared.
         required: The profile gives the path, so that a success must name it.
@@ -64,6 +84,7 @@ class ComparedField:
     """
 
     name: str
+    sent_as: str
     path: str
     kind: ValueKind
     required: bool = False
@@ -86,11 +107,16 @@ class Comparison:
     Attributes:
         fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
         names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
+        renamed: The service calls one of them otherwise than the document, or nests it.
     """
 
     fields: tuple[ComparedField, ...] = field(default=(), converter=_ordered)
     names: frozenset[str] | None = field(
         init=False, default=Factory(lambda self: _simple_names(self.fields), takes_self=True)
+    )
+    renamed: bool = field(
+        init=False,
+        default=Factory(lambda self: any(each.name != each.sent_as for each in self.fields), takes_self=True),
     )
 
 
@@ -152,7 +178,9 @@ class Call:
         profile: What the service does.
         fields: By their wire names.
         reference: The order, refund or subscription number that the call is about.
-        parameter: Where the identifier of endpoints 6 and 7 stands.
+        names: The wire names of the operation's arguments.
+        placement: The fields that stand neither in the body nor in the query.
+        signing_names: The wire names of the nonce and of the signature.
         bearer: It carries `Authorization: Bearer`.
         signed: It carries `nonceStr` and `sign`.
         headers: By their names; a `Secret` is revealed only as it is sent.
@@ -172,7 +200,9 @@ class Call:
     profile: Profile = field(repr=False)
     fields: Mapping[str, Any] = field(repr=False)
     reference: str | None = None
-    parameter: Parameter | None = None
+    names: Mapping[str, str] = field(default=Factory(dict), repr=False)
+    placement: Placement = NOWHERE_ELSE
+    signing_names: tuple[str, str] = SIGNING
     bearer: bool = False
     signed: bool = False
     headers: Mapping[str, str | Secret] = field(default=Factory(dict), repr=False)

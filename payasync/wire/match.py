@@ -25,8 +25,9 @@ from payasync.endpoints import (
     Operation,
 )
 from payasync.profile.profile import Profile
-from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape, Parameter
+from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS
+from payasync.profile.wire_names import wire_name
 from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
 from payasync.wire.response import is_empty_envelope
@@ -58,8 +59,12 @@ _OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
 PAYMENT: Final = "payment_id"
 """The service's own number of a payment, which only the queried write can have named."""
 
-_AMOUNTS: Final = (("total_amt", "totalAmt"), ("total_amt", _AMOUNT), ("refund_amt", "refundAmt"))
-"""By key of the profile's `[answer]`, the wire names of all amounts."""
+_AMOUNTS: Final = (
+    ("total_amt", PLACE_ORDER.name, "total_amt"),
+    ("total_amt", CREATE_PAYMENT.name, _AMOUNT),
+    ("refund_amt", CREATE_REFUND.name, "refund_amt"),
+)
+"""The keys of the profile's `[answer]` for all amounts, each with an operation, and its argument for the amount."""
 
 _DONE: Final[Mapping[str, frozenset[str]]] = {
     CREATE_PAYMENT.name: frozenset({"pending", "paid"}),
@@ -95,61 +100,85 @@ _AMOUNT_OF: Final[Mapping[Operation, str]] = {
 
 def comparison_of(operation: Operation, profile: Profile) -> Comparison:
     """Return what a response to an operation is compared in."""
-    found = [each for key, name, kind in _wire_names(operation) for each in _places(profile.answer, key, name, kind)]
+    found = [
+        each for key, name, kind in _document_names(operation) for each in _places(profile, operation, key, name, kind)
+    ]
     if operation in _OF_PAYMENT:
         found = [evolve(each, required=False) if each.kind is ValueKind.AMOUNT else each for each in found]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
         return Comparison(each for each in found if each.kind is ValueKind.NUMBER)
-    if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION} and (name := profile.fields.get("subscription_id")):
-        found += _places(profile.answer, "subscription_id", name, ValueKind.NUMBER)
-    if operation is QUERY_REFUND:
-        found += _identifier(profile.refund_status, "out_refund_no", profile.answer, ())
-    if operation is QUERY_PAYMENT:
+    if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION}:
+        name = wire_name(profile, operation.name, "subscription_id")
+        found += _places(profile, operation, "subscription_id", name, ValueKind.NUMBER)
+    if operation == QUERY_REFUND:
+        found += _identifier(profile, operation, "out_refund_no", ())
+    if operation == QUERY_PAYMENT:
         # Endpoint 6 may be asked by the merchant's number or by the service's own.
         own = (profile.answer.payment_id,) if profile.answer.payment_id else ()
         found = [evolve(each, also=own) if each.name == _WIRE["out_trade_no"][0] else each for each in found]
-        found += _identifier(profile.payment_status, "out_trade_no", profile.answer, own)
-        found += [ComparedField(PAYMENT, path, ValueKind.NUMBER) for path in own]
+        found += _identifier(profile, operation, "out_trade_no", own)
+        found += [ComparedField(PAYMENT, PAYMENT, path, ValueKind.NUMBER) for path in own]
     return Comparison(found)
 
 
-def _wire_names(operation: Operation) -> Iterable[tuple[str, str, ValueKind]]:
-    """Yield the keys of `[answer]`, each with its wire name in requests, and how it is compared."""
+def _document_names(operation: Operation) -> Iterable[tuple[str, str, ValueKind]]:
+    """Yield the keys of `[answer]`, each with the document's wire name in requests, and how it is compared."""
     yield from ((key, name, kind) for key, (name, kind) in _WIRE.items())
     if operation in _OF_PAYMENT:
         yield "total_amt", _AMOUNT, ValueKind.AMOUNT
 
 
-def _places(shape: AnswerShape, key: str, name: str, kind: ValueKind) -> Iterable[ComparedField]:
-    """Yield where a response may name what a request names so; nothing if the profile switches that off."""
-    path: str | None = getattr(shape, key)
-    if path != "":
-        yield ComparedField(name, path or name, kind, required=path is not None)
-    if path != "" and name == _AMOUNT:
-        # A service may name the amount of a payment as orders do, or as the request does.
-        yield from (ComparedField(name, each, kind) for each in (name, "totalAmt") if each != (path or name))
+def _argument(key: str, name: str) -> str:
+    """Return the argument that a key of `[answer]` stands for, given the document's wire name."""
+    return _AMOUNT if name == _AMOUNT else key
 
 
-def _identifier(
-    parameter: Parameter | None, key: str, shape: AnswerShape, own: tuple[str, ...]
-) -> Iterable[ComparedField]:
-    """Yield where a response to endpoint 6 or 7 may name the identifier, if its wire name is not the document's."""
-    wire, _ = _WIRE[key]
-    if parameter is None or any(parameter.name == name for name, _ in _WIRE.values()):
+def _places(profile: Profile, operation: Operation, key: str, name: str, kind: ValueKind) -> Iterable[ComparedField]:
+    """Yield where a response may name what a request names; nothing if the profile switches that off."""
+    path: str | None = getattr(profile.answer, key)
+    sent_as = wire_name(profile, operation.name, _argument(key, name))
+    if path == "" or not sent_as:
         return
-    yield ComparedField(parameter.name, parameter.name, ValueKind.NUMBER)
-    path: str | None = getattr(shape, key)
+    yield ComparedField(name, sent_as, path or sent_as, kind, required=path is not None)
+    if name == _AMOUNT:
+        # A service may name the amount of a payment as orders do, or as the request does.
+        total = wire_name(profile, PLACE_ORDER.name, "total_amt")
+        others = (each for each in (sent_as, total) if each != (path or sent_as))
+        yield from (ComparedField(name, sent_as, each, kind) for each in others)
+
+
+def _identifier(profile: Profile, operation: Operation, key: str, own: tuple[str, ...]) -> Iterable[ComparedField]:
+    """Yield where a response to endpoint 6 or 7 may name the identifier, if it has a wire name of its own."""
+    sent_as = wire_name(profile, operation.name, "identifier")
+    if not sent_as or any(wire_name(profile, operation.name, each) == sent_as for each in _WIRE):
+        return
+    yield ComparedField(sent_as, sent_as, sent_as, ValueKind.NUMBER)
+    path: str | None = getattr(profile.answer, key)
     # An order's response may name the merchant's number alone, and be asked for by the service's own.
     if path != "" and (key == "out_refund_no" or path or own):
-        # A path that is given must hold the number, whatever stands under the parameter's own name.
-        also = own if path else (*own, parameter.name)
-        yield ComparedField(parameter.name, path or wire, ValueKind.NUMBER, required=path is not None, also=also)
+        # A path that is given must hold the number, whatever stands under the identifier's own name.
+        also = own if path else (*own, sent_as)
+        place = path or wire_name(profile, operation.name, key)
+        yield ComparedField(sent_as, sent_as, place, ValueKind.NUMBER, required=path is not None, also=also)
 
 
 def compared_fields(fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields of a write that a response to it, or to a query about it, is compared with."""
+    """Return the fields of a write that a response to it, or to a query about it, is compared with.
+
+    Args:
+        fields: By the document's wire names.
+    """
     return {name: fields[name] for name in COMPARED_NAMES if name in fields}
+
+
+def by_document_names(call: Call) -> Mapping[str, object]:
+    """Return the fields of a call that are compared, by the document's wire names; others may be among them."""
+    compared, fields = call.expected.compared, call.fields
+    if not compared.renamed:
+        return fields
+    found = {each.name: at(fields, each.sent_as) for each in compared.fields}
+    return {name: value for name, value in found.items() if value is not ABSENT}
 
 
 def mismatch(
@@ -158,7 +187,7 @@ def mismatch(
     """Return the first value in which a payload differs from the fields of a request.
 
     Args:
-        fields: Of the request, by their wire names.
+        fields: Of the request, by the document's wire names.
         comparison: In what they are compared.
         data: The payload of a response or of a notification.
         success: It is no refusal; a refusal may name another amount, such as the one that is left.
@@ -182,9 +211,9 @@ def _mismatch(each: ComparedField, mine: object, theirs: object, data: object) -
     if any(_stands_at(data, path, mine) for path in each.also):
         return None
     if _is_missing(theirs):
-        words = f"the response lacks {each.path}, which must name {each.name}"
+        words = f"the response lacks {each.path}, which must name {each.sent_as}"
         return Objection(words) if each.required else None
-    words = f"{each.name} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
+    words = f"{each.sent_as} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
     return Objection(words, about_another=each.kind is ValueKind.NUMBER) if _differs(each.kind, mine, theirs) else None
 
 
@@ -227,7 +256,7 @@ def one_line(text: str, longest: int) -> str:
 
 def _thing_of(operation: Operation) -> str:
     """Return what an operation creates, ends or asks about; an update has no state that tells its success."""
-    if operation is UPDATE_SUBSCRIPTION or operation not in OPERATIONS:
+    if operation == UPDATE_SUBSCRIPTION or operation not in OPERATIONS:
         return ""
     return operation.name.partition("s.")[0]
 
@@ -268,7 +297,8 @@ def may_be_success(
     if path and _is_said(state := at(data, path)):
         return profile.states.name(thing, state) is None  # `contradiction` judges the states that are known
     if not path and any(
-        _is_said(at(data, getattr(profile.answer, key) or name)) for key, name, _ in _wire_names(operation)
+        _is_said(at(data, getattr(profile.answer, key) or wire_name(profile, operation.name, _argument(key, name))))
+        for key, name, _ in _document_names(operation)
     ):
         return True
     made = (getattr(profile.answer, key) for key in _MADE.get(operation, ()))
@@ -298,22 +328,22 @@ def names_only_the_number(query: Call, data: object) -> bool:
     What exists has an amount, a state, an address or a number of the service's. A payload that names another thing may
     have been signed for that thing.
     """
-    shape, comparison = query.profile.answer, query.expected.compared
-    names = {_NUMBER_OF.get(query.operation), query.parameter.name if query.parameter else None}
+    profile, comparison = query.profile, query.expected.compared
+    shape, number = profile.answer, query.names.get(query.operation.reference or "")
     fields = fields_to_match(query)
-    if not any(each.name in names and _names(each, fields, data) for each in comparison.fields):
+    if not any(each.sent_as == number and _names(each, fields, data) for each in comparison.fields):
         return False
-    paths = [getattr(shape, key) or name for key, name in _AMOUNTS]
+    paths = [getattr(shape, key) or wire_name(profile, operation, argument) for key, operation, argument in _AMOUNTS]
     paths += [path for key in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, key))]
-    if query.operation is QUERY_ORDER:  # a refund of the order names the order, too
-        paths.append(shape.out_refund_no or _WIRE["out_refund_no"][0])
+    if query.operation == QUERY_ORDER:  # a refund of the order names the order, too
+        paths.append(shape.out_refund_no or wire_name(profile, CREATE_REFUND.name, "out_refund_no"))
     return all(_is_missing(at(data, path, None)) for path in paths)
 
 
 def fields_to_match(call: Call) -> Mapping[str, object]:
     """Return the fields that a response must match: the call's, and those of the write that a query is about."""
-    asked = call.expected.asked
-    return {**call.fields, **asked} if asked else call.fields
+    asked, sent = call.expected.asked, by_document_names(call)
+    return {**sent, **asked} if asked else sent
 
 
 def names_the_same(call: Call, path: str, value: str) -> bool:

@@ -24,7 +24,7 @@ from tests.profile.refusal import refusal
         ("bearer", ["payments.make"], "payments.make", "payments.create"),
         ("signed", ["orders.place", "order.query"], "order.query", "orders.query"),
         ("merchant", ["*"], "*", "refunds.create"),
-        ("fields", {"out_trade_no": "no"}, "out_trade_no", "customer, frequency, return_url"),
+        ("fields", {"outTradeNo": "no"}, "outTradeNo", "notify_url, orders.close, orders.place"),
         ("formats", {"date": "%Y"}, "date", "start_date"),
         ("constants", {"orders": {}}, "orders", "*, orders.close"),
         ("accept.required", {"orders.make": ["subject"]}, "orders.make", "orders.place"),

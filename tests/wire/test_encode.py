@@ -66,7 +66,7 @@ def test_extra_names_all_that_it_must_not_hold() -> None:
 def test_extra_does_not_replace_the_identifier(name: str) -> None:
     """`extra` must not hold the profile's name for the identifier of endpoint 6 or 7."""
     parameter = {"payments.status": "tradeNo", "refunds.status": "refundNo"}[name]
-    with pytest.raises(InvalidArgumentError, match=f"must not hold {parameter}, which is set by payasync itself"):
+    with pytest.raises(InvalidArgumentError, match=f"must not hold {parameter}, which is an argument"):
         codec().call(evolve(FULL[name], extra={parameter: "x"}))
 
 

@@ -1,0 +1,111 @@
+"""What a service calls the arguments of each endpoint, and where they stand."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+
+from payasync.endpoints import ARGUMENTS, FURTHER, OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument, Operation
+from payasync.profile.schema import MERCHANT, NONCE, SIGN, Parameter, Place
+
+if TYPE_CHECKING:
+    from payasync.profile.profile import Profile
+
+OURS: Final[Mapping[str, str]] = {"nonce": NONCE, "sign": SIGN, "merchant_id": MERCHANT}
+"""The fields that payasync itself sets, with the document's names for them."""
+USUAL: Final = "query"
+"""The place of the identifier of endpoints 6 and 7, unless the profile gives another."""
+IDENTIFIER_OF: Final[Mapping[str, str]] = {QUERY_PAYMENT.name: "payment_status", QUERY_REFUND.name: "refund_status"}
+"""By query, the key of the profile that gives the name and the place of its identifier."""
+
+
+def operation_of(profile: "Profile", operation: Operation) -> Operation:
+    """Return an operation with the method, the path and the place that the profile gives it."""
+    given, place = profile.endpoints.get(operation.name), place_of(profile, operation.name)
+    if given is None and not place:
+        return operation
+    return evolve(
+        operation,
+        method=(given.method if given else "") or operation.method,
+        path=(given.path if given else "") or operation.path,
+        place=place if place in {"body", "query"} else "",
+    )
+
+
+def place_of(profile: "Profile", operation: str) -> Place:
+    """Return the place of the arguments of an operation, or an empty text if it is the usual one."""
+    given, parameter = profile.endpoints.get(operation), parameter_of(profile, operation)
+    if parameter and parameter.place != USUAL:
+        return parameter.place
+    return given.place if given else ""
+
+
+def arguments_of(profile: "Profile", operation: str) -> tuple[Argument, ...]:
+    """Return the arguments of an operation, with those that the service wants besides."""
+    given = profile.endpoints.get(operation)
+    further = [each for each in FURTHER.get(operation, ()) if given and each.name in given.with_]
+    return (*ARGUMENTS.get(operation, ()), *further)
+
+
+def parameter_of(profile: "Profile", operation: str) -> Parameter | None:
+    """Return how endpoint 6 or 7 takes its identifier, or `None` if the profile leaves that open."""
+    key = IDENTIFIER_OF.get(operation)
+    parameter: Parameter | None = getattr(profile, key) if key else None
+    return parameter
+
+
+def wire_name(profile: "Profile", operation: str, argument: Argument | str) -> str:
+    """Return the wire name of an argument, or an empty text if it is open.
+
+    Args:
+        profile: The service's.
+        operation: Its name.
+        argument: The argument; or the name of one, or of a field that payasync sets (`OURS`).
+    """
+    if isinstance(argument, str):
+        found = (each for each in arguments_of(profile, operation) if each.name == argument)
+        argument = next(found, Argument(argument))
+    if argument.name == "identifier":
+        parameter = parameter_of(profile, operation)
+        return parameter.name if parameter else ""
+    return (
+        given_name(profile, operation, argument.name)
+        or given_name(profile, "", argument.point)
+        or given_name(profile, "", argument.name)
+        or OURS.get(argument.name, argument.wire)
+    )
+
+
+def given_name(profile: "Profile", operation: str, name: str) -> str:
+    """Return what the profile calls an argument for one operation, or for all (empty); empty if it says nothing."""
+    table = profile.fields.get(operation, {}) if operation else profile.fields
+    found = table.get(name, "") if isinstance(table, Mapping) else ""
+    return found if isinstance(found, str) else ""
+
+
+def wire_names(profile: "Profile", operation: str) -> dict[str, str]:
+    """Return the wire names of the arguments of an operation, without those that are open."""
+    names = {each.name: wire_name(profile, operation, each) for each in arguments_of(profile, operation)}
+    return {argument: name for argument, name in names.items() if name}
+
+
+def names_of(profile: "Profile", argument: str) -> frozenset[str]:
+    """Return all wire names of an argument, or of a field that payasync sets."""
+    several = (each.name for each in OPERATIONS if argument in OURS or _has(profile, each.name, argument))
+    return frozenset(filter(None, (wire_name(profile, operation, argument) for operation in several)))
+
+
+def reserved_names(profile: "Profile", operation: str) -> frozenset[str]:
+    """Return the wire names of an operation that only payasync itself may set."""
+    return frozenset(wire_name(profile, operation, name) for name in OURS)
+
+
+def all_names(profile: "Profile") -> Iterator[str]:
+    """Yield the wire names of all arguments of all operations, and of the fields that payasync sets."""
+    for operation in OPERATIONS:
+        yield from wire_names(profile, operation.name).values()
+        yield from reserved_names(profile, operation.name)
+
+
+def _has(profile: "Profile", operation: str, argument: str) -> bool:
+    return any(each.name == argument for each in arguments_of(profile, operation))
