@@ -152,7 +152,7 @@ def _object_at(document: dict[str, Any], path: str) -> dict[str, Any]:
 
 def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, key: Secret | None) -> None:
     """Sign the object that the signature stands in."""
-    path, scheme = profile.notification.signature, profile.signature
+    path, scheme = profile.notification.signature, profile.scheme
     if not path:
         raise not_configured("notification.signature", "the path of the signature, where it stands in the body")
     if scheme is None:

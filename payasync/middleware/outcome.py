@@ -225,7 +225,7 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
     shape = call.profile.answer
     if shape.code and is_one_of(at(document, shape.code), shape.ok):
         return True
-    covered = bool(shape.code) and SignedFields.under(shape.signature, call.profile.signature).covers(shape.code)
+    covered = bool(shape.code) and SignedFields.under(shape.signature, call.profile.scheme).covers(shape.code)
     return not covered and match.may_be_success(
         call.operation, call.profile, match.fields_to_match(call), call.expected.compared, data
     )
@@ -300,7 +300,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
         return True
     if not is_vouched_for(question, result):
         return shape.refusals_signed is False
-    code_is_signed = SignedFields.under(shape.signature, profile.signature).covers(shape.code)
+    code_is_signed = SignedFields.under(shape.signature, profile.scheme).covers(shape.code)
     if code_is_signed and is_one_of(at(result.document, shape.code), profile.codes.absent):
         return True
     # No signed field says "not found". The signed fields must at least name this number, and show no success.

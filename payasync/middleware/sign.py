@@ -30,7 +30,7 @@ def sign(key: Secret | None, send: Send) -> Send:
         nonlocal prepared
         if not call.signed:
             return send(call)
-        scheme = call.profile.signature
+        scheme = call.profile.scheme
         if scheme is None or key is None:
             raise _missing_error(call)
         prepared_for, signer = prepared
@@ -70,7 +70,7 @@ def check_signable(call: Call, key: Secret | None) -> None:
     """
     if not call.signed:
         return
-    scheme = call.profile.signature
+    scheme = call.profile.scheme
     try:
         if scheme is None or key is None:
             raise _missing_error(call)
@@ -84,7 +84,7 @@ def check_signable(call: Call, key: Secret | None) -> None:
 
 
 def _missing_error(call: Call) -> ConfigurationError:
-    if call.profile.signature is None:
+    if call.profile.scheme is None:
         return not_configured("signature", "the signature scheme of the service, such as SortedPairs(...)")
     why = f"is not set (PAYASYNC_SIGNING_KEY in the environment): {call.operation.name} is signed with it"
     return invalid_setting("credentials.signing_key", why)

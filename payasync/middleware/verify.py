@@ -202,7 +202,7 @@ def verify(credentials: Credentials) -> Layer:
     """Return the layer that records on each reply whether the service signed it."""
 
     async def layer(call: Call, send: Send) -> Reply:
-        scheme = call.profile.signature
+        scheme = call.profile.scheme
         if scheme is None:
             raise not_configured("signature", "the scheme that the service signs its responses with")
         keys = service_keys(credentials, scheme, signed="responses", point="answer.signature")

@@ -264,7 +264,7 @@ def read_document(
     """
     shape, coverage = profile.notification, notification_coverage(profile)
     read = coverage.read(document) if coverage else document
-    signed = coverage.normalize(read_as_signed(body, document, profile.signature)) if coverage else document
+    signed = coverage.normalize(read_as_signed(body, document, profile.scheme)) if coverage else document
     found, event = _find_kind(shape, document, kind)
     data = at(read, shape.data, read)
     key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers)

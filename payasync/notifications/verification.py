@@ -523,9 +523,9 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
 def _body_verification(profile: Profile, credentials: Credentials) -> BodyVerification:
     if not profile.notification.signature:
         raise not_configured("notification.signature", "the path of the signature in the body")
-    if profile.signature is None:
+    if profile.scheme is None:
         raise not_configured("signature", "the scheme that the service signs notifications with")
     check_covered(profile)
-    keys = service_keys(credentials, profile.signature, signed="notifications", point="notification.verification")
+    keys = service_keys(credentials, profile.scheme, signed="notifications", point="notification.verification")
     check_keys(profile, credentials)
-    return BodyVerification(profile, profile.signature, keys, check_sent_back(profile, credentials))
+    return BodyVerification(profile, profile.scheme, keys, check_sent_back(profile, credentials))

@@ -107,7 +107,7 @@ def _methods_with(open_field: str) -> tuple[str, ...]:
 
 
 def _signature_points(profile: "Profile") -> Iterator[Point]:
-    answer, scheme = profile.answer, profile.signature
+    answer, scheme = profile.answer, profile.scheme
     needed_by = ALL if answer.signature else profile.signed
     if scheme is not None and not isinstance(scheme, SortedPairs):
         yield Point("signature", "answered", needed_by, type(scheme).__name__, "a scheme of your own")

@@ -33,6 +33,7 @@ from payasync.profile.wire_names import (
     USUAL,
     arguments_of,
     given_name,
+    guarded_names,
     names_of,
     parameter_of,
     reserved_names,
@@ -70,11 +71,12 @@ def check_profile(profile: "Profile") -> None:
     if not _is_pattern(profile.identifier):
         raise invalid_setting("identifier", f"must be a regular expression, not {profile.identifier!r}")
     _check_formats(profile.formats)
-    _check_scheme(profile.signature)
+    _check_scheme(profile.scheme)
     for operation, endpoint in profile.endpoints.items():
         _check_endpoint(profile, operation, endpoint)
     _check_fields(profile)
     _check_given_names(profile)
+    _check_names_in_scheme(profile)
     for operation in ARGUMENTS:
         _check_wire_names(profile, operation)
     _check_headers(profile.headers)
@@ -136,6 +138,19 @@ def _check_scheme(scheme: SignatureScheme | None) -> None:
             "Only signature.sign may be one",
             field="signature",
         )
+
+
+def _check_names_in_scheme(profile: "Profile") -> None:
+    """Refuse a scheme that would sign the signature, or lets a number hold a delimiter."""
+    scheme = profile.scheme
+    if not isinstance(scheme, SortedPairs):
+        return
+    for name in sorted(names_of(profile, "sign").difference(scheme.exclude)):
+        raise invalid_setting("signature.exclude", f'must hold "{name}": a signature cannot sign itself')
+    if shifting := guarded_names(profile).intersection(scheme.allow_delimiters):
+        names = ", ".join(sorted(shifting))
+        why = f"must not hold {names}: a delimiter there could pass for another field"
+        raise invalid_setting("signature.allow_delimiters", why)
 
 
 def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> None:
@@ -324,7 +339,7 @@ def check_keys(profile: "Profile", credentials: Credentials) -> None:
 
 def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[ConfigurationError]:
     """Yield an error for each key that cannot sign or verify, as `check_keys`."""
-    scheme = profile.signature
+    scheme = profile.scheme
     if type(scheme) is not SortedPairs or not scheme.algorithm:
         return
     for name, key in _list_used_keys(profile, scheme, credentials):
@@ -341,7 +356,7 @@ def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[Confi
 
 def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
     """Yield a warning for each shared secret in use that is so short that it could be guessed."""
-    scheme = profile.signature
+    scheme = profile.scheme
     if type(scheme) is not SortedPairs or not scheme.algorithm or not scheme.symmetric:
         return
     for name, key in _list_used_keys(profile, scheme, credentials):

@@ -5,10 +5,11 @@ with the name of the field and the value to put there.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from attrs import Factory, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from payasync.endpoints import Auth, names_with
 from payasync.errors import NotConfiguredError
@@ -30,9 +31,9 @@ from payasync.profile.schema import (
     asks,
 )
 from payasync.profile.toml import read_text, write_toml
-from payasync.profile.wire_names import given_name
+from payasync.profile.wire_names import given_name, guarded_names, names_of
 from payasync.settings import check_types, read_guarded, to_dict, to_tuple
-from payasync.signing.schemes import SignatureScheme
+from payasync.signing.schemes import FREE_TEXT, SignatureScheme, SortedPairs
 from payasync.strict_json import copy_plain, find_flaw
 
 
@@ -113,6 +114,21 @@ class Profile:
 
     def __attrs_post_init__(self) -> None:
         check_profile(self)
+
+    @cached_property
+    def scheme(self) -> SignatureScheme | None:
+        """The signature scheme; of a `SortedPairs`, options that are not given follow the names in `fields`."""
+        scheme = self.signature
+        if not isinstance(scheme, SortedPairs) or not self.fields:
+            return scheme
+        exclude, allowed = scheme.exclude, scheme.allow_delimiters
+        if exclude == SortedPairs().exclude:
+            exclude = tuple(sorted(names_of(self, "sign")))
+        if allowed == FREE_TEXT:
+            texts = ("subject", "body", "description", "refund_desc", "notify_url", "return_url")
+            names = {name.partition(".")[0] for each in texts for name in names_of(self, each)}
+            allowed = tuple(sorted({*names, *FREE_TEXT} - guarded_names(self)))
+        return evolve(scheme, exclude=exclude, allow_delimiters=allowed)
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Profile":

@@ -128,7 +128,7 @@ def check_answers_covered(profile: "Profile") -> None:
     believed = [("answer.data", shape.data, join_path(shape.data, "any field of it"))] if shape.data else []
     given = {name: path for name in (*STATE_KEYS, *COMPARED) if (path := getattr(shape, name))}
     believed += [(f"answer.{name}", path, join_path(shape.data, path)) for name, path in given.items()]
-    check_covered(SignedFields.under(shape.signature, profile.signature), shape.signature, believed)
+    check_covered(SignedFields.under(shape.signature, profile.scheme), shape.signature, believed)
 
 
 def check_covered(signed: SignedFields, signature: str, believed: Iterable[tuple[str, str, str]]) -> None:
@@ -170,7 +170,7 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
     # Compared fields prove nothing, because the request holds them too.
     located = [shape.code, shape.message, "" if ":" in shape.request_id else shape.request_id]
     located += [join_path(shape.data, path) for name in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, name))]
-    found = only_from_the_service(profile, SignedFields.under(shape.signature, profile.signature), located)
+    found = only_from_the_service(profile, SignedFields.under(shape.signature, profile.scheme), located)
     if not found:
         raise ConfigurationError(
             f"the signature at {shape.signature!r} covers nothing that only a response says, and the key that signs "
@@ -190,7 +190,7 @@ def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str
     """
     if not shares_key(profile, credentials):
         return frozenset()
-    answers = SignedFields.under(profile.answer.signature, profile.signature)
+    answers = SignedFields.under(profile.answer.signature, profile.scheme)
     names = answers.names_of(proof_paths(profile, credentials))
     if signed := notification_coverage(profile):
         names |= signed.names_of(notification_proof_paths(profile))
@@ -237,7 +237,7 @@ def _signed_names(
     from_root = [join_path(shape.data, path) for path in given]
     if at(document, shape.data) is ABSENT:
         from_root += given
-    return SignedFields.under(shape.signature, profile.signature).names_of([*located, *from_root])
+    return SignedFields.under(shape.signature, profile.scheme).names_of([*located, *from_root])
 
 
 def notification_coverage(profile: "Profile") -> SignedFields | None:
@@ -245,13 +245,13 @@ def notification_coverage(profile: "Profile") -> SignedFields | None:
     shape = profile.notification
     if shape.verification != "body" or not shape.signature:
         return None
-    return SignedFields.under(shape.signature, profile.signature)
+    return SignedFields.under(shape.signature, profile.scheme)
 
 
 def notification_proof_paths(profile: "Profile") -> tuple[str, ...]:
     """Return the signed paths of event names, times and states, which notifications have and requests lack."""
     shape = profile.notification
-    signed = SignedFields.under(shape.signature, profile.signature)
+    signed = SignedFields.under(shape.signature, profile.scheme)
     event = shape.kind if any(shape.kinds.values()) else ""
     return only_from_the_service(profile, signed, (event, shape.time, *(path for _, path in state_paths(profile))))
 
@@ -271,7 +271,7 @@ def state_paths(profile: "Profile") -> list[tuple[str, str]]:
 
 def shares_key(profile: "Profile", credentials: "Credentials") -> bool:
     """Return whether a key that signs requests also verifies the signatures of the service."""
-    scheme, own = profile.signature, credentials.signing_key
+    scheme, own = profile.scheme, credentials.signing_key
     if scheme is None or own is None or (isinstance(scheme, SortedPairs) and not scheme.algorithm):
         return False
     if credentials.service_keys:

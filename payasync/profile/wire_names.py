@@ -95,6 +95,13 @@ def names_of(profile: "Profile", argument: str) -> frozenset[str]:
     return frozenset(filter(None, (wire_name(profile, operation, argument) for operation in several)))
 
 
+def guarded_names(profile: "Profile") -> frozenset[str]:
+    """Return the wire names of numbers, in which a delimiter could pass for another field."""
+    return frozenset(
+        name for each in ("merchant_id", "nonce", "out_trade_no", "out_refund_no") for name in names_of(profile, each)
+    )
+
+
 def reserved_names(profile: "Profile", operation: str) -> frozenset[str]:
     """Return the wire names of an operation that only payasync itself may set."""
     return frozenset(wire_name(profile, operation, name) for name in OURS)

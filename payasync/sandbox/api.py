@@ -80,7 +80,7 @@ class Api:
         paths = [operation.path]
         if self._dialect.names.places[operation.name] == "path":
             paths.append(f"{operation.path}/{{{operation.reference}:.+}}")
-        options = {} if operation.has_body else {"allow_head": False}
+        options = {"allow_head": False} if operation.method == "GET" else {}
         return [web.route(operation.method, path, handler, **options) for path in paths]
 
     async def _handle(self, operation: Operation, request: web.Request) -> web.StreamResponse:

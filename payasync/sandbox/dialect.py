@@ -113,7 +113,7 @@ class WireNames:
         self.answer: Final = _fill_answer(profile.answer)
         self.notification: Final = _fill_notification(profile.notification)
         self.date_format: Final[str] = profile.formats.get("start_date") or PROFILE.formats["start_date"]
-        self.signature: Final = _fill_signature(profile.signature)
+        self.signature: Final = _fill_signature(profile.scheme)
         self.parameters: Final[Mapping[str, Parameter | None]] = {
             QUERY_PAYMENT.name: profile.payment_status or PROFILE.payment_status,
             QUERY_REFUND.name: profile.refund_status or PROFILE.refund_status,
@@ -368,11 +368,10 @@ class Dialect:
     def describe_subscription(self, subscription: Subscription) -> dict[str, Any]:
         """Return a subscription as endpoints 8 to 10 show it."""
         names = self.names
-        payload: dict[str, Any] = {
-            names.name(_SUBSCRIBE, "frequency"): subscription.frequency,
-            names.name(_SUBSCRIBE, "amount"): subscription.amount,
-            names.name(_SUBSCRIBE, "start_date"): subscription.start_date.strftime(names.date_format),
-        }
+        payload: dict[str, Any] = {}
+        set_at(payload, names.name(_SUBSCRIBE, "frequency"), subscription.frequency)
+        set_at(payload, names.name(_SUBSCRIBE, "amount"), subscription.amount)
+        set_at(payload, names.name(_SUBSCRIBE, "start_date"), subscription.start_date.strftime(names.date_format))
         set_at(payload, names.answer.subscription_id or "", subscription.subscription_id)
         set_at(payload, names.answer.subscription_status, names.state("subscription", subscription.state))
         return self._add_names(payload, "subscription", subscription, ())

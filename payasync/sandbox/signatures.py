@@ -61,7 +61,7 @@ def make_keys(profile: Profile, stored: StoredKey = lambda _name, draw: draw()) 
     Raises:
         ConfigurationError: The algorithm needs a package that is not installed.
     """
-    algorithm = profile.signature.algorithm if isinstance(profile.signature, SortedPairs) else ""
+    algorithm = profile.scheme.algorithm if isinstance(profile.scheme, SortedPairs) else ""
     if algorithm in ASYMMETRIC:
         signing_key, service = (
             stored(f"{whose}_key {algorithm}", lambda: new_private_key(algorithm)) for whose in ("signing", "service")

@@ -121,5 +121,5 @@ def add_facts(request: web.Request, **known: Any) -> None:
 
 def find_reference(arguments: Mapping[str, Any]) -> str:
     """Return the number that a request's arguments name: that of the refund before that of its order."""
-    names = ("out_refund_no", "out_trade_no", "subscription_id", "identifier")
+    names = ("out_refund_no", "identifier", "out_trade_no", "subscription_id")
     return next((str(arguments[name]) for name in names if arguments.get(name)), "")

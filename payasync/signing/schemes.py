@@ -106,8 +106,8 @@ class SortedPairs:
             _refuse("key_param", f'must be empty with algorithm "{self.algorithm}": nobody else has the private key')
         if not self.separator or "=" in self.separator:
             _refuse("separator", "must not be empty or hold '=': two requests could have one signed text")
-        if "sign" not in self.exclude:
-            _refuse("exclude", 'must hold "sign": a signature cannot sign itself')
+        if not self.exclude:
+            _refuse("exclude", "must hold the name of the signature, which cannot sign itself")
         if shifting := IDENTIFIERS.intersection(self.allow_delimiters):
             names = ", ".join(sorted(shifting))
             _refuse("allow_delimiters", f"must not hold {names}: a delimiter there could pass for another field")

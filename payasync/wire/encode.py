@@ -181,7 +181,7 @@ class Codec:
         self._merchant_id = credentials.merchant_id
         self._proofs = proof_paths(profile, credentials)
         self._proof_names = proof_names(profile, credentials)
-        self._check_proofs = make_proof_check(profile.signature, self._proof_names)
+        self._check_proofs = make_proof_check(profile.scheme, self._proof_names)
         constants = (value for table in profile.constants.values() for value in table.values())
         self._nested = any(isinstance(value, dict | list) for value in constants)
         self._writers: dict[Kind, Writer] = {} if writers is None else writers
@@ -217,8 +217,7 @@ class Codec:
                     raise invalid_argument(name, rule, value)
             for name in template.further:
                 if getattr(request, name) is ABSENT:
-                    rule = f"given: the profile's endpoints.{request.operation.name}.with lists it"
-                    raise invalid_argument(name, rule, None)
+                    raise _missing_argument(name, request.operation)
             if profile.accept is not ANYTHING:
                 check_accepted(request, profile.accept)
             blank, fields = template.blank, template.write(request)
@@ -312,6 +311,11 @@ class Codec:
             ),
         )
         return template
+
+
+def _missing_argument(name: str, operation: Operation) -> InvalidArgumentError:
+    rule = f"given, because the profile's endpoints.{operation.name} names it"
+    return InvalidArgumentError(f"{name} must be {rule}", field=name, rule=rule, operation=operation.name)
 
 
 def _compare_unsent(call: Call, request: Request[Response], unsent: Iterable[str]) -> Call:
@@ -409,9 +413,10 @@ def _encode_rest(call: Call, path: str, fields: Mapping[str, Any], headers: Mapp
 
 
 def _path_step(call: Call, name: str, value: object) -> str:
-    text = "" if value is None else _text_outside(call, name, value)
-    if text in {"", ".", ".."}:
-        rule = "given, and no step between folders: it travels in the path"
+    if value is None or value == "":
+        raise _missing_argument(_argument_of(call, name), call.operation)
+    if (text := _text_outside(call, name, value)) in {".", ".."}:
+        rule = "no step between folders: it travels in the path"
         raise invalid_argument(_argument_of(call, name), rule, value, call.operation)
     return quote(text, safe="")
 
