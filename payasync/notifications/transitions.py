@@ -20,6 +20,7 @@ from payasync.notifications.notification import Notification, build_key, number_
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import MERCHANT
 from payasync.profile.signed_fields import notification_coverage
+from payasync.profile.wire_names import names_of
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.strict_json import ABSENT, at
@@ -154,9 +155,10 @@ def compare_merchant(notification: Notification, merchant_id: str, profile: Prof
     if coverage and response is None:
         document = coverage.read(document)
     for trusted in (_compared_data(notification), document):
-        named = at(trusted, MERCHANT, None)
-        if named is not None and not (type(named) in {int, str} and str(named) == merchant_id):
-            return Transition("quarantined", shorten(f"{MERCHANT} is {named!r}, expected {merchant_id!r}"))
+        for name in sorted({MERCHANT, *names_of(profile, "merchant_id")}):
+            named = at(trusted, name, None)
+            if named is not None and not (type(named) in {int, str} and str(named) == merchant_id):
+                return Transition("quarantined", shorten(f"{name} is {named!r}, expected {merchant_id!r}"))
     return None
 
 

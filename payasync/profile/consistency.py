@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import asdict
 
 from payasync.credentials import Credentials, Secret
-from payasync.endpoints import ARGUMENTS, FURTHER, TEXTS, Argument, is_path
+from payasync.endpoints import ARGUMENTS, FURTHER, OPERATIONS, TEXTS, Argument, is_path
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     KINDS,
@@ -35,7 +35,9 @@ from payasync.profile.wire_names import (
     given_name,
     guarded_names,
     names_of,
+    operation_of,
     parameter_of,
+    place_of,
     reserved_names,
     wire_name,
     wire_names,
@@ -225,9 +227,19 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
                 also = "also the wire name" if name == its else f"in one object with the wire name {its!r}"
                 why = f"is {name!r}, which is {also} of {other}: one would replace the other"
                 raise invalid_setting(_key_of_name(profile, operation, each), why)
-        if each.required and name.partition(".")[0] in profile.constants.get(operation, {}):
+        if "." in name and not _nests(profile, operation, each.name):
+            why = f"is {name!r}, which nests, and stands outside the body in {operation}: give it a name without a dot"
+            raise invalid_setting(_key_of_name(profile, operation, each), why)
+        constants = {*profile.constants.get(operation, {}), *(profile.constants.get("*", {}) if "." in name else ())}
+        if (each.required or "." in name) and name.partition(".")[0] in constants:
             why = f"is the argument {each.name}, which every call gives: the constant would never be sent"
             raise invalid_setting(f"constants.{operation}.{name}", why)
+
+
+def _nests(profile: "Profile", operation: str, argument: str) -> bool:
+    """Return whether an argument stands in the body, where a dotted name nests."""
+    found = operation_of(profile, next(each for each in OPERATIONS if each.name == operation))
+    return found.has_body and argument not in found.in_path and place_of(profile, operation) not in {"path", "header"}
 
 
 def _overlap(one: str, other: str) -> bool:

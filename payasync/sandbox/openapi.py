@@ -10,7 +10,7 @@ from attrs import asdict
 
 from payasync import __version__
 from payasync.endpoints import CREATE_PAYMENT, PLACE_ORDER, Argument, Operation
-from payasync.profile.schema import NONCE, Code
+from payasync.profile.schema import Code
 from payasync.sandbox.arguments import (
     FIRST_YEAR,
     MAX_AMOUNT,
@@ -125,7 +125,7 @@ def _describe(sample: Mapping[str, Any], words: WireNames, *, signed: bool) -> S
     document, place = deepcopy(dict(sample)), words.answer.signature
     if place and signed:
         set_at(document, place, "")
-        set_at(document, sibling_path(place, NONCE), "")
+        set_at(document, sibling_path(place, words.name(PLACE_ORDER.name, "nonce")), "")
     return _schema_of(document)
 
 

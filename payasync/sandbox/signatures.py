@@ -22,7 +22,7 @@ from payasync.credentials import Credentials, Secret
 from payasync.endpoints import CREATE_REFUND, CREATE_SUBSCRIPTION, PLACE_ORDER, QUERY_PAYMENT
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import COMPARED, NONCE
+from payasync.profile.schema import COMPARED
 from payasync.profile.signed_fields import join_path
 from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at
 from payasync.sandbox.model import MERCHANT_ID, format_instant
@@ -249,6 +249,7 @@ class ServiceSigner:
         self._answer: Final = dialect.names.answer
         self._notification: Final = dialect.names.notification
         self._keys: Final = keys
+        self._nonce: Final = dialect.names.name(PLACE_ORDER.name, "nonce")
         for operation in (PLACE_ORDER, QUERY_PAYMENT, CREATE_REFUND, CREATE_SUBSCRIPTION):
             if self._answer.signature:
                 carried = {dialect.names.name(operation.name, name): "" for name in COMPARED}
@@ -320,7 +321,7 @@ class ServiceSigner:
     async def _sign(self, document: dict[str, Any], at: str, path: str) -> None:
         above, _, name = at.rpartition(".")
         signed = table_at(document, above)
-        signed[NONCE] = secrets.token_hex(16)
+        signed[self._nonce] = secrets.token_hex(16)
         signed.pop(name, None)
         scheme, key = self._scheme, self._keys.service
         if isinstance(scheme, SortedPairs):

@@ -120,6 +120,11 @@ def header(name: str) -> Look:
     return lambda service, _: service.only.header(name)
 
 
+def method(service: Recorder, _: Result) -> str:
+    """Return the method of the request."""
+    return service.only.method
+
+
 def target(service: Recorder, result: Result) -> str | None:
     """Return the target of the request, or the open point."""
     return f"open: {result.field}" if isinstance(result, NotConfiguredError) else service.only.target
@@ -266,6 +271,16 @@ def named(argument: str, ask: Ask, value: object, base: str = NUMBER) -> Effect:
     return Effect(f'fields.{argument} = "theirs"', ask, sent("theirs"), (value, f"open: fields.{argument}"), base)
 
 
+def renamed(argument: str, ask: Ask, value: object, shown: str) -> Effect:
+    """Return the effect that a wire name replaces the one that the document shows."""
+
+    def look(service: Recorder, _: Result) -> Any:
+        given = signatures.fields(service.only)
+        return {name: given[name] for name in ("theirs", shown) if name in given}
+
+    return Effect(f'fields.{argument} = "theirs"', ask, look, ({"theirs": value}, {shown: value}))
+
+
 PAGE: Final = "https://shop.example/thanks"
 DETAILS: Final = {"email": "a@example.com"}
 DAY: Final = date(2027, 1, 31)
@@ -305,6 +320,39 @@ SENDING: Final = (
         'status.payment.name = "no"',
     ),
     Effect('status.refund.place = "header"', refund_status, header("no"), (["R1"], []), 'status.refund.name = "no"'),
+    Effect('endpoints."orders.close".method = "DELETE"', close, method, ("DELETE", "POST")),
+    Effect(
+        'endpoints."orders.query".path = "/v2/{merchant_id}/orders/{out_trade_no}"',
+        query,
+        target,
+        (f"{BASE_PATH}/v2/M1/orders/T1", f"{BASE_PATH}/payment/orderquery"),
+    ),
+    Effect(
+        'endpoints."refunds.status".place = "body"',
+        refund_status,
+        target,
+        (REFUND, f"{REFUND}?no=R1"),
+        'status.refund.name = "no"\nendpoints."refunds.status".method = "PUT"',
+        other='endpoints."refunds.status".place = "query"',
+    ),
+    Effect(
+        'endpoints."refunds.status".with = ["out_trade_no"]',
+        lambda pay: pay.refunds.status("R1", out_trade_no="T1"),
+        target,
+        (f"{REFUND}?no=R1&outTradeNo=T1", f"{REFUND}?no=R1"),
+        'status.refund.name = "no"',
+    ),
+    renamed("total_amt", refund, 15, "totalAmt"),
+    renamed("subject", place(subject="x"), "x", "subject"),
+    renamed("merchant_id", query, "M1", "merchantId"),
+    Effect('fields."payments.create".amount = "sum"', create, sent("sum"), (15, None)),
+    Effect(
+        'fields."refunds.create".total_amt = "sum.of.all"',
+        refund,
+        sent("sum"),
+        ({"of": {"all": 15}}, None),
+        f'{SIGNED}\nsignature.nested = "json"',
+    ),
 )
 
 

@@ -1,0 +1,139 @@
+"""`[endpoints]` and `[fields]`: what a service calls arguments, and where they stand."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from payasync import InvalidArgumentError, NoAnswerError, Profile, RetryPolicy, Session
+from payasync.journal import Reconciler, SqliteJournal
+from payasync.sandbox import Sandbox
+from payasync.signing import SortedPairs
+from tests.foreign.recorder import Recorder, answer
+from tests.profile.refusal import refused
+from tests.wire.ten import CREDENTIALS
+
+ELSEWHERE: Final = Path(__file__).with_name("elsewhere.toml").read_text(encoding="utf-8")
+"""A service that differs from the document in each way: methods, paths, places and names."""
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "why"),
+    [
+        ('endpoints."orders.pay".method = "GET"', "endpoints.orders.pay", "must not hold 'orders.pay'"),
+        ('endpoints."orders.close".method = "GOT"', "endpoints.orders.close.method", "must be one of"),
+        ('endpoints."orders.close".path = "close"', "endpoints.orders.close.path", "such as /v2/orders"),
+        ('endpoints."orders.close".path = "/a/../b"', "endpoints.orders.close.path", "such as /v2/orders"),
+        (
+            'endpoints."orders.close".path = "/o/{order}"',
+            "endpoints.orders.close.path",
+            "has {order}, which is no argument; allowed are merchant_id, out_trade_no",
+        ),
+        ('endpoints."orders.place".place = "path"', "endpoints.orders.place.place", "write the arguments into"),
+        ('endpoints."orders.query" = {method = "GET", place = "body"}', "endpoints.orders.query.place", "no body"),
+        ('endpoints."orders.query".with = ["body"]', "endpoints.orders.query.with", "no further arguments"),
+        ('endpoints."refunds.status".with = ["body"]', "endpoints.refunds.status.with", "allowed are out_trade_no"),
+        (
+            'endpoints."refunds.status".place = "body"\nstatus.refund = {name = "no", place = "path"}',
+            "endpoints.refunds.status.place",
+            "both give the place: keep one",
+        ),
+        ('fields."orders.close".total_amt = "sum"', "fields.orders.close.total_amt", "is no argument of orders.close"),
+        ('fields."orders.close" = "sum"', "fields.orders.close", "must be a table of wire names"),
+        ('fields.subject.x = "sum"', "fields.subject", "must be a text"),
+        (
+            'fields.subscription_amount = "a"\nfields."subscriptions.create".amount = "b"',
+            "fields.subscriptions.create.amount",
+            "and fields.subscription_amount both give the name: keep one",
+        ),
+        ('fields.subject = "totalAmt"', "fields.subject", "also the wire name of total_amt"),
+        ('fields.subject = "nonceStr"', "fields.subject", "payasync sets it"),
+        ('fields.subject = "a"\nfields.body = "a.b"', "fields.subject", "in one object with the wire name 'a.b'"),
+        (
+            'endpoints."orders.query" = {method = "GET"}\nfields.out_trade_no = "order.no"',
+            "fields.out_trade_no",
+            "is 'order.no', which nests, and stands outside the body in orders.query",
+        ),
+        ('fields.sign = "mac"\nsignature.exclude = ["sign"]', "signature.exclude", 'must hold "mac"'),
+        (
+            'fields.out_trade_no = "no"\nsignature.allow_delimiters = ["no"]',
+            "signature.allow_delimiters",
+            "must not hold no: a delimiter there",
+        ),
+    ],
+)
+def test_contradiction(text: str, key: str, why: str) -> None:
+    """A contradiction in `[endpoints]` or `[fields]` is refused with its key, its line, and what is allowed."""
+    error = refused(Profile.from_toml, text)
+
+    assert key == error.field
+    assert why in str(error)
+    assert error.line
+
+
+@pytest.mark.parametrize("scheme", [SortedPairs(), SortedPairs(exclude=("sign", "mac"), allow_delimiters=("topic",))])
+def test_options_follow_a_renaming(scheme: SortedPairs) -> None:
+    """The options of a signature follow renamed fields, unless they are given."""
+    profile = Profile(signature=scheme, fields={"sign": "mac", "subject": "topic"})
+    used = profile.scheme
+
+    assert isinstance(used, SortedPairs)
+    assert "mac" in used.exclude
+    assert "topic" in used.allow_delimiters
+    assert scheme is profile.signature
+
+
+async def test_path_that_lacks_its_argument() -> None:
+    """If an argument that stands in the path is missing, nothing is sent, and the error names the argument."""
+    profile = Profile.from_toml('endpoints."orders.place".path = "/orders/{out_trade_no}"\nsigned = []')
+    with Recorder() as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+            with pytest.raises(InvalidArgumentError, match="out_trade_no must be given, because") as caught:
+                await pay.orders.place(total_amt=1, currency="CAD")
+
+    assert ("out_trade_no", 0) == (caught.value.field, service.connections)
+
+
+async def test_order_of_a_refund_is_compared() -> None:
+    """A response to a refund query about another order is not believed, even if the order's number is not sent."""
+    body = b'{"outTradeNo":"T0","outRefundNo":"R1"}'
+    profile = Profile.from_toml('status.refund.name = "outRefundNo"')
+    with Recorder([answer(200, body)] * 3) as service:
+        async with Session(
+            service.url, credentials=CREDENTIALS, profile=profile, retry=RetryPolicy(base_delay=0)
+        ) as pay:
+            assert "T0" == (await pay.refunds.status("R1"))["outTradeNo"]
+            with pytest.raises(NoAnswerError, match="outTradeNo is T0 in the response, and T1 in the request"):
+                await pay.refunds.status("R1", out_trade_no="T1")
+
+
+async def test_sandbox_plays_such_a_service(tmp_path: Path) -> None:
+    """All ten methods, a recovery and a reconciliation work with a service that differs in each way."""
+    profile = Profile.from_toml(ELSEWHERE)
+    async with (
+        Sandbox(profile=profile, refunds="succeed") as sandbox,
+        SqliteJournal(tmp_path / "pay.db") as journal,
+        sandbox.session(journal=journal) as pay,
+    ):
+        payment = await pay.payments.create(amount=100, currency="CAD")
+        seen: list[Any] = [(await pay.payments.status(str(payment.payment_id))).state]
+        order = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD", subject="Coffee")
+        await sandbox.customer.authorize(order)
+        seen.append((await pay.orders.query("T1")).state)
+        sandbox.faults.reset_after_commit("refunds.create")
+        refund = await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+        seen += [refund.recovered, refund.state, (await pay.refunds.status("R1", out_trade_no="T1")).state]
+        await pay.orders.place(out_trade_no="T2", total_amt=450, currency="CAD")
+        seen.append((await pay.orders.close("T2")).state)
+        plan: dict[str, Any] = {"frequency": "monthly", "start_date": date(2027, 1, 31), "customer": {"id": 7}}
+        made = await pay.subscriptions.create(amount=900, **plan)
+        number = str(made.subscription_id)
+        seen += [(await pay.subscriptions.update(number, amount=1000)).state, made.get("plan.amount")]
+        seen.append((await pay.subscriptions.cancel(number)).state)
+        await Reconciler(pay, journal).run_once()
+        seen.append(sandbox.ledger.refunded("T1"))
+        states = {(each.operation, each.reference): each.state for each in await journal.list()}
+
+    assert ["pending", "paid", True, "succeeded", "succeeded", "closed", "scheduled", 900, "cancelled", 200] == seen
+    assert ("succeeded", "succeeded") == (states["refunds.create", "R1"], states["orders.close", "T2"])
