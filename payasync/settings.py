@@ -97,7 +97,7 @@ def check_types(section: str) -> Callable[[type, Fields], Fields]:
     def transform(_: type, fields: Fields) -> Fields:
         return [
             each.evolve(
-                metadata={**each.metadata, _KEY: f"{section}.{each.name}" if section else each.name},
+                metadata={**each.metadata, _KEY: ".".join(filter(None, (section, each.name.removesuffix("_"))))},
                 validator=validators.and_(_check_type, *([each.validator] if each.validator else [])),
             )
             for each in fields
@@ -195,9 +195,18 @@ def _check_type(instance: object, attribute: "Attribute[Any]", value: object) ->
         raise invalid_setting(key, f"must be {describe_type(kind)}, not {show(value)}")
     for name, held in value.items():
         if not (fits_type(name, of_names) and fits_type(held, of_values)):
-            entry = f"{key}.{name}" if isinstance(name, str) else key
+            entry = ".".join((key, *_keys_to(held, of_values, name))) if isinstance(name, str) else key
             wrong = f"{describe_value(name)} with {show(held)}"
             raise ConfigurationError(f"{key} must be {describe_type(kind)}, not {wrong}", field=entry)
+
+
+def _keys_to(held: object, kind: Any, *names: str) -> tuple[str, ...]:
+    """Return the names that lead to a value of the wrong type, which may stand in a table inside a table."""
+    table = next((each for each in (kind, *get_args(kind)) if get_origin(each) is Mapping), None)
+    if table and isinstance(held, Mapping):
+        wrong = (name for name, value in held.items() if not fits_type(value, get_args(table)[1]))
+        names = (*names, *(name for name in wrong if isinstance(name, str)))
+    return names[:2]
 
 
 def invalid_setting(key: str, why: str) -> ConfigurationError:

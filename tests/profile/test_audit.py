@@ -133,8 +133,11 @@ def test_sandbox_answers_what_calls_need() -> None:
 def value_at(profile: Profile, name: str) -> Any:
     """Return the value of a profile at a key."""
     held: Any = profile
-    for step in name.split("."):
+    while name:
+        steps = held if isinstance(held, Mapping) else [name.partition(".")[0]]
+        step = next(each for each in steps if f"{name}.".startswith(f"{each}."))
         held = held[step] if isinstance(held, Mapping) else getattr(held, step)
+        name = name[len(step) + 1 :]
     return held
 
 
@@ -144,6 +147,7 @@ def test_what_is_answered_is_shown() -> None:
     points = {name: point for name, point in audited(profile).items() if not name.startswith("authentication")}
 
     assert "open" == points.pop("signature.allow_delimiters").status
+    assert "billingFrequency, plan.interval" == points.pop("fields.frequency").value
     assert {name: ("answered", value_at(profile, name)) for name in points} == {
         name: (point.status, point.value) for name, point in points.items()
     }

@@ -42,7 +42,7 @@ def test_each_key_is_its_argument() -> None:
     """TOML tables and Python arguments agree, and the test file gives every key a value other than its default."""
     tables = tomllib.loads(WHOLE)
     tables |= {f"{thing}_status": table for thing, table in tables.pop("status").items()}
-    bare = Profile(signature=SortedPairs(), payment_status=Parameter("x"), refund_status=Parameter("x"))
+    bare = Profile(signature=SortedPairs(), payment_status=Parameter("x"), refund_status=Parameter("x", "path"))
 
     assert tables == json.loads(as_json(PROFILE_OF_WHOLE).replace('"with_":', '"with":'))
     assert [] == list(same(attrs.asdict(bare), attrs.asdict(PROFILE_OF_WHOLE)))

@@ -187,7 +187,7 @@ class World:
     def wire(self, argument: str) -> str:
         """Return the wire name of an argument."""
         first, *others = argument.split("_")
-        return self.profile.fields.get(argument, first + "".join(map(str.capitalize, others)))
+        return str(self.profile.fields.get(argument, first + "".join(map(str.capitalize, others))))
 
     def acknowledge(self) -> None:
         """Let the merchant's server acknowledge notifications, as the profile says."""

@@ -151,7 +151,7 @@ def parameter(one: TenCall, profile: Profile) -> Parameter:
 
 def expected_fields(one: TenCall, profile: Profile, *, least: bool = False) -> dict[str, object]:
     """Return the fields that document and profile demand of a call, except nonceStr and sign."""
-    names = {
+    names: dict[str, Any] = {
         **profile.fields,
         "payment_number": parameter(one, profile).name,
         "refund_number": parameter(one, profile).name,
