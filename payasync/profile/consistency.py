@@ -25,6 +25,7 @@ from payasync.profile.schema import (
     HttpCodes,
     NotificationShape,
     Parameter,
+    SignedHeader,
     is_one_of,
 )
 from payasync.profile.wire_names import (
@@ -45,6 +46,7 @@ from payasync.profile.wire_names import (
 from payasync.settings import describe_value, invalid_setting, is_header, is_reserved_header
 from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
 from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.signing.templates import check_template, names_in
 from payasync.strict_json import find_flaw
 
 if TYPE_CHECKING:
@@ -333,6 +335,26 @@ def _check_refusal(shape: NotificationShape) -> None:
             "Change one of the two, or nack_body"
         )
         raise invalid_setting("notification.nack_status", why)
+
+
+def check_signed_header(key: str, header: SignedHeader) -> None:
+    """Refuse a text that does not sign the body, or not all that stands in headers, and places that coincide.
+
+    Args:
+        key: The key of the table, such as `answer.header`.
+        header: The table.
+
+    Raises:
+        ConfigurationError: It contradicts itself.
+    """
+    check_template(f"{key}.text", header.text, ("timestamp", "nonce", "body"), needed=("body",))
+    for name in ("timestamp", "nonce"):
+        if bool(getattr(header, name)) != (name in names_in(header.text)):
+            why = f"and {{{name}}} in {key}.text belong together: give both, or neither"
+            raise invalid_setting(f"{key}.{name}", why)
+    places = [place.lower() for place in (header.signature, header.timestamp, header.nonce) if place]
+    if len(set(places)) < len(places):
+        raise invalid_setting(f"{key}.signature", "and the other places must differ: each value has a place of its own")
 
 
 def check_keys(profile: "Profile", credentials: Credentials) -> None:

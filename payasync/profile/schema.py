@@ -22,6 +22,7 @@ from payasync.settings import (
     to_dict_of_tuples,
     to_tuple,
 )
+from payasync.signing.templates import fill, is_place, values_at
 
 NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
@@ -198,6 +199,53 @@ class Parameter:
     def __attrs_post_init__(self) -> None:
         if not self.name:
             raise invalid_setting("status.name", "is empty: a parameter needs the name that the service gives it")
+
+
+_IN_HEADERS: Final = must_be("the name of a header, or Name:key for one value of `t=1,v1=abc`", is_place)
+_PERHAPS_IN_HEADERS: Final = must_be(
+    "the name of a header, or Name:key for one value of `t=1,v1=abc`", lambda place: not place or is_place(place)
+)
+
+
+@frozen(kw_only=True, field_transformer=check_types("header"))
+class SignedHeader:
+    """How a header signs the exact bytes of a body that the service sends.
+
+    Each place is the name of a header, or `Name:key` for one value of a header such as `t=1,v1=abc`.
+
+    Args:
+        signature: The place of the signature; several signatures may stand there.
+        text: The text that is signed, with `{body}`, and `{timestamp}` and `{nonce}` where they are signed.
+        timestamp: The place of the time. Empty: none is signed.
+        nonce: The place of the nonce, or of another number. Empty: none is signed.
+        prefix: What stands before the signature, such as `sha256=`.
+
+    """
+
+    signature: str = field(validator=_IN_HEADERS)
+    text: str = "{body}"
+    timestamp: str = field(default="", validator=_PERHAPS_IN_HEADERS)
+    nonce: str = field(default="", validator=_PERHAPS_IN_HEADERS)
+    prefix: str = ""
+
+    def signatures(self, headers: Mapping[str, str]) -> list[str]:
+        """Return the signatures in headers, without the prefix: none, one, or several while keys rotate."""
+        found = values_at(headers, self.signature)
+        return [value.removeprefix(self.prefix) for value in found if value.startswith(self.prefix)]
+
+    def read(self, headers: Mapping[str, str], body: bytes) -> tuple[str, bytes]:
+        """Return the timestamp, empty if there is none, and the text that is signed.
+
+        Raises:
+            ValueError: A header is missing, or there twice: of two, nobody could say which one was signed.
+        """
+        values: dict[str, str | bytes] = {"body": body}
+        for name, place in (("timestamp", self.timestamp), ("nonce", self.nonce)):
+            found = values_at(headers, place) if place else [""]
+            if len(found) != 1:
+                raise ValueError(f"{place} is {'there twice' if found else 'missing'}")
+            values[name] = found[0]
+        return str(values["timestamp"]), fill(self.text, values)
 
 
 @frozen(kw_only=True, field_transformer=check_types("answer"))

@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from attrs import NOTHING, Factory, fields, has
 
@@ -111,10 +111,16 @@ def _make_part(path: str, kind: Any, given: object) -> Any:
     for each in fields(kind):
         if each.default is NOTHING and each.name not in table:
             raise invalid_setting(f"{path}.{each.name}", "is missing")
+    parts = {each.name: part for each in fields(kind) for part in get_args(each.type) if has(part)}
     try:
-        return kind(**{names[key]: value for key, value in table.items()})
+        return kind(
+            **{
+                names[key]: _make_part(f"{path}.{key}", parts[names[key]], value) if names[key] in parts else value
+                for key, value in table.items()
+            }
+        )
     except ConfigurationError as error:
-        for part in ("status", "endpoints"):  # a `Parameter` or an `Endpoint` does not know which it is
+        for part in ("status", "endpoints", "header"):  # a `Parameter` does not know which one it is, for example
             if error.field is not None and error.field.split(".")[0] == part:
                 _rename_key(error, part, path)
         raise

@@ -56,8 +56,70 @@ class SignatureScheme(Protocol):
         ...
 
 
+@frozen(kw_only=True)
+class Keyed:
+    """What signs with a key by an algorithm: the part that the families of signatures have in common.
+
+    Args:
+        algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
+        encoding: The form of the signature: hex, HEX or base64.
+    """
+
+    algorithm: AlgorithmName | Literal[""] = ""
+    encoding: Encoding | Literal[""] = ""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the key that signs also verifies."""
+        return self._algorithm().symmetric
+
+    @property
+    def blocking(self) -> bool:
+        """Whether signing takes so long that it belongs off the event loop."""
+        return self._algorithm().blocking
+
+    def sign_text(self, text: bytes, *, key: Secret) -> str:
+        """Return the signature of a text, whatever it is made of.
+
+        Raises:
+            ConfigurationError: The algorithm cannot use the key, or uses none.
+            NotConfiguredError: The algorithm or the encoding is open.
+        """
+        sign, (encode, _) = self._text_algorithm().signer(key), self._encoding()
+        return encode(sign(text))
+
+    def verify_text(self, text: bytes, signature: str, *, key: Secret) -> bool:
+        """Return whether a signature, as it was received, is that of a text.
+
+        Raises:
+            ConfigurationError: The algorithm cannot use the key, or uses none.
+            NotConfiguredError: The algorithm or the encoding is open.
+        """
+        algorithm, (_, decode) = self._text_algorithm(), self._encoding()
+        try:
+            raw = decode(signature)
+        except (ValueError, TypeError):
+            return False
+        return algorithm.verify(text, raw, key)
+
+    def _text_algorithm(self) -> Algorithm:
+        if self.algorithm == "md5":
+            _refuse("algorithm", 'must not be "md5": it uses no key, so anybody could sign a text')
+        return self._algorithm()
+
+    def _algorithm(self) -> Algorithm:
+        if not self.algorithm:
+            raise _open("algorithm", get_args(AlgorithmName))
+        return ALGORITHMS[self.algorithm]
+
+    def _encoding(self) -> tuple[Callable[[bytes], str], Callable[[str], bytes]]:
+        if not self.encoding:
+            raise _open("encoding", get_args(Encoding))
+        return _ENCODINGS[self.encoding]
+
+
 @frozen(kw_only=True, field_transformer=check_types("signature"))
-class SortedPairs:
+class SortedPairs(Keyed):
     """Signs `name=value` pairs, joined in the ASCII order of their names.
 
     Args:
@@ -82,8 +144,6 @@ class SortedPairs:
         ConfigurationError: An option does not exist, or options contradict each other.
     """
 
-    algorithm: AlgorithmName | Literal[""] = ""
-    encoding: Encoding | Literal[""] = ""
     separator: str = "&"
     exclude: tuple[str, ...] = field(default=("sign",), converter=to_tuple)
     skip_empty: bool = True
@@ -111,16 +171,6 @@ class SortedPairs:
         if shifting := IDENTIFIERS.intersection(self.allow_delimiters):
             names = ", ".join(sorted(shifting))
             _refuse("allow_delimiters", f"must not hold {names}: a delimiter there could pass for another field")
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether the key that signs also verifies."""
-        return self._algorithm().symmetric
-
-    @property
-    def blocking(self) -> bool:
-        """Whether signing takes so long that it belongs off the event loop."""
-        return self._algorithm().blocking
 
     def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
         """Return the signature of the wire fields of one request.
@@ -287,16 +337,6 @@ class SortedPairs:
 
     def _splits(self, text: str) -> bool:
         return "=" in text or self.separator in text
-
-    def _algorithm(self) -> Algorithm:
-        if not self.algorithm:
-            raise _open("algorithm", get_args(AlgorithmName))
-        return ALGORITHMS[self.algorithm]
-
-    def _encoding(self) -> tuple[Callable[[bytes], str], Callable[[str], bytes]]:
-        if not self.encoding:
-            raise _open("encoding", get_args(Encoding))
-        return _ENCODINGS[self.encoding]
 
 
 _ENCODINGS: Final[dict[str, tuple[Callable[[bytes], str], Callable[[str], bytes]]]] = {

@@ -1,0 +1,85 @@
+"""Texts with names in braces, such as `{timestamp}.{body}`, and the parts of header values."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from multidict import CIMultiDict
+
+from payasync.settings import invalid_setting
+from payasync.strict_json import encodable
+
+_NAMES: Final = re.compile(r"\{(\w*)\}")
+_PAIRS: Final = re.compile(r"[,;]")
+_PLACE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+(:[A-Za-z0-9_.-]+)?")
+
+
+def check_template(key: str, template: str, allowed: Iterable[str], needed: Iterable[str] = ()) -> None:
+    """Refuse a template with an unknown name, or without one that it needs.
+
+    Args:
+        key: Its key in the profile.
+        template: The text.
+        allowed: The names that it may hold.
+        needed: Those that it must hold.
+
+    Raises:
+        ConfigurationError: The error lists the allowed names.
+    """
+    names, listed = names_in(template), _list(allowed)
+    if not encodable(template):
+        raise invalid_setting(key, "must be a text of valid Unicode")
+    for name in names:
+        if name not in allowed:
+            raise invalid_setting(key, f"has {{{name}}}, which is unknown; allowed are {listed}")
+    if re.search("[{}]", _NAMES.sub("", template)):
+        raise invalid_setting(key, f"has a brace without a name; allowed are {listed}")
+    if missing := [name for name in needed if name not in names]:
+        raise invalid_setting(key, f"must hold {_list(missing)}")
+
+
+def _list(names: Iterable[str]) -> str:
+    return " ".join(f"{{{name}}}" for name in names)
+
+
+def names_in(template: str) -> list[str]:
+    """Return the names in a template, in their order."""
+    return _NAMES.findall(template)
+
+
+def fill(template: str, values: Mapping[str, str | bytes]) -> bytes:
+    """Return a template with values in the place of its names, as bytes, because a received body may be any bytes.
+
+    Args:
+        template: The text, as `check_template` accepts it.
+        values: By name; further ones do not count.
+    """
+    parts = (values[part] if odd else part for part, odd in _parts(template))
+    return b"".join(part.encode() if isinstance(part, str) else part for part in parts)
+
+
+@lru_cache(maxsize=64)
+def _parts(template: str) -> tuple[tuple[str, bool], ...]:
+    return tuple((part, bool(number % 2)) for number, part in enumerate(_NAMES.split(template)))
+
+
+def is_place(place: str) -> bool:
+    """Return whether a text is the name of a header, or `Name:key` for one value among `key=value` pairs in it."""
+    return bool(_PLACE.fullmatch(place))
+
+
+def values_at(headers: Mapping[str, str], place: str) -> list[str]:
+    """Return the values at a place in headers.
+
+    Args:
+        headers: By names in any case; a name may be there several times.
+        place: The name of a header. `Name:key` is the value of `key` in a header such as `t=1,v1=abc`.
+    """
+    name, _, key = place.partition(":")
+    lines = CIMultiDict(headers).getall(name, [])
+    if not key:
+        return lines
+    pairs = (pair.partition("=") for line in lines for pair in _PAIRS.split(line))
+    # A scheme's name may stand before the first key, as in `Scheme t=1, v1="abc"`.
+    return [value.strip().strip('"') for found, _, value in pairs if found.strip().rpartition(" ")[2] == key]

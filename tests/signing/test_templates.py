@@ -1,0 +1,69 @@
+import pytest
+from multidict import CIMultiDict
+
+from payasync.errors import ConfigurationError
+from payasync.signing.templates import check_template, fill, is_place, names_in, values_at
+
+NAMES = ("timestamp", "body")
+
+
+def test_names_in_braces_are_replaced_by_bytes() -> None:
+    """Each name is replaced, also by bytes that are no text; all else stays, line breaks included."""
+    values: dict[str, str | bytes] = {"timestamp": "1700000000", "body": b"\xff{timestamp}", "nonce": "n"}
+
+    assert ["timestamp", "body", "body"] == names_in("{timestamp}\n{body}{body}")
+    assert b"1700000000\n\xff{timestamp}\xc3\xa9" == fill("{timestamp}\n{body}é", values)
+    assert b"constant" == fill("constant", values)
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{body}{url}", r"\{url\}, which is unknown; allowed are \{timestamp\} \{body\}"),
+        ("{body}{}", r"\{\}, which is unknown"),
+        ("{body}{time stamp}", "a brace without a name"),
+        ("{{body}", "a brace without a name"),
+        ("{timestamp}", r"must hold \{body\}"),
+        ("{body}\ud800", "valid Unicode"),
+    ],
+)
+def test_a_wrong_template_is_refused(template: str, why: str) -> None:
+    """An unknown name, a lone brace or a missing name is refused; the error has the key and the allowed names."""
+    with pytest.raises(ConfigurationError, match=why) as caught:
+        check_template("signature.text", template, NAMES, needed=("body",))
+
+    assert "signature.text" == caught.value.field
+
+
+def test_a_correct_template_is_accepted() -> None:
+    """Names that are allowed may stand in any order, and several times."""
+    check_template("signature.text", "{body}{timestamp}{body}", NAMES, needed=("body",))
+    check_template("signature.text", "", NAMES)
+
+
+HEADERS = CIMultiDict([("X-Sign", "t=1, v1=abc,v1=d=f"), ("x-sign", 'Scheme keyid="k";n=2'), ("Time", "7")])
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("time", ["7"]),
+        ("X-Sign:t", ["1"]),
+        ("X-Sign:v1", ["abc", "d=f"]),
+        ("X-Sign:keyid", ["k"]),
+        ("X-Sign:n", ["2"]),
+        ("X-Sign:v2", []),
+        ("Missing", []),
+        ("Missing:t", []),
+    ],
+)
+def test_values_stand_in_headers_or_in_a_part_of_one(place: str, expected: list[str]) -> None:
+    """A place is a header in any case, or one key of its `key=value` pairs; several values are all returned."""
+    assert is_place(place)
+    assert expected == values_at(HEADERS, place)
+
+
+@pytest.mark.parametrize("place", ["", "X Sign", "X-Sign:", ":t", "X-Sign:t:u", "X-Sign:a b", "Ä"])
+def test_what_names_no_header_is_no_place(place: str) -> None:
+    """A place is the name of a header; after a colon stands one key."""
+    assert not is_place(place)
