@@ -1,33 +1,34 @@
 """`payasync doctor`: what is configured, what is still open, and whether the service can be reached."""
 
 import asyncio
+import json as json_text
 import os
 import shlex
 import ssl
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final, Literal
 
 import click
-from attrs import frozen
+from attrs import asdict, frozen
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from yarl import URL
 
-from payasync.cli.options import BASE_URL, NO_PROFILE, SANDBOX_PROFILE, base_url_option, profile_named, profile_option
+from payasync.cli.options import BASE_URL, NO_PROFILE, base_url_option, profile_named, profile_option
 from payasync.cli.terminal import fail, new_table
 from payasync.credentials import Credentials
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError
 from payasync.notifications.verification import check_secrets, check_sent_back
-from payasync.profile.audit import Point, Status
+from payasync.profile.audit import Point
 from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
+from payasync.profile.readiness import Readiness, inspect_groups, optional_points
 from payasync.profile.schema import Parameter
 from payasync.profile.signed_fields import check_answers_covered, proof_paths
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
@@ -42,27 +43,37 @@ CONNECTION: Final = "Connection"
 @click.command()
 @profile_option
 @base_url_option
-def doctor(profile: str | None, base_url: str | None) -> None:
-    """Show what is configured, which points of the profile are open, and whether the service can be reached.
+@click.option("--all", "every", is_flag=True, help="Also list each point, with its value or what to set.")
+@click.option("--json", is_flag=True, help="Print one line of JSON, which holds each point.")
+def doctor(*, profile: str | None, base_url: str | None, every: bool, json: bool) -> None:
+    """Show what is configured, what the profile is ready for, and whether the service can be reached.
 
     It opens a connection to the service, and sends no request.
 
     The exit code is 0 if nothing is wrong, even if points are open, keys are missing, or others can read a key file. It
     is 1 if a key is refused or the service cannot be reached, and 2 if the profile is invalid.
     """
-    screen = DoctorScreen()
     try:
         chosen, source = profile_named(profile)
     except ConfigurationError as error:
         fail("doctor", error)
-    points = chosen.audit()
     keys = list(inspect_credentials(chosen, os.environ))
     reached = asyncio.run(inspect_connection(base_url))
-    screen.findings("In short", next_steps(points, source, [*keys, reached]))
-    screen.findings("Credentials", keys)
-    screen.findings("Service", [reached])
-    screen.profile(chosen.name, source, points)
+    if json:
+        findings = [asdict(each) for each in (*keys, reached)]
+        print_json(chosen, source, findings=findings, points=[asdict(each) for each in chosen.audit()])
+    else:
+        screen = DoctorScreen()
+        screen.findings("In short", next_steps(inspect_groups(chosen), source, [*keys, reached]))
+        screen.findings("Environment", [*keys, reached])
+        screen.profile(chosen, source, every=every)
     sys.exit(1 if "wrong" in {each.verdict for each in (*keys, reached)} else 0)
+
+
+def print_json(profile: Profile, source: str, **more: object) -> None:
+    """Print a line of JSON: what a profile is ready for, and more."""
+    groups = [{**asdict(each), "ready": each.ready} for each in inspect_groups(profile)]
+    click.echo(json_text.dumps({"profile": profile.name, "source": source, "groups": groups, **more}))
 
 
 @frozen
@@ -81,11 +92,11 @@ class Finding:
     words: str
 
 
-def next_steps(points: Sequence[Point], source: str, findings: Sequence[Finding]) -> Iterator[Finding]:
+def next_steps(groups: Sequence[Readiness], source: str, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield the next steps, the most urgent first.
 
     Args:
-        points: The points of the profile.
+        groups: What the profile is ready for.
         source: Where the profile comes from.
         findings: All other findings.
     """
@@ -100,12 +111,11 @@ def next_steps(points: Sequence[Point], source: str, findings: Sequence[Finding]
             yield Finding(f"{len(names):>2}", verdict, step.format(", ".join(unset)))
     if {each.verdict for each in findings} == {"fine"}:
         yield Finding(f"{len(findings):>2}", "fine", "nothing is missing or wrong")
-    if still_open := sum(point.status == "open" for point in points):
-        words = {
-            NO_PROFILE: "no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE",
-            SANDBOX_PROFILE: "nothing to do: the sandbox needs none of them",
-        }
-        yield Finding(f"{still_open:>2}", "open", words.get(source, f"set in {source} what your calls need"))
+    if unready := sum(not each.ready for each in groups):
+        words = f"set in {source} what your calls need: see below"
+        if source == NO_PROFILE:
+            words = "no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE"
+        yield Finding(f"{unready:>2}", "open", words)
 
 
 def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -119,7 +129,8 @@ def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterato
     try:
         yield Finding(MERCHANT_ID, "fine", Credentials.from_env(given).merchant_id)
     except ConfigurationError as error:
-        yield Finding(str(error.field or MERCHANT_ID), "wrong" if given else "missing", str(error))
+        words = str(error) if given else "not set: needed by all methods"
+        yield Finding(str(error.field or MERCHANT_ID), "wrong" if given else "missing", words)
     public = {"public_key"} if getattr(profile.signature, "symmetric", False) else {"public_key", "service_keys"}
     for name, needed in _keys_needed(profile):
         variable = f"PAYASYNC_{name.upper()}"
@@ -192,8 +203,13 @@ def list_methods(methods: tuple[str, ...]) -> str:
     """Return methods by their namespaces: `orders.place, .query`."""
     if set(methods) >= {operation.name for operation in OPERATIONS}:
         return "all methods"
-    spaces = groupby(methods, lambda name: name.partition(".")[0])
-    return ", ".join(space + ", ".join(name.removeprefix(space) for name in names) for space, names in spaces)
+    return list_keys(methods)
+
+
+def list_keys(keys: Iterable[str]) -> str:
+    """Return dotted names by their first step: `answer.order_status, .refund_status`."""
+    spaces = groupby(keys, lambda key: key.partition(".")[0])
+    return ", ".join(space + ", ".join(key.removeprefix(space) for key in names) for space, names in spaces)
 
 
 async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SECONDS) -> Finding:
@@ -204,7 +220,7 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
         seconds: The timeout.
     """
     if address is None:
-        return Finding(CONNECTION, "missing", f"no address is given. Give --base-url, or set {BASE_URL}")
+        return Finding(CONNECTION, "missing", f"give --base-url, or set {BASE_URL}")
     try:
         url = parse_base_url(address)
     except ConfigurationError as error:
@@ -244,7 +260,7 @@ _MARKS: Final[dict[Verdict, str]] = {
     "wrong": "[bold red]wrong[/]",
     "open": "[yellow]open[/]",
 }
-_STYLES: Final[dict[Status, str]] = {"open": "yellow", "assumed": "cyan", "answered": "green"}
+_STYLES: Final = {"open": "yellow", "optional": "dim", "assumed": "cyan", "answered": "green"}
 """In the order in which points are shown."""
 _WIDE: Final = 100
 """Columns from which on the three columns of points stand side by side."""
@@ -260,12 +276,17 @@ class DoctorScreen:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
 
-    def profile(self, name: str, source: str, points: Sequence[Point]) -> None:
-        """Show every point that the service's document leaves open, the open ones first."""
-        counts = Counter(point.status for point in points)
-        said = ", ".join(f"[{style}]{counts[status]} {status}[/]" for status, style in _STYLES.items())
-        self._console.print(f"\n[bold]Profile[/]  {escape(name or 'unnamed')}  [dim]{escape(source)}[/]\n{said}\n")
-        self._console.print(_point_table(points, self._console.width))
+    def profile(self, profile: Profile, source: str, *, every: bool = False) -> None:
+        """Show what a profile is ready for, and how many open points are optional; or every point."""
+        points, optional = profile.audit(), optional_points(profile)
+        self._console.print(f"\n[bold]Profile[/]  {escape(profile.name or 'unnamed')}  [dim]{escape(source)}[/]")
+        self._console.print(group_table(inspect_groups(profile)))
+        if every:
+            self._console.print("\n[bold]Points[/]\n")
+            self._console.print(_point_table(points, {each.name for each in optional}, self._console.width))
+        else:
+            more = f"{len(optional)} points are open and optional" if optional else "No more points are open"
+            self._console.print(f"\n{more}. payasync doctor --all shows every point.")
 
     def findings(self, title: str, findings: Iterable[Finding]) -> None:
         """Show a section of findings."""
@@ -275,12 +296,31 @@ class DoctorScreen:
         table.add_column(overflow="fold")
         for each in findings:
             table.add_row(_MARKS[each.verdict], escape(each.name), escape(each.words))
-        self._console.print(f"\n[bold]{title}[/]\n")
+        self._console.print(f"\n[bold]{title}[/]")
         self._console.print(table)
 
 
-def _point_table(points: Sequence[Point], width: int) -> Table:
-    """Return the points as a table; on a narrow terminal what needs a point stands below its name."""
+def group_table(groups: Sequence[Readiness]) -> Table:
+    """Return what each group needs, with the keys to give."""
+    table = new_table(header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for each in groups:
+        begin = _MARKS["fine" if each.ready else "open"], each.group
+        if each.ready:
+            table.add_row(*begin, "ready")
+        for place, missing in enumerate(each.missing):
+            table.add_row(*(("", "") if place else begin), missing.thing, escape(list_keys(missing.keys)))
+    return table
+
+
+def _point_table(points: Sequence[Point], optional: Collection[str], width: int) -> Table:
+    """Return the points as a table, optional ones after other open ones.
+
+    On a narrow terminal, what needs a point stands below its name.
+    """
     longest = max(len(point.name) for point in points)
     table = new_table()
     table.add_column(no_wrap=True)
@@ -293,13 +333,15 @@ def _point_table(points: Sequence[Point], width: int) -> Table:
         table.add_column("Point\nNeeded by", width=longest)
         table.add_column(value, overflow="fold")
     order = list(_STYLES)
-    for point in sorted(points, key=lambda each: order.index(each.status)):
+    shown_as = {each.name: "optional" if each.name in optional else each.status for each in points}
+    for point in sorted(points, key=lambda each: order.index(shown_as[each.name])):
+        status = shown_as[point.name]
         name = f"[bold]{escape(point.name)}[/]"
         unset = point.status == "open" or point.value in (None, "")
         shown = escape(point.means if unset else _in_words(point.value))
         needed = f"[dim]{escape(list_methods(point.needed_by) or 'notifications')}[/]"
         cells = [name, shown, needed] if width >= _WIDE else [f"{name}\n{needed}", shown]
-        table.add_row(f"[{_STYLES[point.status]}]{point.status}[/]", *cells)
+        table.add_row(f"[{_STYLES[status]}]{status}[/]", *cells)
     return table
 
 

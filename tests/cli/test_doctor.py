@@ -1,6 +1,7 @@
 """`payasync doctor`: what is configured, what is open, and whether the service can be reached."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from click.testing import CliRunner, Result
 from payasync.cli import doctor
 from payasync.cli.commands import payasync
 from payasync.profile.profile import Profile
+from payasync.profile.readiness import inspect_groups, optional_points
 from payasync.sandbox import PROFILE, Sandbox, ThreadedSandbox
 from tests.foreign.signatures import rsa_keys
 
@@ -52,9 +54,11 @@ def toml(tmp_path: Path) -> str:
 
 
 def test_it_shows_every_point(toml: str) -> None:
-    """`doctor` lists each point of the audit with its status. Open points and missing keys are no failure."""
-    result = run("--profile", toml)
-    points = [f"{point.status} {point.name}" for point in Profile.from_file(toml).audit()]
+    """`doctor --all` lists each point with its status, optional ones apart. Open points are no failure."""
+    result = run("--profile", toml, "--all")
+    profile = Profile.from_file(toml)
+    optional = [point.name for point in optional_points(profile)]
+    points = [f"{'optional' if point.name in optional else point.status} {point.name}" for point in profile.audit()]
 
     assert 0 == result.exit_code
     assert [] == [point for point in points if not any(line.startswith(point) for line in lines(result))]
@@ -69,7 +73,7 @@ def test_it_shows_every_point(toml: str) -> None:
 @pytest.mark.parametrize("environ", [{}, {"PAYASYNC_PROFILE": "sandbox"}], ids=["no profile", "the sandbox's"])
 def test_no_name_is_broken(environ: dict[str, str], columns: int) -> None:
     """From 80 columns on, names of points, methods and values are never broken."""
-    output = run(environ=environ, columns=columns).output
+    output = run("--all", environ=environ, columns=columns).output
     profile = PROFILE if environ else Profile()
     values = [each.value for each in profile.audit() if isinstance(each.value, str) and each.status == "answered"]
     names = [
@@ -82,9 +86,57 @@ def test_no_name_is_broken(environ: dict[str, str], columns: int) -> None:
     assert not [line for line in output.splitlines() if len(line.rstrip()) > columns]
 
 
+def test_empty_profile_fits_a_screen() -> None:
+    """Without a profile and keys, `doctor` needs at most 80 columns and 40 lines, with the line of the next prompt."""
+    shown = run(columns=80).output.splitlines()
+
+    assert len(shown) < 40
+    assert max(len(line.rstrip()) for line in shown) <= 80
+
+
+def test_verdict_of_each_group(toml: str) -> None:
+    """Each group is "ready", or lists what is missing with the keys to give. Other open points are counted."""
+    shown = lines(run("--profile", toml))
+    ready = lines(run(environ={"PAYASYNC_PROFILE": "sandbox"}))
+    groups = [each.group for each in inspect_groups(Profile())]
+
+    assert {
+        "open payments how to query it status.payment",
+        "its states answer.payment_status, states.payment",
+        "open orders its payment page answer.redirect_url",
+    } <= set(shown)
+    assert [f"ok {group} ready" for group in groups] == [line for line in ready if line.endswith(" ready")]
+    assert "8 points are open and optional. payasync doctor --all shows every point." in ready
+    assert not [line for line in shown if "answered" in line or "assumed" in line]
+
+
+def test_json(toml: str) -> None:
+    """`--json` prints one line with the same facts: findings, groups with their keys, and every point."""
+    result = run("--profile", toml, "--json", environ=KEYS)
+    document = json.loads(result.output)
+
+    assert (0, "my-gateway", toml) == (result.exit_code, document["profile"], document["source"])
+    assert [each.group for each in inspect_groups(Profile())] == [each["group"] for each in document["groups"]]
+    assert {"thing": "how to query it", "keys": ["status.payment"]} in document["groups"][0]["missing"]
+    assert (False, False) == (document["groups"][0]["ready"], document["groups"][0]["begun"])
+    assert ("PAYASYNC_MERCHANT_ID", "fine") == tuple(document["findings"][0].values())[:2]
+    assert [each.name for each in Profile.from_file(toml).audit()] == [each["name"] for each in document["points"]]
+    assert CANARY not in result.output
+
+
+def test_json_of_every_value() -> None:
+    """Each value of a profile is JSON, parts of it too."""
+    whole = Path(__file__).parents[1] / "profile" / "whole_profile.toml"
+    points = {
+        each["name"]: each["value"] for each in json.loads(run("--profile", str(whole), "--json").output)["points"]
+    }
+
+    assert {"name": "outTradeNo", "place": "path"} == points["payment_status"]
+
+
 def test_values_are_shown_in_words() -> None:
     """Tables, lists and parameters are written for people, not as Python writes them."""
-    output = " ".join(lines(run(environ={"PAYASYNC_PROFILE": "sandbox"})))
+    output = " ".join(lines(run("--all", environ={"PAYASYNC_PROFILE": "sandbox"})))
 
     assert "pending: SBX_PENDING; paid: SBX_PAID; " in output
     assert "payment: outTradeNo, status; refund: outRefundNo, status; " in output
@@ -95,14 +147,14 @@ def test_compared_fields_have_one_line() -> None:
     """Each assumed point about responses has its name and its value on one line."""
     wires = ("out_trade_no outTradeNo", "total_amt totalAmt", "merchant_id merchantId")
 
-    assert {f"assumed answer.{each}" for each in wires} <= set(lines(run(columns=80)))
+    assert {f"assumed answer.{each}" for each in wires} <= set(lines(run("--all", columns=80)))
 
 
 def test_empty_path_is_explained(tmp_path: Path) -> None:
     """An empty path means that a field is not compared, and the table says so."""
     path = tmp_path / "service.toml"
     path.write_text('answer.currency = ""\nanswer.total_amt = "money.total"\n')
-    shown = "\n".join(lines(run("--profile", str(path))))
+    shown = "\n".join(lines(run("--profile", str(path), "--all")))
 
     assert "\nanswered answer.currency currency is not compared" in shown
     assert "\nanswered answer.total_amt money.total " in shown
@@ -110,19 +162,18 @@ def test_empty_path_is_explained(tmp_path: Path) -> None:
 
 def summary(result: Result) -> list[str]:
     """Return the first section of the output, without its title, each line with single spaces."""
-    title, found, *_ = "\n".join(lines(result)).strip().split("\n\n")
+    title, *found = "\n".join(lines(result)).strip().split("\n\n")[0].splitlines()
     assert "In short" == title
-    return found.splitlines()
+    return found
 
 
 def test_what_is_left_to_do_stands_first(toml: str) -> None:
-    """The output begins with the missing variables and open points, and what to do about them."""
-    still_open = sum(point.status == "open" for point in Profile.from_file(toml).audit())
+    """The output begins with the missing variables, and the number of groups that are not ready."""
     missing, unanswered = summary(run("--profile", toml, columns=1000))
 
     unset = "PAYASYNC_MERCHANT_ID, PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY, PAYASYNC_BASE_URL"
     assert f"missing 4 set {unset}" == missing
-    assert f"open {still_open} set in {toml} what your calls need" == unanswered
+    assert f"open 6 set in {toml} what your calls need: see below" == unanswered
 
 
 def test_what_is_wrong_stands_before_what_is_missing() -> None:
@@ -140,12 +191,12 @@ def test_nothing_is_left_to_do() -> None:
     with ThreadedSandbox() as sandbox:
         result = run("--base-url", sandbox.url, environ={**KEYS, "PAYASYNC_PROFILE": "sandbox"})
         seen = list(sandbox.timeline())
-    fine, unanswered = summary(result)
+    (fine,) = summary(result)
 
     assert (0, []) == (result.exit_code, seen)
     assert "accepted a connection in" in result.output
     assert "ok 5 nothing is missing or wrong" == fine
-    assert "open 8 nothing to do: the sandbox needs none of them" == unanswered
+    assert not [line for line in lines(result) if line.startswith("open")]
 
 
 def test_profile_of_the_environment(toml: str) -> None:

@@ -1,0 +1,166 @@
+"""Which groups of methods a profile is ready for, and what the others still need."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
+from payasync.profile.audit import Point
+from payasync.profile.profile import Profile
+
+Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
+"""Methods, or other things, that a profile makes ready together."""
+
+_SIGNED: Final = "request signatures"
+_QUERIED: Final = "how to query"
+_ABSENT: Final = "'not found'"
+_SIGNATURE: Final = "its signature"
+_CONFIRMED: Final = "how to confirm it"
+_SIGNING: Final = ("signature.algorithm", "signature.encoding")
+_SUBSCRIPTION: Final = ("frequency", "subscription_amount", "start_date", "customer", "subscription_id")
+_NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
+    "payments": {
+        _SIGNED: _SIGNING,
+        "how to query it": ("payment_status",),
+        "its states": ("answer.payment_status", "states.payment"),
+    },
+    "orders": {
+        _SIGNED: _SIGNING,
+        "its payment page": ("answer.redirect_url", "signature.allow_delimiters"),
+        "its states": ("answer.order_status", "states.order"),
+    },
+    "refunds": {
+        _SIGNED: _SIGNING,
+        "how to query it": ("refund_status",),
+        "its states": ("answer.refund_status", "states.refund"),
+    },
+    "subscriptions": {
+        _SIGNED: _SIGNING,
+        "its fields": (*(f"fields.{name}" for name in _SUBSCRIPTION), "formats.start_date"),
+        "its number, states": ("answer.subscription_id", "answer.subscription_status", "states.subscription"),
+    },
+    "recovery": {
+        _ABSENT: (),
+        "when it is final": ("recovery.quarantine", "answer.refusals_signed"),
+        _QUERIED: ("refund_status", *_SIGNING),
+    },
+    "notifications": {
+        "verification": ("notification.verification",),
+        "acknowledgement": ("notification.ack_status",),
+        _SIGNATURE: ("notification.signature", *_SIGNING),
+        _CONFIRMED: (
+            *("notification.out_trade_no", "answer.order_status", "states.order"),
+            *("notification.out_refund_no", "refund_status", "answer.refund_status", "states.refund"),
+            *_SIGNING,
+        ),
+    },
+}
+"""What each group needs, the most urgent first, and the points that say it."""
+_KEYS: Final = {"payment_status": "status.payment", "refund_status": "status.refund"}
+
+
+@frozen
+class Missing:
+    """One thing that a group still needs.
+
+    Attributes:
+        thing: What it is.
+        keys: The keys to give, as TOML writes them.
+    """
+
+    thing: str
+    keys: tuple[str, ...]
+
+
+@frozen
+class Readiness:
+    """Whether a profile says all that a group needs.
+
+    Attributes:
+        group: The group.
+        missing: What is missing, the most urgent first; at most three things.
+        begun: Whether the profile says something that only this group needs.
+    """
+
+    group: Group
+    missing: tuple[Missing, ...]
+    begun: bool
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+
+def inspect_groups(profile: Profile) -> tuple[Readiness, ...]:
+    """Return what each group still needs.
+
+    A group of methods is ready if each method can be called, and the state of its payment, order, refund or
+    subscription is known. Recovery is ready if a lost write can be found, and is sent again if the service does not
+    know it. Notifications are ready if a genuine one is recognised, or else confirmed by a query.
+    """
+    points = {point.name: point for point in profile.audit()}
+    return tuple(
+        Readiness(group, tuple(_list_missing(profile, group, points)), _is_begun(profile, group, points))
+        for group in _NEEDS
+    )
+
+
+def optional_points(profile: Profile) -> tuple[Point, ...]:
+    """Return the open points that no group needs."""
+    needed = {key for each in inspect_groups(profile) for missing in each.missing for key in missing.keys}
+    return tuple(point for point in profile.audit() if point.status == "open" and key_of(point.name) not in needed)
+
+
+def key_of(name: str) -> str:
+    """Return the key of a point as TOML writes it."""
+    return _KEYS.get(name, name)
+
+
+def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -> Iterator[Missing]:
+    for thing, names in _NEEDS[group].items():
+        open_points = (points[name] for name in names if name in points and points[name].status == "open")
+        needed = (point.name for point in open_points if _is_needed(profile, group, thing, point))
+        keys = _keys_of_absent(profile) if thing == _ABSENT else map(key_of, needed)
+        if missing := tuple(keys):
+            yield Missing(thing, missing)
+
+
+def _is_needed(profile: Profile, group: Group, thing: str, point: Point) -> bool:
+    """Return whether a group needs an open point, given what the profile says of others."""
+    verification = profile.notification.verification
+    if thing in {_SIGNATURE, _CONFIRMED}:
+        return verification == ("body" if thing == _SIGNATURE else "none")
+    if point.name in _SIGNING:
+        methods = (QUERY_ORDER.name, QUERY_REFUND.name) if thing == _QUERIED else (f"{group}.",)
+        return any(name.startswith(methods) for name in point.needed_by)
+    return not _is_given(profile, point.name)
+
+
+def _keys_of_absent(profile: Profile) -> Iterator[str]:
+    """Yield the key by which the service's "not found" is recognised, if it is not yet."""
+    if profile.http.absent:
+        return
+    coded = profile.answer.code or profile.answer.message
+    if profile.codes.absent and not coded:
+        yield "answer.code"
+    elif not profile.codes.absent:
+        yield "codes.absent" if coded else "http.absent"
+
+
+def _is_given(profile: Profile, name: str) -> bool:
+    """Return whether an open point has a value, which has no effect while another one is missing."""
+    section, _, key = name.partition(".")
+    value: Any = getattr(getattr(profile, section), key, None) if section in {"states", "recovery"} else None
+    return value not in (None, {})
+
+
+def _is_begun(profile: Profile, group: Group, points: Mapping[str, Point]) -> bool:
+    """Return whether a profile says something that only this group needs, even if it has no effect yet."""
+    if group == "recovery":
+        return profile.recovery.quarantine is not None
+    if group == "notifications":
+        return profile.notification != type(profile.notification)()
+    own = {name for names in _NEEDS[group].values() for name in names if not name.startswith("signature.")}
+    return any(points[name].status == "answered" or _is_given(profile, name) for name in own)

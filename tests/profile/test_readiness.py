@@ -1,0 +1,214 @@
+"""What a profile is ready for."""
+
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from payasync.profile.profile import Profile
+from payasync.profile.readiness import Group, Readiness, inspect_groups, optional_points
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+
+SIGNING: Final = "request signatures: signature.algorithm, signature.encoding"
+PAIRS: Final = 'signature = {algorithm = "hmac-sha256", encoding = "hex"}\n'
+OWN_SCHEME: Final = SimpleNamespace(sign=lambda *_, **__: "", verify=lambda *_, **__: True)
+
+
+def readiness(group: Group, toml: str = "") -> Readiness:
+    """Return whether a profile is ready for a group."""
+    return next(each for each in inspect_groups(Profile.from_toml(toml)) if each.group == group)
+
+
+def missing(group: Group, toml: str = "") -> list[str]:
+    """Return what a group still needs."""
+    return [f"{each.thing}: {', '.join(each.keys)}" for each in readiness(group, toml).missing]
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ("payments", ["how to query it: status.payment", "its states: answer.payment_status, states.payment"]),
+        (
+            "orders",
+            [SIGNING, "its payment page: answer.redirect_url", "its states: answer.order_status, states.order"],
+        ),
+        (
+            "refunds",
+            [SIGNING, "how to query it: status.refund", "its states: answer.refund_status, states.refund"],
+        ),
+        (
+            "subscriptions",
+            [
+                (
+                    "its fields: fields.frequency, fields.subscription_amount, fields.start_date, fields.customer, "
+                    "fields.subscription_id, formats.start_date"
+                ),
+                "its number, states: answer.subscription_id, answer.subscription_status, states.subscription",
+            ],
+        ),
+        (
+            "recovery",
+            [
+                "'not found': http.absent",
+                "when it is final: recovery.quarantine",
+                "how to query: status.refund, signature.algorithm, signature.encoding",
+            ],
+        ),
+        (
+            "notifications",
+            ["verification: notification.verification", "acknowledgement: notification.ack_status"],
+        ),
+    ],
+)
+def test_empty_profile(group: Group, expected: list[str]) -> None:
+    """An empty profile is ready for nothing, and each group names at most three things, each with its keys."""
+    assert expected == missing(group)
+    assert (False, False) == (readiness(group).ready, readiness(group).begun)
+
+
+def test_sandbox_is_ready() -> None:
+    """The sandbox's profile is ready for everything."""
+    assert all(each.ready and each.begun for each in inspect_groups(SANDBOX))
+
+
+READY: Final = {
+    "payments": """
+        status.payment.name = "id"
+        answer.payment_status = "state"
+        states.payment.paid = ["PAID"]
+    """,
+    "orders": """
+        signature = {algorithm = "hmac-sha256", encoding = "hex"}
+        answer.redirect_url = "url"
+        answer.order_status = "state"
+        states.order.paid = ["PAID"]
+    """,
+    "refunds": """
+        signature = {algorithm = "hmac-sha256", encoding = "hex"}
+        status.refund.name = "id"
+        answer.refund_status = "state"
+        states.refund.succeeded = ["DONE"]
+    """,
+    "subscriptions": """
+        fields = {frequency = "f", subscription_amount = "a", start_date = "d", customer = "c", subscription_id = "i"}
+        formats.start_date = "%Y-%m-%d"
+        answer = {subscription_id = "i", subscription_status = "s"}
+        states.subscription.active = ["ON"]
+    """,
+    "recovery": """
+        signature = {algorithm = "hmac-sha256", encoding = "hex"}
+        status.refund.name = "id"
+        http.absent = [404]
+        recovery.quarantine = 60.0
+    """,
+    "notifications": """
+        notification = {verification = "standard-webhooks", ack_status = 200}
+    """,
+}
+
+
+@pytest.mark.parametrize("group", READY)
+def test_least_profile_of_a_group(group: Group) -> None:
+    """These keys make a group ready, and each of them is necessary."""
+    keys = READY[group].strip().splitlines()
+
+    assert [] == missing(group, READY[group])
+    assert readiness(group, READY[group]).begun
+    assert all(missing(group, "\n".join(keys[:place] + keys[place + 1 :])) for place in range(len(keys)))
+
+
+@pytest.mark.parametrize("group", READY)
+def test_other_groups_stay_alone(group: Group) -> None:
+    """A profile of one group begins no other one, but for refunds, whose query recovery needs as well."""
+    begun = [each.group for each in inspect_groups(Profile.from_toml(READY[group])) if each.begun]
+
+    assert (["refunds", "recovery"] if group == "recovery" else [group]) == begun
+
+
+BODY: Final = 'notification = {verification = "body", ack_status = 200}\n'
+NOBODY: Final = 'notification = {verification = "none", ack_status = 200}\n'
+ANSWERS: Final = 'answer = {signature = "sign"}\n'
+
+
+@pytest.mark.parametrize(
+    ("group", "toml", "expected"),
+    [
+        # What a group needs follows from what is signed.
+        ("payments", f'signed = ["payments.create"]\n{READY["payments"]}', [SIGNING]),
+        ("payments", f"answer.signature = 'sign'\n{READY['payments']}", [SIGNING]),
+        ("orders", f"signed = []\n{READY['orders'].replace(PAIRS.strip(), '')}", []),
+        ("recovery", "signed = []\nrecovery.quarantine = 1.0\nhttp.absent = [404]", ["how to query: status.refund"]),
+        # A service says "not found" by a status, or by a code, which must be found itself.
+        (
+            "recovery",
+            READY["recovery"].replace("http.absent = [404]", 'answer.message = "m"'),
+            ["'not found': codes.absent"],
+        ),
+        (
+            "recovery",
+            READY["recovery"].replace("http.absent = [404]", 'codes.absent = ["N"]'),
+            ["'not found': answer.code"],
+        ),
+        (
+            "recovery",
+            READY["recovery"].replace("http.absent = [404]", 'codes.absent = ["N"]\nanswer.message = "m"'),
+            [],
+        ),
+        # A value that has no effect yet is not asked for again.
+        ("recovery", f"answer.signature = 'sign'\n{READY['recovery']}", ["when it is final: answer.refusals_signed"]),
+        (
+            "refunds",
+            READY["refunds"].replace('answer.refund_status = "state"', ""),
+            ["its states: answer.refund_status"],
+        ),
+        # The address of the payment page stands in a signed response.
+        (
+            "orders",
+            f"answer.signature = 'sign'\n{READY['orders']}",
+            ["its payment page: signature.allow_delimiters"],
+        ),
+        # Notifications are verified, or else confirmed by a query.
+        ("notifications", f"{PAIRS}{BODY}", ["its signature: notification.signature"]),
+        (
+            "notifications",
+            BODY,
+            ["its signature: notification.signature, signature.algorithm, signature.encoding"],
+        ),
+        (
+            "notifications",
+            NOBODY,
+            [
+                (
+                    "how to confirm it: notification.out_trade_no, answer.order_status, states.order, "
+                    "notification.out_refund_no, status.refund, answer.refund_status, states.refund, "
+                    "signature.algorithm, signature.encoding"
+                )
+            ],
+        ),
+    ],
+)
+def test_what_is_missing(group: Group, toml: str, expected: list[str]) -> None:
+    """What a group needs depends on what the profile says of other points."""
+    assert expected == missing(group, toml)
+
+
+def test_own_scheme_answers_signatures() -> None:
+    """A scheme of your own leaves nothing of signatures open."""
+    profile: Any = Profile(signature=OWN_SCHEME)
+    things = [each.thing for group in inspect_groups(profile) for each in group.missing]
+
+    assert "request signatures" not in things
+
+
+def test_other_open_points_are_optional() -> None:
+    """Each open point is needed by a group, or optional."""
+    profile = Profile()
+    needed = {key for each in inspect_groups(profile) for one in each.missing for key in one.keys}
+    optional = {each.name for each in optional_points(profile)}
+    still_open = {each.name for each in profile.audit() if each.status == "open"}
+
+    assert still_open - optional == needed - {"http.absent", "status.payment", "status.refund"} | {
+        "payment_status",
+        "refund_status",
+    }
+    assert set() == optional & needed
