@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from payasync.profile import (
         Accept,
         AnswerShape,
+        Auth,
         HttpCodes,
         NotificationShape,
         Parameter,
@@ -61,6 +62,7 @@ __all__ = [
     "Accept",
     "AnswerShape",
     "Attempted",
+    "Auth",
     "AuthenticationError",
     "Call",
     "CancelSubscription",

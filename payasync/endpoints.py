@@ -12,7 +12,7 @@ from attrs import Factory, evolve, field, frozen
 from payasync.errors import InvalidArgumentError
 
 
-class Auth(enum.Enum):
+class AuthKind(enum.Enum):
     """How the document says that an endpoint is authenticated."""
 
     BEARER = "bearer"
@@ -48,7 +48,7 @@ class Operation:
     name: str
     method: str = field(eq=False)
     path: str = field(eq=False)
-    auth: Auth = field(eq=False)
+    auth: AuthKind = field(eq=False)
     kind: Kind = field(eq=False)
     reference: str | None = field(default=None, eq=False)
     place: str = field(default="", eq=False)
@@ -72,23 +72,33 @@ class Operation:
 _BODILESS: Final = frozenset({"GET", "DELETE"})
 _BRACES: Final = re.compile(r"\{(\w*)\}")
 
-CREATE_PAYMENT: Final = Operation("payments.create", "POST", "/v1/payments", Auth.BEARER, Kind.UNKEYED)
-PLACE_ORDER: Final = Operation("orders.place", "POST", "/payment/unifiedorder", Auth.SIGNED, Kind.KEYED, "out_trade_no")
-QUERY_ORDER: Final = Operation("orders.query", "POST", "/payment/orderquery", Auth.SIGNED, Kind.READ, "out_trade_no")
-CLOSE_ORDER: Final = Operation("orders.close", "POST", "/payment/closeorder", Auth.SIGNED, Kind.KEYED, "out_trade_no")
-CREATE_REFUND: Final = Operation("refunds.create", "POST", "/payment/refund", Auth.SIGNED, Kind.KEYED, "out_refund_no")
-QUERY_PAYMENT: Final = Operation("payments.status", "GET", "/payment/status", Auth.NOT_SHOWN, Kind.READ, "identifier")
+CREATE_PAYMENT: Final = Operation("payments.create", "POST", "/v1/payments", AuthKind.BEARER, Kind.UNKEYED)
+PLACE_ORDER: Final = Operation(
+    "orders.place", "POST", "/payment/unifiedorder", AuthKind.SIGNED, Kind.KEYED, "out_trade_no"
+)
+QUERY_ORDER: Final = Operation(
+    "orders.query", "POST", "/payment/orderquery", AuthKind.SIGNED, Kind.READ, "out_trade_no"
+)
+CLOSE_ORDER: Final = Operation(
+    "orders.close", "POST", "/payment/closeorder", AuthKind.SIGNED, Kind.KEYED, "out_trade_no"
+)
+CREATE_REFUND: Final = Operation(
+    "refunds.create", "POST", "/payment/refund", AuthKind.SIGNED, Kind.KEYED, "out_refund_no"
+)
+QUERY_PAYMENT: Final = Operation(
+    "payments.status", "GET", "/payment/status", AuthKind.NOT_SHOWN, Kind.READ, "identifier"
+)
 QUERY_REFUND: Final = Operation(
-    "refunds.status", "GET", "/payment/refund/status", Auth.NOT_SHOWN, Kind.READ, "identifier"
+    "refunds.status", "GET", "/payment/refund/status", AuthKind.NOT_SHOWN, Kind.READ, "identifier"
 )
 CREATE_SUBSCRIPTION: Final = Operation(
-    "subscriptions.create", "POST", "/subscriptions/create", Auth.NOT_SHOWN, Kind.UNKEYED
+    "subscriptions.create", "POST", "/subscriptions/create", AuthKind.NOT_SHOWN, Kind.UNKEYED
 )
 UPDATE_SUBSCRIPTION: Final = Operation(
-    "subscriptions.update", "POST", "/subscriptions/update", Auth.NOT_SHOWN, Kind.UNKEYED, "subscription_id"
+    "subscriptions.update", "POST", "/subscriptions/update", AuthKind.NOT_SHOWN, Kind.UNKEYED, "subscription_id"
 )
 CANCEL_SUBSCRIPTION: Final = Operation(
-    "subscriptions.cancel", "POST", "/subscriptions/cancel", Auth.NOT_SHOWN, Kind.UNKEYED, "subscription_id"
+    "subscriptions.cancel", "POST", "/subscriptions/cancel", AuthKind.NOT_SHOWN, Kind.UNKEYED, "subscription_id"
 )
 
 
@@ -175,7 +185,7 @@ TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each 
 """The arguments that are texts."""
 
 
-def names_with(auth: Auth) -> tuple[str, ...]:
+def names_with(auth: AuthKind) -> tuple[str, ...]:
     """Return the names of the operations that the document authenticates in this way."""
     return tuple(operation.name for operation in OPERATIONS if operation.auth is auth)
 
@@ -209,4 +219,4 @@ def custom_operation(method: str, path: str, *, read: bool) -> Operation:
             rule="a path below the base URL",
             value=path,
         )
-    return Operation(f"{method} {path}", method, path, Auth.NOT_SHOWN, Kind.READ if read else Kind.UNKEYED)
+    return Operation(f"{method} {path}", method, path, AuthKind.NOT_SHOWN, Kind.READ if read else Kind.UNKEYED)

@@ -394,7 +394,7 @@ class Session:
             layers += [guard(layer), hide_frames]
         # The innermost three wrap `send` directly, because as layers they would cost one frame more per call.
         send = observe(report, self._transport.send)
-        send = authorize(credentials.secret_key, send)
+        send = authorize(options.profile.auth, credentials, send)
         return chain(layers, sign(credentials.signing_key, send))
 
     @property
@@ -697,7 +697,7 @@ class Session:
             method: GET, POST, PUT, PATCH or DELETE.
             path: Below the base URL, such as `/payment/bill`.
             fields: By their wire names. They travel in a JSON body, or for GET and DELETE in the query.
-            bearer: Send `Authorization: Bearer`.
+            bearer: Send the headers of the profile's `auth`, such as `Authorization: Bearer`.
             signed: Add `nonceStr` and `sign`.
             read: Repeating the call changes nothing. Without it the call is a write that nothing names, and it is never
                 sent twice.

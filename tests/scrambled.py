@@ -14,6 +14,7 @@ from attrs import evolve
 from payasync import (
     Accept,
     AnswerShape,
+    Auth,
     HttpCodes,
     NotificationShape,
     Parameter,
@@ -70,6 +71,7 @@ class Draw:
                 "orders.place": {self._name(): {self._name(): [1, self._name()]}},
             },
             "headers": {f"X-{self._name()}": self._name()},
+            "auth": self._auth(),
             "accept": self._accept(),
             "payment_status": self._parameter(places[0]),
             "refund_status": self._parameter(places[1]),
@@ -108,6 +110,13 @@ class Draw:
             numbers="text",
             nested=self._one("json", "omit"),
             allow_delimiters=(*FREE_TEXT, return_url),
+        )
+
+    def _auth(self) -> Auth:
+        return Auth(
+            header=self._one("authorization", f"X-{self._name()}"),
+            value=self._one("Basic {basic}", "{secret_key}", f"{self._name()} {{public_key}}/{{secret_key}}"),
+            headers={f"X-{self._name()}": self._one("{public_key}", "{merchant_id}", "{basic}")},
         )
 
     def _accept(self) -> Accept:

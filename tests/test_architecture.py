@@ -27,7 +27,7 @@ NOT_LOADED: Final = {
 }
 
 PUBLIC: Final = """
-ABSENT OPERATIONS Accept AnswerShape Attempted AuthenticationError Call CancelSubscription CloseOrder
+ABSENT OPERATIONS Accept AnswerShape Attempted Auth AuthenticationError Call CancelSubscription CloseOrder
 ConfigurationError CreatePayment CreateRefund CreateSubscription Credentials Done DuplicateError Event HttpCodes
 IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerError NoAnswerTimeoutError
 NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse OutcomeUnknownError
@@ -92,7 +92,7 @@ def test_public_names_are_pinned() -> None:
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        (profile, "Accept AnswerShape HttpCodes NotificationShape Parameter Profile Recovery ResultCodes States"),
+        (profile, "Accept AnswerShape Auth HttpCodes NotificationShape Parameter Profile Recovery ResultCodes States"),
         (signing, "AlgorithmName Encoding Nested SignatureScheme SortedPairs"),
         (testing, "Signed sign_notification"),
     ],

@@ -6,6 +6,7 @@ those of payasync and of aiohttp. `test_error_reports` searches the errors of ca
 """
 
 import asyncio
+import base64
 import gc
 import logging
 import pickle
@@ -13,8 +14,10 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 
 from payasync import (
+    Auth,
     Call,
     Credentials,
     Event,
@@ -141,6 +144,51 @@ async def test_only_the_secret_key_travels() -> None:
     everything = service.received.decode()
 
     assert 3 == everything.count(SONG) == everything.count(f"Authorization: Bearer {CANARIES['secret_key']}\r\n")
+
+
+KEYED: Final = evolve(
+    GATE, auth=Auth(header="X-Auth", value="Basic {basic}", headers={"X-Keys": "{public_key}/{secret_key}"})
+)
+"""A service that wants both keys, in headers of its own."""
+
+
+def basic() -> str:
+    """Return both keys in base64."""
+    return base64.b64encode(f"{CANARIES['public_key']}:{CANARIES['secret_key']}".encode()).decode()
+
+
+async def test_keys_travel_in_the_headers_that_the_profile_names() -> None:
+    """The keys are sent in the headers that the profile names, and nowhere else."""
+    with Recorder() as service:
+        async with session(service, profile=KEYED) as pay:
+            for ask in ASKS:
+                await ask(pay)
+            await pay.orders.close("T1")
+    everything = service.received.decode()
+
+    both = f"X-Keys: {CANARIES['public_key']}/{CANARIES['secret_key']}\r\n"
+    assert 6 == everything.count(SONG) == 2 * everything.count(both)
+    assert 3 == everything.count(basic()) == everything.count(f"X-Auth: Basic {basic()}\r\n")
+    assert "Authorization" not in everything
+
+
+async def test_no_header_shows_a_key() -> None:
+    """Neither a profile nor what is written of a call and its error shows a key, not even in base64."""
+    loud()
+    seen: list[object] = []
+
+    async def layer(call: Call, send: Send) -> Reply:
+        seen.append(call)
+        return await send(call)
+
+    with Recorder([RESET]) as service:
+        async with session(service, profile=KEYED, middleware=[layer], on_event=seen.append) as pay:
+            with pytest.raises(PayasyncError) as caught:
+                await create(pay)
+            seen += [pay, *vars(pay).values(), pay.profile, pay.profile.auth, KEYED.to_toml(), pickle.dumps(KEYED)]
+            texts = [f"{each} {each!r}" for each in seen]
+
+    assert [] == [text for text in [*texts, *written(caught.value).values()] if SONG in text or basic()[:24] in text]
 
 
 async def test_nothing_shows_a_key() -> None:

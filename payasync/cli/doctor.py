@@ -192,8 +192,8 @@ def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
     signed = [*(["responses"] if profile.answer.signature else [])]
     if profile.notification.verification == "body":
         signed.append("notifications")
-    yield "secret_key", list_methods(profile.bearer)
-    yield "public_key", ""
+    for name in ("secret_key", "public_key"):
+        yield name, list_methods(profile.bearer) if name in profile.auth.needs else ""
     yield "signing_key", list_methods(profile.signed) or (" and ".join(signed) if symmetric else "")
     yield "service_keys", "" if symmetric else " and ".join(signed)
     yield "notification_keys", "notifications" if profile.notification.verification == "standard-webhooks" else ""

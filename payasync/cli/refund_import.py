@@ -231,7 +231,7 @@ def is_askable(session: Session) -> bool:
     profile, keys = session.profile, session.credentials
     if profile.refund_status is None:
         return False
-    for name, operations in (("secret_key", profile.bearer), ("signing_key", profile.signed)):
+    for name, operations in (*((key, profile.bearer) for key in profile.auth.needs), ("signing_key", profile.signed)):
         if QUERY_REFUND.name in operations and getattr(keys, name) is None:
             raise ConfigurationError(
                 f"credentials.{name} is not set (PAYASYNC_{name.upper()} in the environment): {QUERY_REFUND.name} "

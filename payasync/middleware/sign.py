@@ -1,6 +1,7 @@
-"""The nonce and signature of each attempt, and the Authorization header (docs/service.md#authentication)."""
+"""The nonce and signature of each attempt, and the headers with keys (docs/service.md#authentication)."""
 
 import asyncio
+import base64
 import inspect
 import os
 from collections.abc import Awaitable
@@ -8,12 +9,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any
 
-from payasync.credentials import Secret
+from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
 from payasync.profile.profile import not_configured
+from payasync.profile.schema import SENDER, Auth
 from payasync.settings import invalid_setting
 from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
+from payasync.signing.templates import fill, names_in
 from payasync.wire.call import Call, Layer, Reply, Send
 from payasync.wire.encode import path_of
 
@@ -120,22 +123,37 @@ def _signing_thread(process: int) -> Executor:  # noqa: ARG001 - a fork leaves t
     return ThreadPoolExecutor(1, "payasync-sign")
 
 
-def authorize(key: Secret | None, send: Send) -> Send:
-    """Return a `send` that adds `Authorization: Bearer` with a merchant's secret key.
+def authorize(auth: Auth, credentials: Credentials, send: Send) -> Send:
+    """Return a `send` that adds the headers by which the service knows the merchant, such as `Authorization: Bearer`.
 
-    The header's value stays a `Secret` until the transport writes it.
+    The values are built once, and stay `Secret` until the transport writes them.
     """
-    header = None if key is None else Secret(f"Bearer {key.reveal()}")
+    missing = next((name for name in auth.needs if getattr(credentials, name) is None), "")
+    headers = {} if missing else {name: _fill(value, credentials) for name, value in auth.all_headers.items()}
 
     def send_authorized(call: Call) -> Awaitable[Reply]:
         if not call.bearer:
             return send(call)
-        if header is None:
+        if missing:
+            carried = ", ".join(f"{name}: {value}" for name, value in auth.all_headers.items())
             raise invalid_setting(
-                "credentials.secret_key",
-                f"is not set: {call.operation.name} carries it as Authorization: Bearer "
-                "(PAYASYNC_SECRET_KEY in the environment)",
+                f"credentials.{missing}",
+                f"is not set: {call.operation.name} carries it as {carried} "
+                f"(PAYASYNC_{missing.upper()} in the environment)",
             )
-        return send(call.with_headers({"Authorization": header}))
+        return send(call.with_headers(headers))
 
     return send_authorized
+
+
+def _fill(value: str, credentials: Credentials) -> Secret:
+    return Secret(fill(value, {name: _reveal(credentials, name) for name in names_in(value)}).decode())
+
+
+def _reveal(credentials: Credentials, name: str) -> str:
+    """Return what a placeholder of `auth` stands for."""
+    if name == "basic":
+        both = (_reveal(credentials, each) for each in SENDER[name])
+        return base64.b64encode(":".join(both).encode()).decode()
+    value = getattr(credentials, name)
+    return value.reveal() if isinstance(value, Secret) else str(value)

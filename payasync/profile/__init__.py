@@ -4,6 +4,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import (
     Accept,
     AnswerShape,
+    Auth,
     HttpCodes,
     NotificationShape,
     Parameter,
@@ -15,6 +16,7 @@ from payasync.profile.schema import (
 __all__ = [
     "Accept",
     "AnswerShape",
+    "Auth",
     "HttpCodes",
     "NotificationShape",
     "Parameter",

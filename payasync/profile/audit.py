@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve, fields, frozen, has
 
-from payasync.endpoints import ARGUMENTS, Auth, camel_case, names_with
+from payasync.endpoints import ARGUMENTS, AuthKind, camel_case, names_with
 from payasync.profile.schema import ALL, COMPARED, OPEN_FIELDS, QUESTION, AnswerShape, Question
 from payasync.profile.wire_names import wire_name
 from payasync.signing.schemes import SortedPairs
@@ -59,8 +59,8 @@ def _point(name: str, value: Any, default: Any, question: Question) -> Point:
 
 
 def _authentication_points(profile: "Profile") -> Iterator[Point]:
-    given = profile.bearer != names_with(Auth.BEARER) or profile.signed != names_with(Auth.SIGNED)
-    for name in names_with(Auth.NOT_SHOWN):
+    given = profile.bearer != names_with(AuthKind.BEARER) or profile.signed != names_with(AuthKind.SIGNED)
+    for name in names_with(AuthKind.NOT_SHOWN):
         carried = [table for table in ("bearer", "signed") if name in getattr(profile, table)]
         means = "how it is authenticated: list it in bearer, in signed, or in neither"
         status: Status = "answered" if given else "assumed"
@@ -80,6 +80,9 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
         elif each.name == "endpoints":
             for name, endpoint in value.items():
                 yield Point(f"endpoints.{name}", "answered", (name,), endpoint, "how the endpoint differs")
+        elif each.name == "auth":
+            points = _part_points(profile.answer, "auth", value)
+            yield from (evolve(point, needed_by=profile.bearer) for point in points if point.status == "answered")
         elif each.name == "formats":
             question = Question("how the date is written, such as %Y-%m-%d", _methods_with("start_date"))
             yield _point("formats.start_date", value.get("start_date", ""), "", question)

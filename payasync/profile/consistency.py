@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import asdict
 
 from payasync.credentials import Credentials, Secret
-from payasync.endpoints import ARGUMENTS, FURTHER, OPERATIONS, TEXTS, Argument, is_path
+from payasync.endpoints import ARGUMENTS, FURTHER, OPERATIONS, TEXTS, Argument, Operation, is_path
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     KINDS,
@@ -24,7 +24,6 @@ from payasync.profile.schema import (
     Endpoint,
     HttpCodes,
     NotificationShape,
-    Parameter,
     SignedHeader,
     is_one_of,
 )
@@ -59,6 +58,8 @@ _STATUS: Final = IDENTIFIER_OF
 _NAMED: Final = sorted({each.name for arguments in ARGUMENTS.values() for each in arguments} - {"identifier"})
 """The arguments whose names a profile may change."""
 _BRACES: Final = re.compile(r"\{(\w*)\}")
+_DEFAULTS: Final = frozenset({"accept", "user-agent"})
+"""Headers of every request that `[headers]` may replace, and that no key may."""
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
 """Two days that differ in each part of a date."""
 _SLIP: Final = 0.88
@@ -84,8 +85,9 @@ def check_profile(profile: "Profile") -> None:
     for operation in ARGUMENTS:
         _check_wire_names(profile, operation)
     _check_headers(profile.headers)
-    for key in _STATUS.values():
-        _check_parameter(key, getattr(profile, key), profile.headers)
+    _check_auth(profile)
+    for each in OPERATIONS:
+        _check_fields_in_headers(profile, each)
     for operation, names in profile.accept.required.items():
         for name in names:
             _check_required(profile, operation, name)
@@ -272,15 +274,36 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         raise ConfigurationError(f"headers{why}", field=f"headers.{name}")
 
 
-def _check_parameter(key: str, parameter: Parameter | None, headers: Mapping[str, str]) -> None:
-    if parameter is None or parameter.place != "header":
+def _check_auth(profile: "Profile") -> None:
+    """Refuse a header that payasync sets itself, or that stands in two tables: one would replace the other."""
+    seen = {name.lower(): f"headers.{name}" for name in profile.headers}
+    keys = [("auth.header", profile.auth.header), *((f"auth.headers.{name}", name) for name in profile.auth.headers)]
+    for key, name in keys:
+        lower = name.lower()
+        if not is_header(name, "-"):
+            raise invalid_setting(key, f"must be the name of a header, not {name!r}")
+        if lower in _DEFAULTS or (is_reserved_header(name) and lower != "authorization"):
+            raise invalid_setting(key, f"must not be {name}, because payasync sets it")
+        if (other := seen.setdefault(lower, key)) != key:
+            raise invalid_setting(key, f"and {other} are the same header: keep one")
+
+
+def _check_fields_in_headers(profile: "Profile", operation: Operation) -> None:
+    """Refuse an argument in a header that is none, or that carries something else."""
+    if place_of(profile, operation.name) != "header":
         return
-    name, field = parameter.name, f"{key}.name"
-    if not is_header(name, "-") or is_reserved_header(name):
-        message = f"{field}: {name!r} must not carry an identifier: use a header of its own"
-        raise ConfigurationError(message, field=field)
-    if name.lower() in map(str.lower, headers):
-        raise ConfigurationError(f"{field}: {name!r} is also in headers: one would replace the other", field=field)
+    for each in arguments_of(profile, operation.name):
+        name, key = wire_name(profile, operation.name, each), _key_of_name(profile, operation.name, each)
+        if not name or each.name in operation_of(profile, operation).in_path:
+            continue
+        if not is_header(name, "-") or is_reserved_header(name):
+            raise ConfigurationError(
+                f"{key}: {name!r} must not carry an identifier: use a header of its own", field=key
+            )
+        for table, headers in (("headers", profile.headers), ("auth", profile.auth.all_headers)):
+            if name.lower() in map(str.lower, headers):
+                why = f"{key}: {name!r} is also in {table}: one would replace the other"
+                raise ConfigurationError(why, field=key)
 
 
 def _check_required(profile: "Profile", operation: str, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from attrs import Factory, evolve, field, frozen
 
-from payasync.endpoints import Auth, names_with
+from payasync.endpoints import AuthKind, names_with
 from payasync.errors import NotConfiguredError
 from payasync.profile.audit import Point, audit_points
 from payasync.profile.consistency import check_profile
@@ -21,6 +21,7 @@ from payasync.profile.schema import (
     OPEN_FIELDS,
     Accept,
     AnswerShape,
+    Auth,
     Endpoint,
     HttpCodes,
     NotificationShape,
@@ -58,7 +59,7 @@ class Profile:
 
     Args:
         name: A name for people.
-        bearer: Operations that carry `Authorization: Bearer` (docs/service.md#authentication).
+        bearer: Operations that carry the headers of `auth`: `Authorization: Bearer` (docs/service.md#authentication).
         signed: Operations that carry `nonceStr` and `sign` (docs/service.md#authentication).
         merchant: Operations that carry `merchantId`.
         identifier: The pattern that order, refund and subscription numbers must match as a whole.
@@ -72,6 +73,7 @@ class Profile:
         constants: Fields sent with every operation (`"*"`), or with one operation by its name. None may be a required
             argument of the operation, or a value that `signature` cannot sign.
         headers: Headers sent with every operation.
+        auth: The headers that the operations in `bearer` carry.
         accept: The values that the service accepts.
         payment_status: How endpoint 6 takes its identifier (TOML: `[status.payment]`).
         refund_status: How endpoint 7 takes its identifier (TOML: `[status.refund]`).
@@ -87,9 +89,9 @@ class Profile:
     """
 
     name: str = ""
-    bearer: tuple[str, ...] = field(default=names_with(Auth.BEARER), converter=to_tuple)
-    signed: tuple[str, ...] = field(default=names_with(Auth.SIGNED), converter=to_tuple)
-    merchant: tuple[str, ...] = field(default=names_with(Auth.SIGNED), converter=to_tuple)
+    bearer: tuple[str, ...] = field(default=names_with(AuthKind.BEARER), converter=to_tuple)
+    signed: tuple[str, ...] = field(default=names_with(AuthKind.SIGNED), converter=to_tuple)
+    merchant: tuple[str, ...] = field(default=names_with(AuthKind.SIGNED), converter=to_tuple)
     identifier: str = "[A-Za-z0-9_-]{1,64}"
     amount_unit: Literal["", "minor", "major"] = field(
         default="", metadata=asks("minor or major: the unit that amounts are counted in")
@@ -100,6 +102,7 @@ class Profile:
     formats: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_copy_tables)
     headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
+    auth: Auth = Auth()
     accept: Accept = ANYTHING
     payment_status: Parameter | None = field(default=None, metadata=asks(IDENTIFIER, ("payments.status",)))
     refund_status: Parameter | None = field(

@@ -22,7 +22,7 @@ from payasync.settings import (
     to_dict_of_tuples,
     to_tuple,
 )
-from payasync.signing.templates import fill, is_place, values_at
+from payasync.signing.templates import check_template, fill, is_place, names_in, values_at
 
 NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
@@ -162,6 +162,63 @@ class Accept:
 
 ANYTHING: Final = Accept()
 """The default: every value is accepted."""
+
+
+SENDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "secret_key": ("secret_key",),
+    "public_key": ("public_key",),
+    "merchant_id": (),
+    "basic": ("public_key", "secret_key"),
+}
+"""What a header of `auth` may hold in braces, each with the keys that it needs."""
+
+
+@frozen(kw_only=True, field_transformer=check_types("auth"))
+class Auth:
+    """The headers by which the service knows the merchant, in the operations that are listed in `bearer`.
+
+    Each value holds `{secret_key}`, `{public_key}`, `{merchant_id}` or `{basic}`, which is `public_key:secret_key` in
+    base64. It never holds a key itself.
+
+    Args:
+        header: The name of the header.
+        value: Its value.
+        headers: Further headers: their values by their names.
+    """
+
+    header: str = field(default="Authorization", metadata=asks("the header that carries the key", assumed=True))
+    value: str = field(default="Bearer {secret_key}", metadata=asks("the value of that header", assumed=True))
+    headers: Mapping[str, str] = field(
+        factory=dict, converter=to_dict, metadata=asks("further headers that carry a key", assumed=True)
+    )
+
+    def __attrs_post_init__(self) -> None:
+        _check_placeholders("auth.value", self.value)
+        for name, value in self.headers.items():
+            _check_placeholders(f"auth.headers.{name}", value)
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The values of all headers, by their names."""
+        return {self.header: self.value, **self.headers}
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The names of the keys that the headers hold."""
+        found = {key for value in self.all_headers.values() for name in names_in(value) for key in SENDER[name]}
+        return tuple(sorted(found, reverse=True))
+
+
+def _check_placeholders(key: str, value: str) -> None:
+    """Refuse a value without a placeholder, or with an unknown one. The error does not show it: it may be a key."""
+    found = names_in(value)
+    if not found or not SENDER.keys() >= set(found):
+        allowed = " ".join(f"{{{name}}}" for name in SENDER)
+        why = f"must hold one of {allowed}, and never a key itself. A header without any of them belongs in headers"
+        raise invalid_setting(key, why)
+    check_template(key, value, SENDER)
+    if not is_header("X", value):
+        raise invalid_setting(key, "must be of visible ASCII characters")
 
 
 Place: TypeAlias = Literal["", "body", "query", "path", "header"]

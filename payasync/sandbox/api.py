@@ -1,8 +1,10 @@
 """The ten endpoints over HTTP, and who may call them (docs/service.md#overview)."""
 
+import base64
 import hmac
 import json
 import logging
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -11,6 +13,7 @@ from aiohttp import web
 
 from payasync.credentials import Credentials
 from payasync.endpoints import CREATE_REFUND, QUERY_PAYMENT, QUERY_REFUND, Operation
+from payasync.profile.schema import Auth
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Outgoing, fingerprint
 from payasync.sandbox.faults.injection import FaultInjector
@@ -24,6 +27,7 @@ from payasync.strict_json import encodable
 
 T = TypeVar("T")
 MASK: Final = "<customer details>"
+AUTHORIZATION: Final = "authorization"
 Action = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Received = dict[str, Any] | RefusedError
 """A request's fields, or why there are none."""
@@ -131,7 +135,7 @@ class Api:
             add_facts(request, outcome=str(outgoing.code))
             self._store.add(Answered(operation=operation.name, status=outgoing.status, code=outgoing.code))
             self._recorder.record_in_transaction(request, outgoing.status)
-        return _build_response(await self._signer.sign_answer(outgoing, operation.path))
+        return self._build_response(await self._signer.sign_answer(outgoing, operation.path))
 
     def _execute(self, operation: Operation, request: web.Request, received: Received, request_id: str) -> Outgoing:
         if isinstance(received, RefusedError):
@@ -153,10 +157,7 @@ class Api:
         name, profile, merchant = operation.name, self._profile, self._credentials
         number, nonce = (self._dialect.names.name(name, each) for each in ("merchant_id", "nonce"))
         if name in profile.bearer:
-            scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-            key, given = merchant.secret_key, token.strip().encode(errors="surrogateescape")
-            if scheme.lower() != "bearer" or not (key and hmac.compare_digest(given, key.reveal().encode())):
-                raise RefusedError("unauthenticated", "Authorization must be: Bearer <SECRET_KEY>")
+            self._check_headers(request)
         stated = name in profile.merchant or "merchant_id" in operation.in_path
         if stated and fields[number] != merchant.merchant_id:
             raise RefusedError("unauthenticated", "no such merchant", field=number, status=403)
@@ -164,6 +165,16 @@ class Api:
             self._check_signature(operation, fields, request.path if operation.in_path else operation.path)
             if not self._store.use_nonce(merchant.merchant_id, fields[nonce]):
                 raise RefusedError("nonce_used", "the nonce was used before", field=nonce)
+
+    def _check_headers(self, request: web.Request) -> None:
+        """Check that each header of the profile's `auth` is there once, with the merchant's keys."""
+        for header, template in self._profile.auth.all_headers.items():
+            given = request.headers.getall(header, [])
+            expected = template.format(**_placeholders(self._credentials))
+            in_any_case = _scheme(template) if header.lower() == AUTHORIZATION else ""
+            if len(given) != 1 or not _is_same_value(expected, given[0], in_any_case):
+                shown = re.sub(r"\{(\w+)\}", lambda name: f"<{name[1].upper()}>", template)
+                raise RefusedError("unauthenticated", f"{header} must be: {shown}")
 
     def _check_signature(self, operation: Operation, fields: Mapping[str, Any], path: str) -> None:
         words, key = self._dialect.names, self._credentials.signing_key
@@ -203,17 +214,52 @@ class Api:
     ) -> web.Response:
         outgoing = self._dialect.build_refusal(refused, None, secrets.token_hex(12))
         path = request.path if encodable(request.path) else ""
-        return _build_response(await self._signer.sign_answer(outgoing, path), headers)
+        return self._build_response(await self._signer.sign_answer(outgoing, path), headers)
+
+    def _build_response(self, outgoing: Outgoing, headers: Mapping[str, str] | None = None) -> web.Response:
+        refused = outgoing.status == web.HTTPUnauthorized.status_code
+        challenge = {"WWW-Authenticate": _challenge(self._profile.auth)} if refused else {}
+        return web.Response(
+            body=json.dumps(outgoing.document, ensure_ascii=False).encode(),
+            status=outgoing.status,
+            headers={**outgoing.headers, **challenge, **(headers or {})},
+            content_type="application/json",
+        )
 
 
-def _build_response(outgoing: Outgoing, headers: Mapping[str, str] | None = None) -> web.Response:
-    challenge = {"WWW-Authenticate": "Bearer"} if outgoing.status == web.HTTPUnauthorized.status_code else {}
-    return web.Response(
-        body=json.dumps(outgoing.document, ensure_ascii=False).encode(),
-        status=outgoing.status,
-        headers={**outgoing.headers, **challenge, **(headers or {})},
-        content_type="application/json",
-    )
+def _placeholders(merchant: Credentials) -> dict[str, str]:
+    """Return what the headers of a profile's `auth` hold in braces."""
+    secret, public = (key.reveal() if key else "" for key in (merchant.secret_key, merchant.public_key))
+    return {
+        "secret_key": secret,
+        "public_key": public,
+        "merchant_id": merchant.merchant_id,
+        "basic": base64.b64encode(f"{public}:{secret}".encode()).decode(),
+    }
+
+
+def _scheme(template: str) -> str:
+    """Return the scheme with which a value begins, such as Bearer; empty if it has none."""
+    scheme, space, _ = template.partition(" ")
+    return scheme if space and "{" not in scheme else ""
+
+
+def _is_same_value(expected: str, given: str, scheme: str) -> bool:
+    """Return whether a header has the expected value; its scheme counts in any case."""
+    if scheme:
+        named, _, given = given.partition(" ")
+        if named.lower() != scheme.lower():
+            return False
+        expected = expected.partition(" ")[2]
+    return hmac.compare_digest(expected.encode(), given.strip().encode(errors="surrogateescape"))
+
+
+def _challenge(auth: Auth) -> str:
+    """Return the challenge of a 401: the scheme in Authorization, or the name of the header that carries the key."""
+    scheme = _scheme(auth.value)
+    if auth.header.lower() != AUTHORIZATION or not scheme:
+        return f'ApiKey header="{auth.header}"'
+    return f'{scheme} realm="payasync sandbox"' if scheme.lower() == "basic" else scheme
 
 
 def _build_actions(service: Service, url: str) -> dict[str, Action]:

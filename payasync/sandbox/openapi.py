@@ -10,7 +10,7 @@ from attrs import asdict
 
 from payasync import __version__
 from payasync.endpoints import CREATE_PAYMENT, PLACE_ORDER, Argument, Operation
-from payasync.profile.schema import Code
+from payasync.profile.schema import Auth, Code
 from payasync.sandbox.arguments import (
     FIRST_YEAR,
     MAX_AMOUNT,
@@ -177,19 +177,31 @@ def describe_service(dialect: Dialect) -> dict[str, Any]:
         "info": {"title": "payasync sandbox", "version": __version__, "description": _DESCRIPTION},
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "The secret key."}}
-        },
+        "components": {"securitySchemes": _describe_security(words.profile.auth)},
     }
+
+
+def _describe_security(auth: Auth) -> dict[str, Any]:
+    """Return the security schemes of the headers that carry keys, by the names of the headers."""
+    schemes: dict[str, Any] = {}
+    for header, value in auth.all_headers.items():
+        scheme = {"Bearer {secret_key}": "bearer", "Basic {basic}": "basic"}.get(value)
+        if scheme and header.lower() == "authorization":
+            form: Schema = {"type": "http", "scheme": scheme}
+        else:
+            form = {"type": "apiKey", "in": "header", "name": header}
+        schemes[re.sub("[^A-Za-z0-9._-]", "_", header)] = {**form, "description": f"{header}: {value}"}
+    return schemes
 
 
 def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any]:
     words, profile = dialect.names, dialect.names.profile
+    schemes = _describe_security(profile.auth)
     described: dict[str, Any] = {
         "operationId": operation.name,
         "parameters": list(_describe_parameters(words, operation)),
         "responses": _describe_responses(dialect, operation),
-        "security": [{"bearer": list[str]()}] if operation.name in profile.bearer else [],
+        "security": [{name: list[str]() for name in schemes}] if operation.name in profile.bearer else [],
     }
     if operation.name in profile.signed:
         described["description"] = _describe_signing(words)

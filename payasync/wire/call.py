@@ -181,7 +181,7 @@ class Call:
         names: The wire names of the operation's arguments.
         placement: The fields that stand neither in the body nor in the query.
         signing_names: The wire names of the nonce and of the signature.
-        bearer: It carries `Authorization: Bearer`.
+        bearer: It carries the headers of the profile's `auth`.
         signed: It carries `nonceStr` and `sign`.
         headers: By their names; a `Secret` is revealed only as it is sent.
         timeouts: In seconds.

@@ -16,6 +16,7 @@ from payasync.cli import doctor
 from payasync.cli.commands import payasync
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import inspect_groups, optional_points
+from payasync.profile.schema import Auth
 from payasync.sandbox import PROFILE, Sandbox, ThreadedSandbox
 from tests.foreign.signatures import rsa_keys
 
@@ -329,6 +330,23 @@ def test_each_variable_is_inspected() -> None:
         ("PAYASYNC_NOTIFICATION_KEYS_FILE", "wrong"),
     ] == found
     assert ["wrong", "fine"] == merchants
+
+
+@pytest.mark.parametrize(
+    ("value", "missing"),
+    [
+        ("Basic {basic}", ["PAYASYNC_SECRET_KEY", "PAYASYNC_PUBLIC_KEY"]),
+        ("{public_key}", ["PAYASYNC_PUBLIC_KEY"]),
+        ("{merchant_id}", []),
+    ],
+)
+def test_keys_of_headers_are_missing(value: str, missing: list[str]) -> None:
+    """A key is missing only if a header of the profile holds it; the finding names the methods that need it."""
+    profile = Profile(auth=Auth(value=value), signed=())
+    found = list(doctor.inspect_credentials(profile, {"PAYASYNC_MERCHANT_ID": "M1"}))[1:]
+
+    expected = [(name, "missing", "not set: needed by payments.create") for name in missing]
+    assert expected == [(each.name, each.verdict, each.words) for each in found]
 
 
 def test_key_file_that_others_can_read(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The signature of each attempt, and the key that travels as Bearer."""
 
 import asyncio
+import base64
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -8,7 +9,7 @@ from typing import Any, Final
 import pytest
 from attrs import field, frozen
 
-from payasync.credentials import Secret
+from payasync.credentials import Credentials, Secret
 from payasync.endpoints import CREATE_PAYMENT, CREATE_REFUND
 from payasync.errors import (
     ConfigurationError,
@@ -19,6 +20,7 @@ from payasync.errors import (
 )
 from payasync.middleware.sign import authorize, require_signable, sign
 from payasync.profile.profile import Profile
+from payasync.profile.schema import Auth
 from payasync.signing.schemes import SortedPairs
 from payasync.wire.call import Call
 from tests.building import bare_call, way
@@ -228,33 +230,73 @@ async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any)
     assert "refunds.create" == caught.value.operation
 
 
-SECRET_KEY: Final = Secret("sk_canary")
+KEYS: Final = Credentials("M1", secret_key="sk_canary", public_key="pk_canary")
+NO_KEYS: Final = Credentials("M1")
+ALL_KEYS: Final = Auth(
+    header="X-Auth",
+    value="Basic {basic}",
+    headers={"X-Keys": "{public_key}/{secret_key}", "X-Merchant": "{merchant_id}"},
+)
 
 
 async def test_key_travels_as_bearer() -> None:
     """A call that the profile lists carries the secret key, masked until it is sent."""
     end = way()
-    await authorize(SECRET_KEY, end.send)(bare_call(CREATE_PAYMENT, bearer=True, headers={"X-A": "1"}))
+    await authorize(Auth(), KEYS, end.send)(bare_call(CREATE_PAYMENT, bearer=True, headers={"X-A": "1"}))
     sent = end.calls[0]
 
     assert {"X-A": "1", "Authorization": Secret("Bearer sk_canary")} == sent.headers
     assert "canary" not in f"{sent!r} {sent.headers!r} {dict(sent.headers)}"
 
 
-@pytest.mark.parametrize("key", [SECRET_KEY, None])
-async def test_key_goes_nowhere_else(key: Secret | None) -> None:
+@pytest.mark.parametrize("keys", [KEYS, NO_KEYS], ids=["keys", "no keys"])
+async def test_key_goes_nowhere_else(keys: Credentials) -> None:
     """A call that the profile does not list carries no key."""
     end, call = way(), bare_call(CREATE_PAYMENT)
-    await authorize(key, end.send)(call)
+    await authorize(ALL_KEYS, keys, end.send)(call)
 
     assert [call] == end.calls
 
 
-async def test_missing_secret_key() -> None:
-    """Without a key nothing is sent; the error says which credential to set."""
+async def test_headers_hold_what_the_profile_names() -> None:
+    """Each header holds the credentials that its value names, and stays masked until it is sent."""
     end = way()
-    with pytest.raises(ConfigurationError, match=r"payments\.create carries it as Authorization: Bearer") as caught:
-        await authorize(None, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+    await authorize(ALL_KEYS, KEYS, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+    sent = end.calls[0].headers
+    values = {name: value.reveal() for name, value in sent.items() if isinstance(value, Secret)}
 
-    assert "credentials.secret_key" == caught.value.field
+    both = base64.b64encode(b"pk_canary:sk_canary").decode()
+    assert {"X-Auth": f"Basic {both}", "X-Keys": "pk_canary/sk_canary", "X-Merchant": "M1"} == values
+    assert "canary" not in f"{sent} {sent!r}"
+
+
+@pytest.mark.parametrize(
+    ("auth", "missing", "carried"),
+    [
+        (Auth(), "secret_key", "Authorization: Bearer {secret_key}"),
+        (Auth(header="X-Key", value="{public_key}"), "public_key", "X-Key: {public_key}"),
+        (Auth(value="Basic {basic}"), "secret_key", "Authorization: Basic {basic}"),
+        (
+            Auth(value="{merchant_id}", headers={"X-B": "{basic}"}),
+            "secret_key",
+            "Authorization: {merchant_id}, X-B: {basic}",
+        ),
+    ],
+)
+async def test_missing_key_of_a_header(auth: Auth, missing: str, carried: str) -> None:
+    """Without a key nothing is sent; the error says which credential to set, and which header carries it."""
+    end = way()
+    with pytest.raises(ConfigurationError) as caught:
+        await authorize(auth, NO_KEYS, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+
+    why = f"is not set: payments.create carries it as {carried} (PAYASYNC_{missing.upper()} in the environment)"
+    assert (f"credentials.{missing}", f"credentials.{missing} {why}") == (caught.value.field, str(caught.value))
     assert [] == end.calls
+
+
+async def test_merchant_without_keys() -> None:
+    """A header with the merchant's number alone needs no key."""
+    end, auth = way(), Auth(header="X-Merchant", value="{merchant_id}")
+    await authorize(auth, NO_KEYS, end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+
+    assert {"X-Merchant": Secret("M1")} == end.calls[0].headers

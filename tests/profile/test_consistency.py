@@ -20,12 +20,15 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import (
     Accept,
     AnswerShape,
+    Auth,
+    Endpoint,
     HttpCodes,
     NotificationShape,
     Parameter,
     ResultCodes,
     States,
 )
+from payasync.transport.aiohttp_request import ALWAYS
 from tests.foreign import signatures
 from tests.profile.refusal import refusal, refused
 
@@ -125,6 +128,85 @@ def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
 
     assert expected == refusal(Profile, headers={"x-order": "1"}, **{key: in_header})
     assert in_query == getattr(Profile(headers={"x-order": "1"}, **taken), key)
+
+
+PLACEHOLDERS: Final = "{secret_key} {public_key} {merchant_id} {basic}"
+
+
+@pytest.mark.parametrize("value", ["", "sk_canary", "Bearer sk_canary", "Bearer {sk_canary}", "{secret}", "{}"])
+@pytest.mark.parametrize("key", ["auth.value", "auth.headers.X-Key"])
+def test_a_key_is_named_and_never_given(key: str, value: str) -> None:
+    """A value without a placeholder, or with an unknown one, is refused; the error lists all, and does not show it."""
+    why = "and never a key itself. A header without any of them belongs in headers"
+    given: Any = {"value": value} if key == "auth.value" else {"headers": {"X-Key": value}}
+
+    assert (key, f"{key} must hold one of {PLACEHOLDERS}, {why}") == refusal(Auth, **given)
+
+
+@pytest.mark.parametrize("value", ["{{secret_key}", "{secret_key}}", "{ {secret_key}", "{secret-key} {basic}"])
+def test_braces_in_a_header_are_those_of_a_placeholder(value: str) -> None:
+    """A brace that belongs to no placeholder is refused."""
+    assert ("auth.value", f"auth.value has a brace without a name; allowed are {PLACEHOLDERS}") == refusal(
+        Auth, value=value
+    )
+
+
+@pytest.mark.parametrize("value", [" {secret_key}", "{secret_key}\r\nX-Evil: 1", "clé {secret_key}"])
+def test_headers_with_keys_are_ascii(value: str) -> None:
+    """A value that could split the request is refused."""
+    assert ("auth.value", "auth.value must be of visible ASCII characters") == refusal(Auth, value=value)
+
+
+X_KEY: Final[Mapping[str, str]] = {"X-Key": "{public_key}"}
+
+
+@pytest.mark.parametrize(
+    ("auth", "further", "key", "why"),
+    [
+        (Auth(header=""), {}, "auth.header", "must be the name of a header, not ''"),
+        (Auth(headers={"X Key": "{basic}"}), {}, "auth.headers.X Key", "must be the name of a header, not 'X Key'"),
+        *(
+            (Auth(header=name), {}, "auth.header", f"must not be {name}, because payasync sets it")
+            for name in ("Host", "content-type", *ALWAYS, "Cookie", "Proxy-Authorization")
+        ),
+        (Auth(headers={"AUTHORIZATION": "{basic}"}), {}, "auth.headers.AUTHORIZATION", "and auth.header are the same"),
+        (
+            Auth(headers={**X_KEY, "x-key": "{basic}"}),
+            {},
+            "auth.headers.x-key",
+            "and auth.headers.X-Key are the same header: keep one",
+        ),
+        (Auth(header="x-key"), {"headers": {"X-Key": "1"}}, "auth.header", "and headers.X-Key are the same header"),
+        (
+            Auth(headers=X_KEY),
+            {"refund_status": Parameter("x-key", "header")},
+            "refund_status.name",
+            "'x-key' is also in auth: one would replace the other",
+        ),
+        (
+            Auth(headers=X_KEY),
+            {"endpoints": {"orders.query": Endpoint(place="header")}, "fields": {"out_trade_no": "X-Key"}},
+            "fields.out_trade_no",
+            "'X-Key' is also in auth: one would replace the other",
+        ),
+    ],
+)
+def test_a_header_with_a_key_carries_nothing_else(auth: Auth, further: Mapping[str, Any], key: str, why: str) -> None:
+    """A header that payasync sets, that another table gives, or that carries an argument, is refused for a key."""
+    field, words = refusal(Profile, auth=auth, **further)
+
+    assert key == field
+    assert why in words
+
+
+@pytest.mark.parametrize("name", ["Host", "Authorization", "X Order", "X-Version"])
+def test_an_argument_has_a_header_of_its_own(name: str) -> None:
+    """An argument that an endpoint takes in a header is refused in a header that is none, or that is taken."""
+    endpoints, headers = {"orders.query": Endpoint(place="header")}, {"X-Version": "1"}
+    field, _ = refusal(Profile, endpoints=endpoints, headers=headers, fields={"out_trade_no": name})
+
+    assert "fields.out_trade_no" == field
+    assert endpoints == Profile(endpoints=endpoints, headers=headers, fields={"out_trade_no": "X-Order"}).endpoints
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 import json
 from typing import Any
 
+import aiohttp
 import pytest
+from attrs import evolve
 
+from payasync import Auth, AuthenticationError, Credentials, Session
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import MERCHANT, NONCE, SIGN
@@ -97,18 +100,73 @@ async def test_every_endpoint_accepts_the_client(world: World, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "authorization", [None, "", "Bearer", "Bearer wrong", "Basic {}", "{}", "Bearer {} x", "Bearer \xe9"]
+    "wrong", [None, "", "wrong", "x{}", "{} x", "{}\xe9", "Basic {}", "Bearer", "Bearer wrong", "Bearer {} x"]
 )
-async def test_bearer_is_the_secret_key(world: World, authorization: str | None) -> None:
-    """If the Bearer token is not the secret key, a request gets 401 (docs/service.md#authentication)."""
-    key = world.sandbox.credentials.secret_key
-    assert key
-    header = authorization and authorization.format(key.reveal())
-    told = await world.tell(SAMPLES["payments.create"], headers={"Authorization": header})
+async def test_headers_hold_the_merchants_keys(world: World, wrong: str | None) -> None:
+    """If a header does not hold the merchant's keys, a request gets 401 (docs/service.md#authentication)."""
+    request = SAMPLES["payments.create"]
+    right = world.bearer(request.operation)
+    told = [
+        await world.tell(request, headers={header: wrong and wrong.format(value)}) for header, value in right.items()
+    ]
 
-    assert world.refused(401, "unauthenticated") == met(told)
-    assert ("Bearer" if told.status == 401 else None) == told.headers.get("WWW-Authenticate")
+    assert [world.refused(401, "unauthenticated")] * len(right) == [met(each) for each in told]
+    assert {each.status == 401 for each in told} == {"WWW-Authenticate" in each.headers for each in told}
     assert 0 == world.sandbox.ledger.payments()
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        ("Bearer {}", 200),
+        ("bearer {}", 200),
+        ("BEARER  {}", 200),
+        ("{}", 401),
+        ("Bearer{}", 401),
+        ("Basic {}", 401),
+        ("Bearer {0} {0}", 401),
+    ],
+)
+async def test_scheme_of_authorization_counts_in_any_case(foreign: Foreign, authorization: str, status: int) -> None:
+    """The scheme in front of the key counts in any case, as HTTP has it; the key counts exactly."""
+    key = foreign.sandbox.credentials.secret_key
+    assert key
+    headers = {"Authorization": authorization.format(key.reveal())}
+    answer = await foreign.send("POST", "/v1/payments", json={"amount": 1, "currency": "CAD"}, headers=headers)
+
+    assert (status, None if status == 200 else "Bearer") == (answer.status, answer.headers.get("WWW-Authenticate"))
+
+
+@pytest.mark.parametrize(
+    ("auth", "challenge"),
+    [
+        (Auth(value="Basic {basic}"), 'Basic realm="payasync sandbox"'),
+        (Auth(value="Token {public_key}"), "Token"),
+        (Auth(value="{secret_key}"), 'ApiKey header="Authorization"'),
+        (Auth(header="X-Api-Key", value="Bearer {secret_key}"), 'ApiKey header="X-Api-Key"'),
+    ],
+)
+async def test_client_and_sandbox_agree_on_headers(auth: Auth, challenge: str, http: aiohttp.ClientSession) -> None:
+    """The client sends, and the sandbox accepts, the headers of the profile alone; a 401 names the header or scheme."""
+    profile = evolve(PROFILE, auth=evolve(auth, headers={"X-Merchant": "{merchant_id};{public_key}"}))
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        made = await pay.payments.create(amount=1000, currency="USD")
+        url, body = f"{sandbox.url}/v1/payments", {"amount": 1000, "currency": "USD"}
+        async with http.post(url, json=body) as refused:
+            told = refused.status, refused.headers["WWW-Authenticate"]
+        credentials = with_another_key(sandbox.credentials, auth)
+        async with Session(sandbox.url, credentials=credentials, profile=profile) as other:
+            with pytest.raises(AuthenticationError):
+                await other.payments.create(amount=1000, currency="USD")
+
+        assert (1, "pending") == (sandbox.ledger.payments(), made.state)
+    assert (401, challenge) == told
+
+
+def with_another_key(credentials: Credentials, auth: Auth) -> Credentials:
+    """Return credentials with another key in the place of one that the header holds."""
+    keys: dict[str, Any] = {"secret_key": credentials.secret_key, "public_key": credentials.public_key}
+    return Credentials(credentials.merchant_id, **{**keys, auth.needs[0]: "another"})
 
 
 @pytest.mark.parametrize("name", ["orders.place", "orders.query", "orders.close", "refunds.create"])

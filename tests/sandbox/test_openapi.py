@@ -1,6 +1,7 @@
 """`/openapi.json` describes the sandbox's behaviour, for any profile."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import aiohttp
@@ -18,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from payasync import HttpCodes, Profile
+from payasync import Auth, HttpCodes, Profile
 from payasync.endpoints import OPERATIONS
 from payasync.profile.schema import SIGN
 from payasync.sandbox import PROFILE, Sandbox
@@ -129,6 +130,32 @@ async def test_what_a_profile_may_say_of_answers_is_documented(
         for difference in differences(described(profile), name, each)
     ]
     assert {"done", "absent", "duplicate", "wrong_state"} <= {each.why for _, each in told}
+
+
+KEY: Final = {"type": "apiKey", "in": "header"}
+
+
+@pytest.mark.parametrize(
+    ("auth", "schemes"),
+    [
+        (Auth(), {"Authorization": {"type": "http", "scheme": "bearer"}}),
+        (Auth(value="Basic {basic}"), {"Authorization": {"type": "http", "scheme": "basic"}}),
+        (Auth(value="{secret_key}"), {"Authorization": {**KEY, "name": "Authorization"}}),
+        (
+            Auth(header="X-Key", value="{public_key}", headers={"X!M": "{merchant_id}"}),
+            {"X-Key": {**KEY, "name": "X-Key"}, "X_M": {**KEY, "name": "X!M"}},
+        ),
+    ],
+)
+def test_headers_with_keys_are_documented(auth: Auth, schemes: Mapping[str, Mapping[str, str]]) -> None:
+    """Each header with a key is a security scheme, and each operation in `bearer` demands all of them."""
+    found = described(evolve(PROFILE, auth=auth, bearer=("payments.create", "orders.query")))
+    told: Any = found["components"]["securitySchemes"]
+    demanded = {name: operation_of(found, name)["security"] for name in NAMES}
+
+    assert schemes == {name: {key: each[key] for key in each if key != "description"} for name, each in told.items()}
+    assert {"payments.create", "orders.query"} == {name for name, each in demanded.items() if each}
+    assert [{name: [] for name in schemes}] == demanded["payments.create"] == demanded["orders.query"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,6 +4,7 @@ Scenarios name outcomes by their meanings, such as `nonce_used`, and never by a 
 any profile.
 """
 
+import base64
 import itertools
 import json
 from collections.abc import Mapping
@@ -179,10 +180,15 @@ class World:
             return Told(self.profile, answer.status, answer.headers.copy(), json.loads(await answer.text()))
 
     def bearer(self, operation: Operation) -> dict[str, str]:
-        """Return the header with the merchant's token, if an operation needs one."""
-        key = self.sandbox.credentials.secret_key
-        assert key
-        return {"Authorization": f"Bearer {key.reveal()}"} if operation.name in self.profile.bearer else {}
+        """Return the headers with the merchant's keys, if an operation needs them."""
+        merchant, auth = self.sandbox.credentials, self.profile.auth
+        assert merchant.public_key
+        assert merchant.secret_key
+        public, secret = merchant.public_key.reveal(), merchant.secret_key.reveal()
+        keys = {"public_key": public, "secret_key": secret, "merchant_id": merchant.merchant_id}
+        keys["basic"] = base64.b64encode(f"{public}:{secret}".encode()).decode()
+        headers = {auth.header: auth.value, **auth.headers}
+        return {name: value.format(**keys) for name, value in headers.items() if operation.name in self.profile.bearer}
 
     def wire(self, argument: str) -> str:
         """Return the wire name of an argument."""

@@ -13,6 +13,7 @@ from attrs import Attribute, field, fields, frozen
 from payasync import (
     Accept,
     AnswerShape,
+    Auth,
     ConfigurationError,
     HttpCodes,
     NotConfiguredError,
@@ -221,6 +222,14 @@ RATED: Final = b'{"rate":1.10,"sign":"%b"}' % signatures.hmac_sha256("rate=1.10"
 
 SIGNING: Final = (
     Effect('bearer = ["orders.query"]', query, header("Authorization"), (["Bearer sk_wire"], [])),
+    Effect('auth.header = "X-Api-Key"', create, header("X-Api-Key"), (["Bearer sk_wire"], [])),
+    Effect(
+        'auth.value = "{merchant_id}:{secret_key}"',
+        create,
+        header("Authorization"),
+        (["M1:sk_wire"], ["Bearer sk_wire"]),
+    ),
+    Effect('auth.headers.X-Merchant = "no {merchant_id}"', create, header("X-Merchant"), (["no M1"], [])),
     Effect("signed = []", query, kind, ("OrderResponse", "NotConfiguredError"), ""),
     Effect('merchant = ["payments.create"]', create, sent("merchantId"), ("M1", None)),
     Effect('identifier = "[0-9]+"', query, refused, ("out_trade_no", None)),
@@ -507,6 +516,7 @@ async def test_effect(effect: Effect) -> None:
 
 PARTS: Final[Mapping[str, type[Any]]] = {
     "signature": SortedPairs,
+    "auth": Auth,
     "accept": Accept,
     "answer": AnswerShape,
     "codes": ResultCodes,
