@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Profile,
         Recovery,
         ResultCodes,
+        SandboxShape,
         States,
     )
     from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
@@ -107,6 +108,7 @@ __all__ = [
     "ResultCodes",
     "RetryPolicy",
     "Retrying",
+    "SandboxShape",
     "Secret",
     "Send",
     "ServiceError",

@@ -21,6 +21,7 @@ from payasync import (
     Profile,
     Recovery,
     ResultCodes,
+    SandboxShape,
     SortedPairs,
     States,
 )
@@ -91,6 +92,7 @@ class Draw:
         # Nobody believes what a signature leaves out.
         if given["answer"].signature or given["notification"].verification == "body":
             given["signature"] = evolve(given["signature"], nested="json")
+        given["sandbox"] = self._sandbox(given["codes"])
         return Profile(**given)
 
     def _signature(self, return_url: str) -> SortedPairs:
@@ -176,6 +178,23 @@ class Draw:
             ack_body=self._one(self._name(), json.dumps({self._name(): self._name()})),
             nack_status=418,
             nack_body=self._name(),
+        )
+
+    def _sandbox(self, codes: ResultCodes) -> SandboxShape:
+        invalid, unauthenticated, bad_signature, nonce_used, wrong_state = codes.not_executed
+        return SandboxShape(
+            redelivery=(7, 400, 2000),
+            order_expiry=2400,
+            codes={
+                "invalid": invalid,
+                "refund_mismatch": invalid,
+                "unauthenticated": unauthenticated,
+                "bad_signature": bad_signature,
+                "nonce_used": nonce_used,
+                "wrong_state": wrong_state,
+                "already_paid": wrong_state,
+            },
+            constants={self._name(): self._name(), self._name(): self._chance.randrange(100)},
         )
 
     def _parameter(self, place: Any) -> Parameter:

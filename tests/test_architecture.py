@@ -32,9 +32,9 @@ ConfigurationError CreatePayment CreateRefund CreateSubscription Credentials Don
 IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerError NoAnswerTimeoutError
 NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse OutcomeUnknownError
 Parameter PayasyncError PaymentResponse PlaceOrder Profile QueryOrder QueryPayment QueryRefund RateLimitedError
-Recovery RefundResponse Refused Reply Request Response ResultCodes RetryPolicy Retrying Secret Send ServiceError
-Session SessionClosedError SignatureScheme SortedPairs States StorageError SubscriptionResponse Timeouts Unknown
-UpdateSubscription WaitTimeoutError __version__
+Recovery RefundResponse Refused Reply Request Response ResultCodes RetryPolicy Retrying SandboxShape Secret Send
+ServiceError Session SessionClosedError SignatureScheme SortedPairs States StorageError SubscriptionResponse Timeouts
+Unknown UpdateSubscription WaitTimeoutError __version__
 """
 
 
@@ -92,7 +92,11 @@ def test_public_names_are_pinned() -> None:
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        (profile, "Accept AnswerShape Auth HttpCodes NotificationShape Parameter Profile Recovery ResultCodes States"),
+        (
+            profile,
+            """Accept AnswerShape Auth HttpCodes NotificationShape Parameter Profile Recovery ResultCodes
+            SandboxShape States""",
+        ),
         (signing, "AlgorithmName Encoding Nested SignatureScheme SortedPairs"),
         (testing, "Signed sign_notification"),
     ],

@@ -10,6 +10,7 @@ from payasync.profile.schema import (
     Parameter,
     Recovery,
     ResultCodes,
+    SandboxShape,
     States,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "Profile",
     "Recovery",
     "ResultCodes",
+    "SandboxShape",
     "States",
 ]

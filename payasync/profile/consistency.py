@@ -20,6 +20,7 @@ from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     KINDS,
     OPEN_FIELDS,
+    REFUSALS,
     REFUSED,
     Endpoint,
     HttpCodes,
@@ -94,6 +95,7 @@ def check_profile(profile: "Profile") -> None:
     _check_codes(profile)
     _check_statuses(profile.http)
     _check_refusal(profile.notification)
+    _check_sandbox(profile)
 
 
 def _is_pattern(pattern: str) -> bool:
@@ -118,6 +120,7 @@ def _check_names(profile: "Profile") -> None:
         ("accept.length", profile.accept.length, TEXTS),
         ("notification.kinds", profile.notification.kinds, KINDS),
         ("notification.id", profile.notification.id, KINDS),
+        ("sandbox.codes", profile.sandbox.codes, REFUSALS),
     )
     for key, given, allowed in named:
         for name in given:
@@ -378,6 +381,26 @@ def check_signed_header(key: str, header: SignedHeader) -> None:
     places = [place.lower() for place in (header.signature, header.timestamp, header.nonce) if place]
     if len(set(places)) < len(places):
         raise invalid_setting(f"{key}.signature", "and the other places must differ: each value has a place of its own")
+
+
+def _check_sandbox(profile: "Profile") -> None:
+    """Refuse a refusal's code that means success, and a constant that stands where something else is read."""
+    answer, shape = profile.answer, profile.notification
+    for why, code in profile.sandbox.codes.items():
+        if is_one_of(code, answer.ok):
+            raise invalid_setting(f"sandbox.codes.{why}", f"must not be {code!r}, which means success in answer.ok")
+    read = {
+        "answer.code": answer.code,
+        "answer.message": answer.message,
+        "answer.data": answer.data,
+        "answer.signature": answer.signature,
+        "notification.data": shape.data,
+        "notification.signature": shape.signature,
+    }
+    for name in profile.sandbox.constants:
+        for key, path in read.items():
+            if name in path.split("."):
+                raise invalid_setting(f"sandbox.constants.{name}", f"stands where {key} is read: keep one of the two")
 
 
 def check_keys(profile: "Profile", credentials: Credentials) -> None:

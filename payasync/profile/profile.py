@@ -28,6 +28,7 @@ from payasync.profile.schema import (
     Parameter,
     Recovery,
     ResultCodes,
+    SandboxShape,
     States,
     asks,
 )
@@ -83,6 +84,7 @@ class Profile:
         http: The meanings of HTTP statuses.
         recovery: The condition under which a write may be sent a second time.
         notification: The form of notifications.
+        sandbox: How the sandbox plays this service. A session ignores it.
 
     Raises:
         ConfigurationError: An operation or a field does not exist, or parts contradict each other.
@@ -114,6 +116,7 @@ class Profile:
     http: HttpCodes = HttpCodes()
     recovery: Recovery = Recovery()
     notification: NotificationShape = NotificationShape()
+    sandbox: SandboxShape = SandboxShape()
 
     def __attrs_post_init__(self) -> None:
         check_profile(self)

@@ -23,6 +23,7 @@ from payasync.settings import (
     to_tuple,
 )
 from payasync.signing.templates import check_template, fill, is_place, names_in, values_at
+from payasync.strict_json import MAX_DEPTH, copy_plain, find_flaw
 
 NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
@@ -50,6 +51,23 @@ Values: TypeAlias = Mapping[str, tuple[Code, ...]]
 Kind: TypeAlias = Literal["payment", "refund", "subscription"]
 """The subject of a notification."""
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+Refusal: TypeAlias = Literal[
+    "invalid",
+    "unauthenticated",
+    "bad_signature",
+    "nonce_used",
+    "wrong_state",
+    "already_paid",
+    "refund_mismatch",
+    "duplicate",
+    "absent",
+    "busy",
+]
+"""Why the sandbox refuses a request."""
+REFUSALS: Final[tuple[Refusal, ...]] = get_args(Refusal)
+A_YEAR: Final = 366 * 86_400
+"""Seconds: the longest time that the sandbox waits for an order, or before it sends a notification again."""
 REFUSED: Final = 400
 """The HTTP status that refuses a notification, if the profile gives none."""
 
@@ -561,3 +579,50 @@ class NotificationShape:
     ack_body: str = field(default="", metadata=asks("the body that acknowledges a notification", ()))
     nack_status: int | None = _a_status("the HTTP status that refuses a notification")
     nack_body: str = field(default="", metadata=asks("the body that refuses a notification", ()))
+
+
+def _is_wait(seconds: float) -> bool:
+    return 0 < seconds <= A_YEAR
+
+
+def _copy_json(given: Any) -> Any:
+    """Return a copy of a table that is JSON; any other value unchanged, for the checks to refuse."""
+    return given if find_flaw(given) else copy_plain(given)
+
+
+_WAIT: Final = f"above 0, and at most {A_YEAR} (a year)"
+
+
+@frozen(kw_only=True, field_transformer=check_types("sandbox"))
+class SandboxShape:
+    """How the sandbox plays this service. A session ignores it.
+
+    Args:
+        failures: How refusals are sent: `status`, by the HTTP status, or `200`, by the result code inside HTTP 200.
+            Empty: `200` if the profile has `answer.code` and `http.not_executed = []`, else `status`.
+        redelivery: Seconds after each unacknowledged attempt until a notification is sent again. After the last one it
+            is given up.
+        order_expiry: Seconds after which a pending order expires.
+        codes: Your service's code for each refusal: `invalid`, `unauthenticated`, `bad_signature`, `nonce_used`,
+            `wrong_state`, `already_paid`, `refund_mismatch`, `duplicate`, `absent` and `busy`. `duplicate`, `absent`
+            and `busy` default to the first code of `codes.duplicate`, `codes.absent` and `codes.retryable`. Any other
+            refusal that is not named has its HTTP status and no code.
+        constants: Fields of every response and notification. They stand in the signed object if there is one, else in
+            the document itself.
+    """
+
+    failures: Literal["", "status", "200"] = ""
+    redelivery: tuple[float, ...] = field(
+        default=(5, 300, 1800, 7200, 18_000, 36_000),
+        converter=to_tuple,
+        validator=must_be(f"a list of seconds, each {_WAIT}", lambda waits: all(map(_is_wait, waits))),
+    )
+    order_expiry: float = field(default=1800, validator=must_be(f"a number of seconds {_WAIT}", _is_wait))
+    codes: Mapping[str, Code] = field(
+        factory=dict, converter=to_dict, validator=each_must_be("a code that is not empty", lambda code: code != "")
+    )
+    constants: Mapping[str, Any] = field(
+        factory=dict,
+        converter=_copy_json,
+        validator=each_must_be("JSON", lambda value: not find_flaw(value, MAX_DEPTH - 1)),
+    )

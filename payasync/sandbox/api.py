@@ -132,8 +132,9 @@ class Api:
             except RefusedError as refused:
                 add_facts(request, reason=refused.message, expected=refused.expected)
                 outgoing = self._dialect.build_refusal(refused, operation, request_id)
-            add_facts(request, outcome=str(outgoing.code))
-            self._store.add(Answered(operation=operation.name, status=outgoing.status, code=outgoing.code))
+            code = "" if outgoing.code is None else outgoing.code
+            add_facts(request, outcome=str(code))
+            self._store.add(Answered(operation=operation.name, status=outgoing.status, code=code))
             self._recorder.record_in_transaction(request, outgoing.status)
         return self._build_response(await self._signer.sign_answer(outgoing, operation.path))
 

@@ -23,6 +23,7 @@ from payasync.profile.schema import (
     NotificationShape,
     Parameter,
     Place,
+    is_one_of,
 )
 from payasync.profile.signed_fields import join_path
 from payasync.profile.wire_names import arguments_of, operation_of, place_of, wire_name
@@ -37,6 +38,7 @@ from payasync.sandbox.model import (
     Why,
     format_instant,
 )
+from payasync.settings import invalid_setting
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 from payasync.strict_json import ABSENT, at
 
@@ -69,15 +71,14 @@ def sibling_path(path: str, name: str) -> str:
     return f"{above}{dot}{name}"
 
 
-_NOT_EXECUTED: Final[tuple[Why, ...]] = ("invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state")
-"""In the order in which the sandbox's own profile lists its codes of this meaning."""
-
 STATUSES: Final[Mapping[Why, int]] = {
     "invalid": 422,
     "unauthenticated": 401,
     "bad_signature": 401,
     "nonce_used": 403,
     "wrong_state": 409,
+    "already_paid": 409,
+    "refund_mismatch": 422,
     "duplicate": 409,
     "absent": 404,
     "busy": 503,
@@ -85,6 +86,7 @@ STATUSES: Final[Mapping[Why, int]] = {
 """The sandbox's own choice (docs/service.md#errors)."""
 
 _MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
+"""The refusals that have one meaning, with the list of a profile's codes that means it."""
 
 _LIKE: Final[Mapping[str, str]] = {"started": "renewed"}
 """Events that a profile with fewer names sends under another name."""
@@ -174,22 +176,31 @@ class WireNames:
         operation, argument = _NAMED_BY.get((thing, name), (_DESCRIBED_BY.get(thing, PLACE_ORDER.name), name))
         return path or self.name(operation, argument)
 
-    def code(self, why: Why) -> Code:
-        """Return the service's result code for a refusal."""
-        meaning = _MEANINGS.get(why, "not_executed")
-        codes: tuple[Code, ...] = getattr(self.profile.codes, meaning) or getattr(PROFILE.codes, meaning)
-        return codes[min(_NOT_EXECUTED.index(why), len(codes) - 1)] if meaning == "not_executed" else codes[0]
+    def code(self, why: Why) -> Code | None:
+        """Return the service's result code for a refusal; `None` if its HTTP status alone tells it."""
+        named: Code | None = self.profile.sandbox.codes.get(why)
+        if named is not None or why not in _MEANINGS:
+            return named
+        codes: tuple[Code, ...] = getattr(self.profile.codes, _MEANINGS[why])
+        return codes[0] if codes else None
 
     def status(self, why: Why) -> int:
-        """Return the HTTP status of a refusal; for a used number, one that the profile reads so."""
-        usual, duplicate = STATUSES[why], self.profile.http.duplicate
-        return duplicate[0] if why == "duplicate" and duplicate and usual not in duplicate else usual
+        """Return the HTTP status of a refusal: the usual one, unless the profile reads it as something else."""
+        usual, meaning = STATUSES[why], _MEANINGS.get(why, "not_executed")
+        listed: tuple[int, ...] = getattr(self.profile.http, meaning, ())
+        if not listed or usual in listed:
+            return usual
+        code = self.code(why)
+        if meaning == "not_executed" and code is not None and is_one_of(code, self.profile.codes.not_executed):
+            return usual
+        unprocessable = STATUSES["invalid"]
+        return unprocessable if unprocessable in listed else listed[0]
 
     def message(self, refused: RefusedError) -> str:
         """Return the service's message for a refusal: its code, if the profile has codes in messages, else words."""
-        answer, meaning = self.profile.answer, _MEANINGS.get(refused.why, "not_executed")
-        if answer.message and not answer.code and getattr(self.profile.codes, meaning):
-            return str(self.code(refused.why))
+        answer, code = self.profile.answer, self.code(refused.why)
+        if answer.message and not answer.code and code is not None:
+            return str(code)
         # Only the merchant may read the text itself.
         hint = "; the sandbox's dashboard shows the text to sign" if refused.expected else ""
         return f"{refused.message}{hint}"
@@ -295,14 +306,14 @@ class Outgoing:
 
     Attributes:
         status: The HTTP status.
-        code: The result code, wherever it is in the document.
+        code: The result code, wherever it is in the document; `None` if there is none.
         headers: Its headers.
         document: The JSON.
         refused: The request was refused.
     """
 
     status: int
-    code: Code
+    code: Code | None
     headers: Mapping[str, str]
     document: Mapping[str, Any]
     refused: bool = False
@@ -326,19 +337,25 @@ class Dialect:
 
     Args:
         profile: The service's; what it leaves open is as in the sandbox's own.
-        failures: How refusals are sent. Empty: inside HTTP 200 if the profile has a result code and says that no HTTP
-            status means "not done" (`http.not_executed = []`), else by the status.
+        failures: How refusals are sent. Empty: as `sandbox.failures` says. If that is empty, too: inside HTTP 200 if
+            the profile has a result code and says that no HTTP status means "not done" (`http.not_executed = []`),
+            else by the status.
 
     Attributes:
         names: What the profile calls things, with no point open.
         failures_inside: Whether refusals are sent inside HTTP 200.
         checks: The checks of arguments, by what they check.
+
+    Raises:
+        ConfigurationError: A refusal inside HTTP 200 would have no code.
     """
 
     def __init__(self, profile: Profile, failures: Failures = "") -> None:
-        inside = profile.answer.code and not profile.http.not_executed
+        guess: Failures = "200" if profile.answer.code and not profile.http.not_executed else "status"
         self.names: Final = WireNames(profile)
-        self.failures_inside: Final = (failures or ("200" if inside else "status")) == "200"
+        self.failures_inside: Final = (failures or profile.sandbox.failures or guess) == "200"
+        if self.failures_inside:
+            _check_codes(self.names)
         self.checks: Final = make_checks(profile.identifier, self.names.date_format)
 
     def number_paths(self) -> dict[str, str]:
@@ -425,7 +442,14 @@ class Dialect:
             set_at(document, shape.kind, name)
         if shape.time:
             set_at(document, shape.time, format_instant(now))
+        self._add_constants(document, shape.signature if shape.verification == "body" else "")
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+    def _add_constants(self, document: dict[str, Any], signature: str) -> None:
+        """Add the profile's constants to what the signature covers, or to a document without one."""
+        if constants := self.names.profile.sandbox.constants:
+            holder = table_at(document, signature.rpartition(".")[0])
+            holder.update({name: value for name, value in constants.items() if name not in holder})
 
     def collect_fields(
         self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str], path: Mapping[str, str]
@@ -529,18 +553,50 @@ class Dialect:
         elif not refused.status:
             status = self.names.status(refused.why)
         code, message = self.names.code(refused.why), self.names.message(refused)
-        return evolve(self._complete(document, status, code, message, request_id), refused=True)
+        return self._complete(document, status, code, message, request_id, refused=True)
 
-    def _complete(self, document: dict[str, Any], status: int, code: Code, message: str, request_id: str) -> Outgoing:
+    def _complete(
+        self,
+        document: dict[str, Any],
+        status: int,
+        code: Code | None,
+        message: str,
+        request_id: str,
+        *,
+        refused: bool = False,
+    ) -> Outgoing:
         answer, headers = self.names.answer, dict[str, str]()
-        set_at(document, answer.code, code)
+        if code is not None:
+            set_at(document, answer.code, code)
         set_at(document, answer.message, message)
         place, _, name = answer.request_id.partition(":")
         if place == "header":
             headers[name] = request_id
         else:
             set_at(document, answer.request_id, request_id)
-        return Outgoing(status=status, code=code, headers=headers, document=document)
+        self._add_constants(document, "" if refused and not answer.refusals_signed else answer.signature)
+        return Outgoing(status=status, code=code, headers=headers, document=document, refused=refused)
+
+
+def _check_codes(names: WireNames) -> None:
+    """Refuse a profile without a code for a refusal that the sandbox would send inside HTTP 200."""
+    profile = names.profile
+    if not (profile.answer.code or profile.answer.message):
+        raise invalid_setting(
+            "answer.code",
+            "or answer.message must be given, because the sandbox sends refusals inside HTTP 200. Else a session reads "
+            'them as successes. Give one, or set sandbox.failures to "status"',
+        )
+    never = set() if profile.signed else {"bad_signature", "nonce_used"}
+    if not (profile.bearer or profile.merchant):
+        never.add("unauthenticated")
+    for why, status in STATUSES.items():
+        if status in INSIDE and why not in never and names.code(why) is None:
+            raise invalid_setting(
+                f"sandbox.codes.{why}",
+                "must be given, because the sandbox sends refusals inside HTTP 200, where only a code tells them from "
+                'a success. Give your service\'s code, or set sandbox.failures to "status"',
+            )
 
 
 def check_failures(failures: Failures) -> Failures:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import define, field, frozen
 from attrs.converters import optional
 
-from payasync.profile.schema import Kind
+from payasync.profile.schema import Kind, Refusal
 
 MERCHANT_ID: Final = "SANDBOX"
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ RefundState = Literal["processing", "succeeded", "failed"]
 SubscriptionState = Literal["scheduled", "active", "past_due", "cancelled"]
 Decision = Literal["authorize", "decline", "cancel"]
 DECISIONS: Final[Mapping[str, Decision]] = {decision: decision for decision in get_args(Decision)}
-Why = Literal["invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state", "duplicate", "absent", "busy"]
+Why: TypeAlias = Refusal
 
 
 @define
@@ -215,7 +215,7 @@ class Answered:
     Attributes:
         operation: Its name, such as `refunds.create`.
         status: The HTTP status.
-        code: The result code, as it was sent.
+        code: The result code, as it was sent; empty if there was none.
     """
 
     operation: str

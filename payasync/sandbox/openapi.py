@@ -31,6 +31,14 @@ TEXT: Final[Schema] = {"type": "string"}
 _WORD: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_WORD}
 _DIGITS: Final = {"%Y": "[1-9][0-9]{3}", "%m": "(?:0[1-9]|1[0-2])", "%d": "(?:0[1-9]|[12][0-9]|3[01])"}
 """What parts of a date look like."""
+_TYPES: Final[Mapping[type, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    type(None): "null",
+}
 _STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "order": get_args(OrderState),
     "payment": get_args(OrderState),
@@ -109,14 +117,19 @@ def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
 
 def _describe_refusal(dialect: Dialect) -> Schema:
     words = dialect.names
-    sample = dialect.build_refusal(RefusedError("invalid", "", field="-"), None, "-").document
-    schema = _describe(sample, words, signed=words.answer.refusals_signed is not False)
-    _set_enum(schema, words.answer.code, map(words.code, STATUSES))
-    *above, name = sibling_path(words.answer.message, "field").split(".")
-    holder = schema
-    for step in above:
-        holder = holder["properties"][step]
-    holder["required"].remove(name)
+    sample = dict(dialect.build_refusal(RefusedError("invalid", "", field="-"), None, "-").document)
+    codes = [words.code(why) for why in STATUSES]
+    if given := [code for code in codes if code is not None]:
+        set_at(sample, words.answer.code, given[0])
+    schema = _describe(sample, words, signed=bool(words.answer.refusals_signed))
+    _set_enum(schema, words.answer.code if given else "", given)
+    optional = [sibling_path(words.answer.message, "field"), *([words.answer.code] if given and None in codes else [])]
+    for path in filter(None, optional):
+        *above, name = path.split(".")
+        holder = schema
+        for step in above:
+            holder = holder["properties"][step]
+        holder["required"].remove(name)
     return schema
 
 
@@ -131,7 +144,7 @@ def _describe(sample: Mapping[str, Any], words: WireNames, *, signed: bool) -> S
 
 def _schema_of(value: object) -> Schema:
     if not isinstance(value, dict):
-        return {"type": "integer" if isinstance(value, int) else "string"}
+        return {"type": _TYPES[type(value)]}
     return {
         "type": "object",
         "properties": {name: _schema_of(inner) for name, inner in value.items()},

@@ -16,6 +16,7 @@ from payasync.sandbox.model import (
     RefundState,
     RefusedError,
     Subscription,
+    Why,
 )
 
 _DAYS: Final = {"daily": 1, "weekly": 7}
@@ -116,8 +117,6 @@ def refund_terms(refunds: RefundSetting = "succeed", repeated: RepeatedSetting =
 
 
 MAX_DECLINES: Final = 3
-EXPIRY: Final = timedelta(minutes=30)
-"""How long an order waits for its customer (docs/service.md#limits)."""
 MAX_FAILURES: Final = 3
 """Charges in a row that fail before a subscription is cancelled."""
 CLOSABLE: Final[frozenset[OrderState]] = frozenset({"pending", "failed", "expired", "closed"})
@@ -135,7 +134,8 @@ def decide(order: Order, decision: Decision) -> Order:
     if order.state == "paid" and decision == "authorize":
         return order
     if order.state != "pending":
-        raise RefusedError("wrong_state", f"the order is {order.state}: nothing is left to decide")
+        why: Why = "already_paid" if order.state == "paid" else "wrong_state"
+        raise RefusedError(why, f"the order is {order.state}: nothing is left to decide")
     if decision == "authorize":
         return evolve(order, state="paid")
     if decision == "cancel":
@@ -151,7 +151,7 @@ def close(order: Order) -> Order:
         RefusedError: It is paid.
     """
     if order.state not in CLOSABLE:
-        raise RefusedError("wrong_state", f"the order is {order.state}: it cannot be closed, but refunded")
+        raise RefusedError("already_paid", f"the order is {order.state}: it cannot be closed, but refunded")
     return evolve(order, state="closed")
 
 
@@ -169,7 +169,7 @@ def reserve(order: Order, refund: Refund) -> Order:
     if order.state != "paid":
         raise RefusedError("wrong_state", f"the order is {order.state}: only a paid one can be refunded")
     if refund.total_amt != order.total_amt:
-        raise RefusedError("invalid", f"the order's amount is {order.total_amt}", argument="total_amt")
+        raise RefusedError("refund_mismatch", f"the order's amount is {order.total_amt}", argument="total_amt")
     left = order.total_amt - order.reserved
     if refund.refund_amt > left:
         raise RefusedError("wrong_state", f"{left} is left to refund", argument="refund_amt")

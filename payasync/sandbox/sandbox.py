@@ -16,7 +16,7 @@ from payasync.sandbox.api import Api
 from payasync.sandbox.arguments import check_url
 from payasync.sandbox.clock import Clock, ClockSetting, read_clock_rate
 from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers, manual_change
-from payasync.sandbox.dialect import Dialect, Failures, WireNames, check_failures
+from payasync.sandbox.dialect import Dialect, Failures, check_failures
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.openapi import MARK
@@ -75,7 +75,7 @@ class Sandbox:
             refund, or `"refused"`, a refusal.
         failures: How refusals are sent: `"status"`, by the HTTP status, or `"200"`, by the result code inside HTTP
             200. With `"200"`, only requests that cannot be read have another status (400, 404, 405, 413, 415).
-            `"200"` is the default if the profile has `answer.code` and `http.not_executed = []`.
+            Left out: as `sandbox.failures` of the profile says.
 
     Attributes:
         profile: As given.
@@ -83,7 +83,8 @@ class Sandbox:
             unless another error was raised before.
 
     Raises:
-        ConfigurationError: The profile's algorithm needs a package that is not installed, or a setting is invalid.
+        ConfigurationError: The profile's algorithm needs a package that is not installed, a setting is invalid, or a
+            refusal inside HTTP 200 has no code in `sandbox.codes` of the profile.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Sandbox:
         failures: Failures = "",
     ) -> None:
         self.profile: Final = _checked_profile(profile)
-        self._failures: Failures = check_failures(failures)
+        self._dialect = Dialect(profile, check_failures(failures))
         self._clock_rate = read_clock_rate(clock)
         self._terms = refund_terms(refunds, repeated_refunds)
         self._db = read_location(db)
@@ -222,7 +223,7 @@ class Sandbox:
             ConfigurationError: The sandbox does not run.
         """
         self._started("receiver")
-        return RecordingReceiver(WireNames(self.profile), self._known_keys())
+        return RecordingReceiver(self._dialect.names, self._known_keys())
 
     def timeline(self) -> list[str]:
         """Return the newest requests, changes of state and deliveries as printable lines, oldest first.
@@ -333,8 +334,7 @@ class Sandbox:
             self._keys = make_keys(self.profile, store.stored_key)
         clock = Clock(self._clock_rate, store)
         stack.callback(clock.store_time)
-        dialect = Dialect(self.profile, self._failures)
-        return clock, Service(store, dialect, terms=self._terms, webhook_url=self._webhook_url)
+        return clock, Service(store, self._dialect, terms=self._terms, webhook_url=self._webhook_url)
 
     async def close(self) -> None:
         """Stop listening and delivering; closing again does nothing."""

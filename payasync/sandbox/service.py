@@ -4,7 +4,7 @@ import re
 import secrets
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Final, Literal, TypeVar
 
 from attrs import AttrsInstance, evolve
@@ -129,7 +129,8 @@ class Service:
             **given,
         )
         self.store.add(order)
-        self.store.set_timer("expire", order.out_trade_no, order.created + rules.EXPIRY)
+        expiry = timedelta(seconds=self.dialect.names.profile.sandbox.order_expiry)
+        self.store.set_timer("expire", order.out_trade_no, order.created + expiry)
         return order
 
     def order(self, out_trade_no: str) -> Order:

@@ -275,13 +275,13 @@ class ServiceSigner:
     async def sign_answer(self, outgoing: Outgoing, path: str) -> Outgoing:
         """Return a response with its signature, if the profile says that responses have one.
 
-        A refusal has one, too, unless the profile says that refusals have none.
+        A refusal has one only if the profile says that refusals are signed, too.
 
         Args:
             outgoing: The response.
             path: The endpoint's path.
         """
-        if not self._answer.signature or (outgoing.refused and self._answer.refusals_signed is False):
+        if not self._answer.signature or (outgoing.refused and not self._answer.refusals_signed):
             return outgoing
         document = deepcopy(dict(outgoing.document))
         above = self._answer.signature.rpartition(".")[0]

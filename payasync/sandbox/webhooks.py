@@ -7,7 +7,7 @@ import asyncio
 import ipaddress
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,18 +25,6 @@ from payasync.sandbox.store import Store
 from payasync.sandbox.timeline import LOGGER, format_entry
 from payasync.transport.send import describe_failure
 
-REDELIVERIES: Final = (
-    timedelta(seconds=5),
-    timedelta(minutes=5),
-    timedelta(minutes=30),
-    timedelta(hours=2),
-    timedelta(hours=5),
-    timedelta(hours=10),
-)
-"""How long after each unacknowledged attempt the next one is due; after the last it is a dead letter.
-
-The sandbox's own choice (docs/service.md#notifications).
-"""
 TIMEOUT_SECONDS: Final = 5.0
 """How long a receiver may take."""
 MAX_ADDRESS: Final = 80
@@ -48,14 +36,20 @@ MAX_CONCURRENT: Final = 32
 """Concurrent deliveries, each to another address: a slow receiver delays only itself."""
 
 
-def after_attempt(notification: Notification, attempt: Attempt) -> Notification:
-    """Return a notification after an attempt: delivered, due again, or dead; once acknowledged, it stays delivered."""
+def after_attempt(notification: Notification, attempt: Attempt, waits: Sequence[float]) -> Notification:
+    """Return a notification after an attempt: delivered, due again, or dead; once acknowledged, it stays delivered.
+
+    Args:
+        notification: The notification.
+        attempt: How it ended.
+        waits: Seconds after each unacknowledged attempt until the next one (docs/service.md#notifications).
+    """
     tries = notification.tries + 1
     if attempt.acknowledged or notification.state == "delivered":
         return evolve(notification, state="delivered", due=None, tries=tries)
-    if tries > len(REDELIVERIES):
+    if tries > len(waits):
         return evolve(notification, state="dead", due=None, tries=tries)
-    return evolve(notification, due=attempt.at + REDELIVERIES[tries - 1], tries=tries)
+    return evolve(notification, due=attempt.at + timedelta(seconds=waits[tries - 1]), tries=tries)
 
 
 @frozen(kw_only=True)
@@ -235,7 +229,7 @@ class Deliveries:
             answer=answer[:MAX_STORED],
             acknowledged=not error,
         )
-        stored = after = after_attempt(notification, attempt)
+        stored = after = after_attempt(notification, attempt, self._names.profile.sandbox.redelivery)
         with self._store.transaction():
             self._store.add(attempt)
             # If it was resent during this attempt, it stays due.

@@ -1,8 +1,7 @@
-from datetime import timedelta
-
 import pytest
+from attrs import evolve
 
-from payasync.sandbox import rules
+from payasync.sandbox import PROFILE
 from tests.chaos.plan import MOMENTS
 from tests.chaos.run import Scale, run
 
@@ -24,7 +23,7 @@ async def test_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The run's orders do not expire, even if the sandbox's orders expire after a second.
     """
-    monkeypatch.setattr(rules, "EXPIRY", timedelta(seconds=1))
+    monkeypatch.setattr("tests.chaos.run.PROFILE", evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, order_expiry=1)))
     result = await run("sqlite", SHORT)
 
     assert [] == result.flaws()

@@ -15,7 +15,6 @@ from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.sandbox.webhooks import REDELIVERIES
 from payasync.settings import Pace
 from payasync.wire.response import OrderResponse
 from tests.scrambled import scrambled
@@ -154,8 +153,8 @@ class Shop:
 
     async def pass_time(self) -> None:
         """Let the time of all redeliveries pass, one after the other."""
-        for wait in REDELIVERIES:
-            await self.sandbox.clock.advance(wait)
+        for wait in self.sandbox.profile.sandbox.redelivery:
+            await self.sandbox.clock.advance(seconds=wait)
             await self.settle()
 
     async def notify(self, request: web.Request) -> web.StreamResponse:

@@ -17,7 +17,6 @@ from attrs import frozen
 from payasync import Profile
 from payasync.cli.sandbox import environment_of
 from payasync.sandbox import Sandbox
-from payasync.sandbox.webhooks import REDELIVERIES
 from tests.chaos.forked import Forked
 from tests.notifications.shop import Books
 
@@ -95,8 +94,8 @@ async def test_killed(fatal: str, profile: Profile, tmp_path: Path) -> None:
         with life(place, given, ahead=LATER):
             await settled(place)
             credited = set(books.of("credited"))
-            for wait in REDELIVERIES:
-                await sandbox.clock.advance(wait)
+            for wait in profile.sandbox.redelivery:
+                await sandbox.clock.advance(seconds=wait)
             await settled(place)
         states = {each.state for each in sandbox.ledger.notifications()}
     mailed = books.of("mailed")

@@ -26,6 +26,7 @@ from payasync.profile.schema import (
     NotificationShape,
     Parameter,
     ResultCodes,
+    SandboxShape,
     States,
 )
 from payasync.transport.aiohttp_request import ALWAYS
@@ -335,6 +336,34 @@ def test_a_refusal_differs_in_its_status_or_its_body(statuses: Any, bodies: Any)
     shape = acknowledging(statuses, bodies)
 
     assert shape == Profile(notification=shape).notification
+
+
+@pytest.mark.parametrize(
+    ("key", "shape", "why"),
+    [
+        ("codes.0", {"codes": {"0": "X"}}, "allowed are absent, already_paid, bad_signature, busy, duplicate, "),
+        ("codes.absent", {"codes": {"absent": 0}}, "must not be 0, which means success in answer.ok"),
+        *(
+            (f"constants.{name}", {"constants": {name: 1}}, f"stands where {place} is read: keep one of the two")
+            for name, place in (
+                ("code", "answer.code"),
+                ("text", "answer.message"),
+                ("inner", "answer.data"),
+                ("seal", "answer.signature"),
+                ("event", "notification.data"),
+                ("mac", "notification.signature"),
+            )
+        ),
+    ],
+)
+def test_sandbox_says_nothing_else_than_the_profile(key: str, shape: dict[str, Any], why: str) -> None:
+    """The codes and constants of the sandbox must not change what the rest of the profile reads."""
+    answer = AnswerShape(code="code", ok=[0], message="meta.text", data="outer.inner", signature="outer.seal")
+    notification = NotificationShape(verification="body", data="event", signature="event.mac")
+    field, words = refusal(Profile, answer=answer, notification=notification, sandbox=SandboxShape(**shape))
+
+    assert f"sandbox.{key}" == field
+    assert why in words
 
 
 def test_a_status_has_one_meaning() -> None:

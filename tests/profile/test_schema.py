@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, get_args
 
 import attrs
@@ -18,6 +19,7 @@ from payasync.profile.schema import (
     Parameter,
     Recovery,
     ResultCodes,
+    SandboxShape,
     States,
 )
 from tests.profile.refusal import refusal
@@ -32,6 +34,7 @@ SHAPES: Final = {
     "http": HttpCodes,
     "recovery": Recovery,
     "notification": NotificationShape,
+    "sandbox": SandboxShape,
 }
 CODES: Final = "a list, each of it a text or an integer"
 TEXTS: Final = "a list, each of it a text"
@@ -155,6 +158,7 @@ BAD_REQUEST_IDS: Final = [
     "trace:id",
     ":",
 ]
+A_WAIT: Final = "above 0, and at most 31622400 (a year)"
 SECONDS: Final = "a number of seconds, 0 or more"
 RULES: Final[list[tuple[str, str, list[Any]]]] = [
     ("answer.total_amt", "a text", [5]),
@@ -169,6 +173,13 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
     (AMOUNT, "[least, greatest], two integers", [[1], [1, 2, 3], [2, 1]]),
     (QUARANTINE, SECONDS, [-1, float("nan"), float("inf")]),
     (QUARANTINE, "a number", [True, "60"]),
+    ("sandbox.failures", "one of 'status', '200'", ["202", 200, None]),
+    ("sandbox.redelivery", "a list, each of it a number", [5, "5", [True], ["5"], None]),
+    ("sandbox.redelivery", f"a list of seconds, each {A_WAIT}", [[0], [5, -1], [float("nan")], [5, 31_622_401]]),
+    ("sandbox.order_expiry", "a number", ["1800", True, None]),
+    ("sandbox.order_expiry", f"a number of seconds {A_WAIT}", [0, -1, float("inf"), float("nan"), 31_622_401]),
+    ("sandbox.codes", "a table of names, each with a text or an integer", ["BUSY", None, ["BUSY"]]),
+    ("sandbox.constants", "a table", ["RSA", None, ["RSA"]]),
     *((field, A_PATH, BAD_PATHS) for field in LOCATED),
     *((f"answer.{name}", f"{A_PATH}; or empty, to compare nothing", BAD_PATHS) for name in COMPARED),
     ("answer.subscription_id", f"{A_PATH}; or empty, to compare nothing", BAD_PATHS),
@@ -196,11 +207,20 @@ def test_a_value_breaks_a_rule(field: str, wanted: str, wrong: Any) -> None:
     assert (field, f"{field} must be {wanted}, not {wrong!r}") == refusal(made, field, wrong)
 
 
-def test_an_entry_of_a_table_breaks_a_rule() -> None:
+@pytest.mark.parametrize(
+    ("field", "entry", "wanted", "wrong"),
+    [
+        ("accept.length", "subject", "1 or more", 0),
+        ("sandbox.codes", "absent", "a code that is not empty", ""),
+        ("sandbox.constants", "at", "JSON", datetime(2027, 1, 31)),  # noqa: DTZ001 - as TOML has it
+        ("sandbox.constants", "nan", "JSON", [float("nan")]),
+    ],
+)
+def test_an_entry_of_a_table_breaks_a_rule(field: str, entry: str, wanted: str, wrong: Any) -> None:
     """The error about an entry of a table names the entry."""
-    expected = ("accept.length.subject", "accept.length.subject must be 1 or more, not 0")
+    found, words = refusal(made, field, {"body": 1, entry: wrong})
 
-    assert expected == refusal(made, "accept.length", {"body": 1, "subject": 0})
+    assert (f"{field}.{entry}", True) == (found, words.startswith(f"{field}.{entry} must be {wanted}, not "))
 
 
 def test_parameter() -> None:
@@ -290,6 +310,10 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
         *(("answer.request_id", place) for place in ("", "meta.id", "header", "header.id", "header:X-Request-Id")),
         (AMOUNT, ()),
         (AMOUNT, (1, 1)),
+        *(("sandbox.failures", way) for way in ("", "status", "200")),
+        *(("sandbox.redelivery", waits) for waits in ((), (0.5,), (5, 31_622_400))),
+        *(("sandbox.order_expiry", seconds) for seconds in (0.5, 31_622_400)),
+        ("sandbox.codes", {"absent": 0, "busy": "B"}),
         *((QUARANTINE, seconds) for seconds in (None, 0, 60.0)),
         *((VERIFICATION, word) for word in ("", "body", "standard-webhooks", "none")),
         *(("answer.total_amt", path) for path in (None, "", "a.b")),

@@ -78,7 +78,7 @@ def line_of(text: str, error: ConfigurationError) -> str:
 
 TOP: Final = (
     "name, bearer, signed, merchant, identifier, amount_unit, signature, endpoints, fields, formats, constants, "
-    "headers, auth, accept, status, answer, states, codes, http, recovery, notification"
+    "headers, auth, accept, status, answer, states, codes, http, recovery, notification, sandbox"
 )
 
 

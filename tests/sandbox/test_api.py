@@ -292,10 +292,10 @@ async def test_every_answer_names_its_request(world: World) -> None:
 
 
 async def test_answers_are_signed_where_the_profile_says(world: World) -> None:
-    """If the profile has a signature, the service's key verifies responses, and refusals unless it says otherwise."""
+    """If the profile has a signature, the service's key verifies responses, and refusals if it says so."""
     answers = [await world.tell(PLACING), await world.tell(PLACING), await world.tell(PLACING, body=b"x")]
     signed = bool(world.profile.answer.signature)
-    refused = signed and world.profile.answer.refusals_signed is not False
+    refused = signed and world.profile.answer.refusals_signed is True
 
     assert [signed, refused, refused] == [_verified(each, world) for each in answers]
 

@@ -1,5 +1,6 @@
 """A sandbox's dialect: it reads requests, and writes responses and notifications, as the profile says."""
 
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import pytest
@@ -11,17 +12,22 @@ from payasync import (
     DuplicateError,
     HttpCodes,
     NotificationShape,
+    OutcomeUnknownError,
+    PayasyncError,
     Profile,
     Recovery,
     ResultCodes,
     RetryPolicy,
+    SandboxShape,
     ServiceError,
 )
 from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
+from payasync.profile.schema import REFUSALS
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect, WireNames
 from payasync.sandbox.model import RefusedError
+from payasync.strict_json import at
 from tests.sandbox.world import SAMPLES
 
 
@@ -80,13 +86,54 @@ def test_codes_that_stand_in_messages() -> None:
     assert "there is no such order" == words(codes=codes).message(gone)
 
 
-def test_codes_by_what_they_mean() -> None:
-    """If a profile lists fewer codes than the sandbox has reasons, its last code is used for the rest."""
-    told = words(codes=ResultCodes(not_executed=("PARAM", "AUTH"), duplicate=(77,)))
+OF_THEIR_OWN: Final = {why: number for number, why in enumerate(REFUSALS)}
+LISTED: Final = ResultCodes(not_executed=("PARAM", "AUTH"), retryable=("BUSY", "WAIT"), duplicate=(77, 78), absent=(0,))
 
-    assert ["PARAM", "AUTH", "AUTH", "AUTH", 77] == [
-        told.code(why) for why in ("invalid", "unauthenticated", "nonce_used", "wrong_state", "duplicate")
-    ]
+
+@pytest.mark.parametrize(
+    ("codes", "sandbox", "expected"),
+    [
+        (ResultCodes(), {}, {}),
+        (LISTED, {}, {"busy": "BUSY", "duplicate": 77, "absent": 0}),
+        (LISTED, {"duplicate": 78, "busy": "LATER"}, {"busy": "LATER", "duplicate": 78, "absent": 0}),
+        (ResultCodes(), OF_THEIR_OWN, OF_THEIR_OWN),
+    ],
+)
+def test_codes_by_what_they_mean(codes: ResultCodes, sandbox: Any, expected: dict[str, Any]) -> None:
+    """A refusal has the code that the profile names for it, or that means the same alone. Else it has none."""
+    told = words(codes=codes, sandbox=SandboxShape(codes=sandbox))
+
+    assert expected == {why: code for why in REFUSALS if (code := told.code(why)) is not None}
+
+
+def test_refusal_without_a_code() -> None:
+    """If the profile names no code for a refusal, its HTTP status tells it, and the document has no code."""
+    dialect = Dialect(Profile(answer=AnswerShape(code="code", ok=["OK"], message="why"), codes=LISTED))
+    wrong, gone = (
+        dialect.build_refusal(RefusedError(why, "no"), PLACE_ORDER, "r") for why in ("bad_signature", "absent")
+    )
+
+    assert (401, {"why", "requestId"}) == (wrong.status, set(wrong.document))
+    assert (404, 0) == (gone.status, gone.document["code"])
+
+
+@pytest.mark.parametrize(
+    ("codes", "http", "expected"),
+    [
+        # 409 means a used number to this profile, so it cannot tell a wrong state.
+        ((), HttpCodes(), 422),
+        (("STATE",), HttpCodes(), 409),
+        ((), HttpCodes(not_executed=(400, 409)), 409),
+        ((), HttpCodes(not_executed=(403, 400)), 403),
+        ((), HttpCodes(not_executed=()), 409),
+    ],
+)
+def test_status_means_to_the_profile_that_nothing_was_done(codes: Any, http: HttpCodes, expected: int) -> None:
+    """A refusal that its code does not tell has a status that the profile reads as "nothing was done"."""
+    sandbox = SandboxShape(failures="status", codes=dict(zip(["wrong_state"], codes, strict=False)))
+    told = words(codes=ResultCodes(not_executed=codes), http=http, sandbox=sandbox)
+
+    assert expected == told.status("wrong_state")
 
 
 def test_names_of_events() -> None:
@@ -191,13 +238,18 @@ def test_bounds_of_amounts(amount: int, field: str | None) -> None:
     assert field == refused(profile, PLACE_ORDER, {**ORDER, "totalAmt": amount})
 
 
-@pytest.mark.parametrize(("failures", "listed", "status"), [
-    ("", True, 409), ("", False, 200), ("status", False, 409), ("200", True, 200)
+CODED: Final = evolve(PROFILE, http=HttpCodes())
+
+
+@pytest.mark.parametrize(("failures", "said", "listed", "status"), [
+    ("", "", True, 409), ("", "", False, 200),
+    ("", "status", False, 409), ("", "200", True, 200),
+    ("status", "200", False, 409), ("200", "status", True, 200),
 ])  # fmt: skip
-def test_how_refusals_are_told(failures: Any, listed: bool, status: int) -> None:  # noqa: FBT001 - a column
-    """A refusal has its own status, or 200 if the profile lists no statuses or the setting says so."""
+def test_how_refusals_are_told(failures: Any, said: Any, listed: bool, status: int) -> None:  # noqa: FBT001 - a column
+    """The setting of the sandbox decides, then the profile's key, then whether the profile lists statuses."""
     http = HttpCodes() if listed else HttpCodes(not_executed=())
-    dialect = Dialect(Profile(answer=AnswerShape(code="code", ok=["OK"]), http=http), failures)
+    dialect = Dialect(evolve(CODED, http=http, sandbox=evolve(CODED.sandbox, failures=said)), failures)
     refusals = [
         dialect.build_refusal(RefusedError("wrong_state", "no"), PLACE_ORDER, "r"),
         dialect.build_refusal(RefusedError("duplicate", "no"), PLACE_ORDER, "r"),
@@ -214,6 +266,46 @@ def test_failures_are_told_in_one_of_two_ways() -> None:
     wrong: Any = "202"
     with pytest.raises(ConfigurationError, match='"status" or "200"'):
         Sandbox(PROFILE, failures=wrong)
+
+
+NAMED: Final = PROFILE.sandbox.codes
+
+
+@pytest.mark.parametrize("why", sorted({*REFUSALS} - {"busy"}))
+def test_refusal_inside_200_needs_a_code(why: str) -> None:
+    """If refusals are sent inside HTTP 200, each needs a code; the error names the key of a missing one."""
+    named = {name: code for name, code in NAMED.items() if name != why}
+    profile = evolve(CODED, codes=ResultCodes(), sandbox=SandboxShape(failures="200", codes=named))
+    with pytest.raises(ConfigurationError, match="only a code tells them from a success") as caught:
+        Sandbox(profile)
+
+    assert f"sandbox.codes.{why}" == caught.value.field
+
+
+@pytest.mark.parametrize(
+    ("without", "parts"),
+    [
+        ({"busy"}, {}),
+        ({"bad_signature", "nonce_used"}, {"signed": []}),
+        ({"bad_signature", "nonce_used", "unauthenticated"}, BARE),
+        ({"duplicate", "absent"}, {"codes": ResultCodes(duplicate=("USED",), absent=("NONE",))}),
+    ],
+)
+def test_refusal_that_never_stands_inside_200_needs_no_code(without: set[str], parts: dict[str, Any]) -> None:
+    """A refusal needs no code if it has a status of its own, never happens, or has the code of its meaning."""
+    named = {name: code for name, code in NAMED.items() if name not in without}
+    profile = evolve(CODED, **parts, sandbox=SandboxShape(failures="200", codes=named))
+
+    assert profile == Sandbox(profile).profile
+
+
+def test_refusal_inside_200_needs_a_place_for_its_code() -> None:
+    """If nothing says where a code is, a sandbox whose refusals are inside HTTP 200 is refused."""
+    profile = Profile(sandbox=SandboxShape(codes=NAMED))
+    with pytest.raises(ConfigurationError, match=r"answer\.code or answer\.message must be given") as caught:
+        Sandbox(profile, failures="200")
+
+    assert "answer.code" == caught.value.field
 
 
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
@@ -295,9 +387,9 @@ async def test_number_that_an_answer_tells() -> None:
 SIGNED: Final = evolve(answering(signature="sign"), recovery=Recovery(quarantine=0.0))
 
 
-@pytest.mark.parametrize(("said", "signed"), [(True, True), (False, False), (None, True)])
-async def test_refusals_are_signed_as_the_profile_says(*, said: bool | None, signed: bool) -> None:
-    """By default, refusals are signed as successes are. Signed or not, an "absent" is final."""
+@pytest.mark.parametrize(("said", "signed"), [(True, True), (False, False)])
+async def test_refusals_are_signed_as_the_profile_says(*, said: bool, signed: bool) -> None:
+    """Refusals are signed if the profile says so. Signed or not, an "absent" is final."""
     profile = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=said))
     async with Sandbox(profile) as sandbox, sandbox.session(retry=FAST) as pay:
         with pytest.raises(ServiceError) as caught:
@@ -312,6 +404,108 @@ async def test_refusals_are_signed_as_the_profile_says(*, said: bool | None, sig
     assert signed == ("sign" in document)
     assert ("SBX_NOT_FOUND", True) == (document["code"], "sign" in made.document)
     assert [1, 1] == asked
+
+
+async def test_refusals_are_not_signed_if_the_profile_leaves_that_open() -> None:
+    """If the profile does not say whether refusals are signed, they are not, and no "absent" is final."""
+    async with Sandbox(SIGNED) as sandbox, sandbox.session(retry=FAST) as pay:
+        number = await sandbox.given.paid_order(total_amt=450)
+        sandbox.faults.reset_before("refunds.create")
+        with pytest.raises(OutcomeUnknownError):
+            await pay.refunds.create(out_trade_no=number, out_refund_no="R1", total_amt=450, refund_amt=1)
+        with pytest.raises(ServiceError) as caught:
+            await pay.orders.query("T9")
+
+    assert caught.value.response is not None
+    assert "sign" not in caught.value.response.document
+
+
+APART: Final = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, codes={why: why.upper() for why in REFUSALS}))
+"""A service with a code of its own for each refusal."""
+
+
+async def test_refusals_of_a_paid_order_have_their_own_codes() -> None:
+    """A paid order is not closed, a refund names its whole amount, and only a paid order is refunded."""
+    refund: Any = {"out_refund_no": "R1", "refund_amt": 1}
+    async with Sandbox(APART) as sandbox, sandbox.session(retry=FAST) as pay:
+        paid, pending = await sandbox.given.paid_order(total_amt=450), await sandbox.given.pending_order(total_amt=450)
+        refused = [
+            pay.orders.close(paid),
+            pay.refunds.create(out_trade_no=paid, total_amt=449, **refund),
+            pay.refunds.create(out_trade_no=paid, total_amt=450, **{**refund, "refund_amt": 451}),
+            pay.refunds.create(out_trade_no=pending, total_amt=450, **refund),
+        ]
+        codes = [await code_of(each) for each in refused]
+
+    assert ["ALREADY_PAID", "REFUND_MISMATCH", "WRONG_STATE", "WRONG_STATE"] == codes
+
+
+async def code_of(call: Awaitable[object]) -> object:
+    """Return the result code with which a call is refused."""
+    with pytest.raises(PayasyncError) as caught:
+        await call
+    return getattr(caught.value, "code", None)
+
+
+SCHEME: Final[Any] = PROFILE.signature
+CONSTANTS: Final = {"signType": "RSA", "about": {"versions": [1, True]}}
+
+
+def constant(**points: Any) -> Profile:
+    """Return the sandbox's profile with constants and other points of a response."""
+    return evolve(answering(**points), sandbox=evolve(PROFILE.sandbox, constants=CONSTANTS))
+
+
+@pytest.mark.parametrize(
+    ("profile", "success", "refusal"),
+    [
+        (constant(), "", ""),
+        (constant(data="in.data"), "", ""),
+        (constant(signature="sign", refusals_signed=True), "", ""),
+        (
+            constant(data="in.data", code="in.code", signature="in.sign", refusals_signed=True),
+            "in",
+            "in",
+        ),
+        (constant(data="in.data", signature="in.sign", refusals_signed=False), "in", ""),
+    ],
+)
+async def test_constants_stand_in_what_is_signed(profile: Profile, success: str, refusal: str) -> None:
+    """Each response has the profile's constants: in the signed object if there is one, else in the document."""
+    nested = evolve(profile, signature=evolve(SCHEME, nested="json", booleans="json"))
+    async with Sandbox(nested) as sandbox, sandbox.session(retry=FAST) as pay:
+        made = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        with pytest.raises(ServiceError) as caught:
+            await pay.orders.query("T9")
+
+    assert caught.value.response is not None
+    found = [(made.document, success), (caught.value.response.document, refusal)]
+    assert [CONSTANTS] * 2 == [{name: at(document, place)[name] for name in CONSTANTS} for document, place in found]
+
+
+@pytest.mark.parametrize("signature", ["", "sign", "event.data.sign"])
+async def test_constants_stand_in_notifications(signature: str) -> None:
+    """Each notification has the profile's constants, where its signature covers them."""
+    shape = evolve(PROFILE.notification, data="event.data", kind="kind", time="event.data.at")
+    if signature:
+        shape = evolve(shape, verification="body", signature=signature)
+    scheme = evolve(SCHEME, nested="json", booleans="json", numbers="text")
+    profile = evolve(constant(), notification=shape, signature=scheme)
+    async with Sandbox(profile) as sandbox, sandbox.receiver() as receiver:
+        await sandbox.given.paid_order(notify_url=receiver.url)
+        notified = await receiver.next()
+
+    above = at(notified.document, signature.rpartition(".")[0], None) if "." in signature else notified.document
+    assert CONSTANTS == {name: above[name] for name in CONSTANTS}
+
+
+async def test_constant_does_not_replace_a_value() -> None:
+    """If a response has a value of its own under the name of a constant, the value stays."""
+    shape = SandboxShape(constants={"outTradeNo": "T0", "currency": "XXX"})
+    async with Sandbox(evolve(answering(data=""), sandbox=shape)) as sandbox, sandbox.session() as pay:
+        made = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+
+    assert ("T1", "CAD") == (made.document["outTradeNo"], made.document["currency"])
 
 
 UNCODED: Final = evolve(

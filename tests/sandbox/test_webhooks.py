@@ -23,7 +23,6 @@ from payasync.sandbox.webhooks import (
     MAX_ADDRESS,
     MAX_CONCURRENT,
     MAX_STORED,
-    REDELIVERIES,
     Delivery,
     explain_refusal,
     shorten_address,
@@ -48,7 +47,7 @@ async def test_each_change_is_notified_once(world: World) -> None:
     for _ in range(3):
         await sandbox.customer.decline("T3")
     await sandbox.settle()
-    await sandbox.clock.advance(minutes=30)
+    await sandbox.clock.advance(seconds=world.profile.sandbox.order_expiry)
     made = await world.tell(SAMPLES["subscriptions.create"])
     number = at(made.data, world.profile.answer.subscription_id or "")
     await pay.subscriptions.cancel(number)
@@ -398,9 +397,10 @@ async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
     """After two refusals the third attempt is the last; attempts differ only in the profile's volatile fields."""
     world.refuse()
     await paid(world)
-    await world.sandbox.clock.advance(REDELIVERIES[0])
+    waits = world.profile.sandbox.redelivery
+    await world.sandbox.clock.advance(seconds=waits[0])
     world.acknowledge()
-    await world.sandbox.clock.advance(REDELIVERIES[1])
+    await world.sandbox.clock.advance(seconds=waits[1])
     await world.sandbox.clock.advance(days=2)
     attempts = world.sandbox.ledger.deliveries()
     first, *others = (dict(leaves(each.delivered.document)) for each in world.notified())
@@ -413,6 +413,22 @@ async def test_redelivered_until_it_is_acknowledged(world: World) -> None:
         assert first.keys() == other.keys()
         assert {path for path in first if first[path] != other[path]} <= {nonce, shape.signature, *shape.volatile}
         assert (shape.verification == "body") == (first.get(nonce) != other.get(nonce))
+
+
+@pytest.mark.parametrize("waits", [[], [7], [7, 0.5, 86_400]])
+async def test_redelivered_as_the_profile_says(receiver: Receiver, waits: list[float]) -> None:
+    """An unacknowledged notification is sent again after each wait of the profile, and then given up."""
+    receiver.answer = as_coroutine(lambda: web.Response(status=500))
+    profile = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, redelivery=waits))
+    async with Sandbox(profile, webhook_url=receiver.url, clock="frozen") as sandbox:
+        await sandbox.given.paid_order()
+        await sandbox.settle()
+        await sandbox.clock.advance(days=30)
+        times = [each.at for each in sandbox.ledger.deliveries()]
+        (notification,) = sandbox.ledger.notifications()
+
+    assert waits == [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    assert "dead" == notification.state
 
 
 def leaves(document: Any, above: str = "") -> Iterator[tuple[str, object]]:

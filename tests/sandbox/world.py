@@ -32,7 +32,6 @@ from payasync.wire.request import Request
 from payasync.wire.response import Response
 from tests.sandbox.foreign import Delivered, Receiver, as_coroutine
 
-NOT_EXECUTED: Final = ("invalid", "unauthenticated", "bad_signature", "nonce_used", "wrong_state")
 OTHERS: Final = {"duplicate": "duplicate", "absent": "absent", "retryable": "busy"}
 BY_CODE_ALONE: Final = {401, 403, 404, 409, 422}
 SAMPLES: Final[Mapping[str, Request[Response]]] = {
@@ -81,9 +80,9 @@ class Told:
     @property
     def why(self) -> str:
         """The meaning of the result code; `done` for success."""
-        code, codes = at(self.document, self.profile.answer.code), self.profile.codes
+        code, codes = at(self.document, self.profile.answer.code, None), self.profile.codes
         meanings: dict[str, tuple[str | int, ...]] = {"done": self.profile.answer.ok}
-        meanings |= {why: (code,) for code, why in zip(codes.not_executed, NOT_EXECUTED, strict=True)}
+        meanings |= {why: (code,) for why, code in self.profile.sandbox.codes.items()}
         meanings |= {why: getattr(codes, name) for name, why in OTHERS.items()}
         return next(why for why, listed in meanings.items() if code in listed)
 

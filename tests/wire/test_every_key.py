@@ -523,8 +523,8 @@ PARTS: Final[Mapping[str, type[Any]]] = {
     "http": HttpCodes,
     "recovery": Recovery,
 }
-ELSEWHERE: Final = {"name", "amount_unit", "notification"}
-"""Two are for people, so no service sees them; the keys of notifications are tested in tests/notifications."""
+ELSEWHERE: Final = {"name", "amount_unit", "notification", "sandbox"}
+"""Two are for people, so no service sees them; a session ignores the sandbox's; tests/notifications tests the rest."""
 
 
 def keys_of(each: "Attribute[Any]") -> Iterator[str]:

@@ -48,7 +48,7 @@ class Gateway:
                 order = self._service.decide(self._service.at_gateway(token), decision)
         except RefusedError as refused:
             add_facts(request, reason=refused.message)
-            if refused.why == "wrong_state":
+            if refused.why in {"wrong_state", "already_paid"}:
                 return self._render(self._service.at_gateway(token), status=409)
             status = refused.status or {"absent": 404, "busy": 503}.get(refused.why, 400)
             return _render_refusal(status, _TITLES.get(refused.why, "Not understood"), refused.message)
