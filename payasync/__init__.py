@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
     from payasync.session import Done, Refused, Session
     from payasync.settings import RetryPolicy, Timeouts
-    from payasync.signing import SignatureScheme, SortedPairs
+    from payasync.signing import SignatureScheme, SortedPairs, Template
     from payasync.strict_json import ABSENT
     from payasync.wire.call import Call, Layer, Reply, Send
     from payasync.wire.request import Request
@@ -119,6 +119,7 @@ __all__ = [
     "States",
     "StorageError",
     "SubscriptionResponse",
+    "Template",
     "Timeouts",
     "Unknown",
     "UpdateSubscription",

@@ -37,7 +37,7 @@ from payasync.middleware.observe import Event, EventSink, observe
 from payasync.middleware.observe import Unknown as UnknownEvent
 from payasync.middleware.recovery import check_response, expect_match, query_about, query_after, unmatched_error
 from payasync.middleware.retry import Quota, RetryContext, retry
-from payasync.middleware.sign import authorize, check_signable, require_signable, sign
+from payasync.middleware.sign import Sender, authorize, check_signable, require_signable, sign
 from payasync.middleware.verify import verify
 from payasync.profile.consistency import check_keys, short_keys
 from payasync.profile.profile import Profile
@@ -395,7 +395,8 @@ class Session:
         # The innermost three wrap `send` directly, because as layers they would cost one frame more per call.
         send = observe(report, self._transport.send)
         send = authorize(options.profile.auth, credentials, send)
-        return chain(layers, sign(credentials.signing_key, send))
+        sender = Sender(self._transport.base, credentials.merchant_id)
+        return chain(layers, sign(credentials.signing_key, send, sender))
 
     @property
     def credentials(self) -> Credentials:

@@ -33,8 +33,8 @@ IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerErr
 NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse OutcomeUnknownError
 Parameter PayasyncError PaymentResponse PlaceOrder Profile QueryOrder QueryPayment QueryRefund RateLimitedError
 Recovery RefundResponse Refused Reply Request Response ResultCodes RetryPolicy Retrying SandboxShape Secret Send
-ServiceError Session SessionClosedError SignatureScheme SortedPairs States StorageError SubscriptionResponse Timeouts
-Unknown UpdateSubscription WaitTimeoutError __version__
+ServiceError Session SessionClosedError SignatureScheme SortedPairs States StorageError SubscriptionResponse Template
+Timeouts Unknown UpdateSubscription WaitTimeoutError __version__
 """
 
 
@@ -97,7 +97,7 @@ def test_public_names_are_pinned() -> None:
             """Accept AnswerShape Auth HttpCodes NotificationShape Parameter Profile Recovery ResultCodes
             SandboxShape States""",
         ),
-        (signing, "AlgorithmName Encoding Nested SignatureScheme SortedPairs"),
+        (signing, "AlgorithmName Encoding Nested RequestScheme SignatureScheme SortedPairs Template UnsignedRequest"),
         (testing, "Signed sign_notification"),
     ],
     ids=["profile", "signing", "testing"],

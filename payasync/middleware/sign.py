@@ -4,10 +4,14 @@ import asyncio
 import base64
 import inspect
 import os
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar, cast
+
+from attrs import frozen
+from yarl import URL
 
 from payasync.credentials import Credentials, Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
@@ -15,19 +19,44 @@ from payasync.middleware.chain import await_in_time
 from payasync.profile.profile import not_configured
 from payasync.profile.schema import SENDER, Auth
 from payasync.settings import invalid_setting
-from payasync.signing.schemes import SignatureScheme, Signer, SortedPairs
+from payasync.signing.schemes import (
+    RequestScheme,
+    Scheme,
+    SignatureScheme,
+    Signer,
+    SortedPairs,
+    Template,
+    UnsignedRequest,
+)
 from payasync.signing.templates import fill, names_in
-from payasync.wire.call import Call, Layer, Reply, Send
-from payasync.wire.encode import path_of
+from payasync.wire.call import Call, Encoded, Layer, Reply, Send
+from payasync.wire.encode import encode, path_of
+
+T = TypeVar("T")
 
 
-def sign(key: Secret | None, send: Send) -> Send:
+@frozen
+class Sender:
+    """What a signature of a whole request may cover besides the call.
+
+    Attributes:
+        base_url: The address of the service, before each path.
+        merchant_id: The merchant's number.
+        now: Returns Unix seconds.
+    """
+
+    base_url: str = ""
+    merchant_id: str = ""
+    now: Callable[[], float] = time.time
+
+
+def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
     """Return a `send` that adds a new nonce and the signature to each attempt.
 
     Each nonce is drawn here, because a buffer of random bytes would repeat itself after a fork. The call's profile
     names the scheme. A `blocking` scheme, such as RSA, signs in a thread of its own, so that the loop stays free.
     """
-    prepared: tuple[SignatureScheme | None, Signer | None] = None, None
+    prepared: tuple[Scheme | None, Signer | None] = None, None
 
     def send_signed(call: Call) -> Awaitable[Reply]:
         nonlocal prepared
@@ -42,9 +71,11 @@ def sign(key: Secret | None, send: Send) -> Send:
             # Only a fast scheme of ours can prepare its key once for many calls.
             signer = scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
             prepared = scheme, signer
-        fields = {**call.fields, name: os.urandom(16).hex()}
         if signer is None:
-            return _sign_and_send(scheme, key, call.derived(fields=fields), send)
+            if hasattr(scheme, "sign_request"):
+                return _sign_request_and_send(cast("RequestScheme", scheme), key, call, send, sender)
+            return _sign_and_send(scheme, key, call, send)
+        fields = {**call.fields, name: os.urandom(16).hex()}
         fields[mark] = signer(fields, path_of(call))
         return send(call.derived(fields=fields))
 
@@ -79,8 +110,9 @@ def check_signable(call: Call, key: Secret | None) -> None:
             raise _missing_error(call)
         if isinstance(scheme, SortedPairs):
             scheme.text(call.fields, path=path_of(call))
-            if not scheme.blocking:
-                scheme.signer(key)  # it refuses a scheme that leaves its encoding open
+        if isinstance(scheme, SortedPairs | Template) and not scheme.blocking:
+            # They refuse a scheme that leaves its encoding open.
+            (scheme.signer if isinstance(scheme, SortedPairs) else scheme.text_signer)(key)
     except PayasyncError as error:
         error.add(operation=call.operation.name, reference=call.reference)
         raise
@@ -94,27 +126,72 @@ def _missing_error(call: Call) -> ConfigurationError:
 
 
 async def _sign_and_send(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
-    signature = await await_in_time(call, _make_signature(scheme, key, call), "the signature scheme")
-    return await send(call.with_fields(**{call.signing_names[1]: signature}))
-
-
-async def _make_signature(scheme: SignatureScheme, key: Secret, call: Call) -> str:
+    name, mark = call.signing_names
+    call = call.with_fields(**{name: os.urandom(16).hex()})
     make = partial(scheme.sign, dict(call.fields), path=path_of(call), key=key)
+    signature = await _run_scheme(scheme, call, make, is_made=_is_text, wanted="a text")
+    return await send(call.with_fields(**{mark: signature}))
+
+
+async def _sign_request_and_send(scheme: RequestScheme, key: Secret, call: Call, send: Send, sender: Sender) -> Reply:
+    """Sign what is sent, and send exactly that: the call keeps its encoded form."""
+    encoded = encode(call)
+    make = partial(scheme.sign_request, _request_of(call, encoded, sender), key=key)
+    headers = await _run_scheme(scheme, call, make, is_made=_is_table_of_texts, wanted="a table of texts")
+    return await send(call.derived(encoded=encoded).with_headers(headers))
+
+
+def _request_of(call: Call, encoded: Encoded, sender: Sender) -> UnsignedRequest:
+    url = URL(sender.base_url + encoded.path, encoded=True)
+    url = url.with_query(encoded.query) if encoded.query else url
+    headers = {**call.profile.headers, **encoded.headers, **call.headers}
+    return UnsignedRequest(
+        method=call.operation.method,
+        url=str(url),
+        path=url.raw_path,
+        query=url.raw_query_string,
+        headers={name: value for name, value in headers.items() if isinstance(value, str)},
+        body=encoded.body,
+        timestamp=int(sender.now()),
+        nonce=os.urandom(16).hex(),
+        merchant_id=sender.merchant_id,
+    )
+
+
+def _is_text(made: object) -> bool:
+    return isinstance(made, str)
+
+
+def _is_table_of_texts(made: object) -> bool:
+    return isinstance(made, Mapping) and all(isinstance(text, str) for pair in made.items() for text in pair)
+
+
+async def _run_scheme(
+    scheme: object, call: Call, make: Callable[[], Awaitable[T] | T], *, is_made: Callable[[object], bool], wanted: str
+) -> T:
+    """Return what a scheme makes, in the time of the call."""
+    made = await await_in_time(call, _make_signature(scheme, make), "the signature scheme")
+    if not is_made(made):
+        raise _failed_error(f"returned {type(made).__name__}, not {wanted}")
+    return made
+
+
+async def _make_signature(scheme: object, make: Callable[[], Awaitable[T] | T]) -> T:
     try:
         if getattr(scheme, "blocking", False):
             made: Any = await asyncio.get_running_loop().run_in_executor(_signing_thread(os.getpid()), make)
         else:
             made = make()
-        signature = await made if inspect.isawaitable(made) else made
+        return cast("T", await made if inspect.isawaitable(made) else made)
     except PayasyncError:
         raise
     except Exception as error:  # noqa: BLE001 - a merchant's own scheme may raise anything
         failure = f"raised {type(error).__name__}"
-    else:
-        if isinstance(signature, str):
-            return signature
-        failure = f"returned {type(signature).__name__}, not a text"
-    raise NotSentError(f"the signature scheme {failure}: nothing was sent", reason="signing failed", permanent=True)
+    raise _failed_error(failure)
+
+
+def _failed_error(failure: str) -> NotSentError:
+    return NotSentError(f"the signature scheme {failure}: nothing was sent", reason="signing failed", permanent=True)
 
 
 @cache

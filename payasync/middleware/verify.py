@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve
 
@@ -11,7 +11,7 @@ from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import not_configured
 from payasync.profile.signed_fields import join_path, names_read
 from payasync.settings import invalid_setting
-from payasync.signing.schemes import IDENTIFIERS, SignatureScheme, SortedPairs
+from payasync.signing.schemes import IDENTIFIERS, Scheme, SignatureScheme, SortedPairs
 from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
 from payasync.wire.encode import path_of
@@ -127,12 +127,12 @@ def _describe_refused(scheme: SortedPairs, value: object) -> str:
     return f"{kind}, which the profile's signature refuses: if the service signs that, set {setting}"
 
 
-def number_type(scheme: SignatureScheme | None) -> type[float]:
+def number_type(scheme: Scheme | None) -> type[float]:
     """Return the type to read numbers with: `ExactNumber`, which keeps the text, if the text is signed."""
     return ExactNumber if isinstance(scheme, SortedPairs) and scheme.numbers == "text" else float
 
 
-def read_as_signed(body: bytes, document: Any, scheme: SignatureScheme | None) -> Any:
+def read_as_signed(body: bytes, document: Any, scheme: Scheme | None) -> Any:
     """Return a document as it was signed: its numbers keep their text if the scheme signs it.
 
     Args:
@@ -160,7 +160,7 @@ def is_signed_by_any(
     return any(_verifies(scheme, fields, signed[name], path, key) for key in keys)
 
 
-def service_keys(credentials: Credentials, scheme: SignatureScheme, *, signed: str, point: str) -> tuple[Secret, ...]:
+def service_keys(credentials: Credentials, scheme: Scheme, *, signed: str, point: str) -> tuple[Secret, ...]:
     """Return the service's keys, or the merchant's signing key if the scheme is symmetric.
 
     Args:
@@ -206,6 +206,6 @@ def verify(credentials: Credentials) -> Layer:
         if scheme is None:
             raise not_configured("signature", "the scheme that the service signs its responses with")
         keys = service_keys(credentials, scheme, signed="responses", point="answer.signature")
-        return verify_reply(call, await send(call), scheme, keys)
+        return verify_reply(call, await send(call), cast("SignatureScheme", scheme), keys)
 
     return layer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
@@ -528,4 +528,6 @@ def _body_verification(profile: Profile, credentials: Credentials) -> BodyVerifi
     check_covered(profile)
     keys = service_keys(credentials, profile.scheme, signed="notifications", point="notification.verification")
     check_keys(profile, credentials)
-    return BodyVerification(profile, profile.scheme, keys, check_sent_back(profile, credentials))
+    return BodyVerification(
+        profile, cast("SignatureScheme", profile.scheme), keys, check_sent_back(profile, credentials)
+    )

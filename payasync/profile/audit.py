@@ -11,7 +11,7 @@ from attrs import evolve, fields, frozen, has
 from payasync.endpoints import ARGUMENTS, AuthKind, camel_case, names_with
 from payasync.profile.schema import ALL, COMPARED, OPEN_FIELDS, QUESTION, AnswerShape, Question
 from payasync.profile.wire_names import wire_name
-from payasync.signing.schemes import SortedPairs
+from payasync.signing.schemes import SortedPairs, Template
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
@@ -112,6 +112,12 @@ def _methods_with(open_field: str) -> tuple[str, ...]:
 def _signature_points(profile: "Profile") -> Iterator[Point]:
     answer, scheme = profile.answer, profile.scheme
     needed_by = ALL if answer.signature else profile.signed
+    if isinstance(scheme, Template):
+        for option in ("algorithm", "encoding"):
+            point = _point(f"signature.{option}", getattr(scheme, option), "", _SIGNATURE[option])
+            yield evolve(point, needed_by=needed_by)
+        yield Point("signature.text", "answered", needed_by, scheme.text, "the text that is signed")
+        return
     if scheme is not None and not isinstance(scheme, SortedPairs):
         yield Point("signature", "answered", needed_by, type(scheme).__name__, "a scheme of your own")
         return

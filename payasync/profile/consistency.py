@@ -10,7 +10,7 @@ from datetime import date
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from attrs import asdict
 
@@ -45,7 +45,7 @@ from payasync.profile.wire_names import (
 )
 from payasync.settings import describe_value, invalid_setting, is_header, is_reserved_header
 from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.signing.schemes import Keyed, SortedPairs, Template
 from payasync.signing.templates import check_template, names_in
 from payasync.strict_json import find_flaw
 
@@ -77,7 +77,8 @@ def check_profile(profile: "Profile") -> None:
     if not _is_pattern(profile.identifier):
         raise invalid_setting("identifier", f"must be a regular expression, not {profile.identifier!r}")
     _check_formats(profile.formats)
-    _check_scheme(profile.scheme)
+    _check_scheme(profile)
+    _check_template(profile)
     for operation, endpoint in profile.endpoints.items():
         _check_endpoint(profile, operation, endpoint)
     _check_fields(profile)
@@ -140,13 +141,45 @@ def _check_formats(formats: Mapping[str, str]) -> None:
             raise invalid_setting(f"formats.{name}", rule)
 
 
-def _check_scheme(scheme: SignatureScheme | None) -> None:
-    if scheme is not None and any(map(iscoroutinefunction, (scheme.verify, type(scheme.verify).__call__))):
+def _check_scheme(profile: "Profile") -> None:
+    """Refuse a scheme that cannot verify what the profile wants verified, or whose `verify` nothing would await."""
+    scheme, shape = profile.scheme, profile.notification
+    if scheme is None:
+        return
+    verify = getattr(scheme, "verify", None)
+    in_body = {"answer.signature": profile.answer.signature, "notification.verification": shape.verification == "body"}
+    for point in (point for point, given in in_body.items() if given and verify is None):
+        why = f"needs a signature that verifies fields; {type(scheme).__name__} signs the text of a whole request"
+        raise invalid_setting(point, why)
+    if verify is not None and any(map(iscoroutinefunction, (verify, type(verify).__call__))):
         raise ConfigurationError(
             "signature.verify must be a plain function, not a coroutine function, because nothing awaits it. "
             "Only signature.sign may be one",
             field="signature",
         )
+
+
+def _check_template(profile: "Profile") -> None:
+    """Refuse a header of the signature that something else sets, too, and names of fields that are not sent."""
+    ours = {name.lower() for name in _signature_headers(profile)}
+    if not ours:
+        return
+    both = set(profile.bearer).intersection(profile.signed)
+    for table, names in (("headers", profile.headers), ("auth", profile.auth.all_headers if both else ())):
+        for name in names:
+            if name.lower() in ours:
+                why = f"and signature both set the header {name}, and one would replace the other: keep one of the two"
+                raise invalid_setting(table, why)
+    for name in ("nonce", "sign"):
+        if names_of(profile, name) != {OURS[name]}:
+            why = 'has no effect with signature.family "template", which adds no fields: leave it out'
+            raise invalid_setting(f"fields.{name}", why)
+
+
+def _signature_headers(profile: "Profile") -> tuple[str, ...]:
+    """Return the names of the headers that the signature adds to requests."""
+    scheme = profile.signature
+    return (scheme.header, *scheme.headers) if isinstance(scheme, Template) else ()
 
 
 def _check_names_in_scheme(profile: "Profile") -> None:
@@ -303,7 +336,12 @@ def _check_fields_in_headers(profile: "Profile", operation: Operation) -> None:
             raise ConfigurationError(
                 f"{key}: {name!r} must not carry an identifier: use a header of its own", field=key
             )
-        for table, headers in (("headers", profile.headers), ("auth", profile.auth.all_headers)):
+        tables = (
+            ("headers", profile.headers),
+            ("auth", profile.auth.all_headers),
+            ("signature", _signature_headers(profile)),
+        )
+        for table, headers in tables:
             if name.lower() in map(str.lower, headers):
                 why = f"{key}: {name!r} is also in {table}: one would replace the other"
                 raise ConfigurationError(why, field=key)
@@ -420,7 +458,7 @@ def check_keys(profile: "Profile", credentials: Credentials) -> None:
 def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[ConfigurationError]:
     """Yield an error for each key that cannot sign or verify, as `check_keys`."""
     scheme = profile.scheme
-    if type(scheme) is not SortedPairs or not scheme.algorithm:
+    if not _is_ours(scheme) or not scheme.algorithm:
         return
     for name, key in _list_used_keys(profile, scheme, credentials):
         field = name.partition(":")[0]
@@ -437,14 +475,19 @@ def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[Confi
 def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
     """Yield a warning for each shared secret in use that is so short that it could be guessed."""
     scheme = profile.scheme
-    if type(scheme) is not SortedPairs or not scheme.algorithm or not scheme.symmetric:
+    if not _is_ours(scheme) or not scheme.algorithm or not scheme.symmetric:
         return
     for name, key in _list_used_keys(profile, scheme, credentials):
         if len(key.reveal()) < LONG_ENOUGH:
             yield f"{name} has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
 
 
-def _list_used_keys(profile: "Profile", scheme: SortedPairs, credentials: Credentials) -> Iterator[tuple[str, Secret]]:
+def _is_ours(scheme: object) -> TypeGuard[Keyed]:
+    """Return whether keys can be tried: a scheme of your own, or a subclass, may use them in other ways."""
+    return type(scheme) in {SortedPairs, Template}
+
+
+def _list_used_keys(profile: "Profile", scheme: Keyed, credentials: Credentials) -> Iterator[tuple[str, Secret]]:
     """Yield each key that the scheme uses, with its field, and its number among several."""
     verifies = bool(profile.answer.signature) or profile.notification.verification == "body"
     if credentials.signing_key is not None and (profile.signed or (verifies and scheme.symmetric)):

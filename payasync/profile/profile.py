@@ -35,7 +35,7 @@ from payasync.profile.schema import (
 from payasync.profile.toml import read_text, write_toml
 from payasync.profile.wire_names import given_name, guarded_names, names_of
 from payasync.settings import check_types, read_guarded, to_dict, to_tuple
-from payasync.signing.schemes import FREE_TEXT, SignatureScheme, SortedPairs
+from payasync.signing.schemes import FREE_TEXT, Scheme, SortedPairs
 from payasync.strict_json import copy_plain, find_flaw
 
 
@@ -65,7 +65,8 @@ class Profile:
         merchant: Operations that carry `merchantId`.
         identifier: The pattern that order, refund and subscription numbers must match as a whole.
         amount_unit: `minor` or `major`, shown by the audit. Amounts are never converted.
-        signature: The scheme: a `SortedPairs`, or any object with the methods of `SignatureScheme`.
+        signature: The scheme: a `SortedPairs`, a `Template`, or any object with the methods of `SignatureScheme` or of
+            `RequestScheme`.
         endpoints: Endpoints that differ from the document's, by the operation's name.
         fields: Wire names of arguments, and of `nonce`, `sign` and `merchant_id`; for one operation in a table under
             its name. A dotted name nests. The document shows none for `return_url`, `frequency`, `start_date`,
@@ -98,7 +99,7 @@ class Profile:
     amount_unit: Literal["", "minor", "major"] = field(
         default="", metadata=asks("minor or major: the unit that amounts are counted in")
     )
-    signature: SignatureScheme | None = None
+    signature: Scheme | None = None
     endpoints: Mapping[str, Endpoint] = field(default=Factory(dict), converter=to_dict)
     fields: Mapping[str, str | Mapping[str, str]] = field(default=Factory(dict), converter=_copy_names)
     formats: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
@@ -122,7 +123,7 @@ class Profile:
         check_profile(self)
 
     @cached_property
-    def scheme(self) -> SignatureScheme | None:
+    def scheme(self) -> Scheme | None:
         """The signature scheme; of a `SortedPairs`, options that are not given follow the names in `fields`."""
         scheme = self.signature
         if not isinstance(scheme, SortedPairs) or not self.fields:

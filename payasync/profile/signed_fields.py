@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from payasync.credentials import Credentials
     from payasync.profile.profile import Profile
     from payasync.profile.schema import AnswerShape, NotificationShape
-    from payasync.signing.schemes import SignatureScheme
+    from payasync.signing.schemes import Scheme
 
 STATE_KEYS: Final = ("payment_status", "order_status", "refund_status", "subscription_status")
 """The keys of `[answer]` that locate states, which decide whether money has moved."""
@@ -46,7 +46,7 @@ class SignedFields:
     scheme: SortedPairs | None = None
 
     @classmethod
-    def under(cls, path: str, scheme: "SignatureScheme | None") -> "SignedFields":
+    def under(cls, path: str, scheme: "Scheme | None") -> "SignedFields":
         """Return the fields that the signature at a path covers under a scheme."""
         place, _, name = path.rpartition(".")
         return cls(place, name, scheme if isinstance(scheme, SortedPairs) else None)

@@ -12,7 +12,7 @@ from attrs import NOTHING, Factory, fields, has
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import Endpoint, Parameter
 from payasync.settings import describe_value, invalid_setting
-from payasync.signing.schemes import SortedPairs
+from payasync.signing.schemes import SortedPairs, Template
 from payasync.strict_json import encodable
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ _STATUS: Final = {"payment_status": "payment", "refund_status": "refund"}
 """Arguments that have another name in TOML: the tables of `[status]`."""
 _PARTS_BY_NAME: Final[Mapping[str, type]] = {"endpoints": Endpoint}
 """Arguments that are tables of parts, by operation."""
+_USUAL_FAMILY: Final = "sorted-pairs"
+_FAMILIES: Final[Mapping[str, type]] = {_USUAL_FAMILY: SortedPairs, "template": Template}
+"""The classes of signatures, by `signature.family`."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TOML_ERROR_LINE: Final = re.compile(r"at line (\d+), ")
 _LINE_BREAK: Final = r"character '\n'"
@@ -80,7 +83,6 @@ def _locate(where: str, line: int | None) -> str:
 def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
     keys = tuple(dict.fromkeys("status" if each.name in _STATUS else each.name for each in fields(kind)))
     parts: dict[str, Any] = {each.name: each.type for each in fields(kind) if each.type and has(each.type)}
-    parts["signature"] = SortedPairs
     arguments: dict[str, Any] = {}
     for key, given in tables.items():
         _check_key(key, key, keys)
@@ -94,13 +96,23 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
                 for name, inner in _check_table(key, given).items()
             }
         else:
-            arguments[key] = _make_part(key, parts[key], given) if key in parts else given
+            kind_of_part, inner = _family_of(key, given) if key == "signature" else (parts.get(key), given)
+            arguments[key] = _make_part(key, kind_of_part, inner) if kind_of_part else given
     try:
         return kind(**arguments)
     except ConfigurationError as error:
         for argument, name in _STATUS.items():
             _rename_key(error, argument, f"status.{name}")
         raise
+
+
+def _family_of(path: str, given: object) -> tuple[type, object]:
+    """Return the class that a table of `signature` is about, and the table without the key that says so."""
+    options = dict(_check_table(path, given))
+    family = options.pop("family", _USUAL_FAMILY)
+    if not isinstance(family, str) or family not in _FAMILIES:
+        raise invalid_setting("signature.family", f"must be {' or '.join(_FAMILIES)}, not {describe_value(family)}")
+    return _FAMILIES[family], options
 
 
 def _make_part(path: str, kind: Any, given: object) -> Any:
@@ -192,9 +204,12 @@ def write_toml(profile: "Profile") -> str:
         ConfigurationError: The profile holds a value that TOML cannot: a scheme of your own, a constant that is null,
             a text with a lone surrogate, or an integer of more than 64 bits.
     """
-    if profile.signature is not None and type(profile.signature) is not SortedPairs:
+    family = next((name for name, each in _FAMILIES.items() if type(profile.signature) is each), "")
+    if profile.signature is not None and not family:
         raise invalid_setting("signature", "is a scheme of your own, which TOML cannot hold: give it in Python")
     table = _list_changes(profile)
+    if family not in {"", _USUAL_FAMILY}:
+        table["signature"] = {"family": family, **table["signature"]}
     if status := {name: table.pop(argument) for argument, name in _STATUS.items() if table.get(argument)}:
         table["status"] = status
     return "".join(f"{line}\n" for line in _write_table((), table)).lstrip("\n")

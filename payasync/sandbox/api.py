@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -20,15 +21,27 @@ from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.model import Answered, Order, Refund, RefusedError
 from payasync.sandbox.server import Handler, read_body, read_object, read_query
 from payasync.sandbox.service import Service
-from payasync.sandbox.signatures import ServiceSigner, UnsignableError, text_to_sign, verify
+from payasync.sandbox.signatures import (
+    ServiceSigner,
+    UnsignableError,
+    fill_text,
+    read_headers,
+    text_to_sign,
+    verify,
+    verify_message,
+)
 from payasync.sandbox.timeline import RequestRecorder, add_facts, find_reference
 from payasync.sandbox.web.pages import gateway_path
+from payasync.signing.schemes import Template
 from payasync.strict_json import encodable
 
 T = TypeVar("T")
 MASK: Final = "<customer details>"
 AUTHORIZATION: Final = "authorization"
 Action = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+TOLERANCE: Final = 300
+"""Seconds by which the time of a signed request may be away; the sandbox's own limit."""
+_BODY: Final = web.RequestKey("payasync_sandbox_body", bytes)
 Received = dict[str, Any] | RefusedError
 """A request's fields, or why there are none."""
 
@@ -106,9 +119,8 @@ class Api:
     async def _receive(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
         """Return a request's fields, and the numbers that it names, for faults that wait for a number."""
         try:
-            rest = (
-                read_object(await read_body(request, "application/json")) if operation.has_body else read_query(request)
-            )
+            request[_BODY] = await read_body(request, "application/json") if operation.has_body else b""
+            rest = read_object(request[_BODY]) if operation.has_body else read_query(request)
             fields = self._dialect.collect_fields(operation, rest, request.headers, request.match_info)
         except RefusedError as refused:
             return refused, frozenset()
@@ -163,8 +175,14 @@ class Api:
         if stated and fields[number] != merchant.merchant_id:
             raise RefusedError("unauthenticated", "no such merchant", field=number, status=403)
         if name in profile.signed:
-            self._check_signature(operation, fields, request.path if operation.in_path else operation.path)
-            if not self._store.use_nonce(merchant.merchant_id, fields[nonce]):
+            if isinstance(self._dialect.names.signature, Template):
+                nonce, drawn = self._check_headers_signed(self._dialect.names.signature, operation, fields, request)
+            elif self._dialect.names.has_fields_to_sign(name):
+                self._check_signature(operation, fields, request.path if operation.in_path else operation.path)
+                drawn = fields[nonce]
+            else:
+                drawn = ""
+            if drawn and not self._store.use_nonce(merchant.merchant_id, drawn):
                 raise RefusedError("nonce_used", "the nonce was used before", field=nonce)
 
     def _check_headers(self, request: web.Request) -> None:
@@ -176,6 +194,33 @@ class Api:
             if len(given) != 1 or not _is_same_value(expected, given[0], in_any_case):
                 shown = re.sub(r"\{(\w+)\}", lambda name: f"<{name[1].upper()}>", template)
                 raise RefusedError("unauthenticated", f"{header} must be: {shown}")
+
+    def _check_headers_signed(
+        self, scheme: Template, operation: Operation, fields: Mapping[str, Any], request: web.Request
+    ) -> tuple[str, str]:
+        """Check a signature in a header, and return the name of that header, and the nonce; empty if it has none."""
+        merchant = self._credentials
+        try:
+            said = read_headers(scheme, request.headers)
+        except UnsignableError as error:
+            form = {**scheme.headers, scheme.header: scheme.value}[error.field]
+            raise RefusedError("bad_signature", f"{error.field} must be: {form}", field=error.field) from None
+        if said.get("merchant_id", merchant.merchant_id) != merchant.merchant_id:
+            raise RefusedError("unauthenticated", "no such merchant", field=scheme.header, status=403)
+        path, _, query = request.raw_path.partition("?")
+        url = f"{request.scheme}://{request.host}{request.raw_path}"
+        values = {**said, "method": request.method, "path": path, "query": query, "url": url}
+        body, key = request[_BODY].decode(), merchant.signing_key
+        message = fill_text(scheme.text, {**values, "body": body}).encode()
+        if key is None or not verify_message(scheme, message, said["signature"], key):
+            customer = self._dialect.names.name(operation.name, "customer").partition(".")[0]
+            shown = fill_text(scheme.text, {**values, "body": MASK if customer in fields else body})
+            why = "the signature is not that of this request"
+            raise RefusedError("bad_signature", why, field=scheme.header, expected=shown)
+        if "timestamp" in said and not _is_now(said["timestamp"]):
+            why = f"the timestamp must be Unix seconds, {TOLERANCE} seconds away at most"
+            raise RefusedError("bad_signature", why, field=scheme.header)
+        return scheme.header, said.get("nonce", "")
 
     def _check_signature(self, operation: Operation, fields: Mapping[str, Any], path: str) -> None:
         words, key = self._dialect.names, self._credentials.signing_key
@@ -261,6 +306,11 @@ def _challenge(auth: Auth) -> str:
     if auth.header.lower() != AUTHORIZATION or not scheme:
         return f'ApiKey header="{auth.header}"'
     return f'{scheme} realm="payasync sandbox"' if scheme.lower() == "basic" else scheme
+
+
+def _is_now(timestamp: str) -> bool:
+    """Return whether a text is Unix seconds of wall time, or almost."""
+    return timestamp.isascii() and timestamp.isdigit() and abs(time.time() - int(timestamp)) <= TOLERANCE
 
 
 def _build_actions(service: Service, url: str) -> dict[str, Action]:

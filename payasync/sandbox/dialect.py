@@ -39,7 +39,7 @@ from payasync.sandbox.model import (
     format_instant,
 )
 from payasync.settings import invalid_setting
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.signing.schemes import Keyed, Scheme, SortedPairs
 from payasync.strict_json import ABSENT, at
 
 
@@ -160,9 +160,15 @@ class WireNames:
     def title(self) -> str:
         """The profile's name, and a warning if only its own code can sign."""
         name = self.profile.name or "unnamed"
-        if isinstance(self.signature, SortedPairs):
+        if isinstance(self.signature, Keyed):
             return name
+        if not hasattr(self.signature, "verify"):
+            return f"{name}: signatures are not checked, because {type(self.signature).__name__} only makes them"
         return f"{name}: signatures are made and checked by its own {type(self.signature).__name__}, by nothing else"
+
+    def has_fields_to_sign(self, operation: str) -> bool:
+        """Return whether a request carries a nonce and a signature among its fields."""
+        return operation in self.profile.signed and not hasattr(self.signature, "sign_request")
 
     def state(self, thing: str, state: str) -> Code:
         """Return the service's value for one of our states of an order, payment, refund or subscription."""
@@ -219,9 +225,9 @@ class WireNames:
         return names[min(position, len(names) - 1)]
 
 
-def _fill_signature(given: SignatureScheme | None) -> SignatureScheme:
+def _fill_signature(given: Scheme | None) -> Scheme:
     scheme, own = given or SortedPairs(), PROFILE.signature
-    if isinstance(scheme, SortedPairs) and isinstance(own, SortedPairs):
+    if isinstance(scheme, Keyed) and isinstance(own, SortedPairs):
         return evolve(scheme, algorithm=scheme.algorithm or own.algorithm, encoding=scheme.encoding or own.encoding)
     return scheme
 
@@ -483,7 +489,7 @@ class Dialect:
         profile, names = self.names.profile, self.names
         if operation.name in profile.merchant:
             self._checked(names.name(operation.name, "merchant_id"), "word", fields)
-        if operation.name in profile.signed:
+        if names.has_fields_to_sign(operation.name):
             self._checked(names.name(operation.name, "nonce"), "word", fields)
             self._checked(names.name(operation.name, "sign"), "sign", fields)
         for name, value in profile.headers.items():

@@ -23,7 +23,7 @@ from payasync.sandbox.arguments import (
 from payasync.sandbox.dialect import STATUSES, Dialect, WireNames, locate_point, set_at, sibling_path
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
 from payasync.sandbox.rules import FREQUENCIES
-from payasync.signing.schemes import SortedPairs
+from payasync.signing.schemes import SortedPairs, Template
 
 Schema = dict[str, Any]
 
@@ -54,7 +54,7 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
     merchant, nonce, sign = (words.name(operation.name, name) for name in ("merchant_id", "nonce", "sign"))
     if operation.name in profile.merchant:
         fields[merchant] = {**_WORD, "description": "The merchant's number."}
-    if operation.name in profile.signed:
+    if words.has_fields_to_sign(operation.name):
         fields[nonce] = {**_WORD, "description": "Random, and new for each request."}
         fields[sign] = {"type": "string", "minLength": 1, "maxLength": MAX_SIGN, "description": "The signature."}
     for name, value in words.constants[operation.name].items():
@@ -229,6 +229,9 @@ def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any
 def _describe_parameters(words: WireNames, operation: Operation) -> Iterator[dict[str, Any]]:
     for name, value in words.profile.headers.items():
         yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
+    if operation.name in words.profile.signed and isinstance(words.signature, Template):
+        for name in (words.signature.header, *words.signature.headers):
+            yield {"name": name, "in": "header", "required": True, "schema": {"type": "string", "minLength": 1}}
     properties, required = describe_request(words, operation)
     if "merchant_id" in operation.in_path:
         properties.setdefault(words.name(operation.name, "merchant_id"), _WORD)
@@ -270,6 +273,10 @@ def _describe_body(properties: Mapping[str, Schema], required: Iterable[str]) ->
 
 
 def _describe_signing(words: WireNames) -> str:
+    if isinstance(words.signature, Template):
+        text, value = (json.dumps(each) for each in (words.signature.text, words.signature.value))
+        form = f"{words.signature.algorithm} in {words.signature.encoding}"
+        return f"The header {words.signature.header} is {value}, where signature is the {form} of {text}."
     if not isinstance(words.signature, SortedPairs):
         return "sign is made, and checked, by a scheme of the merchant's own."
     settings = asdict(words.signature, filter=lambda attribute, _: attribute.name != "allow_delimiters")

@@ -10,11 +10,12 @@ import hmac
 import importlib
 import inspect
 import json
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from attrs import evolve, frozen
 
@@ -26,7 +27,10 @@ from payasync.profile.schema import COMPARED
 from payasync.profile.signed_fields import join_path
 from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at
 from payasync.sandbox.model import MERCHANT_ID, format_instant
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.signing.schemes import Keyed, Scheme, SortedPairs, Template
+
+if TYPE_CHECKING:
+    from payasync.signing.schemes import SignatureScheme
 
 ASYMMETRIC: Final = frozenset({"rsa-sha256", "rsa-sha512", "ed25519"})
 CONTENT: Final = {"Content-Type": "application/json"}
@@ -61,7 +65,7 @@ def make_keys(profile: Profile, stored: StoredKey = lambda _name, draw: draw()) 
     Raises:
         ConfigurationError: The algorithm needs a package that is not installed.
     """
-    algorithm = profile.scheme.algorithm if isinstance(profile.scheme, SortedPairs) else ""
+    algorithm = profile.scheme.algorithm if isinstance(profile.scheme, Keyed) else ""
     if algorithm in ASYMMETRIC:
         signing_key, service = (
             stored(f"{whose}_key {algorithm}", lambda: new_private_key(algorithm)) for whose in ("signing", "service")
@@ -140,7 +144,7 @@ class UnsignableError(Exception):
         self.field = field
 
 
-def text_to_sign(scheme: SignatureScheme, fields: Mapping[str, Any], *, path: str, key: str = "<signing key>") -> str:
+def text_to_sign(scheme: Scheme, fields: Mapping[str, Any], *, path: str, key: str = "<signing key>") -> str:
     """Return the text that a signature is made of; empty if only the scheme's owner knows.
 
     Args:
@@ -188,7 +192,7 @@ def _signed_message(scheme: SortedPairs, fields: Mapping[str, Any], path: str, k
     return hashlib.sha256(message).digest() if scheme.prehash else message
 
 
-def _sign_message(scheme: SortedPairs, message: bytes, key: Secret) -> str:
+def _sign_message(scheme: Keyed, message: bytes, key: Secret) -> str:
     if scheme.algorithm in ASYMMETRIC:
         raw: bytes = _private_key(key.reveal()).sign(message, *_padding(scheme.algorithm))
     elif scheme.algorithm == "md5":
@@ -200,7 +204,7 @@ def _sign_message(scheme: SortedPairs, message: bytes, key: Secret) -> str:
     return raw.hex().upper() if scheme.encoding == "HEX" else raw.hex()
 
 
-def verify(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+def verify(scheme: Scheme, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
     """Return whether a signature is that of a request's fields.
 
     Args:
@@ -215,10 +219,21 @@ def verify(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, *
     """
     if not isinstance(scheme, SortedPairs):
         try:
-            return scheme.verify(fields, signature, path=path, key=key)
+            return cast("SignatureScheme", scheme).verify(fields, signature, path=path, key=key)
         except Exception:  # noqa: BLE001 - whatever a scheme of somebody else raises, it has not verified
             return False
-    message = _signed_message(scheme, fields, path, key)
+    return verify_message(scheme, _signed_message(scheme, fields, path, key), signature, key)
+
+
+def verify_message(scheme: Keyed, message: bytes, signature: str, key: Secret) -> bool:
+    """Return whether a signature is that of a text.
+
+    Args:
+        scheme: The profile's, with no point open.
+        message: The text.
+        signature: As it was received.
+        key: The merchant's signing key: the shared secret, or the private key.
+    """
     if scheme.algorithm not in ASYMMETRIC:
         return hmac.compare_digest(_sign_message(scheme, message, key).encode(), signature.encode())
     try:
@@ -227,6 +242,37 @@ def verify(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, *
     except (ValueError, importlib.import_module("cryptography.exceptions").InvalidSignature):
         return False
     return True
+
+
+_BRACES: Final = re.compile(r"\{(\w+)\}")
+
+
+def read_headers(scheme: Template, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return what the headers of a signed request say: the signature, and the nonce, time and number if they are there.
+
+    Args:
+        scheme: The profile's.
+        headers: The request's, found by names in any case.
+
+    Raises:
+        UnsignableError: A header is missing, there twice, or of another form; the error names it.
+    """
+    found: dict[str, str] = {}
+    for name, form in {scheme.header: scheme.value, **scheme.headers}.items():
+        pattern = ""
+        for number, part in enumerate(_BRACES.split(form)):
+            again = f"(?P<{part}>" in pattern
+            pattern += (f"(?P={part})" if again else f"(?P<{part}>.+?)") if number % 2 else re.escape(part)
+        given = [value for each, value in headers.items() if each.lower() == name.lower()]
+        match = re.fullmatch(pattern, given[0]) if len(given) == 1 else None
+        if match is None or any(found.setdefault(each, text) != text for each, text in match.groupdict().items()):
+            raise UnsignableError(name)
+    return found
+
+
+def fill_text(template: str, values: Mapping[str, str]) -> str:
+    """Return the text of a request or of a response that is signed."""
+    return _BRACES.sub(lambda found: values[found[1]], template)
 
 
 class ServiceSigner:
@@ -327,7 +373,7 @@ class ServiceSigner:
         if isinstance(scheme, SortedPairs):
             signed[name] = _sign_message(scheme, _signed_message(scheme, signed, path, key), key)
         else:
-            made = scheme.sign(signed, path=path, key=key)
+            made = cast("SignatureScheme", scheme).sign(signed, path=path, key=key)
             signed[name] = await made if inspect.isawaitable(made) else made
 
 

@@ -1,6 +1,23 @@
 """Signature schemes (docs/service.md#authentication)."""
 
 from payasync.signing.algorithms import AlgorithmName
-from payasync.signing.schemes import Encoding, Nested, SignatureScheme, SortedPairs
+from payasync.signing.schemes import (
+    Encoding,
+    Nested,
+    RequestScheme,
+    SignatureScheme,
+    SortedPairs,
+    Template,
+    UnsignedRequest,
+)
 
-__all__ = ["AlgorithmName", "Encoding", "Nested", "SignatureScheme", "SortedPairs"]
+__all__ = [
+    "AlgorithmName",
+    "Encoding",
+    "Nested",
+    "RequestScheme",
+    "SignatureScheme",
+    "SortedPairs",
+    "Template",
+    "UnsignedRequest",
+]

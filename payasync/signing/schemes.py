@@ -1,7 +1,7 @@
 """Signature schemes: the text that is signed, and the signature (docs/service.md#authentication).
 
-The document does not show the algorithm. `SortedPairs` covers what services of this kind use. For anything else, give
-an object with the two methods of `SignatureScheme`.
+The document does not show the algorithm. `SortedPairs` signs fields, and `Template` a text of the request. For anything
+else, give an object with the methods of `SignatureScheme`, or the method of `RequestScheme`.
 """
 
 import base64
@@ -17,8 +17,9 @@ from attrs import field, frozen
 
 from payasync.credentials import Secret
 from payasync.errors import InvalidArgumentError, NotConfiguredError
-from payasync.settings import check_types, invalid_setting, to_tuple
+from payasync.settings import check_types, invalid_setting, is_header, is_reserved_header, to_dict, to_tuple
 from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
+from payasync.signing.templates import check_template, fill, names_in
 from payasync.strict_json import ExactNumber, encodable
 
 Encoding = Literal["hex", "HEX", "base64"]
@@ -57,6 +58,47 @@ class SignatureScheme(Protocol):
 
 
 @frozen(kw_only=True)
+class UnsignedRequest:
+    """One attempt as it is sent, but for its signature: what `sign_request` sees.
+
+    Attributes:
+        method: The HTTP method.
+        url: The whole address, with the query.
+        path: The path in the address, with that of the base URL, percent-encoded.
+        query: The query in the address, percent-encoded and without the question mark.
+        headers: Those of the profile and of the call. Keys are never among them.
+        body: The exact bytes.
+        timestamp: Unix seconds at which this attempt is signed.
+        nonce: 32 hexadecimal digits, drawn for this attempt.
+        merchant_id: The merchant's number.
+    """
+
+    method: str
+    url: str = field(repr=False)
+    path: str = field(repr=False)
+    query: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    timestamp: int
+    nonce: str
+    merchant_id: str
+
+
+class RequestScheme(Protocol):
+    """The method of a profile's `signature` that signs whole requests; it may be a coroutine function."""
+
+    def sign_request(
+        self, request: UnsignedRequest, *, key: Secret
+    ) -> Mapping[str, str] | Awaitable[Mapping[str, str]]:
+        """Return the headers that the signature adds to a request."""
+        ...
+
+
+Scheme: TypeAlias = SignatureScheme | RequestScheme
+"""What a profile's `signature` may be."""
+
+
+@frozen(kw_only=True)
 class Keyed:
     """What signs with a key by an algorithm: the part that the families of signatures have in common.
 
@@ -78,15 +120,15 @@ class Keyed:
         """Whether signing takes so long that it belongs off the event loop."""
         return self._algorithm().blocking
 
-    def sign_text(self, text: bytes, *, key: Secret) -> str:
-        """Return the signature of a text, whatever it is made of.
+    def text_signer(self, key: Secret) -> Callable[[bytes], str]:
+        """Return a function that returns the signature of a text, whatever the text is made of.
 
         Raises:
             ConfigurationError: The algorithm cannot use the key, or uses none.
             NotConfiguredError: The algorithm or the encoding is open.
         """
         sign, (encode, _) = self._text_algorithm().signer(key), self._encoding()
-        return encode(sign(text))
+        return lambda text: encode(sign(text))
 
     def verify_text(self, text: bytes, signature: str, *, key: Secret) -> bool:
         """Return whether a signature, as it was received, is that of a text.
@@ -337,6 +379,74 @@ class SortedPairs(Keyed):
 
     def _splits(self, text: str) -> bool:
         return "=" in text or self.separator in text
+
+
+_IN_TEXT: Final = ("method", "path", "query", "url", "timestamp", "nonce", "body")
+_IN_VALUE: Final = ("merchant_id", "timestamp", "nonce", "signature")
+
+
+@frozen(kw_only=True, field_transformer=check_types("signature"))
+class Template(Keyed):
+    """Signs a text of the request, and sends the signature in a header (TOML: `family = "template"`).
+
+    Args:
+        algorithm: hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
+        encoding: The form of the signature: hex, HEX or base64.
+        text: The text that is signed. It may hold `{method}`, `{path}`, `{query}`, `{url}`, `{timestamp}`, `{nonce}`
+            and `{body}`.
+        header: The name of the header that carries the signature.
+        value: The value of that header. It holds `{signature}`, and may hold `{merchant_id}`, `{timestamp}` and
+            `{nonce}`.
+        headers: Further headers of a signed request, whose values may hold the same names.
+
+    Raises:
+        ConfigurationError: An option does not exist, a name in braces is unknown, or a time or a nonce is signed that
+            no header carries.
+    """
+
+    text: str
+    header: str
+    value: str = "{signature}"
+    headers: Mapping[str, str] = field(factory=dict, converter=to_dict)
+
+    def __attrs_post_init__(self) -> None:
+        if self.algorithm == "md5":
+            _refuse("algorithm", 'must not be "md5": it uses no key, so anybody could sign a text')
+        check_template("signature.text", self.text, _IN_TEXT)
+        check_template("signature.value", self.value, _IN_VALUE, needed=("signature",))
+        for name, value in self.headers.items():
+            check_template(f"signature.headers.{name}", value, _IN_VALUE)
+        written = {"header": (self.header, self.value)}
+        written |= {f"headers.{name}": (name, value) for name, value in self.headers.items()}
+        for option, (name, value) in written.items():
+            if not is_header(name, "-") or (is_reserved_header(name) and name.lower() != "authorization"):
+                _refuse(option, f"must be the name of a header that payasync does not set, not {name!r}")
+            if not is_header(name, value):
+                _refuse("value" if option == "header" else option, "must be of visible ASCII characters")
+        if len({name.lower() for name, _ in written.values()}) < len(written):
+            _refuse("headers", "must hold each header once, without that of signature.header")
+        sent = names_in("".join(value for _, value in written.values()))
+        for name in ("timestamp", "nonce"):
+            if name in names_in(self.text) and name not in sent:
+                _refuse("value", f"must hold {{{name}}}, which signature.text signs: the service needs it, too")
+
+    def sign_request(self, request: UnsignedRequest, *, key: Secret) -> dict[str, str]:
+        """Return the headers that sign a request.
+
+        Args:
+            request: As it is sent.
+            key: A shared secret, or a private key (PEM, or base64 of PKCS #8).
+
+        Raises:
+            ConfigurationError: The algorithm cannot use the key.
+            NotConfiguredError: The algorithm or the encoding is open.
+        """
+        said = {"timestamp": str(request.timestamp), "nonce": request.nonce}
+        parts = {"method": request.method, "path": request.path, "query": request.query, "url": request.url}
+        signature = self.text_signer(key)(fill(self.text, {**said, **parts, "body": request.body}))
+        said |= {"merchant_id": request.merchant_id, "signature": signature}
+        headers = {**self.headers, self.header: self.value}
+        return {name: fill(value, said).decode() for name, value in headers.items()}
 
 
 _ENCODINGS: Final[dict[str, tuple[Callable[[bytes], str], Callable[[str], bytes]]]] = {

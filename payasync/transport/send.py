@@ -25,8 +25,8 @@ from payasync.settings import canonical_url
 from payasync.transport.aiohttp_request import OneShotBody
 from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, running_task
 from payasync.transport.pools import Pool, Pools, PoolSettings
-from payasync.wire.call import Call, Reply
-from payasync.wire.encode import Encoded, encode
+from payasync.wire.call import Call, Encoded, Reply
+from payasync.wire.encode import encode
 
 
 class ResponseTooLargeError(aiohttp.ClientError):
@@ -66,7 +66,7 @@ class Transport:
             NoAnswerError: The request may have left, and no complete response came.
             SessionClosedError: The transport was closed before anything was sent.
         """
-        encoded = encode(call)
+        encoded = call.encoded or encode(call)
         if self.closed:
             raise SessionClosedError("the session is closed: make another")
         pool = self._pools.current()

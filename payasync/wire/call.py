@@ -4,7 +4,7 @@ import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Self, TypeAlias
 
-from attrs import Factory, field, frozen
+from attrs import Factory, define, field, frozen
 from multidict import CIMultiDict
 
 from payasync import strict_json
@@ -169,6 +169,23 @@ class Lease:
         return not 0 <= self.clock() - self.begun < self.seconds
 
 
+@define
+class Encoded:
+    """What goes to the transport.
+
+    Attributes:
+        path: Below the base URL, quoted.
+        query: Names and texts.
+        headers: That carry a parameter.
+        body: JSON, or nothing.
+    """
+
+    path: str
+    query: Mapping[str, str] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
 @frozen(kw_only=True, slots=False)
 class Call:
     """One call; never changed, each layer that adds to it derives another.
@@ -184,6 +201,7 @@ class Call:
         bearer: It carries the headers of the profile's `auth`.
         signed: It carries `nonceStr` and `sign`.
         headers: By their names; a `Secret` is revealed only as it is sent.
+        encoded: What is sent, if a signature covers its exact bytes.
         timeouts: In seconds.
         deadline: When it must end, on the event loop's clock.
         attempt: 1 for the first.
@@ -206,6 +224,7 @@ class Call:
     bearer: bool = False
     signed: bool = False
     headers: Mapping[str, str | Secret] = field(default=Factory(dict), repr=False)
+    encoded: Encoded | None = field(default=None, repr=False)
     timeouts: Timeouts = Timeouts()
     deadline: float = float("inf")
     attempt: int = 1

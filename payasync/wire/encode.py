@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Final, TypeAlias, get_args
 from urllib.parse import quote
 
-from attrs import define, evolve, field, fields, fields_dict, frozen
+from attrs import evolve, fields, fields_dict, frozen
 from cattrs import Converter
 from cattrs.fns import identity
 from cattrs.gen import make_dict_unstructure_fn, override
@@ -30,9 +30,9 @@ from payasync.profile.wire_names import (
     wire_names,
 )
 from payasync.settings import Timeouts, is_header
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.signing.schemes import Scheme, SortedPairs
 from payasync.strict_json import ABSENT
-from payasync.wire.call import NOWHERE_ELSE, Call, Expected, Placement, Progress
+from payasync.wire.call import NOWHERE_ELSE, Call, Encoded, Expected, Placement, Progress
 from payasync.wire.match import comparison_of
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -106,7 +106,7 @@ def _write_date(profile: Profile, value: date) -> str:
     return value.strftime(form)
 
 
-def make_proof_check(scheme: SignatureScheme | None, forbidden: frozenset[str]) -> ProofCheck | None:
+def make_proof_check(scheme: Scheme | None, forbidden: frozenset[str]) -> ProofCheck | None:
     """Return a function that refuses texts that could be read as a field by which the service is recognised.
 
     It looks where the scheme lets the separator and `=` stand.
@@ -353,23 +353,6 @@ def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> 
                 rule=f"without {', '.join(clash)}",
                 value=clash,
             )
-
-
-@define
-class Encoded:
-    """What goes to the transport.
-
-    Attributes:
-        path: Below the base URL, quoted.
-        query: Names and texts.
-        headers: That carry a parameter.
-        body: JSON, or nothing.
-    """
-
-    path: str
-    query: Mapping[str, str] = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
 
 
 def encode(call: Call) -> Encoded:

@@ -564,3 +564,75 @@ def test_short_secret_is_warned_of_once(keys: Keys, caplog: pytest.LogCaptureFix
         "credentials.service_keys: key 2 has fewer than 16 characters, and could be guessed: ask for a longer one",
     ] == first
     assert [*first, *first] == [record.getMessage() for record in caplog.records]
+
+
+TEMPLATE: Final = """
+[signature]
+family = "template"
+algorithm = "hmac-sha256"
+encoding = "hex"
+text = "{timestamp}{body}"
+header = "X-Sign"
+value = "{timestamp} {signature}"
+[signature.headers]
+X-Merchant = "{merchant_id}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "why"),
+    [
+        (f'{TEMPLATE}[headers]\nx-sign = "a"', "headers", "and signature both set the header x-sign"),
+        (
+            f'bearer = ["orders.query"]{TEMPLATE}[auth.headers]\nX-Merchant = "{{public_key}}"',
+            "auth",
+            "the header X-Merchant",
+        ),
+        (f'{TEMPLATE}[fields]\nnonce = "n"', "fields.nonce", 'has no effect with signature.family "template"'),
+        (f'{TEMPLATE}[answer]\nsignature = "sign"', "answer.signature", "needs a signature that verifies fields"),
+        (f'{TEMPLATE}[notification]\nverification = "body"', "notification.verification", "needs a signature that"),
+        (
+            f'{TEMPLATE}[status.payment]\nname = "x-merchant"\nplace = "header"',
+            "status.payment.name",
+            "is also in signature: one would replace the other",
+        ),
+        ('[signature]\nfamily = "templat"', "signature.family", "must be sorted-pairs or template, not 'templat'"),
+        ("[signature]\nfamily = 1", "signature.family", "must be sorted-pairs or template, not 1"),
+        ('[signature]\nfamily = "template"\nheader = "a"', "signature.text", "is missing"),
+        (TEMPLATE.replace("header =", "separator ="), "signature.separator", "is unknown: allowed are algorithm"),
+        ('[signature]\nheader = "a"', "signature.header", "is unknown"),
+    ],
+)
+def test_a_template_contradicts_nothing(text: str, key: str, why: str) -> None:
+    """A signature in a header adds no fields, has its headers for itself, and has the keys of its own family."""
+    field, words = refusal(Profile.from_toml, text)
+
+    assert key == field
+    assert why in words
+
+
+def test_family_of_sorted_pairs_may_be_named() -> None:
+    """The usual family may be named, and is not written."""
+    profile = Profile.from_toml('[signature]\nfamily = "sorted-pairs"\nseparator = ";"')
+
+    assert Profile(signature=SortedPairs(separator=";")) == profile
+    assert "family" not in profile.to_toml()
+
+
+def test_keys_of_a_template_are_tried() -> None:
+    """A key that a template cannot sign with is refused as a session is made; a short one is warned of."""
+    signed = Profile.from_toml(TEMPLATE)
+    rsa = Profile.from_toml(TEMPLATE.replace("hmac-sha256", "rsa-sha256"))
+
+    assert "a shared secret of 8 characters or more" in refusal(session, Credentials("M1", signing_key="k"), signed)[1]
+    assert "is not a private key" in refusal(session, Credentials("M1", signing_key="rubbish-key"), rsa)[1]
+
+
+def test_audit_of_a_template() -> None:
+    """The audit shows the algorithm, the encoding and the text of a template, and no options of sorted pairs."""
+    points = {each.name: each for each in Profile.from_toml(TEMPLATE.replace('"hex"', '""')).audit()}
+
+    assert ["algorithm", "encoding", "text"] == [
+        name.partition(".")[2] for name in points if name.startswith("signature")
+    ]
+    assert ("answered", "open") == (points["signature.algorithm"].status, points["signature.encoding"].status)

@@ -50,7 +50,7 @@ def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: st
     ("key", "wanted"),
     [
         ("accept", "an Accept"),
-        ("signature", "a SignatureScheme"),
+        ("signature", "a SignatureScheme or a RequestScheme"),
         ("payment_status", "a Parameter"),
         ("amount_unit", "one of 'minor', 'major'"),
     ],

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import aiohttp
 from aiohttp import web
@@ -18,7 +18,7 @@ from attrs import evolve, field, frozen
 from standardwebhooks import Webhook, WebhookVerificationError
 from yarl import URL
 
-from payasync import Credentials, Profile, Session
+from payasync import Credentials, Profile, Session, SignatureScheme
 from payasync.endpoints import Operation
 from payasync.profile.schema import NONCE, SIGN
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
@@ -143,7 +143,7 @@ class World:
         scheme, key = self.profile.signature, self.sandbox.credentials.signing_key
         assert scheme
         assert key
-        made = scheme.sign(carried, path=operation.path, key=key)
+        made = cast("SignatureScheme", scheme).sign(carried, path=operation.path, key=key)
         assert isinstance(made, str)
         return made
 
@@ -247,4 +247,6 @@ class Notified:
         fields = dict(at(self.delivered.document, above) if above else self.delivered.document)
         signature = fields.pop(name)
         assert scheme
-        return scheme.verify(fields, signature, path="", key=credentials.service_keys[0]) is True
+        return (
+            cast("SignatureScheme", scheme).verify(fields, signature, path="", key=credentials.service_keys[0]) is True
+        )
