@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "doctor": "Check configuration, open points and the connection.",
     "journal": "List and show writes; resolve those that need a person.",
     "listen": "Receive and show notifications on this machine.",
+    "profile": "Write the profile of a service, or check one.",
     "reconcile": "Query the service about writes with unknown outcome.",
     "refund": "Refund many orders from a file.",
     "sandbox": "Run a stand-in for the service on this machine.",

@@ -114,7 +114,7 @@ def next_steps(groups: Sequence[Readiness], source: str, findings: Sequence[Find
     if unready := sum(not each.ready for each in groups):
         words = f"set in {source} what your calls need: see below"
         if source == NO_PROFILE:
-            words = "no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE"
+            words = "no profile is given. Give --profile FILE, or write one: payasync profile init"
         yield Finding(f"{unready:>2}", "open", words)
 
 

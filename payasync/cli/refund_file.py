@@ -353,7 +353,9 @@ class ResultFile:
         if self._path is not None:
             self.failed = ""
             with self._failure_noted():
-                _replace(self._path, b"".join([_line(COLUMNS), *(_line(_result_cells(each)) for each in row_results)]))
+                replace_file(
+                    self._path, b"".join([_line(COLUMNS), *(_line(_result_cells(each)) for each in row_results)])
+                )
                 partial_file(self._path).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -393,7 +395,12 @@ def _is_result(path: Path) -> bool:
         return file.readline(200) in {_line(COLUMNS), b""}
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a file that only its owner can read in the place of another, or of none, atomically.
+
+    Raises:
+        OSError: It cannot be written. The old file is unchanged.
+    """
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(number, "wb") as file:  # noqa: PTH123 - a descriptor

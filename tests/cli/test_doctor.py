@@ -184,7 +184,7 @@ def test_what_is_wrong_stands_before_what_is_missing() -> None:
 
     assert "wrong 1 correct Connection: see below" == wrong
     assert "missing 2 set PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY" == missing
-    assert unanswered.endswith(" no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE")
+    assert unanswered.endswith(" no profile is given. Give --profile FILE, or write one: payasync profile init")
 
 
 def test_nothing_is_left_to_do() -> None:

@@ -1,0 +1,301 @@
+"""`payasync profile`: it writes a profile from answers, and says what a profile is ready for."""
+
+import io
+import os
+import pty
+import re
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import frozen
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from payasync import Profile
+from payasync.cli.commands import payasync
+from payasync.cli.profile import ProfileScreen, interview
+from payasync.cli.profile_draft import Prompt
+from payasync.cli.terminal import Lines
+
+QUESTION: Final = re.compile(
+    r"^  (\S+)  .*\n(?:    .*\n)*  Example: .*\n(?:  > .*\n|  Refused: .*\n|    .*\n)*  > \Z", re.MULTILINE
+)
+"""The end of what is shown while the command waits for an answer."""
+STOP: Final = "\x04"
+"""Ctrl-D."""
+
+
+@frozen
+class Seen:
+    """How the command ended.
+
+    Attributes:
+        code: Its exit code.
+        shown: What the terminal showed.
+    """
+
+    code: int
+    shown: str
+
+
+def read(terminal: int) -> str:
+    """Return what a program has written to its terminal; empty if the program has ended."""
+    try:
+        return os.read(terminal, 4096).decode().replace("\r\n", "\n")
+    except OSError:  # how Linux says so
+        return ""
+
+
+def in_terminal(
+    folder: Path,
+    *arguments: str,
+    meanwhile: Callable[[subprocess.Popen[bytes]], object] = bool,
+    last: str = STOP,
+    **answers: str,
+) -> Seen:
+    """Run `profile init` in a terminal of 80 columns, until all answers are given.
+
+    Args:
+        folder: Where it runs.
+        arguments: Of the command.
+        meanwhile: What happens to the process at the question after the last answer.
+        last: What is typed then.
+        answers: By key, with `__` for a dot; several lines are given in turns. Other questions are skipped.
+    """
+    left, shown = {name.replace("__", "."): typed.split("\n") for name, typed in answers.items()}, ""
+    environ = {**os.environ, "COLUMNS": "80", "LINES": "40", "TERM": "dumb"}
+    command = [sys.executable, "-m", "payasync", "profile", "init", *arguments]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ, cwd=folder) as process:
+        os.close(theirs)
+        while more := read(ours):
+            shown += more
+            if not (asked := QUESTION.search(shown)):
+                continue
+            if any(left.values()):
+                typed = left.get(asked[1])
+                os.write(ours, f"{typed.pop(0) if typed else ''}\n".encode())
+            else:
+                meanwhile(process)
+                os.write(ours, last.encode())
+        os.close(ours)
+    assert not any(left.values())
+    return Seen(process.returncode, shown)
+
+
+def run(*arguments: str | Path) -> Result:
+    """Run a subcommand without a terminal."""
+    return CliRunner().invoke(payasync, ["profile", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+class Person(ProfileScreen):
+    """Gives answers by key, and skips other questions.
+
+    Args:
+        answers: By key, with `__` for a dot; several lines are given in turns.
+    """
+
+    def __init__(self, **answers: str) -> None:
+        self._written = io.StringIO()
+        super().__init__(Lines(Console(file=self._written, width=80, force_terminal=True, color_system=None)))
+        self._left = {name.replace("__", "."): typed.split("\n") for name, typed in answers.items()}
+        self.asked: list[str] = []
+
+    def question(self, prompt: Prompt) -> None:
+        """Take a note of the question."""
+        self.asked.append(prompt.name)
+        super().question(prompt)
+
+    def read(self) -> str:
+        """Return the next answer to the question."""
+        left = self._left.get(self.asked[-1])
+        return left.pop(0) if left else ""
+
+    @property
+    def shown(self) -> str:
+        """What was shown, with single spaces."""
+        return " ".join(self._written.getvalue().split())
+
+
+ANSWERED: Final = Profile.from_toml("""
+name = "my-shop"
+answer = {data = "data", payment_status = "state"}
+states.payment.paid = ["PAID", 3]
+status.payment.name = "orderNo"
+""")
+
+
+def test_answers_become_a_file(tmp_path: Path) -> None:
+    """In a terminal, the answers are written to a file that only its owner can read, with what it is ready for."""
+    seen = in_terminal(
+        tmp_path,
+        name="my-shop",
+        answer__data="data",
+        status__payment__name="orderNo",
+        answer__payment_status="state",
+        states__payment__paid="PAID, 3",
+        answer__redirect_url="-",
+    )
+    file = tmp_path / "service.toml"
+    assert 0 == seen.code
+    assert ANSWERED == Profile.from_file(file)
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    assert "\nok    payments       ready\n" in seen.shown.split("Wrote service.toml")[1]
+    assert "payasync profile check service.toml" in seen.shown
+    assert max(map(len, seen.shown.splitlines())) <= 80
+
+
+def test_ctrl_c_writes_nothing(tmp_path: Path) -> None:
+    """Ctrl-C ends the questions with exit code 130, and there is no file."""
+    # GNU readline looks for a signal when a key wakes it.
+    seen = in_terminal(tmp_path, meanwhile=lambda it: it.send_signal(signal.SIGINT), last="\n", name="my-shop")
+
+    assert (130, []) == (seen.code, list(tmp_path.iterdir()))
+    assert "Traceback" not in seen.shown
+
+
+def test_answers_are_not_lost(tmp_path: Path) -> None:
+    """If another program makes the file in the meantime, it stays; the answers are shown, and the exit code is 2."""
+    file = tmp_path / "service.toml"
+    seen = in_terminal(tmp_path, meanwhile=lambda _: file.touch(), name="my-shop")
+
+    assert (2, "") == (seen.code, file.read_text())
+    assert 'name = "my-shop"' in seen.shown
+    assert "cannot write 'service.toml': File exists. Save what is shown above" in " ".join(seen.shown.split())
+
+
+def test_file_is_replaced_with_force(tmp_path: Path) -> None:
+    """With `--force`, the answers replace a file; the content of a hard link to it stays."""
+    file, link = tmp_path / "my.toml", tmp_path / "link"
+    file.write_text('name = "old"\n')
+    file.chmod(0o644)
+    link.hardlink_to(file)
+    seen = in_terminal(tmp_path, "my.toml", "--force", name="new")
+
+    assert (0, "new", "old") == (seen.code, Profile.from_file(file).name, Profile.from_file(link).name)
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("old.toml", "'old.toml' exists. Name another file, or replace it with --force"),
+        ("link.toml", "'link.toml' is a symbolic link, and links are not followed"),
+        ("nowhere.toml", "'nowhere.toml' is a symbolic link, and links are not followed"),
+        ("shared.toml", "other users can write 'shared.toml'"),
+    ],
+)
+def test_file_that_is_not_written(tmp_path: Path, name: str, words: str) -> None:
+    """`init` refuses a file that exists, a symbolic link and a file of others, before the first question."""
+    (tmp_path / "old.toml").write_text("")
+    (tmp_path / "shared.toml").write_text("")
+    (tmp_path / "shared.toml").chmod(0o666)
+    (tmp_path / "link.toml").symlink_to("old.toml")
+    (tmp_path / "nowhere.toml").symlink_to("none.toml")
+    seen = in_terminal(tmp_path, name)
+
+    assert 2 == seen.code
+    assert words in " ".join(seen.shown.split())
+    assert "Example" not in seen.shown
+
+
+def test_init_needs_a_terminal(tmp_path: Path) -> None:
+    """Without a terminal, `init` says so in one line, and the exit code is 2."""
+    result = run("init", tmp_path / "my.toml")
+
+    assert (2, "", 1) == (result.exit_code, result.stdout, len(result.stderr.splitlines()))
+    assert "it asks questions, and needs a terminal" in result.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_invalid_answer_is_asked_again() -> None:
+    """An invalid answer is refused in one line with what is allowed, and asked again until it is valid or skipped."""
+    person = Person(amount_unit="cents\nmajor", http__absent="500\n")
+    draft = interview(person)
+
+    assert Profile(amount_unit="major") == draft.profile
+    assert "Refused: amount_unit must be one of 'minor', 'major', not 'cents'" in person.shown
+    assert 2 == person.shown.count("Refused: ")
+
+
+def test_answer_that_needs_another() -> None:
+    """If an answer is valid only with another one, that one is asked next, and both are taken or left out."""
+    taken = Person(answer__code="code", answer__ok="a..b\n0")
+    left = Person(signature__algorithm="md5")
+
+    assert ("code", ("a..b",)) == ((answer := interview(taken).profile.answer).code, answer.ok)
+    assert ["answer.code", "answer.ok"] == taken.asked[taken.asked.index("answer.code") :][:2]
+    assert Profile() == interview(left).profile
+    assert "Left out: signature.algorithm, which needs signature.key_param" in left.shown
+
+
+def test_only_questions_that_make_sense_are_asked() -> None:
+    """A question that depends on an answer is not asked without it."""
+    without, given = Person(), Person(answer__order_status="status", notification__verification="body")
+    depends = {"states.order.paid", "notification.ack_status", "notification.signature"}
+
+    interview(without)
+    interview(given)
+
+    assert set() == depends.intersection(without.asked)
+    assert depends < set(given.asked)
+
+
+def test_verdict_follows_the_questions_of_a_group() -> None:
+    """After the questions of a group, its verdict says what is still missing."""
+    person = Person(answer__order_status="status")
+    interview(person)
+
+    verdict = "signature.algorithm, .encoding its payment page answer.redirect_url its states states.order Refunds"
+    assert f"open orders request signatures {verdict}" in person.shown
+
+
+@pytest.mark.parametrize(
+    ("toml", "code", "words"),
+    [
+        ("", 0, "Ready for nothing yet."),
+        ('name = "x"', 0, "Ready for nothing yet."),
+        ('notification = {verification = "standard-webhooks", ack_status = 200}', 0, "Ready: notifications"),
+        ('answer.order_status = "s"\nstates.refund.failed = ["F"]', 1, "Begun, and not ready: orders, refunds"),
+    ],
+)
+def test_check(tmp_path: Path, toml: str, code: int, words: str) -> None:
+    """`check` shows each group. The exit code is 1 if a group that the file begins to describe is not ready."""
+    file = tmp_path / "my.toml"
+    file.write_text(toml)
+    result = run("check", file)
+    groups = [line.split()[1] for line in result.output.splitlines() if line.startswith(("ok ", "open "))]
+
+    assert (code, words) == (result.exit_code, words if words in result.output else result.output)
+    assert ["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"] == groups
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        ("signatur = 1", "my.toml, line 1: signatur is unknown: did you mean signature?"),
+        ('\n[answer]\ncode = "code"', "my.toml, line 2: answer.ok must list the codes that mean success"),
+        ("name = x", "my.toml, line 1: not TOML"),
+        (
+            '[answer]\nsignature = "data.sign"\norder_status = "state"\n[signature]\nalgorithm = "hmac-sha256"',
+            "my.toml, line 3: answer.order_status is 'state', which the signature at 'data.sign' does not cover",
+        ),
+        (None, "my.toml"),
+    ],
+    ids=["unknown", "contradiction", "no TOML", "not covered", "no file"],
+)
+def test_check_of_an_invalid_file(tmp_path: Path, toml: str | None, words: str) -> None:
+    """If a file is invalid, one line names the key, the line of the file and the rule, and the exit code is 2."""
+    file = tmp_path / "my.toml"
+    if toml is not None:
+        file.write_text(toml)
+    result = run("check", file)
+
+    assert (2, "", 1) == (result.exit_code, result.stdout, len(result.stderr.splitlines()))
+    assert words in result.stderr

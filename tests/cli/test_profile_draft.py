@@ -1,0 +1,161 @@
+"""The answers to `payasync profile init`, and the file that they make."""
+
+import tomllib
+from typing import Final
+
+import pytest
+
+from payasync import ConfigurationError, Profile
+from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt, parse_answer
+from payasync.profile.readiness import inspect_groups, key_of
+
+QUESTIONS: Final = {prompt.name: prompt for prompts in PROMPTS.values() for prompt in prompts}
+
+
+def draft(**answers: str) -> ProfileDraft:
+    """Return the draft with answers; `__` stands for a dot."""
+    return ProfileDraft().with_answers({QUESTIONS[name.replace("__", ".")]: typed for name, typed in answers.items()})
+
+
+def with_examples(verification: str) -> ProfileDraft:
+    """Return the draft of a person who answers each question with its example, except for one."""
+    examples = {prompt: prompt.shown for prompt in QUESTIONS.values()}
+    return ProfileDraft().with_answers({**examples, QUESTIONS["notification.verification"]: verification})
+
+
+def test_groups_are_asked_in_order_of_what_they_unlock() -> None:
+    """Payments come first, then orders, refunds, recovery, notifications and subscriptions."""
+    assert ["payments", "orders", "refunds", "recovery", "notifications", "subscriptions"] == list(PROMPTS)
+
+
+@pytest.mark.parametrize("profile", [Profile(), Profile.from_toml('notification.verification = "none"')])
+def test_each_needed_key_has_a_question(profile: Profile) -> None:
+    """Each key that makes a group ready has a question; a table has one for each name in it."""
+    needed = {key_of(key) for each in inspect_groups(profile) for missing in each.missing for key in missing.keys}
+
+    assert [] == [key for key in needed if not any(f"{name}.".startswith(f"{key}.") for name in QUESTIONS)]
+
+
+def test_each_question_says_what_to_answer() -> None:
+    """Each question has words and an example."""
+    assert all(prompt.asks and prompt.shown for prompt in QUESTIONS.values())
+
+
+@pytest.mark.parametrize("verification", ["body", "standard-webhooks", "none"])
+def test_examples_are_valid(verification: str) -> None:
+    """The examples are valid answers, and together they make every group ready."""
+    assert all(each.ready for each in inspect_groups(with_examples(verification).profile))
+
+
+@pytest.mark.parametrize(
+    "made", [ProfileDraft(), draft(name="x"), with_examples("body")], ids=["nothing", "a name", "everything"]
+)
+def test_file_is_the_profile(made: ProfileDraft) -> None:
+    """The file reads as the profile that the answers make, whatever stands in it as a comment."""
+    assert made.profile == Profile.from_toml(made.to_toml())
+
+
+def test_file_lists_open_points() -> None:
+    """Each key is in the file with its meaning: answered ones with their value, others as a comment with an example."""
+    lines = draft(name="a # b", answer__data="payload").to_toml().splitlines()
+    shown = [" ".join(line.split()) for line in lines]
+
+    assert 'name = "a # b" # a name for people' in shown
+    assert 'data = "payload" # the path of the payload inside an envelope; without it, the whole document is' in shown
+    assert {"[answer]", '# code = "code" # the path of a result code; without it, HTTP 2xx is success'} < {*shown}
+    assert shown.index("# [notification]") < shown.index(
+        "# ack_status = 200 # the HTTP status that acknowledges a notification"
+    )
+
+
+def test_comments_become_a_profile() -> None:
+    """With each "#" at the beginning of a line removed, the comments are the profile of the examples."""
+    _, _, lines = ProfileDraft().to_toml().partition("\n\n")
+    text = "".join(f"{line.removeprefix('# ')}\n" for line in lines.splitlines())
+
+    assert with_examples("standard-webhooks").profile == Profile.from_toml(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "expected"),
+    [
+        ("answer.data", "  data ", "data"),
+        ("answer.data", '"data"', "data"),
+        ("notification.ack_body", '"ok"', '"ok"'),
+        ("notification.ack_body", '{"a": 1}', '{"a": 1}'),
+        ("answer.refusals_signed", "TRUE", True),
+        ("answer.refusals_signed", "false", False),
+        ("notification.ack_status", "204", 204),
+        ("recovery.quarantine", "60", 60.0),
+        ("recovery.quarantine", "1.5", 1.5),
+        ("answer.ok", '0, "0",SUCCESS', (0, "0", "SUCCESS")),
+        ("answer.ok", '"a, \\"b", -1', ('a, "b', -1)),
+        ("states.order.paid", "3 ,", (3,)),
+        ("accept.amount", "1, 500", (1, 500)),
+        ("accept.currency", "840, CAD", ("840", "CAD")),
+    ],
+)
+def test_answer(name: str, typed: str, expected: object) -> None:
+    """A text needs no quotes. In a list of codes, digits are a number, and digits in quotes are a text."""
+    value = parse_answer(QUESTIONS[name], typed)
+
+    assert (expected, type(expected)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "words"),
+    [
+        ("answer.data", "a\x1b[Db", "must not hold a control character"),
+        ("answer.data", "a\udcff", "must not hold a control character"),
+        ("answer.data", '"data', 'must be a text with no quotes or two, not "data'),
+        ("answer.refusals_signed", "yes", "must be true or false, not 'yes'"),
+        ("notification.ack_status", "ok", "must be a number, such as 200, not 'ok'"),
+        ("notification.ack_status", "9" * 19, "must be a number, such as 200, not"),
+        ("recovery.quarantine", "nan", "must be a number, such as 60, not 'nan'"),
+        ("answer.ok", "a,,b", "must be values with commas between them, such as 0, SUCCESS"),
+        ("answer.ok", 'a"b', "must be values with commas between them, such as 0, SUCCESS"),
+        ("answer.ok", '"\\x"', "must be a text with no quotes or two, not"),
+        # The profile refuses the others.
+        ("answer.data", "a..b", "must be a dotted path, such as data.sign"),
+        ("amount_unit", "cents", "must be one of 'minor', 'major', not 'cents'"),
+        ("http.absent", "500", "must be a list of statuses from 400 to 499"),
+    ],
+)
+def test_invalid_answer(name: str, typed: str, words: str) -> None:
+    """An invalid answer is refused with its key and what is allowed, and without a line: there is no file yet."""
+    with pytest.raises(ConfigurationError) as caught:
+        draft(**{name.replace(".", "__"): typed})
+
+    assert str(caught.value).startswith(f"{name} ")
+    assert words in str(caught.value)
+
+
+def found(given: dict[str, str], before: ProfileDraft) -> str:
+    """Return the name of the question that refused answers need; empty if they are invalid in themselves."""
+    answers: dict[Prompt, str] = {QUESTIONS[name]: typed for name, typed in given.items()}
+    with pytest.raises(ConfigurationError) as caught:
+        before.with_answers(answers)
+    missing = before.find_missing(answers, caught.value)
+    return missing.name if missing else ""
+
+
+@pytest.mark.parametrize(
+    ("given", "before", "expected"),
+    [
+        ({"answer.code": "code"}, {}, "answer.ok"),
+        ({"signature.algorithm": "md5"}, {}, "signature.key_param"),
+        ({"answer.code": "a..b"}, {}, ""),
+        ({"answer.code": "code", "answer.ok": ","}, {}, ""),
+        ({"states.order.paid": "A"}, {"states__order__closed": "A"}, ""),
+    ],
+)
+def test_answer_that_needs_another(given: dict[str, str], before: dict[str, str], expected: str) -> None:
+    """If an answer is only valid with another one, which nobody gave yet, that one is found."""
+    assert expected == found(given, draft(**before))
+
+
+def test_toml_key_of_a_question() -> None:
+    """The name of a question is the key as TOML writes it."""
+    name = 'accept.required."orders.place"'
+
+    assert {"accept": {"required": {"orders.place": 1}}} == tomllib.loads(f"{QUESTIONS[name].name} = 1")
