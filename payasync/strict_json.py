@@ -120,6 +120,14 @@ def at(document: object, path: str, default: object = ABSENT) -> Any:
     return here
 
 
+def first_at(document: object, paths: str | tuple[str, ...], default: object = ABSENT) -> Any:
+    """Return the value at a path, or at the first of several that is there; null and empty texts come last."""
+    if isinstance(paths, str):
+        return at(document, paths, default)
+    found = [value for path in paths if (value := at(document, path)) is not ABSENT]
+    return next((value for value in found if value is not None and value != ""), found[0] if found else default)
+
+
 def find_flaw(value: object, left: int = MAX_DEPTH) -> str | None:
     """Return why a value cannot be sent as JSON, or `None` if it can."""
     if isinstance(value, str):

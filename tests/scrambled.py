@@ -145,9 +145,12 @@ class Draw:
             request_id=self._one(f"header:X-{self._name()}", self._inside(head)),
             signature=signature,
             refusals_signed=tells if signature else None,
-            **{point: self._inside(self._one("", self._name())) for point in _TOLD},
+            **self._places(),
             **{point: self._one(None, "", self._inside(self._one("", self._name()))) for point in COMPARED},
         )
+
+    def _places(self) -> dict[str, Any]:
+        return {point: self._inside(self._one("", self._name())) for point in _TOLD}
 
     def _states(self) -> States:
         tables: dict[str, Any] = {

@@ -57,7 +57,13 @@ def test_whole_form_leaves_nothing_out() -> None:
 
     assert [] == [point.name for point in points if point.status == "open"]
     assumed = {f"http.{name}" for name in HttpCodes.__annotations__}
-    assumed |= {"signature.skip_null", "signature.booleans", "signature.numbers"}
+    assumed |= {
+        "answer.code_optional",
+        "answer.redirect_template",
+        "signature.skip_null",
+        "signature.booleans",
+        "signature.numbers",
+    }
     assert assumed == {
         point.name for point in points if point.status == "assumed" and not point.name.startswith("authentication")
     }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from payasync.strict_json import ABSENT, MAX_DEPTH, at, copy_plain, dumps, find_flaw, loads, loads_exact
+from payasync.strict_json import ABSENT, MAX_DEPTH, at, copy_plain, dumps, find_flaw, first_at, loads, loads_exact
 
 TEXTS: Final = st.text(st.characters(exclude_categories=[]))
 SCALARS: Final = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary() | st.dates()
@@ -123,6 +123,26 @@ def test_path(path: str, expected: object) -> None:
     found = at({"a": {"b": [10, {"c": None}]}, "0": "zero"}, path)
 
     assert expected == found
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        ("null", None),
+        ("none", ABSENT),
+        ((), ABSENT),
+        (("none", "zero", "one"), 0),
+        (("null", "empty", "list.0", "one"), "A"),
+        (("none", "null", "empty"), None),
+        (("empty", "null"), ""),
+        (("list.1", "none"), ABSENT),
+    ],
+)
+def test_first_of_several_paths(paths: str | tuple[str, ...], expected: object) -> None:
+    """Of several paths, the first one that is there counts; null and empty texts come last."""
+    document = {"null": None, "empty": "", "zero": 0, "one": 1, "list": ["A"]}
+
+    assert expected == first_at(document, paths)
 
 
 @pytest.mark.parametrize(

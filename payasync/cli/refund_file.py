@@ -32,7 +32,7 @@ from payasync.resources.refunds import CreateRefund
 from payasync.session import Done, Result, Unknown
 from payasync.settings import check_private, new_private
 from payasync.strict_json import ABSENT
-from payasync.wire.response import RefundResponse
+from payasync.wire.response import RefundResponse, scalar_at
 
 REQUIRED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt")
 OPTIONAL: Final = ("refund_desc", "notify_url")
@@ -249,9 +249,8 @@ def _row_result_of_response(row: Row, response: RefundResponse, intent: Intent |
         # The code and the message of a declined refund are those of a successful call.
         message = intent.reason if intent else f"the {response.thing}'s state is {response.state}"
         return RowResult(row=row, state="refused", message=message)
-    code, message = (
-        str(response.get(path, "")) if path else "" for path in (profile.answer.code, profile.answer.message)
-    )
+    found = (scalar_at(response.document, paths) for paths in (profile.answer.code, profile.answer.message))
+    code, message = ("" if value is None else str(value) for value in found)
     word = _WORD_OF_STATE[state]
     return RowResult(row=row, state=word, code=code, message=message, earlier=not response.attempts)
 

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from payasync.journal.drafts import CUSTOMER
 from payasync.journal.intents import Outcome
-from payasync.profile.schema import SIGNING, AnswerShape
+from payasync.profile.schema import SIGNING, AnswerShape, parts_of, paths_of
 from payasync.strict_json import ABSENT, at, dumps
 from payasync.wire.call import Call, Reply
 from payasync.wire.response import payload
@@ -71,12 +71,17 @@ def select_located(shape: AnswerShape, document: Any) -> dict[str, Any]:
     if inner:
         _set_at(selected, shape.data, {})
     prefix = f"{shape.data}." if inner else ""
-    within = (f"{prefix}{path}" for name in OWN if (path := getattr(shape, name)))
-    for path in (shape.code, shape.message, shape.request_id, *within):
+    within = (f"{prefix}{path}" for path in _own_paths(shape))
+    for path in (*paths_of(shape.code), *paths_of(shape.message), shape.request_id, *within):
         value = at(document, path) if path else ABSENT
         if isinstance(value, str | int):
             _set_at(selected, path, value)
     return selected
+
+
+def _own_paths(shape: AnswerShape) -> list[str]:
+    """Return the paths, in the payload, of what is the service's own, with the parts of the customer's address."""
+    return [path for path in (*(getattr(shape, name) for name in OWN), *parts_of(shape.redirect_template)) if path]
 
 
 def _set_at(document: dict[str, Any], path: str, value: str | int | dict[str, Any]) -> None:
@@ -133,8 +138,8 @@ def _redactor(call: Call, document: Any) -> _Redactor:
     shape, customer = call.profile.answer, _customer_name(call)
     names = {*SIGNING, *call.signing_names, CUSTOMER, *(_last_step(path) for path in (customer, shape.signature))}
     data = payload(shape, document)
-    located = (at(data, path) for each in OWN if (path := getattr(shape, each)))
-    own = (at(document, shape.code), at(document, shape.request_id), *located)
+    located = (at(data, path) for path in _own_paths(shape))
+    own = (*(at(document, path) for path in (*paths_of(shape.code), shape.request_id)), *located)
     return _Redactor(
         frozenset(filter(None, names)),
         tuple(_find_details(at(call.fields, customer, None))),

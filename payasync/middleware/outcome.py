@@ -16,10 +16,9 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
-from payasync.profile.profile import Profile
-from payasync.profile.schema import is_one_of
+from payasync.profile.schema import is_one_of, paths_of
 from payasync.profile.signed_fields import SignedFields
-from payasync.strict_json import ABSENT, at
+from payasync.strict_json import ABSENT, at, first_at
 from payasync.wire import match
 from payasync.wire.call import Call, Objection, Reply
 from payasync.wire.response import OrderResponse, Response, parse_retry_after, payload, scalar_at
@@ -114,7 +113,7 @@ def classify(call: Call, result: AttemptResult) -> Outcome:
         repeatable = isinstance(result, NotSentError) and not result.permanent
         return Outcome.NOT_SENT if repeatable else Outcome.NOT_SENDABLE
     status = result.status
-    outcome = _classify_2xx(call.profile, result) if 200 <= status < 300 else _classify_status(call, result)
+    outcome = _classify_2xx(call, result) if 200 <= status < 300 else _classify_status(call, result)
     if status >= 500 or outcome is Outcome.REDIRECT:
         return outcome
     if call.profile.answer.signature and _is_unverified(call, outcome, result):
@@ -124,16 +123,18 @@ def classify(call: Call, result: AttemptResult) -> Outcome:
     return Outcome.UNRECOGNISED if objected else outcome
 
 
-def _classify_2xx(profile: Profile, reply: Reply) -> Outcome:
-    document, answer = reply.document, profile.answer
+def _classify_2xx(call: Call, reply: Reply) -> Outcome:
+    document, answer = reply.document, call.profile.answer
     if not isinstance(document, dict):
         return Outcome.UNRECOGNISED
     if not answer.code:
-        return _find_listed_outcome(profile, reply) or SUCCESS
-    code = at(document, answer.code)
+        return _find_listed_outcome(call, reply) or SUCCESS
+    code = first_at(document, answer.code)
+    if answer.code_optional and (code is ABSENT or code is None):
+        return _find_listed_outcome(call, reply) or SUCCESS
     if code is ABSENT:
         return Outcome.UNRECOGNISED
-    return SUCCESS if is_one_of(code, answer.ok) else _find_listed_outcome(profile, reply) or Outcome.UNLISTED
+    return SUCCESS if is_one_of(code, answer.ok) else _find_listed_outcome(call, reply) or Outcome.UNLISTED
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:
@@ -144,7 +145,7 @@ def _classify_status(call: Call, reply: Reply) -> Outcome:
     if status >= 500:
         return Outcome.SERVER_ERROR
     if status >= 400:
-        return _find_listed_outcome(call.profile, reply) or _classify_4xx(call, status)
+        return _find_listed_outcome(call, reply) or _classify_4xx(call, status)
     return Outcome.REDIRECT if status >= 300 else Outcome.UNRECOGNISED
 
 
@@ -166,13 +167,12 @@ _LISTED: Final = {
 """The outcome for each key of the profile's `codes`."""
 
 
-def _find_listed_outcome(profile: Profile, reply: Reply) -> Outcome | None:
+def _find_listed_outcome(call: Call, reply: Reply) -> Outcome | None:
     """Return the outcome that the profile lists for the result code, or else for the message."""
-    for value in (at(reply.document, path) for path in (profile.answer.code, profile.answer.message) if path):
-        for key, outcome in _LISTED.items():
-            if is_one_of(value, getattr(profile.codes, key)):
-                return outcome
-    return None
+    answer, codes = call.profile.answer, call.profile.codes
+    values = [first_at(reply.document, paths) for paths in (answer.code, answer.message) if paths]
+    key = codes.meaning(call.operation.name, values) if values else None
+    return _LISTED[key] if key else None
 
 
 def _is_unverified(call: Call, outcome: Outcome, reply: Reply) -> bool:
@@ -193,7 +193,7 @@ def is_vouched_for(call: Call, reply: Reply) -> bool:
 def objection_to(call: Call, reply: Reply) -> Objection | None:
     """Return the objection to a recognised response whose signature is not at fault, or `None`."""
     in_2xx = 200 <= reply.status < 300
-    outcome = _classify_2xx(call.profile, reply) if in_2xx else _classify_status(call, reply)
+    outcome = _classify_2xx(call, reply) if in_2xx else _classify_status(call, reply)
     return _object_to_success(call, reply) if outcome is SUCCESS else _object_to_refusal(call, outcome, reply)
 
 
@@ -223,12 +223,21 @@ def _object_to_success(call: Call, reply: Reply) -> Objection | None:
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
     """Return whether a refusal may be a signed success whose status and code were changed on the way."""
     shape = call.profile.answer
-    if shape.code and is_one_of(at(document, shape.code), shape.ok):
+    code = first_at(document, shape.code) if shape.code else ABSENT
+    if is_one_of(code, shape.ok):
         return True
-    covered = bool(shape.code) and SignedFields.under(shape.signature, call.profile.scheme).covers(shape.code)
-    return not covered and match.may_be_success(
+    # If codes stand only in failures, a success that was relabelled has none.
+    said = not shape.code_optional or not (code is ABSENT or code is None or code == "")
+    return not (said and _signs_code(call)) and match.may_be_success(
         call.operation, call.profile, match.fields_to_match(call), call.expected.compared, data
     )
+
+
+def _signs_code(call: Call) -> bool:
+    """Return whether the signature of a response covers each place of its result code."""
+    shape = call.profile.answer
+    signed = SignedFields.under(shape.signature, call.profile.scheme)
+    return bool(shape.code) and all(map(signed.covers, paths_of(shape.code)))
 
 
 def recourse(call: Call) -> Recourse:
@@ -295,14 +304,15 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
     """
     if not isinstance(result, Reply) or classify(question, result) is not Outcome.ABSENT:
         return False
-    profile, shape = question.profile, question.profile.answer
+    shape, codes = question.profile.answer, question.profile.codes
     if not shape.signature:
         return True
     if not is_vouched_for(question, result):
         return shape.refusals_signed is False
-    code_is_signed = SignedFields.under(shape.signature, profile.scheme).covers(shape.code)
-    if code_is_signed and is_one_of(at(result.document, shape.code), profile.codes.absent):
-        return True
+    if _signs_code(question):
+        code = first_at(result.document, shape.code)
+        if codes.meaning(question.operation.name, [code]) == "absent":
+            return True
     # No signed field says "not found". The signed fields must at least name this number, and show no success.
     return match.names_only_the_number(question, payload(shape, result.document))
 

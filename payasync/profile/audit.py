@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import evolve, fields, frozen, has
 
 from payasync.endpoints import ARGUMENTS, AuthKind, camel_case, names_with
-from payasync.profile.schema import ALL, COMPARED, OPEN_FIELDS, QUESTION, AnswerShape, Question
+from payasync.profile.schema import ALL, COMPARED, OPEN_FIELDS, QUESTION, AnswerShape, Question, ResultCodes
 from payasync.profile.wire_names import wire_name
 from payasync.signing.schemes import SortedPairs, Template
 
@@ -139,15 +139,23 @@ def _part_points(answer: AnswerShape, section: str, part: Any) -> Iterator[Point
     for each in fields(type(part)):
         if question := each.metadata.get(QUESTION):
             name, value = f"{section}.{each.name}", getattr(part, each.name)
-            point = _point(name, value, getattr(default, each.name), question)
-            missing = _find_missing(answer, name)
-            if not missing:
-                yield _explain(answer, point)
-            elif point.status == "answered":
-                means = f"{point.means}; the value that is given has no effect without {missing}"
-                yield evolve(point, status="open", value=None, means=means)
-            elif name != "answer.refusals_signed":  # no question, if responses are not signed
-                yield point
+            yield from _effective(answer, _point(name, value, getattr(default, each.name), question))
+    for operation, table in part.by_operation.items() if isinstance(part, ResultCodes) else ():
+        for key, codes in table.items():
+            means = f"result codes of {operation}, which go before codes.{key}"
+            yield from _effective(answer, Point(f"codes.{operation}.{key}", "answered", (operation,), codes, means))
+
+
+def _effective(answer: AnswerShape, point: Point) -> Iterator[Point]:
+    """Yield a point with what follows from its value; as open, if it has no effect without another."""
+    missing = _find_missing(answer, point.name)
+    if not missing:
+        yield _explain(answer, point)
+    elif point.status == "answered":
+        means = f"{point.means}; the value that is given has no effect without {missing}"
+        yield evolve(point, status="open", value=None, means=means)
+    elif point.name != "answer.refusals_signed":  # no question, if responses are not signed
+        yield point
 
 
 def _find_missing(answer: AnswerShape, name: str) -> str:
@@ -155,7 +163,7 @@ def _find_missing(answer: AnswerShape, name: str) -> str:
     match name.split("."):
         case ["states", thing] if not getattr(answer, f"{thing}_status"):
             return f"answer.{thing}_status"
-        case ["codes", _] if not (answer.code or answer.message):
+        case ["codes", *_] if not (answer.code or answer.message):
             return "answer.code or answer.message"
         case ["answer", "refusals_signed"] if not answer.signature:
             return "answer.signature"
@@ -172,6 +180,10 @@ def _explain(answer: AnswerShape, point: Point) -> Point:
     if point.name == "answer.code" and not path:
         path = None
         means += ", and answer.ok has no effect" if answer.ok else ""
+    elif point.name == "answer.redirect_url" and answer.redirect_template:
+        return evolve(
+            point, status="assumed", value=answer.redirect_template, means="answer.redirect_template gives it"
+        )
     elif point.name == "answer.refusals_signed" and path is None:
         means += '; until then an unsigned "not found" is never final, and recovery.quarantine has no effect'
     elif point.name == "answer.subscription_id":

@@ -12,12 +12,11 @@ from inspect import iscoroutinefunction
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from attrs import asdict
-
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import ARGUMENTS, FURTHER, OPERATIONS, TEXTS, Argument, Operation, is_path
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
+    CODE_LISTS,
     KINDS,
     OPEN_FIELDS,
     REFUSALS,
@@ -27,6 +26,7 @@ from payasync.profile.schema import (
     NotificationShape,
     SignedHeader,
     is_one_of,
+    paths_of,
 )
 from payasync.profile.wire_names import (
     IDENTIFIER_OF,
@@ -119,6 +119,8 @@ def _check_names(profile: "Profile") -> None:
         ("constants", profile.constants, [*ARGUMENTS, "*"]),
         ("accept.required", profile.accept.required, ARGUMENTS),
         ("accept.length", profile.accept.length, TEXTS),
+        ("codes", profile.codes.by_operation, ARGUMENTS),
+        *((f"codes.{name}", table, CODE_LISTS) for name, table in profile.codes.by_operation.items()),
         ("notification.kinds", profile.notification.kinds, KINDS),
         ("notification.id", profile.notification.id, KINDS),
         ("sandbox.codes", profile.sandbox.codes, REFUSALS),
@@ -370,12 +372,14 @@ def _normalize_name(name: str) -> str:
 
 def _check_codes(profile: "Profile") -> None:
     """Refuse a code in two lists: its meaning decides whether money moved."""
-    lists = {"answer.ok": profile.answer.ok}
-    lists |= {f"codes.{name}": codes for name, codes in asdict(profile.codes).items()}
-    for (one, codes), (other, others) in combinations(lists.items(), 2):
-        if both := [code for code in codes if is_one_of(code, others)]:
-            message = f"{one} and {other} both hold {both[0]!r}: keep it in the one that it means"
-            raise ConfigurationError(message, field=other)
+    tables = {"codes": {key: getattr(profile.codes, key) for key in CODE_LISTS}}
+    tables |= {f"codes.{operation}": dict(table) for operation, table in profile.codes.by_operation.items()}
+    for where, table in tables.items():
+        lists = {"answer.ok": profile.answer.ok, **{f"{where}.{key}": codes for key, codes in table.items()}}
+        for (one, codes), (other, others) in combinations(lists.items(), 2):
+            if both := [code for code in codes if is_one_of(code, others)]:
+                message = f"{one} and {other} both hold {both[0]!r}: keep it in the one that it means"
+                raise ConfigurationError(message, field=other)
 
 
 def _check_statuses(http: HttpCodes) -> None:
@@ -428,16 +432,16 @@ def _check_sandbox(profile: "Profile") -> None:
         if is_one_of(code, answer.ok):
             raise invalid_setting(f"sandbox.codes.{why}", f"must not be {code!r}, which means success in answer.ok")
     read = {
-        "answer.code": answer.code,
-        "answer.message": answer.message,
-        "answer.data": answer.data,
-        "answer.signature": answer.signature,
-        "notification.data": shape.data,
-        "notification.signature": shape.signature,
+        "answer.code": paths_of(answer.code),
+        "answer.message": paths_of(answer.message),
+        "answer.data": (answer.data,),
+        "answer.signature": (answer.signature,),
+        "notification.data": (shape.data,),
+        "notification.signature": (shape.signature,),
     }
     for name in profile.sandbox.constants:
-        for key, path in read.items():
-            if name in path.split("."):
+        for key, paths in read.items():
+            if any(name in path.split(".") for path in paths):
                 raise invalid_setting(f"sandbox.constants.{name}", f"stands where {key} is read: keep one of the two")
 
 

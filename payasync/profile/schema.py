@@ -5,7 +5,9 @@ document states; a point that the document leaves open is empty. The `asks` of a
 """
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
@@ -45,6 +47,9 @@ OPEN_FIELDS: Final = {
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
 
+Paths: TypeAlias = str | tuple[str, ...]
+"""A dotted path, or several: the first one that is there counts."""
+
 Values: TypeAlias = Mapping[str, tuple[Code, ...]]
 """Our names of states, each with the service's values."""
 
@@ -79,6 +84,10 @@ IDENTIFIER: Final = "the name and the place of its identifier"
 
 _PATH: Final = "a dotted path, such as data.sign, without an empty step"
 _IN_THE_DOCUMENT: Final = f"{_PATH}; a header cannot stand here"
+_ONE_OR_SOME: Final = must_be(
+    f"{_IN_THE_DOCUMENT}; or a list of such paths",
+    lambda given: _is_path(given) if isinstance(given, str) else all(path and _is_path(path) for path in given),
+)
 _REFUSALS: Final = must_be(
     "a list of statuses from 400 to 499 without 429: what the others mean is settled",
     lambda statuses: all(400 <= status < 500 and status != 429 for status in statuses),  # noqa: PLR2004 - statuses
@@ -87,6 +96,31 @@ _REFUSALS: Final = must_be(
 
 def _is_path(value: str | None) -> bool:
     return not value or ("" not in value.split(".") and not value.lower().startswith("header:"))
+
+
+def paths_of(given: Paths) -> tuple[str, ...]:
+    """Return the paths of a key that takes one or several; none if the key is open."""
+    return ((given,) if given else ()) if isinstance(given, str) else given
+
+
+_PART: Final = re.compile(r"\{([^{}]*)\}")
+_ADDRESS: Final = re.compile(r"https?://[^\s{}/?#@]+[/?#]([^\s{}]|\{[^\s{}]+\})*")
+
+
+@lru_cache(maxsize=64)
+def parts_of(template: str) -> tuple[str, ...]:
+    """Return the names in braces of the template of an address."""
+    return tuple(_PART.findall(template))
+
+
+def fill_parts(template: str, values: Mapping[str, str]) -> str:
+    """Return the template of an address with values in the place of its names."""
+    return _PART.sub(lambda part: values[part[1]], template)
+
+
+def _is_address_template(template: str) -> bool:
+    parts = parts_of(template)
+    return not template or bool(parts and all(map(_is_path, parts)) and _ADDRESS.fullmatch(template))
 
 
 def _is_request_id(value: str) -> bool:
@@ -329,13 +363,16 @@ class AnswerShape:
 
     Args:
         data: The payload inside an envelope. Empty: the whole document.
-        code: The result code. Empty: HTTP 2xx is success.
+        code: The result code. Empty: HTTP 2xx is success. A list of paths: the first one that is there counts.
         ok: The codes that mean success, compared by type and value: `0` is not `"0"`.
-        message: The message of the service.
+        code_optional: Whether a 2xx without a code, or with null in its place, is success: codes only in failures.
+        message: The message of the service; a path or several, as `code`.
         request_id: The service's identifier of the request: a path, or `header:` and the name of a header.
         payment_id: The service's number of a payment; this path and the next six are relative to `data`.
         payment_status: The state of a payment.
         redirect_url: The page that the customer is sent to (docs/service.md#orders).
+        redirect_template: The address of that page, if the service gives only its parts. Names in braces are paths in
+            the payload, or else wire names of the request. Their values are percent-encoded.
         order_status: The state of an order.
         refund_status: The state of a refund.
         subscription_id: The service's number of a subscription. Endpoints 9 and 10 compare it as `out_trade_no` below.
@@ -354,9 +391,19 @@ class AnswerShape:
     """
 
     data: str = _a_path("the path of the payload inside an envelope; without it, the whole document is")
-    code: str = _a_path("the path of a result code; without it, HTTP 2xx is success", assumed=True)
+    code: str | tuple[str, ...] = field(
+        default="",
+        converter=to_tuple,
+        validator=_ONE_OR_SOME,
+        metadata=asks("the path of a result code; without it, HTTP 2xx is success", assumed=True),
+    )
     ok: tuple[Code, ...] = field(default=(), converter=to_tuple)
-    message: str = _a_path("the path of the service's words")
+    code_optional: bool = field(
+        default=False, metadata=asks("whether a 2xx without a code is success: codes only in failures", assumed=True)
+    )
+    message: str | tuple[str, ...] = field(
+        default="", converter=to_tuple, validator=_ONE_OR_SOME, metadata=asks("the path of the service's words")
+    )
     request_id: str = field(
         default="",
         validator=must_be(f"{_PATH} and without a colon, or header: and the name of a header", _is_request_id),
@@ -365,6 +412,17 @@ class AnswerShape:
     payment_id: str = _a_path("the path of the service's number of a payment", _PAYMENTS)
     payment_status: str = _a_path("the path of a payment's state", _PAYMENTS)
     redirect_url: str = _a_path("the path of the address that the customer goes to", ("orders.place",))
+    redirect_template: str = field(
+        default="",
+        validator=must_be(
+            "an http or https URL with at least one path in braces behind its host, such as "
+            "https://pay.example/p?no={gatewayNo}",
+            _is_address_template,
+        ),
+        metadata=asks(
+            "that address with its parts in braces, if the service gives only these", ("orders.place",), assumed=True
+        ),
+    )
     order_status: str = _a_path("the path of an order's state", _ORDERS)
     refund_status: str = _a_path("the path of a refund's state", _REFUNDS)
     subscription_id: str | None = _a_compared_path(
@@ -384,8 +442,15 @@ class AnswerShape:
     merchant_id: str | None = _a_compared_path("merchantId", ALL)
 
     def __attrs_post_init__(self) -> None:
-        if self.code and not self.ok:
+        if self.code and not (self.ok or self.code_optional):
             raise invalid_setting("answer.ok", "must list the codes that mean success where answer.code is given")
+        if self.code_optional and not self.code:
+            raise invalid_setting(
+                "answer.code_optional", "has no effect without answer.code: give the path of the code"
+            )
+        if self.redirect_url and self.redirect_template:
+            why = "and answer.redirect_url both give the customer's address: keep one of the two"
+            raise invalid_setting("answer.redirect_template", why)
 
 
 COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
@@ -446,6 +511,17 @@ def is_one_of(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
     return False
 
 
+CODE_LISTS: Final = ("not_executed", "retryable", "duplicate", "absent")
+"""The keys of `[codes]`, and of its tables for one operation."""
+
+
+def _copy_lists(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of tables of lists; any other value unchanged, for the type check to refuse."""
+    if not isinstance(given, Mapping):
+        return given
+    return {name: to_dict_of_tuples(table) for name, table in given.items()}
+
+
 @frozen(kw_only=True, field_transformer=check_types("codes"))
 class ResultCodes:
     """The meanings of result codes, or of the service's messages.
@@ -455,6 +531,8 @@ class ResultCodes:
         retryable: The service failed, as with a 5xx; the request may be retried.
         duplicate: The number was used before.
         absent: The service knows no such order or refund.
+        by_operation: By operation, further lists under the same names, which go before the general ones (TOML: a table
+            such as `[codes."refunds.create"]`).
     """
 
     not_executed: tuple[Code, ...] = field(
@@ -473,6 +551,24 @@ class ResultCodes:
         converter=to_tuple,
         metadata=asks("result codes that mean that there is no such order or refund", WITH_A_NUMBER),
     )
+    by_operation: Mapping[str, Values] = field(factory=dict, converter=_copy_lists)
+
+    def meaning(self, operation: str, values: Iterable[object]) -> str | None:
+        """Return the key of the list that holds one of the values; those of the operation go before the general ones.
+
+        Args:
+            operation: Its name.
+            values: The code, and then the message.
+        """
+        for value in values if operation in self.by_operation else ():
+            for key, codes in self.by_operation[operation].items():
+                if is_one_of(value, codes):
+                    return key
+        for value in values:
+            for key in CODE_LISTS:
+                if is_one_of(value, getattr(self, key)):
+                    return key
+        return None
 
 
 @frozen(kw_only=True, field_transformer=check_types("http"))

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import COMPARED
+from payasync.profile.schema import COMPARED, parts_of, paths_of
 from payasync.profile.wire_names import all_names
 from payasync.settings import invalid_setting
 from payasync.signing.schemes import SortedPairs
@@ -167,11 +167,17 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
     shape = profile.answer
     if not shape.signature or not shares_key(profile, credentials):
         return ()
+    signed = SignedFields.under(shape.signature, profile.scheme)
+    # An attacker could add a path that is not signed, and that is looked at first.
+    several = map(paths_of, (shape.code, shape.message))
+    words = [path for paths in several if all(map(signed.covers, paths)) for path in paths]
     # Compared fields prove nothing, because the request holds them too.
-    located = [shape.code, shape.message, "" if ":" in shape.request_id else shape.request_id]
-    located += [join_path(shape.data, path) for name in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, name))]
-    found = only_from_the_service(profile, SignedFields.under(shape.signature, profile.scheme), located)
-    if not found:
+    paths = [path for name in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, name))]
+    located = [join_path(shape.data, path) for path in (*paths, *service_parts(profile))]
+    located = [*words, "" if ":" in shape.request_id else shape.request_id, *located]
+    found = only_from_the_service(profile, signed, located)
+    # If codes stand only in failures, they prove no success, and neither does a message.
+    if not set(found).difference(words if shape.code_optional else ()):
         raise ConfigurationError(
             f"the signature at {shape.signature!r} covers nothing that only a response says, and the key that signs "
             "requests verifies it: a request that is sent back would pass for a success. Add the path of a code, a "
@@ -207,7 +213,8 @@ def names_read(profile: "Profile", compared: Iterable[str], document: object) ->
     """
     shape = profile.answer
     paths = [*compared, *(getattr(shape, name) for name in (*STATE_KEYS, *OWN_KEYS))]
-    return _signed_names(profile, shape, [shape.code, shape.message], paths, document)
+    paths += parts_of(shape.redirect_template)
+    return _signed_names(profile, shape, [*paths_of(shape.code), *paths_of(shape.message)], paths, document)
 
 
 def names_read_in_notifications(profile: "Profile", compared: Iterable[str], document: object) -> frozenset[str]:
@@ -286,6 +293,13 @@ def names_in_requests(profile: "Profile") -> frozenset[str]:
     constants = (name for table in profile.constants.values() for name in table)
     shown = (name.partition(".")[0] for name in all_names(profile))
     return frozenset({*shown, *demanded, *constants})
+
+
+def service_parts(profile: "Profile") -> tuple[str, ...]:
+    """Return the paths of those parts of the customer's address that only the service gives."""
+    parts = parts_of(profile.answer.redirect_template)
+    said = names_in_requests(profile) if parts else ()
+    return tuple(path for path in parts if path.partition(".")[0] not in said)
 
 
 def only_from_the_service(profile: "Profile", signed: SignedFields, paths: Iterable[str]) -> tuple[str, ...]:

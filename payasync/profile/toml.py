@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from attrs import NOTHING, Factory, fields, has
 
+from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import Endpoint, Parameter
+from payasync.profile.schema import CODE_LISTS, Endpoint, Parameter, ResultCodes
 from payasync.settings import describe_value, invalid_setting
 from payasync.signing.schemes import SortedPairs, Template
 from payasync.strict_json import encodable
@@ -27,6 +28,8 @@ _PARTS_BY_NAME: Final[Mapping[str, type]] = {"endpoints": Endpoint}
 _USUAL_FAMILY: Final = "sorted-pairs"
 _FAMILIES: Final[Mapping[str, type]] = {_USUAL_FAMILY: SortedPairs, "template": Template}
 """The classes of signatures, by `signature.family`."""
+_BY_OPERATION: Final = "codes.by_operation"
+"""The argument whose entries are tables of `[codes]`."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TOML_ERROR_LINE: Final = re.compile(r"at line (\d+), ")
 _LINE_BREAK: Final = r"character '\n'"
@@ -95,6 +98,8 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
                 name: _make_part(f"{key}.{name}", _PARTS_BY_NAME[key], inner)
                 for name, inner in _check_table(key, given).items()
             }
+        elif key == "codes":
+            arguments[key] = _make_codes(given)
         else:
             kind_of_part, inner = _family_of(key, given) if key == "signature" else (parts.get(key), given)
             arguments[key] = _make_part(key, kind_of_part, inner) if kind_of_part else given
@@ -138,6 +143,19 @@ def _make_part(path: str, kind: Any, given: object) -> Any:
         raise
 
 
+def _make_codes(given: object) -> ResultCodes:
+    """Return the result codes; the tables of single operations stand between the general lists."""
+    table = _check_table("codes", given)
+    for key in table:
+        _check_key(f"codes.{key}", key, (*CODE_LISTS, *ARGUMENTS))
+    lists = {key: value for key, value in table.items() if key in CODE_LISTS}
+    try:
+        return ResultCodes(**lists, by_operation={key: table[key] for key in table if key not in CODE_LISTS})
+    except ConfigurationError as error:
+        _rename_key(error, _BY_OPERATION, "codes")
+        raise
+
+
 def _key_of(argument: str) -> str:
     """Return the TOML key of an argument; `with` is a word of Python, so the argument is `with_`."""
     return argument.removesuffix("_")
@@ -158,7 +176,7 @@ def _check_key(path: str, key: str, allowed: tuple[str, ...]) -> None:
 
 def _rename_key(error: ConfigurationError, name: str, path: str) -> None:
     """Change an error so that it names a key as TOML writes it."""
-    if error.field is not None and error.field.split(".")[0] == name:
+    if f"{error.field}.".startswith(f"{name}.") and error.field is not None:
         error.add(field=path + error.field.removeprefix(name))
         error.args = (str(error).replace(name, path, 1),)
 
@@ -212,6 +230,8 @@ def write_toml(profile: "Profile") -> str:
         table["signature"] = {"family": family, **table["signature"]}
     if status := {name: table.pop(argument) for argument, name in _STATUS.items() if table.get(argument)}:
         table["status"] = status
+    if codes := table.get("codes"):
+        codes |= codes.pop("by_operation", {})
     return "".join(f"{line}\n" for line in _write_table((), table)).lstrip("\n")
 
 

@@ -1,9 +1,12 @@
 """What a test does and reads beside the wire: starting points, the bank, the customer and the ledger."""
 
+import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import date
+from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 import aiohttp
 
@@ -233,6 +236,7 @@ class Bank:
             self._service.fail_charges(number, times)
 
 
+_BETWEEN_PARTS: Final = re.compile("[/?&=#]")
 _PAYABLE: Final = "a response of this sandbox about an order or a payment, the address in it, or the number of either"
 
 
@@ -299,7 +303,7 @@ class Customer:
         address = self._numbers.find("redirect_url", named if readable else getattr(named, "redirect_url", None)) or ""
         if "://" in address:
             # A sandbox that was started again has another port, and knows the token.
-            order = self._store.find(Order, token=address.rpartition(f"{GATEWAY}/")[2])
+            order = self._store.find(Order, token=address.rpartition(f"{GATEWAY}/")[2]) or self._find_in(address)
         else:
             # A journal records the service's own number, and not the merchant's.
             number = self._numbers.find("out_trade_no", named) or self._numbers.find("payment_id", named)
@@ -307,6 +311,12 @@ class Customer:
         if order is None:
             raise invalid_argument("order", _PAYABLE, named)
         return order
+
+    def _find_in(self, address: str) -> Order | None:
+        """Return the order of an address that the profile's template made: the token goes before numbers in it."""
+        parts = [unquote(part) for part in _BETWEEN_PARTS.split(address) if part]
+        found = chain((self._store.find(Order, token=part) for part in parts), map(self._store.order_named, parts))
+        return next(filter(None, found), None)
 
 
 T = TypeVar("T")

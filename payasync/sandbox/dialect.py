@@ -5,6 +5,7 @@ import json
 from collections.abc import Container, Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final, Literal, get_args
 
 from attrs import evolve, fields_dict, frozen
@@ -22,10 +23,11 @@ from payasync.profile.schema import (
     Kind,
     NotificationShape,
     Parameter,
+    Paths,
     Place,
-    is_one_of,
+    paths_of,
 )
-from payasync.profile.signed_fields import join_path
+from payasync.profile.signed_fields import join_path, service_parts
 from payasync.profile.wire_names import arguments_of, operation_of, place_of, wire_name
 from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, make_checks
 from payasync.sandbox.model import (
@@ -52,17 +54,34 @@ def set_at(document: dict[str, Any], path: str, value: object) -> None:
         document.update(value if isinstance(value, dict) else {})
         return
     above, _, name = path.rpartition(".")
-    table_at(document, above)[name] = value
+    _put(_holder_at(document, above, name), name, value)
 
 
 def table_at(document: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the object at a dotted path, and make it if necessary. An empty path is the document itself."""
-    for part in path.split(".") if path else ():
-        inner = document.get(part)
-        if not isinstance(inner, dict):
-            inner = document[part] = {}
+    holder: dict[str, Any] = _holder_at(document, path, "")
+    return holder
+
+
+def _holder_at(document: Any, path: str, name: str) -> Any:
+    """Return the object at a dotted path, or the list if a number follows; make it if necessary."""
+    steps = path.split(".") if path else []
+    for step, following in pairwise([*steps, name]):
+        inner = at(document, step, None)
+        if not isinstance(inner, dict) and not (isinstance(inner, list) and following.isdecimal()):
+            inner = list[Any]() if following.isdecimal() else dict[str, Any]()
+            _put(document, step, inner)
         document = inner
     return document
+
+
+def _put(holder: Any, step: str, value: object) -> None:
+    """Set an entry of an object or of a list, which grows as far as that."""
+    if isinstance(holder, list):
+        holder.extend({} for _ in range(int(step) + 1 - len(holder)))
+        holder[int(step)] = value
+    else:
+        holder[step] = value
 
 
 def sibling_path(path: str, name: str) -> str:
@@ -101,6 +120,8 @@ class WireNames:
     Attributes:
         profile: As given.
         answer: Where things stand in responses.
+        code_path: Where a result code is sent, if there are several places for it.
+        message_path: The same of the message.
         notification: The same for notifications.
         date_format: How dates are written, as for `strptime`.
         signature: The scheme, with the algorithm and encoding of the sandbox's own where they are open.
@@ -113,6 +134,8 @@ class WireNames:
     def __init__(self, profile: Profile) -> None:
         self.profile: Final = profile
         self.answer: Final = _fill_answer(profile.answer)
+        self.code_path: Final = _first_path(self.answer.code)
+        self.message_path: Final = _first_path(self.answer.message)
         self.notification: Final = _fill_notification(profile.notification)
         self.date_format: Final[str] = profile.formats.get("start_date") or PROFILE.formats["start_date"]
         self.signature: Final = _fill_signature(profile.scheme)
@@ -182,29 +205,34 @@ class WireNames:
         operation, argument = _NAMED_BY.get((thing, name), (_DESCRIBED_BY.get(thing, PLACE_ORDER.name), name))
         return path or self.name(operation, argument)
 
-    def code(self, why: Why) -> Code | None:
-        """Return the service's result code for a refusal; `None` if its HTTP status alone tells it."""
+    def code(self, why: Why, operation: str = "") -> Code | None:
+        """Return the service's result code for a refusal; `None` if its HTTP status alone tells it.
+
+        Args:
+            why: Why it is refused.
+            operation: Its name, because the codes of one operation go before the general ones.
+        """
         named: Code | None = self.profile.sandbox.codes.get(why)
         if named is not None or why not in _MEANINGS:
             return named
-        codes: tuple[Code, ...] = getattr(self.profile.codes, _MEANINGS[why])
-        return codes[0] if codes else None
+        meaning, codes = _MEANINGS[why], self.profile.codes
+        general = (code for code in getattr(codes, meaning) if codes.meaning(operation, [code]) == meaning)
+        return next(iter((*codes.by_operation.get(operation, {}).get(meaning, ()), *general)), None)
 
-    def status(self, why: Why) -> int:
+    def status(self, why: Why, operation: str = "") -> int:
         """Return the HTTP status of a refusal: the usual one, unless the profile reads it as something else."""
         usual, meaning = STATUSES[why], _MEANINGS.get(why, "not_executed")
         listed: tuple[int, ...] = getattr(self.profile.http, meaning, ())
         if not listed or usual in listed:
             return usual
-        code = self.code(why)
-        if meaning == "not_executed" and code is not None and is_one_of(code, self.profile.codes.not_executed):
+        if meaning == "not_executed" == self.profile.codes.meaning(operation, [self.code(why, operation)]):
             return usual
         unprocessable = STATUSES["invalid"]
         return unprocessable if unprocessable in listed else listed[0]
 
-    def message(self, refused: RefusedError) -> str:
+    def message(self, refused: RefusedError, operation: str = "") -> str:
         """Return the service's message for a refusal: its code, if the profile has codes in messages, else words."""
-        answer, code = self.profile.answer, self.code(refused.why)
+        answer, code = self.profile.answer, self.code(refused.why, operation)
         if answer.message and not answer.code and code is not None:
             return str(code)
         # Only the merchant may read the text itself.
@@ -232,7 +260,7 @@ def _fill_signature(given: Scheme | None) -> Scheme:
     return scheme
 
 
-_NO_PATHS: Final = frozenset({"ok", "refusals_signed"})
+_NO_PATHS: Final = frozenset({"ok", "code_optional", "redirect_template", "refusals_signed"})
 """Points of a profile's answer that are not paths."""
 _FRAME: Final = frozenset({"data", "code", "message", "request_id", "signature"})
 """Points of a profile's answer that are paths from the top; the others begin at `data`."""
@@ -244,15 +272,23 @@ def locate_point(answer: AnswerShape, point: str) -> str:
     return path if point in _FRAME or not path else join_path(answer.data, path)
 
 
+def _first_path(paths: Paths) -> str:
+    return next(iter(paths_of(paths)), "")
+
+
 def _fill_answer(given: AnswerShape) -> AnswerShape:
     """Return a shape with its open points filled; an empty `data` means the document, an empty `signature` none.
 
-    A point is left out if its own place would collide with one that the profile answers.
+    A point is left out if its own place would collide with one that the profile answers. Of several paths, the sandbox
+    uses the first.
     """
+    given = evolve(given, code=_first_path(given.code), message=_first_path(given.message))
     points = [name for name in fields_dict(AnswerShape) if name not in _NO_PATHS]
     answered = [name for name in points if getattr(given, name)]
     # An open point that is compared has its wire name.
     unanswered = [name for name in points if name not in answered and name not in COMPARED]
+    if given.redirect_template:
+        unanswered.remove("redirect_url")
     own: dict[str, Any] = {name: getattr(PROFILE.answer, name) for name in unanswered}
     filled = evolve(given, ok=given.ok or PROFILE.answer.ok, **own)
     left_out: dict[str, Any] = {
@@ -380,7 +416,12 @@ class Dialect:
         set_at(payload, getattr(answer, f"{thing}_status"), self.names.state(thing, order.state))
         if redirect_url:
             set_at(payload, answer.redirect_url, redirect_url)
-        return self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"))
+        self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"))
+        if redirect_url:
+            for part in service_parts(self.names.profile):
+                if at(payload, part) is ABSENT:
+                    set_at(payload, part, order.token)
+        return payload
 
     def describe_refund(self, refund: Refund) -> dict[str, Any]:
         """Return a refund as endpoints 5 and 7 show it."""
@@ -552,13 +593,14 @@ class Dialect:
         arguments = self.names.arguments[operation.name] if operation else {}
         names = (name for name, argument in arguments.items() if argument.name == refused.argument)
         if field := refused.field or next(names, ""):
-            set_at(document, sibling_path(self.names.answer.message, "field"), field)
+            set_at(document, sibling_path(self.names.message_path, "field"), field)
+        name = operation.name if operation else ""
         status = refused.status or STATUSES[refused.why]
         if self.failures_inside and operation and status in INSIDE:
             status = 200
         elif not refused.status:
-            status = self.names.status(refused.why)
-        code, message = self.names.code(refused.why), self.names.message(refused)
+            status = self.names.status(refused.why, name)
+        code, message = self.names.code(refused.why, name), self.names.message(refused, name)
         return self._complete(document, status, code, message, request_id, refused=True)
 
     def _complete(
@@ -572,9 +614,10 @@ class Dialect:
         refused: bool = False,
     ) -> Outgoing:
         answer, headers = self.names.answer, dict[str, str]()
-        if code is not None:
-            set_at(document, answer.code, code)
-        set_at(document, answer.message, message)
+        if refused or not answer.code_optional:
+            if code is not None:
+                set_at(document, self.names.code_path, code)
+            set_at(document, self.names.message_path, message)
         place, _, name = answer.request_id.partition(":")
         if place == "header":
             headers[name] = request_id

@@ -111,25 +111,23 @@ def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
     schema = _describe(dialect.build_success(operation, payload, sent, "-").document, words, signed=True)
     states = [words.state(thing, state) for state in _STATES[thing]]
     _set_enum(schema, locate_point(words.answer, f"{thing}_status"), states)
-    _set_enum(schema, words.answer.code, words.answer.ok[:1])
+    if not words.answer.code_optional:
+        _set_enum(schema, words.code_path, words.answer.ok[:1])
     return schema
 
 
-def _describe_refusal(dialect: Dialect) -> Schema:
+def _describe_refusal(dialect: Dialect, operation: Operation) -> Schema:
     words = dialect.names
     sample = dict(dialect.build_refusal(RefusedError("invalid", "", field="-"), None, "-").document)
-    codes = [words.code(why) for why in STATUSES]
+    codes = [words.code(why, name) for name in (operation.name, "") for why in STATUSES]
     if given := [code for code in codes if code is not None]:
-        set_at(sample, words.answer.code, given[0])
+        set_at(sample, words.code_path, given[0])
     schema = _describe(sample, words, signed=bool(words.answer.refusals_signed))
-    _set_enum(schema, words.answer.code if given else "", given)
-    optional = [sibling_path(words.answer.message, "field"), *([words.answer.code] if given and None in codes else [])]
+    _set_enum(schema, words.code_path if given else "", given)
+    optional = [sibling_path(words.message_path, "field"), *([words.code_path] if given and None in codes else [])]
     for path in filter(None, optional):
-        *above, name = path.split(".")
-        holder = schema
-        for step in above:
-            holder = holder["properties"][step]
-        holder["required"].remove(name)
+        above, _, name = path.rpartition(".")
+        _schema_at(schema, above)["required"].remove(name)
     return schema
 
 
@@ -143,6 +141,8 @@ def _describe(sample: Mapping[str, Any], words: WireNames, *, signed: bool) -> S
 
 
 def _schema_of(value: object) -> Schema:
+    if isinstance(value, list):
+        return {"type": "array", "prefixItems": [_schema_of(each) for each in value], "minItems": len(value)}
     if not isinstance(value, dict):
         return {"type": _TYPES[type(value)]}
     return {
@@ -154,10 +154,16 @@ def _schema_of(value: object) -> Schema:
 
 def _set_enum(schema: Schema, path: str, values: Iterable[Code]) -> None:
     if path:
-        *above, name = path.split(".")
-        for step in above:
-            schema = schema["properties"][step]
-        schema["properties"][name] = {"enum": list(dict.fromkeys(values))}
+        inner = _schema_at(schema, path)
+        inner.clear()
+        inner["enum"] = list(dict.fromkeys(values))
+
+
+def _schema_at(schema: Schema, path: str) -> Schema:
+    """Return the schema of what stands at a dotted path; an empty path is the whole."""
+    for step in path.split(".") if path else ():
+        schema = schema["prefixItems"][int(step)] if "prefixItems" in schema else schema["properties"][step]
+    return schema
 
 
 PATH: Final = "/openapi.json"
@@ -285,7 +291,7 @@ def _describe_signing(words: WireNames) -> str:
 
 
 def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
-    success, refusal = _describe_success(dialect, operation), _describe_refusal(dialect)
+    success, refusal = _describe_success(dialect, operation), _describe_refusal(dialect, operation)
     headers: dict[str, Any] = {MARK: {"required": True, "schema": {"const": "1"}}}
     request_id = dialect.names.answer.request_id
     if request_id.startswith("header:"):

@@ -293,6 +293,7 @@ class ServiceSigner:
         self._now: Final = now
         self._scheme: Final = dialect.names.signature
         self._answer: Final = dialect.names.answer
+        self._message_path: Final = dialect.names.message_path
         self._notification: Final = dialect.names.notification
         self._keys: Final = keys
         self._nonce: Final = dialect.names.name(PLACE_ORDER.name, "nonce")
@@ -331,7 +332,7 @@ class ServiceSigner:
             return outgoing
         document = deepcopy(dict(outgoing.document))
         above = self._answer.signature.rpartition(".")[0]
-        holder, _, message = self._answer.message.rpartition(".")
+        holder, _, message = self._message_path.rpartition(".")
         signed = table_at(document, above)
         if holder == above and message in signed and isinstance(self._scheme, SortedPairs):
             # A separator in the message would split the signed text: the client would not believe it.

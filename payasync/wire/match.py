@@ -26,7 +26,7 @@ from payasync.endpoints import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape
-from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS
+from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, service_parts
 from payasync.profile.wire_names import wire_name
 from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
@@ -301,7 +301,8 @@ def may_be_success(
         for key, name, _ in _document_names(operation)
     ):
         return True
-    made = (getattr(profile.answer, key) for key in _MADE.get(operation, ()))
+    made = [getattr(profile.answer, key) for key in _MADE.get(operation, ())]
+    made += service_parts(profile) if operation in {CREATE_PAYMENT, PLACE_ORDER} else ()
     return any(place and _is_said(at(data, place)) for place in made) or (
         operation in _AMOUNT_OF and names_number_and_amounts(operation, fields, comparison, data)
     )
@@ -335,6 +336,7 @@ def names_only_the_number(query: Call, data: object) -> bool:
         return False
     paths = [getattr(shape, key) or wire_name(profile, operation, argument) for key, operation, argument in _AMOUNTS]
     paths += [path for key in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, key))]
+    paths += service_parts(profile)
     if query.operation == QUERY_ORDER:  # a refund of the order names the order, too
         paths.append(shape.out_refund_no or wire_name(profile, CREATE_REFUND.name, "out_refund_no"))
     return all(_is_missing(at(data, path, None)) for path in paths)

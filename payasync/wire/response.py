@@ -5,6 +5,7 @@ from dataclasses import is_dataclass
 from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Final, Self, TypeVar, get_args, get_origin
+from urllib.parse import quote
 
 from attrs import define, field, has
 from cattrs import Converter, transform_error
@@ -13,8 +14,8 @@ from cattrs.strategies import configure_union_passthrough
 
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import not_configured
-from payasync.profile.schema import AnswerShape, States
-from payasync.strict_json import ABSENT, at
+from payasync.profile.schema import AnswerShape, Paths, States, fill_parts, parts_of
+from payasync.strict_json import ABSENT, at, first_at
 from payasync.wire.call import Call, Reply
 
 T = TypeVar("T")
@@ -126,9 +127,9 @@ class Response:
         return scalar_at(payload(self._shape, self._reply.document), path)
 
 
-def scalar_at(document: Any, path: str) -> str | int | None:
+def scalar_at(document: Any, paths: Paths) -> str | int | None:
     """Return the text or the integer at a path; `None` if the path is empty, or holds something else."""
-    value = at(document, path) if path else None
+    value = first_at(document, paths) if paths else None
     return value if isinstance(value, str) or type(value) is int else None
 
 
@@ -175,13 +176,25 @@ class OrderResponse(Response):
 
     thing = "order"
 
+    _sent: Mapping[str, Any] = field(factory=dict, eq=False)
+
+    @classmethod
+    def of(cls, call: Call, reply: Reply) -> Self:
+        """Return what a reply to a call says."""
+        answer = call.profile.answer
+        return cls(reply, answer, call.profile.states, call.fields if answer.redirect_template else {})
+
     @property
     def redirect_url(self) -> str | None:
-        """Where the customer goes to authorise (docs/service.md#orders).
+        """Where the customer goes to authorise (docs/service.md#orders); `None` if the response does not say it.
+
+        If the profile has a `redirect_template`, the address is made of its parts.
 
         Raises:
             NotConfiguredError: The profile does not say where it stands.
         """
+        if template := self._shape.redirect_template:
+            return _fill_address(template, self.data, self._sent)
         found = self._located("redirect_url")
         return found if isinstance(found, str) else None
 
@@ -193,6 +206,18 @@ class OrderResponse(Response):
             NotConfiguredError: The profile does not say where it stands.
         """
         return self._located("order_status")
+
+
+def _fill_address(template: str, data: Any, sent: Mapping[str, Any]) -> str | None:
+    """Return the address that a template stands for, or `None` if neither the payload nor the request has a part."""
+    values: dict[str, str] = {}
+    for path in parts_of(template):
+        value = scalar_at(data, path)
+        value = scalar_at(sent, path) if value is None else value
+        if value is None:
+            return None
+        values[path] = quote(str(value), safe="")
+    return fill_parts(template, values)
 
 
 @define(repr=False, unsafe_hash=True)

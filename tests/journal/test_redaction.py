@@ -76,6 +76,31 @@ def test_of_an_answer_what_the_profile_locates_is_kept() -> None:
     assert ("https://pay.example/1", "PAID") == (again.redirect_url, again.order_status)
 
 
+def test_parts_of_the_address_are_kept() -> None:
+    """The journal stores codes at each of their places, and the parts of the customer's address."""
+    shape = AnswerShape(
+        data="result",
+        code=("code", "errors.0.code"),
+        ok=(0,),
+        message=("errors.0.text", "text"),
+        redirect_template="https://pay.example/{gateway.nos.1}?amount={totalAmt}&for={outTradeNo}",
+    )
+    call = call_for("orders.place", evolve(PROFILE, answer=shape))
+    document = {
+        "code": 0,
+        "errors": [{"code": "", "user": "canary"}],
+        "text": "done",
+        "result": {"gateway": {"nos": ["canary", "G1"]}, "totalAmt": 450, "payer": "canary"},
+    }
+    body = redact_outcome(call, reply(document)).body
+    came, again = OrderResponse.of(call, reply(document)), OrderResponse.of(call, reply(orjson.loads(body)))
+    number = call.fields["outTradeNo"]
+
+    assert b"canary" not in body
+    assert b'"code":0,"errors":{"0":{"code":""}},"text":"done"' in body
+    assert came.redirect_url == again.redirect_url == f"https://pay.example/G1?amount=450&for={number}"
+
+
 @pytest.mark.parametrize(
     ("document", "expected"),
     [

@@ -24,6 +24,7 @@ from payasync.middleware.outcome import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
 from payasync.resources.orders import PlaceOrder
+from payasync.signing.schemes import SortedPairs
 from payasync.wire.call import Call, Reply
 from payasync.wire.response import parse_retry_after
 from tests.building import PROFILE, call_for, codec, reply
@@ -261,6 +262,87 @@ REFUSALS: Final[list[tuple[Reply, Outcome, Outcome]]] = [
 def test_outcome_by_status_alone(status: int, expected: Outcome, document: object) -> None:
     """The status alone decides 3xx, 429 and 5xx, whatever the body says."""
     assert expected is classify(call_for("refunds.create", ENVELOPED), reply(document, status))
+
+
+ONLY_IN_FAILURES: Final = evolve(
+    ENVELOPED,
+    answer=AnswerShape(code=("error.code", "errors.0.code"), code_optional=True, message=("error.msg", "msg")),
+)
+"""It has codes in failures only, at one of two places."""
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({}, Outcome.SUCCESS),
+        ({"code": "PARAM", "data": {"a": 1}}, Outcome.SUCCESS),
+        ({"error": None, "errors": []}, Outcome.SUCCESS),
+        ({"error": {"code": None}}, Outcome.SUCCESS),
+        ({"error": {"code": "PARAM"}}, Outcome.NOT_EXECUTED),
+        ({"errors": [{"code": "PARAM"}, {"code": "BUSY"}]}, Outcome.NOT_EXECUTED),
+        ({"error": {"code": "BUSY"}, "errors": [{"code": "PARAM"}]}, Outcome.SERVER_ERROR),
+        ({"error": {"code": None}, "errors": [{"code": "NONE"}]}, Outcome.ABSENT),
+        ({"error": {"code": "", "msg": "already paid"}}, Outcome.DUPLICATE),
+        ({"error": {"code": "WHAT"}}, Outcome.UNLISTED),
+        ({"error": {"code": ["PARAM"]}}, Outcome.UNLISTED),
+        ({"msg": "already paid"}, Outcome.DUPLICATE),
+        ([], Outcome.UNRECOGNISED),
+    ],
+)
+def test_outcome_where_only_failures_have_codes(document: object, expected: Outcome) -> None:
+    """If codes are optional, a 2xx without a code is success; the first code that is there decides."""
+    assert expected is classify(call_for("refunds.create", ONLY_IN_FAILURES), reply(document))
+
+
+OF_REFUNDS: Final = evolve(
+    ENVELOPED,
+    codes=evolve(
+        ENVELOPED.codes, by_operation={"refunds.create": {"absent": ["PARAM"], "retryable": ["LOW", "no money"]}}
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "refund", "other"),
+    [
+        (code("PARAM"), Outcome.ABSENT, Outcome.NOT_EXECUTED),
+        (code("PARAM", 400), Outcome.ABSENT, Outcome.NOT_EXECUTED),
+        (code("LOW"), Outcome.SERVER_ERROR, Outcome.UNLISTED),
+        (code("USED"), Outcome.DUPLICATE, Outcome.DUPLICATE),
+        (code("USED", msg="no money"), Outcome.SERVER_ERROR, Outcome.DUPLICATE),
+    ],
+)
+def test_codes_of_one_operation(answer: Reply, refund: Outcome, other: Outcome) -> None:
+    """The codes of an operation go before the general ones, which count for all that it does not list."""
+    assert refund is classify(call_for("refunds.create", OF_REFUNDS), answer)
+    assert other is classify(call_for("orders.place", OF_REFUNDS), answer)
+
+
+def test_absent_in_the_words_of_a_query() -> None:
+    """A code that means "not found" in the answers to one query does so there alone."""
+    codes = ResultCodes(by_operation={"refunds.status": {"absent": ["GONE"]}})
+    profile = evolve(SIGNED, codes=codes)
+    answer = evolve(reply({"code": "GONE"}), verified=True)
+
+    assert confirms_absence(call_for("refunds.status", profile), answer)
+    assert not confirms_absence(call_for("orders.query", profile), answer)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"outRefundNo": "R1", "state": "X"}, Outcome.UNVERIFIED),
+        ({"outRefundNo": "R1", "state": "X", "error": {"code": None}}, Outcome.UNVERIFIED),
+        ({"error": {"code": "NONE"}}, Outcome.ABSENT),
+    ],
+)
+def test_success_without_a_code_that_is_relabelled(document: object, expected: Outcome) -> None:
+    """If codes are optional, a signed response without one may be a success with another status: no refusal."""
+    shape = AnswerShape(code="error.code", code_optional=True, refund_status="state", signature="sign")
+    profile = evolve(ENVELOPED, answer=shape, signature=SortedPairs(nested="json"))
+    outcome = classify(call_for("refunds.create", profile), evolve(reply(document, 404), verified=True))
+
+    assert outcome is (Outcome.UNRECOGNISED if expected is Outcome.UNVERIFIED else expected)
 
 
 @pytest.mark.parametrize(("answer", "expected"), BY_CODE)

@@ -50,7 +50,7 @@ POINTS: Final = [
     "refund_status",
     *named("answer", AnswerShape, "ok", "refusals_signed"),
     *named("states", States),
-    *named("codes", ResultCodes),
+    *named("codes", ResultCodes, "by_operation"),
     *named("http", HttpCodes),
     *named("recovery", Recovery),
     *named("notification", NotificationShape, "tolerance", "volatile"),
@@ -61,6 +61,7 @@ POINTS: Final = [
 successes are not signed.
 """
 
+ASSUMED: Final = ["answer.code", "answer.code_optional", "answer.redirect_template"]
 COMPARED: Final = [f"answer.{name}" for name in COMPARED_KEYS]
 """What a response is compared in."""
 SIGNED: Final = AnswerShape(signature="sign")
@@ -109,7 +110,7 @@ def test_bare_profile_answers_nothing() -> None:
     assert [
         *(f"authentication of {name}" for name in NOT_SHOWN),
         *SIGNED_VALUES,
-        "answer.code",
+        *ASSUMED,
         *COMPARED,
         *named("http", HttpCodes),
     ] == assumed
@@ -127,7 +128,7 @@ def test_sandbox_answers_what_calls_need() -> None:
         "notification.signature",
     } == {name for name, point in points.items() if point.status == "open"}
     assumed = {name for name, point in points.items() if point.status == "assumed"}
-    assert {*COMPARED, *SIGNED_VALUES, "http.not_executed", "http.duplicate"} == assumed
+    assert {*ASSUMED[1:], *COMPARED, *SIGNED_VALUES, "http.not_executed", "http.duplicate"} == assumed
 
 
 def value_at(profile: Profile, name: str) -> Any:
@@ -147,6 +148,8 @@ def test_what_is_answered_is_shown() -> None:
     points = {name: point for name, point in audited(profile).items() if not name.startswith("authentication")}
 
     assert "open" == points.pop("signature.allow_delimiters").status
+    assert "assumed" == points.pop("answer.redirect_template").status
+    assert ("NOT_ENOUGH",) == points.pop("codes.refunds.create.not_executed").value
     assert "billingFrequency, plan.interval" == points.pop("fields.frequency").value
     assert {name: ("answered", value_at(profile, name)) for name in points} == {
         name: (point.status, point.value) for name, point in points.items()
@@ -217,6 +220,10 @@ TAKING: Final = AnswerShape(out_trade_no="no", total_amt="no", subscription_id="
 OFF: Final = AnswerShape(out_trade_no="", total_amt="", merchant_id="", subscription_id="")
 NONE: Final = ResultCodes(absent=("N",))
 OPEN: Final = ("open", None)
+REFUNDS: Final = ResultCodes(by_operation={"refunds.create": {"absent": ("N",)}})
+REFUND_CODE: Final = "codes.refunds.create.absent"
+TEMPLATE: Final = "https://pay.example/{no}"
+PARTS: Final = AnswerShape(redirect_template=TEMPLATE)
 MINUTE: Final = ("answered", 60.0)
 
 
@@ -252,6 +259,10 @@ def signing(*, said: bool | None, path: str = "sign") -> dict[str, Any]:
         ({}, "answer.subscription_id", OPEN, f"{SUBSCRIPTION} it is compared under its wire name, if it is there"),
         ({"answer": AnswerShape(ok=("OK",))}, "answer.code", ("assumed", None), "and answer.ok has no effect"),
         ({}, "http.duplicate", ("assumed", (409,)), ""),
+        ({"codes": REFUNDS, "answer": AnswerShape(message="m")}, REFUND_CODE, ("answered", ("N",)), "codes.absent"),
+        ({"codes": REFUNDS}, REFUND_CODE, OPEN, f"{NO_EFFECT}.code or answer.message"),
+        ({"answer": PARTS}, "answer.redirect_url", ("assumed", TEMPLATE), "answer.redirect_template gives it"),
+        ({"answer": PARTS}, "answer.redirect_template", ("answered", TEMPLATE), "gives only these"),
         # If successes are signed, the quarantine counts once the profile says whether failures are, too.
         (signing(said=None), "answer.refusals_signed", OPEN, NOT_FINAL),
         (signing(said=None), "recovery.quarantine", OPEN, f"{NO_EFFECT}.refusals_signed"),

@@ -1,9 +1,9 @@
 """The parts of a profile: which values they accept and refuse, and how they compare codes and states."""
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_origin
 
 import attrs
 import pytest
@@ -47,13 +47,13 @@ KEYS: Final = {"accept.required": "orders.place", "states.refund": "succeeded", 
 TABLES: Final = {
     name: (KEYS.get(name, "paid" if name.startswith("states") else "payment"), IN_WORDS[get_args(each.type)[1]])
     for name, each in TYPED.items()
-    if get_args(each.type)[1:] and get_args(each.type)[1] in IN_WORDS
+    if get_origin(each.type) is Mapping and get_args(each.type)[1] in IN_WORDS
 }
 PATHS: Final = [
     f"{section}.{each.name}"
     for section in ("answer", "notification")
     for each in attrs.fields(SHAPES[section])
-    if each.default == "" and each.name != "verification"
+    if each.default == "" and each.name not in {"code", "message", "redirect_template", "verification"}
 ]
 ORDER_STATES: Final = ["pending", "paid", "closed", "failed", "expired", "refunded"]
 STATES: Final = {
@@ -147,6 +147,7 @@ VERIFICATION: Final = "notification.verification"
 STEPS: Final = "a dotted path, such as data.sign, without an empty step"
 A_PATH: Final = f"{STEPS}; a header cannot stand here"
 LOCATED: Final = [field for field in PATHS if field != "answer.request_id" and not field.endswith("_body")]
+ADDRESS: Final = "https://pay.example/p?no={gatewayNo}"
 BAD_PATHS: Final = ["a..b", "data.", ".", "header:X-Sign", "Header:X-Sign"]
 BAD_REQUEST_IDS: Final = [
     "header:",
@@ -163,6 +164,29 @@ SECONDS: Final = "a number of seconds, 0 or more"
 RULES: Final[list[tuple[str, str, list[Any]]]] = [
     ("answer.total_amt", "a text", [5]),
     ("answer.merchant_id", "a text", [["a"]]),
+    *((f"answer.{name}", "a text or a list, each of it a text", [None, 5, [1]]) for name in ("code", "message")),
+    *(
+        (f"answer.{name}", f"{A_PATH}; or a list of such paths", [*BAD_PATHS, ["a", "b..c"], [""], ["header:X"]])
+        for name in ("code", "message")
+    ),
+    ("answer.code_optional", "true or false", ["true", 1]),
+    (
+        "answer.redirect_template",
+        f"an http or https URL with at least one path in braces behind its host, such as {ADDRESS}",
+        [
+            "https://pay.example/p",
+            "/p?no={no}",
+            "ftp://pay.example/{no}",
+            "https://{host}/p",
+            "https://pay.example{no}",
+            "https://user@pay.example/{no}",
+            "https://pay.example/{}",
+            "https://pay.example/{a..b}",
+            "https://pay.example/{a}{",
+            "https://pay.example/{a{b}}",
+            "https://pay.example/{a} b",
+        ],
+    ),
     ("answer.refusals_signed", "true or false", ["false", 0]),
     ("http.rate_limit_precedes_execution", "true or false", [1]),
     ("notification.tolerance", "an integer", [True, 1.5]),
@@ -289,7 +313,23 @@ def test_states_compare_by_type_and_value(value: object, expected: str | None) -
     assert states.name("subscription", value) is None
 
 
-@pytest.mark.parametrize("field", [field for field in LOCATED if field != "answer.code"])
+def test_codes_only_in_failures() -> None:
+    """With `code_optional`, a code needs no list of successes. It is refused without a path of the code."""
+    shape = AnswerShape(code=["error.code", "errors.0.code"], code_optional=True)
+
+    assert (("error.code", "errors.0.code"), ()) == (shape.code, shape.ok)
+    assert "answer.code_optional" == refusal(AnswerShape, code_optional=True)[0]
+
+
+def test_address_is_given_once() -> None:
+    """The path of the customer's address and its template are refused together."""
+    field, words = refusal(AnswerShape, redirect_url="payUrl", redirect_template="https://pay.example/{no}")
+
+    assert "answer.redirect_template" == field
+    assert "answer.redirect_url both give the customer's address" in words
+
+
+@pytest.mark.parametrize("field", LOCATED)
 @pytest.mark.parametrize("path", ["", "a", "data.sign", "a.0.b", "a b.c:d"])
 def test_paths(field: str, path: str) -> None:
     """A path consists of names and list positions, separated by dots; an empty path leaves the point open."""

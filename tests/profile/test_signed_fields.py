@@ -119,6 +119,10 @@ NOTHING_OF_ITS_OWN: Final[dict[str, dict[str, Any]]] = {
     "nonce": {**INSIDE, "payment_id": "nonceStr"},
     "signature": {**INSIDE, "payment_id": "sign"},
     "merchant": {**INSIDE, "payment_id": "merchantId"},
+    "a code outside": {**INSIDE, "code": ["data.code", "code"], "ok": ("0",)},
+    "a message outside": {**INSIDE, "message": ["msg", "data.msg"]},
+    "no code in a success": {**INSIDE, "code": "data.code", "message": "data.msg", "code_optional": True},
+    "parts of the address": {**INSIDE, "redirect_template": "https://pay.example/{amount}?for={orderNo}"},
 }
 """Answers in whose signature nothing stands that a request by the profile below does not say, too."""
 NESTED: Final = evolve(PAIRS, nested="json", exclude=("sign", "payUrl"))
@@ -157,6 +161,23 @@ def test_what_only_a_response_says(point: str, at: str) -> None:
     """One signed path that no request holds is enough."""
     ok = {"ok": ("0",)} if point == "code" else {}
     profile = saying({"signature": "sign", point: at, **ok})
+
+    assert session(profile).profile is profile
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"signature": "sign", "code": ["own.code", "code"], "ok": ("0",)},
+        {**INSIDE, "message": ["data.msg"]},
+        {**INSIDE, "message": ["data.msg", "data.words"], "code": "code", "code_optional": True, "payment_id": "no"},
+        {**INSIDE, "redirect_template": "https://pay.example/{gatewayNo}?amount={amount}"},
+    ],
+    ids=["codes", "one message", "code is optional", "part of the address"],
+)
+def test_several_paths_that_only_a_response_has(shape: dict[str, Any]) -> None:
+    """If each path of the code or the message is signed, they are proof; so is a part of the address."""
+    profile = saying(shape)
 
     assert session(profile).profile is profile
 

@@ -39,13 +39,16 @@ TABLE: Final = "must be a table of names, each with"
 
 
 def test_each_key_is_its_argument() -> None:
-    """TOML tables and Python arguments agree, and the test file gives every key a value other than its default."""
+    """TOML tables and Python arguments agree. The test file has every key, and only one that a default goes with."""
     tables = tomllib.loads(WHOLE)
     tables |= {f"{thing}_status": table for thing, table in tables.pop("status").items()}
     bare = Profile(signature=SortedPairs(), payment_status=Parameter("x"), refund_status=Parameter("x", "path"))
 
+    codes = tables["codes"]
+    codes["by_operation"] = {key: codes.pop(key) for key in list(codes) if key in ARGUMENTS}
+
     assert tables == json.loads(as_json(PROFILE_OF_WHOLE).replace('"with_":', '"with":'))
-    assert [] == list(same(attrs.asdict(bare), attrs.asdict(PROFILE_OF_WHOLE)))
+    assert ["redirect_template"] == list(same(attrs.asdict(bare), attrs.asdict(PROFILE_OF_WHOLE)))
     assert PROFILE_OF_WHOLE == pickle.loads(pickle.dumps(PROFILE_OF_WHOLE))  # noqa: S301 - made in the same line
 
 
@@ -91,6 +94,8 @@ TOP: Final = (
         ('[status.refunds]\nname = "x"', "status.refunds", "refund", "payment, refund"),
         ("[signature]\n9 = 1", "signature.9", None, ""),
         ("shop = 1", "shop", None, ""),
+        ('[codes."refunds.creat"]\nabsent = []', "codes.refunds.creat", "refunds.create", ""),
+        ("[codes]\nby_operation = {}", "codes.by_operation", None, ""),
         ('[payment_status]\nname = "x"', "payment_status", "[status.payment]", TOP),
         ('[refund_status]\nname = "x"', "refund_status", "[status.refund]", ""),
     ],
@@ -122,6 +127,13 @@ def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> No
             f"accept.required {TABLE} a list, each of it a text, not 'orders.place' with 'subject'",
         ),
         ("status = 1", "status", "must be a table, not 1"),
+        ("codes = 1", "codes", "must be a table, not 1"),
+        ('[codes]\nabsent = "A"', "codes.absent", "must be a list, each of it a text or an integer, not 'A'"),
+        (
+            '[codes."refunds.create"]\nabsent = "A"',
+            "codes.refunds.create.absent",
+            f"codes {TABLE} a table of names, each with {CODES}, not 'refunds.create' with a dict",
+        ),
         ("[status.payment]\nname = 1", "status.payment.name", "must be a text, not 1"),
     ],
 )
@@ -150,6 +162,24 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
             "status.refund.name: 'Host' must not carry an identifier",
         ),
         ("[answer]\nok = [0]\n[codes]\nabsent = [0]", "codes.absent", 4, "answer.ok and codes.absent both hold 0"),
+        (
+            '[codes."refunds.create"]\nabsent = [1]\nduplicate = [1]',
+            "codes.refunds.create.duplicate",
+            3,
+            "codes.refunds.create.absent and codes.refunds.create.duplicate both hold 1",
+        ),
+        (
+            '[answer]\nok = [1]\n[codes."orders.place"]\nabsent = [1]',
+            "codes.orders.place.absent",
+            4,
+            "answer.ok and codes.orders.place.absent both hold 1",
+        ),
+        (
+            '[codes."refunds.create"]\nabsnt = []',
+            "codes.refunds.create.absnt",
+            2,
+            "codes.refunds.create must not hold 'absnt'; allowed are absent, duplicate, not_executed, retryable",
+        ),
     ],
 )
 def test_contradiction(text: str, field: str, line: int, why: str) -> None:
@@ -284,6 +314,10 @@ def round_trip(profile: Profile) -> Profile:
         Profile(states=States(order={"paid": ()})),
         Profile(fields={"customer": ""}),
         Profile(answer=AnswerShape(refusals_signed=False)),
+        Profile(answer=AnswerShape(code=["error.code", "errors.0.code"], code_optional=True, message=["msg"])),
+        Profile(answer=AnswerShape(redirect_template="https://pay.example/p?no={gatewayNo}&a={data.totalAmt}#{x}")),
+        Profile(codes=ResultCodes(by_operation={"refunds.create": {"absent": [1, "1"]}, "orders.place": {}})),
+        Profile(codes=ResultCodes(duplicate=[1], by_operation={"refunds.create": {"absent": [1], "retryable": []}})),
         Profile(answer=AnswerShape(total_amt="", currency="currency")),
         Profile(http=HttpCodes(duplicate=())),
         Profile(recovery=Recovery(quarantine=0.0)),

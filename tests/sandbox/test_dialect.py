@@ -1,6 +1,7 @@
 """A sandbox's dialect: it reads requests, and writes responses and notifications, as the profile says."""
 
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -23,7 +24,9 @@ from payasync import (
 )
 from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
+from payasync.journal import SqliteJournal
 from payasync.profile.schema import REFUSALS
+from payasync.resources.orders import PlaceOrder
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect, WireNames
 from payasync.sandbox.model import RefusedError
@@ -506,6 +509,86 @@ async def test_constant_does_not_replace_a_value() -> None:
         made = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
 
     assert ("T1", "CAD") == (made.document["outTradeNo"], made.document["currency"])
+
+
+ODD: Final = """
+bearer = ["payments.create", "payments.status", "orders.place", "orders.query", "refunds.create", "refunds.status"]
+signed = []
+[status.payment]
+name = "no"
+[status.refund]
+name = "no"
+[answer]
+data = "result.0"
+code = ["errors.0.code", "error.code"]
+code_optional = true
+message = ["errors.0.text"]
+order_status = "state"
+refund_status = "state"
+redirect_template = "https://pay.example/p?no={gateway.no}&amount={totalAmt}&note={subject}"
+[states.order]
+paid = ["DONE"]
+[states.refund]
+succeeded = ["DONE"]
+[codes]
+duplicate = ["BAD"]
+absent = ["NONE"]
+[codes."refunds.create"]
+not_executed = ["NOT_ENOUGH"]
+absent = ["BAD"]
+[sandbox.codes]
+invalid = "WRONG"
+unauthenticated = "WHO"
+wrong_state = "NOT_ENOUGH"
+already_paid = "PAID"
+refund_mismatch = "OTHER"
+"""
+"""A service with codes only in failures and only in lists, with parts of an address, and with codes of refunds."""
+
+
+@pytest.mark.parametrize("failures", ["status", "200"])
+async def test_codes_in_failures_only_and_an_address_of_parts(failures: Any, tmp_path: Path) -> None:
+    """The sandbox says codes only in failures, and gives the parts of the address, by which the customer pays."""
+    profile = Profile.from_toml(ODD)
+    async with (
+        Sandbox(profile, failures=failures, refunds="succeed") as sandbox,
+        SqliteJournal(tmp_path / "pay.db") as journal,
+        sandbox.session(journal=journal, retry=FAST) as pay,
+    ):
+        request = PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD", subject="a b")
+        placed, recorded = await pay.send(request), await pay.send(request)
+        assert isinstance(placed.redirect_url, str)
+        await sandbox.customer.authorize(placed.redirect_url)
+        paid = await pay.orders.query("T1")
+        told: list[Any] = []
+        for ask in (
+            lambda: pay.orders.query("T9"),
+            lambda: pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=451),
+            lambda: pay.refunds.create(out_trade_no="T9", out_refund_no="R2", total_amt=450, refund_amt=1),
+        ):
+            with pytest.raises(ServiceError) as caught:
+                await ask()
+            told.append((caught.value.code, caught.value.http_status))
+
+    token = placed.get("gateway.no")
+    assert f"https://pay.example/p?no={token}&amount=450&note=a%20b" == placed.redirect_url == recorded.redirect_url
+    assert ({"result", "requestId"}, list) == (set(placed.document), type(placed.document["result"]))
+    assert ("paid", None) == (paid.state, paid.redirect_url)
+    inside = failures == "200"
+    assert [
+        ("NONE", 200 if inside else 404),
+        ("NOT_ENOUGH", 200 if inside else 409),
+        ("BAD", 200 if inside else 404),
+    ] == told
+
+
+def test_code_that_another_operation_reads_otherwise() -> None:
+    """A general code with another meaning in an operation's own list is not sent by that operation."""
+    codes = ResultCodes(absent=("A", "B"), by_operation={"refunds.create": {"retryable": ["LATER", "A"]}})
+    told = words(codes=codes)
+
+    assert ("A", "B") == (told.code("absent"), told.code("absent", "refunds.create"))
+    assert (None, "LATER") == (told.code("busy"), told.code("busy", "refunds.create"))
 
 
 UNCODED: Final = evolve(

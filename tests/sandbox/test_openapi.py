@@ -112,6 +112,19 @@ DIALECTS: Final = {
         PROFILE, answer=evolve(PROFILE.answer, currency="a.unit"), constants={"*": {"currency": "CAD"}}
     ),
     "refusals not signed": evolve(PROFILE, answer=evolve(PROFILE.answer, signature="seal", refusals_signed=False)),
+    "codes in failures": evolve(
+        PROFILE,
+        answer=evolve(
+            PROFILE.answer,
+            data="result.0",
+            code=["errors.0.code", "code"],
+            code_optional=True,
+            message="errors.0.text",
+            redirect_url="",
+            redirect_template="https://pay.example/{gate.0}",
+        ),
+        codes=evolve(PROFILE.codes, by_operation={"refunds.create": {"absent": ["NO_REFUND"]}}),
+    ),
     "used before inside": evolve(PROFILE, http=HttpCodes(duplicate=(410,), not_executed=())),
 }
 

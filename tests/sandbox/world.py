@@ -20,13 +20,13 @@ from yarl import URL
 
 from payasync import Credentials, Profile, Session, SignatureScheme
 from payasync.endpoints import Operation
-from payasync.profile.schema import NONCE, SIGN
+from payasync.profile.schema import NONCE, SIGN, paths_of
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.sandbox import Sandbox
-from payasync.strict_json import at
+from payasync.strict_json import at, first_at
 from payasync.wire.encode import Codec, encode
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -80,7 +80,9 @@ class Told:
     @property
     def why(self) -> str:
         """The meaning of the result code; `done` for success."""
-        code, codes = at(self.document, self.profile.answer.code, None), self.profile.codes
+        code, codes = first_at(self.document, self.profile.answer.code, None), self.profile.codes
+        if code is None and self.profile.answer.code_optional:
+            return "done"
         meanings: dict[str, tuple[str | int, ...]] = {"done": self.profile.answer.ok}
         meanings |= {why: (code,) for why, code in self.profile.sandbox.codes.items()}
         meanings |= {why: getattr(codes, name) for name, why in OTHERS.items()}
@@ -94,7 +96,7 @@ class Told:
     @property
     def field(self) -> str | None:
         """The invalid field."""
-        above, dot, _ = self.profile.answer.message.rpartition(".")
+        above, dot, _ = paths_of(self.profile.answer.message)[0].rpartition(".")
         field: str | None = at(self.document, f"{above}{dot}field", None)
         return field
 

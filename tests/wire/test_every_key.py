@@ -22,13 +22,12 @@ from payasync import (
     Profile,
     Recovery,
     Response,
-    ResultCodes,
     RetryPolicy,
     Session,
     SortedPairs,
     States,
 )
-from payasync.profile.schema import OPEN_FIELDS, ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
+from payasync.profile.schema import CODE_LISTS, OPEN_FIELDS, ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
 from tests.foreign import signatures
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
@@ -383,6 +382,7 @@ def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], other: objec
     return Effect(f'answer.{name} = "its.name"', ask, kind, ends, by_path=by_path)
 
 
+CODED_IN_FAILURES: Final = 'answer.code = "error.code"\nanswer.ok = ["OK"]'
 TAKEN, REJECTED, FORGED = "OrderResponse", "ServiceError", "InvalidSignatureError"
 STATED: Final = 'answer.order_status = "data.state"'
 READ: Final = ("NoAnswerError", "OrderResponse")
@@ -400,6 +400,30 @@ UNDERSTANDING: Final = (
     ended_as('answer.code = "h.code"', query, (REJECTED, TAKEN), b'{"h":{"code":"NO"}}', 'answer.ok = ["OK"]'),
     ended_as(
         "answer.ok = [0]", query, (TAKEN, REJECTED), b'{"code":0}', 'answer.code = "code"', other='answer.ok = ["0"]'
+    ),
+    Effect(
+        'answer.code = ["code", "errors.0.code"]',
+        create,
+        fact("code"),
+        ("NO", None),
+        'answer.ok = ["OK"]',
+        'answer.code = "code"',
+        said(b'{"errors":[{"code":"NO"}]}', 400),
+    ),
+    ended_as("answer.code_optional = true", query, (TAKEN, "NoAnswerError"), b'{"a":1}', CODED_IN_FAILURES),
+    Effect(
+        'answer.redirect_template = "https://pay.example/{gate.no}?amount={totalAmt}"',
+        place(),
+        fact("redirect_url"),
+        ("https://pay.example/G%201?amount=15", "open: answer.redirect_url"),
+        script=said(b'{"gate":{"no":"G 1"}}'),
+    ),
+    Effect(
+        'answer.message = ["why", "errors.0.text"]',
+        create,
+        fact("message"),
+        ("late", None),
+        script=said(b'{"errors":[{"text":"late"}]}', 400),
     ),
     Effect('answer.message = "why"', create, fact("message"), ("late", None), script=said(b'{"why":"late"}', 400)),
     Effect('answer.request_id = "m.id"', create, fact("request_id"), ("r1", None), script=said(b'{"m":{"id":"r1"}}')),
@@ -500,6 +524,8 @@ MEANINGS: Final = (
     ),
     means('codes.duplicate = ["ODD"]', refund, USED, FOUND, *said(ODD), DONE),
     means('codes.absent = ["ODD"]', refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=AT_ONCE),
+    means('codes."refunds.create".not_executed = ["ODD"]', refund, REFUSED, FOUND, *said(ODD), DONE),
+    means('codes."refunds.create".not_executed = ["ODD"]', create, PERHAPS_PAID, PERHAPS_PAID, *said(ODD)),
     means("recovery.quarantine = 0", refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=ABSENT),
 )
 
@@ -519,7 +545,6 @@ PARTS: Final[Mapping[str, type[Any]]] = {
     "auth": Auth,
     "accept": Accept,
     "answer": AnswerShape,
-    "codes": ResultCodes,
     "http": HttpCodes,
     "recovery": Recovery,
 }
@@ -537,6 +562,8 @@ def keys_of(each: "Attribute[Any]") -> Iterator[str]:
             yield from (f"fields.{name}" for name in OPEN_FIELDS)
         case "states":
             yield from (f"states.{part.name}.{state}" for part in fields(States) for state in THINGS[part.name][1])
+        case "codes":
+            yield from (f"codes.{name}" for name in (*CODE_LISTS, '"refunds.create"'))
         case name if name in PARTS:
             yield from (f"{name}.{inner.name}" for inner in fields(PARTS[name]))
         case name:

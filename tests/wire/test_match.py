@@ -352,6 +352,10 @@ LOCATED: Final = evolve(
 )
 
 
+TEMPLATE: Final = "https://pay.example/{gate.no}?for={outTradeNo}&note={subject}"
+IN_PARTS: Final = evolve(STATED, answer=evolve(STATED.answer, redirect_template=TEMPLATE))
+"""The service gives one part of the customer's address; requests say the others."""
+
 REFUSES: Final = "it refuses the request, and says that"
 NO_SUCH: Final = "it says that there is no such"
 
@@ -499,6 +503,9 @@ def test_what_tells_a_write_from_another_under_its_number(
         (CREATE_PAYMENT, LOCATED, {"payUrl": "https://pay.example/1"}, True),
         (CREATE_PAYMENT, LOCATED, {"payNo": "P1"}, True),
         (CREATE_SUBSCRIPTION, LOCATED, {"subNo": "S1"}, True),
+        (PLACE_ORDER, IN_PARTS, {"gate": {"no": "G1"}}, True),
+        (PLACE_ORDER, IN_PARTS, {"subject": "Coffee"}, False),
+        (CLOSE_ORDER, IN_PARTS, {"gate": {"no": "G1"}}, False),
         (CREATE_REFUND, BARE, {"outRefundNo": "R1"}, True),
         (CREATE_REFUND, BARE, {"message": "no"}, False),
         (CREATE_PAYMENT, BARE, {"amount": 1}, True),
@@ -517,6 +524,7 @@ def test_what_may_be_a_success_with_another_code(
 
 WRITES: Final = ("payments.create", "orders.place", "orders.close", "refunds.create")
 KEY: Final = "a key that signs requests"
+PARTS: Final = {"redirect_url": "", "redirect_template": TEMPLATE}
 SERVICE_KEY: Final = "a key of the service alone"
 OWN_KEY: Final = Credentials("1001", secret_key="sk", signing_key=KEY, service_keys=SERVICE_KEY)
 SAME_KEY: Final = Credentials("1001", secret_key="sk", signing_key=KEY)
@@ -788,6 +796,8 @@ def test_what_the_request_says_of_a_payment() -> None:
         (QueryOrder(out_trade_no="T1"), {"total_amt": "sum"}, {"outTradeNo": "T1", "sum": 450}, False),
         (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T1", "totalAmt": 450}, False),
         (QueryOrder(out_trade_no="T1"), {}, {"outTradeNo": "T1", "amount": 450}, False),
+        (QueryOrder(out_trade_no="T1"), PARTS, {"outTradeNo": "T1", "gate": {"no": "G1"}}, False),
+        (QueryOrder(out_trade_no="T1"), PARTS, {"outTradeNo": "T1", "gate": {}}, True),
         (QueryRefund(identifier="R1"), {}, {"outTradeNo": "T1", "outRefundNo": "R1"}, True),
         (QueryRefund(identifier="R1"), {}, {"no": "R1"}, True),
         (QueryRefund(identifier="R1"), {}, {"outTradeNo": "T1", "no": "R2"}, False),

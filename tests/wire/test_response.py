@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 import pytest
 from attrs import evolve, field, frozen
 
-from payasync.endpoints import CREATE_PAYMENT
+from payasync.endpoints import CREATE_PAYMENT, PLACE_ORDER
 from payasync.errors import InvalidArgumentError, NotConfiguredError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape
@@ -138,6 +138,36 @@ def test_located_value(kind: type[Response], name: str, path: str, value: object
     assert value == given.get(path)
     assert getattr(answer(kind, {"result": {}}), name) is None
     assert getattr(answer(kind, None), name) is None
+
+
+TEMPLATE: Final = "https://pay.example/{shop.id}?no={gatewayNo}&amount={totalAmt}&ref={list.0}#{gatewayNo}"
+PARTS: Final[dict[str, Any]] = {"shop": {"id": "a/b"}, "gatewayNo": "G 1&x=é", "totalAmt": 450, "list": ["T1"]}
+ADDRESS: Final = "https://pay.example/a%2Fb?no=G%201%26x%3D%C3%A9&amount=450&ref=T1#G%201%26x%3D%C3%A9"
+
+
+@pytest.mark.parametrize(
+    ("payload", "sent", "expected"),
+    [
+        (PARTS, {}, ADDRESS),
+        (PARTS, {"totalAmt": 7, "shop": {"id": "c"}}, ADDRESS),
+        ({**PARTS, "totalAmt": None}, {"totalAmt": 450}, ADDRESS),
+        ({"gatewayNo": PARTS["gatewayNo"]}, {**PARTS, "gatewayNo": "mine"}, ADDRESS),
+        ({**PARTS, "gatewayNo": None}, {}, None),
+        ({**PARTS, "gatewayNo": True}, {}, None),
+        ({**PARTS, "gatewayNo": 1.5}, {}, None),
+        ({**PARTS, "gatewayNo": ["x"]}, {}, None),
+        ([], PARTS, ADDRESS),
+        (None, {}, None),
+    ],
+)
+def test_address_of_parts(payload: object, sent: Mapping[str, Any], expected: str | None) -> None:
+    """The customer's address is made of the payload's parts, or else the request's; without one it is `None`."""
+    profile = Profile(answer=AnswerShape(data="data", redirect_template=TEMPLATE))
+    call = evolve(bare_call(PLACE_ORDER, profile=profile), fields=sent)
+    response = OrderResponse.of(call, reply({"data": payload}))
+
+    assert expected == response.redirect_url
+    assert expected == pickle.loads(pickle.dumps(response)).redirect_url  # noqa: S301 - made in the same line
 
 
 @pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
