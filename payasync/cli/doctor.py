@@ -308,11 +308,11 @@ def group_table(groups: Sequence[Readiness]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for each in groups:
-        begin = _MARKS["fine" if each.ready else "open"], each.group
+        begin = _MARKS["fine" if each.ready else "open"], f"[bold]{each.group}[/]"
         if each.ready:
             table.add_row(*begin, "ready")
         for place, missing in enumerate(each.missing):
-            table.add_row(*(("", "") if place else begin), missing.thing, escape(list_keys(missing.keys)))
+            table.add_row(*(("", "") if place else begin), missing.thing, f"[cyan]{list_keys(missing.keys)}[/]")
     return table
 
 

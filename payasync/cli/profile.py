@@ -172,7 +172,8 @@ class ProfileScreen:
     def group(self, group: Group) -> None:
         """Show the title of a group."""
         self._lines.write()
-        self._lines.write((group.capitalize(), "bold"))
+        place = list(PROMPTS).index(group) + 1
+        self._lines.write((group.capitalize(), "bold"), (f"  {place} of {len(PROMPTS)}", "dim"))
 
     def question(self, prompt: Prompt) -> None:
         """Show a question."""

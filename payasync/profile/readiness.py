@@ -57,7 +57,7 @@ _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 """What each group needs, the most urgent first, and the points that say it."""
-_KEYS: Final = {"payment_status": "status.payment", "refund_status": "status.refund"}
+_KEYS: Final = {"payment_status": "status.payment.name", "refund_status": "status.refund.name"}
 
 
 @frozen

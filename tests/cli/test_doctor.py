@@ -102,7 +102,7 @@ def test_verdict_of_each_group(toml: str) -> None:
     groups = [each.group for each in inspect_groups(Profile())]
 
     assert {
-        "open payments how to query it status.payment",
+        "open payments how to query it status.payment.name",
         "its states answer.payment_status, states.payment",
         "open orders its payment page answer.redirect_url",
     } <= set(shown)
@@ -118,7 +118,7 @@ def test_json(toml: str) -> None:
 
     assert (0, "my-gateway", toml) == (result.exit_code, document["profile"], document["source"])
     assert [each.group for each in inspect_groups(Profile())] == [each["group"] for each in document["groups"]]
-    assert {"thing": "how to query it", "keys": ["status.payment"]} in document["groups"][0]["missing"]
+    assert {"thing": "how to query it", "keys": ["status.payment.name"]} in document["groups"][0]["missing"]
     assert (False, False) == (document["groups"][0]["ready"], document["groups"][0]["begun"])
     assert ("PAYASYNC_MERCHANT_ID", "fine") == tuple(document["findings"][0].values())[:2]
     assert [each.name for each in Profile.from_file(toml).audit()] == [each["name"] for each in document["points"]]

@@ -252,7 +252,9 @@ def test_verdict_follows_the_questions_of_a_group() -> None:
     person = Person(answer__order_status="status")
     interview(person)
 
-    verdict = "signature.algorithm, .encoding its payment page answer.redirect_url its states states.order Refunds"
+    verdict = (
+        "signature.algorithm, .encoding its payment page answer.redirect_url its states states.order Refunds 3 of 6"
+    )
     assert f"open orders request signatures {verdict}" in person.shown
 
 

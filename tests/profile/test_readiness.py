@@ -1,13 +1,16 @@
 """What a profile is ready for."""
 
+from datetime import date
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
+from payasync import Response, Session
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Group, Readiness, inspect_groups, optional_points
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+from payasync.sandbox import Sandbox
 
 SIGNING: Final = "request signatures: signature.algorithm, signature.encoding"
 PAIRS: Final = 'signature = {algorithm = "hmac-sha256", encoding = "hex"}\n'
@@ -27,14 +30,14 @@ def missing(group: Group, toml: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("group", "expected"),
     [
-        ("payments", ["how to query it: status.payment", "its states: answer.payment_status, states.payment"]),
+        ("payments", ["how to query it: status.payment.name", "its states: answer.payment_status, states.payment"]),
         (
             "orders",
             [SIGNING, "its payment page: answer.redirect_url", "its states: answer.order_status, states.order"],
         ),
         (
             "refunds",
-            [SIGNING, "how to query it: status.refund", "its states: answer.refund_status, states.refund"],
+            [SIGNING, "how to query it: status.refund.name", "its states: answer.refund_status, states.refund"],
         ),
         (
             "subscriptions",
@@ -51,7 +54,7 @@ def missing(group: Group, toml: str = "") -> list[str]:
             [
                 "'not found': http.absent",
                 "when it is final: recovery.quarantine",
-                "how to query: status.refund, signature.algorithm, signature.encoding",
+                "how to query: status.refund.name, signature.algorithm, signature.encoding",
             ],
         ),
         (
@@ -125,6 +128,36 @@ def test_other_groups_stay_alone(group: Group) -> None:
     assert (["refunds", "recovery"] if group == "recovery" else [group]) == begun
 
 
+async def pay(session: Session, sandbox: Sandbox, group: str) -> list[Response]:
+    """Call each method of a group, and return the responses."""
+    if group == "payments":
+        created = await session.payments.create(amount=450, currency="CAD")
+        return [created, await session.payments.status(str(created["paymentId"]))]
+    if group == "subscriptions":
+        begin = date(2030, 1, 1)
+        made = await session.subscriptions.create(frequency="monthly", amount=9, start_date=begin, customer={"id": "C"})
+        number = str(made.subscription_id)
+        return [made, await session.subscriptions.update(number, amount=8), await session.subscriptions.cancel(number)]
+    placed = await session.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+    if group == "refunds":
+        await sandbox.customer.authorize("T1")
+        refund = await session.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=450)
+        return [refund, await session.refunds.status("R1")]
+    assert placed.redirect_url
+    return [placed, await session.orders.query("T1"), await session.orders.close("T1")]
+
+
+@pytest.mark.parametrize("group", ["payments", "orders", "refunds", "subscriptions"])
+async def test_ready_group_can_be_called(group: Group) -> None:
+    """If a group is ready, no method of the group asks for a key, and each response has a state."""
+    profile = Profile.from_toml(READY[group])
+    async with Sandbox(profile=profile) as sandbox, sandbox.session() as session:
+        responses = await pay(session, sandbox, group)
+
+    assert responses
+    assert all(hasattr(each, "state") for each in responses)
+
+
 BODY: Final = 'notification = {verification = "body", ack_status = 200}\n'
 NOBODY: Final = 'notification = {verification = "none", ack_status = 200}\n'
 ANSWERS: Final = 'answer = {signature = "sign"}\n'
@@ -137,7 +170,11 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
         ("payments", f'signed = ["payments.create"]\n{READY["payments"]}', [SIGNING]),
         ("payments", f"answer.signature = 'sign'\n{READY['payments']}", [SIGNING]),
         ("orders", f"signed = []\n{READY['orders'].replace(PAIRS.strip(), '')}", []),
-        ("recovery", "signed = []\nrecovery.quarantine = 1.0\nhttp.absent = [404]", ["how to query: status.refund"]),
+        (
+            "recovery",
+            "signed = []\nrecovery.quarantine = 1.0\nhttp.absent = [404]",
+            ["how to query: status.refund.name"],
+        ),
         # A service says "not found" by a status, or by a code, which must be found itself.
         (
             "recovery",
@@ -180,7 +217,7 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
             [
                 (
                     "how to confirm it: notification.out_trade_no, answer.order_status, states.order, "
-                    "notification.out_refund_no, status.refund, answer.refund_status, states.refund, "
+                    "notification.out_refund_no, status.refund.name, answer.refund_status, states.refund, "
                     "signature.algorithm, signature.encoding"
                 )
             ],
@@ -207,7 +244,7 @@ def test_other_open_points_are_optional() -> None:
     optional = {each.name for each in optional_points(profile)}
     still_open = {each.name for each in profile.audit() if each.status == "open"}
 
-    assert still_open - optional == needed - {"http.absent", "status.payment", "status.refund"} | {
+    assert still_open - optional == needed - {"http.absent", "status.payment.name", "status.refund.name"} | {
         "payment_status",
         "refund_status",
     }
