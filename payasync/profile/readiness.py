@@ -57,6 +57,8 @@ _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 """What each group needs, the most urgent first, and the points that say it."""
+_ASKS: Final = (QUERY_ORDER, QUERY_REFUND)
+"""The queries by which recovery finds a lost write."""
 _KEYS: Final = {"payment_status": "status.payment.name", "refund_status": "status.refund.name"}
 
 
@@ -133,7 +135,7 @@ def _is_needed(profile: Profile, group: Group, thing: str, point: Point) -> bool
     if thing in {_SIGNATURE, _CONFIRMED}:
         return verification == ("body" if thing == _SIGNATURE else "none")
     if point.name in _SIGNING:
-        methods = (QUERY_ORDER.name, QUERY_REFUND.name) if thing == _QUERIED else (f"{group}.",)
+        methods = tuple(each.name for each in _ASKS) if thing == _QUERIED else (f"{group}.",)
         return any(name.startswith(methods) for name in point.needed_by)
     return not _is_given(profile, point.name)
 
@@ -142,11 +144,12 @@ def _keys_of_absent(profile: Profile) -> Iterator[str]:
     """Yield the key by which the service's "not found" is recognised, if it is not yet."""
     if profile.http.absent:
         return
-    coded = profile.answer.code or profile.answer.message
-    if profile.codes.absent and not coded:
-        yield "answer.code"
-    elif not profile.codes.absent:
+    codes, coded = profile.codes, profile.answer.code or profile.answer.message
+    listed = codes.absent or all(codes.by_operation.get(each.name, {}).get("absent") for each in _ASKS)
+    if not listed:
         yield "codes.absent" if coded else "http.absent"
+    elif not coded:
+        yield "answer.code"
 
 
 def _is_given(profile: Profile, name: str) -> bool:

@@ -158,6 +158,10 @@ async def test_ready_group_can_be_called(group: Group) -> None:
     assert all(hasattr(each, "state") for each in responses)
 
 
+ABSENT_BY_QUERY: Final = """codes."orders.query".absent = ["N"]
+codes."refunds.status".absent = ["N"]
+answer.message = "m"
+"""
 BODY: Final = 'notification = {verification = "body", ack_status = 200}\n'
 NOBODY: Final = 'notification = {verification = "none", ack_status = 200}\n'
 ANSWERS: Final = 'answer = {signature = "sign"}\n'
@@ -191,6 +195,18 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
             READY["recovery"].replace("http.absent = [404]", 'codes.absent = ["N"]\nanswer.message = "m"'),
             [],
         ),
+        (
+            "recovery",
+            READY["recovery"].replace("http.absent = [404]", ABSENT_BY_QUERY),
+            [],
+        ),
+        (
+            "recovery",
+            READY["recovery"].replace("http.absent = [404]", ABSENT_BY_QUERY.splitlines()[0]),
+            ["'not found': http.absent"],
+        ),
+        # The parts of an address are as good as the address.
+        ("orders", READY["orders"].replace('redirect_url = "url"', 'redirect_template = "https://a.example/{no}"'), []),
         # A value that has no effect yet is not asked for again.
         ("recovery", f"answer.signature = 'sign'\n{READY['recovery']}", ["when it is final: answer.refusals_signed"]),
         (
