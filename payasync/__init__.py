@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Recovery,
         ResultCodes,
         SandboxShape,
+        SignedHeader,
         States,
     )
     from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
@@ -115,6 +116,7 @@ __all__ = [
     "Session",
     "SessionClosedError",
     "SignatureScheme",
+    "SignedHeader",
     "SortedPairs",
     "States",
     "StorageError",

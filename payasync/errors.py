@@ -218,7 +218,7 @@ E = TypeVar("E", bound=BaseException)
 
 _DEPENDENCIES: Final = (
     "aiohappyeyeballs aiohttp aiosignal attr attrs backoff cattr cattrs cryptography frozenlist multidict orjson "
-    "procrastinate propcache psycopg yarl"
+    "procrastinate propcache psycopg tzdata yarl"
 )
 LIBRARIES: Final = frozenset({*sys.stdlib_module_names, "payasync", *_DEPENDENCIES.split()})
 """The packages whose frames are removed."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from inspect import iscoroutinefunction
 from secrets import token_hex
 from typing import Any, cast
@@ -12,12 +12,9 @@ from attrs import field, frozen
 from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.verify import read_as_signed, service_keys
-from payasync.notifications.notification import WEBHOOK_ID
 from payasync.notifications.verification import (
     A_WORD,
     MILLISECONDS_FROM,
-    SIGNATURE,
-    TIMESTAMP,
     check_secrets,
     is_word,
     sign_webhook,
@@ -25,7 +22,8 @@ from payasync.notifications.verification import (
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import KINDS
 from payasync.settings import is_number
-from payasync.signing.schemes import SortedPairs
+from payasync.signing.schemes import Keyed, Scheme
+from payasync.signing.templates import fill
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
 from payasync.wire.validators import invalid_argument
 
@@ -64,7 +62,7 @@ def sign_notification(
         credentials: The credentials of your receiver. The first of several keys signs.
         kind: `payment`, `refund` or `subscription`; selects the name of the event, if the body has one.
         event: The service's name of the event. Default: the first one in the profile for `kind`.
-        id: The header `webhook-id` of Standard Webhooks. Default: random.
+        id: The header `webhook-id` of Standard Webhooks, or that of `notification.header.nonce`. Default: random.
         time: The time of sending: an aware datetime, or seconds since 1970. Default: the time in `data`, or now.
         key: The key that signs, such as the service's private key. Default: a key of `credentials`.
 
@@ -78,30 +76,56 @@ def sign_notification(
     secret: Secret | None = to_secrets("key", hidden)
     shape, sent = profile.notification, _to_seconds(time)
     if not shape.verification:
-        raise not_configured("notification.verification", "how they are signed: body, standard-webhooks, or none")
+        how = "how they are signed: body, header, standard-webhooks, or none"
+        raise not_configured("notification.verification", how)
     wrong = find_flaw(data) if isinstance(data, Mapping) else "anything else"
     if wrong:
         raise invalid_argument("data", f"a mapping of names to JSON values, without {wrong}", data)
     document: dict[str, Any] = {}
     _object_at(document, shape.data).update(copy_plain(data))
-    if name := _event_name(profile, kind, event):
+    headers = {"Content-Type": "application/json"}
+    if (name := _event_name(profile, kind, event)) and shape.kind_header:
+        headers[shape.kind_header] = name
+    elif name:
         _set(document, shape.kind, name)
     if shape.time and (time is not None or at(document, shape.time) is ABSENT):
-        written = datetime.fromtimestamp(sent, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        _set(document, shape.time, written)
+        _set(document, shape.time, _write_time(sent, shape.zone))
     if shape.verification == "body":
         _sign(document, profile, credentials, secret)
     raw = _write_body(document)
-    headers = {"Content-Type": "application/json"}
+    number = f"msg_{token_hex(12)}" if id is None else id
+    if shape.verification in {"header", "standard-webhooks"} and not is_word(number):
+        raise invalid_argument("id", A_WORD, number)
+    values = {shape.headers.timestamp: str(int(sent)), shape.headers.nonce: number}
     if shape.verification == "standard-webhooks":
         keys = credentials.notification_keys if secret is None else (secret,)
         check_secrets(keys)
-        number = f"msg_{token_hex(12)}" if id is None else id
-        if not is_word(number):
-            raise invalid_argument("id", A_WORD, number)
-        signature = sign_webhook(raw, number=number, sent=int(sent), key=keys[0])
-        headers |= {WEBHOOK_ID: number, TIMESTAMP: str(int(sent)), SIGNATURE: signature}
+        headers |= {**values, shape.headers.signature: sign_webhook(raw, number=number, sent=int(sent), key=keys[0])}
+    elif shape.verification == "header":
+        scheme, names = _scheme_of(profile), shape.headers
+        text = fill(names.text, {"timestamp": str(int(sent)), "nonce": number, "body": raw})
+        signature = cast("Keyed", scheme).text_signer(_signing_key(scheme, credentials, secret))(text)
+        headers |= _write_headers({**values, names.signature: names.prefix + signature})
     return Signed(raw, headers)
+
+
+def _write_headers(values: Mapping[str, str]) -> dict[str, str]:
+    """Return headers that have values at their places; no place, no value."""
+    headers: dict[str, str] = {}
+    for place, value in values.items():
+        name, _, inner = place.partition(":")
+        pair = f"{inner}={value}" if inner else value
+        headers[name] = f"{headers[name]},{pair}" if name in headers else pair
+    headers.pop("", None)
+    return headers
+
+
+def _write_time(sent: float, zone: tzinfo | None) -> str:
+    """Return a time in ISO 8601; without an offset if that is how the service writes it."""
+    moment = datetime.fromtimestamp(sent, zone or UTC)
+    # A repeated time without an offset would be the first of the two.
+    written = moment.replace(tzinfo=None) if zone is not None and not moment.fold else moment
+    return written.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _write_body(document: Mapping[str, Any]) -> bytes:
@@ -150,24 +174,33 @@ def _object_at(document: dict[str, Any], path: str) -> dict[str, Any]:
     return inner
 
 
-def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, key: Secret | None) -> None:
-    """Sign the object that the signature stands in."""
-    path, scheme = profile.notification.signature, profile.scheme
-    if not path:
-        raise not_configured("notification.signature", "the path of the signature, where it stands in the body")
-    if scheme is None:
+def _scheme_of(profile: Profile) -> Scheme:
+    if profile.scheme is None:
         raise not_configured("signature", "the scheme that the service signs notifications with")
-    above, _, name = path.rpartition(".")
-    signed = _object_at(document, above)
-    written = at(read_as_signed(_write_body(document), document, scheme), above)
-    fields = {each: value for each, value in written.items() if each != name}
-    if key is None and isinstance(scheme, SortedPairs) and not scheme.symmetric:
+    return profile.scheme
+
+
+def _signing_key(scheme: Scheme, credentials: Credentials, key: Secret | None) -> Secret:
+    if key is None and isinstance(scheme, Keyed) and not scheme.symmetric:
         raise ConfigurationError(
             f"key is missing: with {scheme.algorithm} only the service's private key signs, and credentials hold the "
             "public one. For tests, make a pair of your own, and give the private key as key=...",
             field="key",
         )
-    key = key or service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]
+    return key or service_keys(credentials, scheme, signed="notifications", point="notification.verification")[0]
+
+
+def _sign(document: dict[str, Any], profile: Profile, credentials: Credentials, key: Secret | None) -> None:
+    """Sign the object that the signature stands in."""
+    path = profile.notification.signature
+    if not path:
+        raise not_configured("notification.signature", "the path of the signature, where it stands in the body")
+    scheme = _scheme_of(profile)
+    above, _, name = path.rpartition(".")
+    signed = _object_at(document, above)
+    written = at(read_as_signed(_write_body(document), document, scheme), above)
+    fields = {each: value for each, value in written.items() if each != name}
+    key = _signing_key(scheme, credentials, key)
     sign = cast("Any", scheme).sign  # a profile that signs bodies has one
     made = None if iscoroutinefunction(sign) else sign(fields, path="", key=key)
     if not isinstance(made, str):

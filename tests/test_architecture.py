@@ -33,8 +33,8 @@ IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerErr
 NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse OutcomeUnknownError
 Parameter PayasyncError PaymentResponse PlaceOrder Profile QueryOrder QueryPayment QueryRefund RateLimitedError
 Recovery RefundResponse Refused Reply Request Response ResultCodes RetryPolicy Retrying SandboxShape Secret Send
-ServiceError Session SessionClosedError SignatureScheme SortedPairs States StorageError SubscriptionResponse Template
-Timeouts Unknown UpdateSubscription WaitTimeoutError __version__
+ServiceError Session SessionClosedError SignatureScheme SignedHeader SortedPairs States StorageError
+SubscriptionResponse Template Timeouts Unknown UpdateSubscription WaitTimeoutError __version__
 """
 
 
@@ -74,12 +74,13 @@ def test_name_that_is_none() -> None:
 
 
 def test_core_depends_on_five_packages() -> None:
-    """The core needs these five packages; every other package is an extra."""
+    """The core needs these five packages, and on Windows time zones; every other package is an extra."""
     expected = ["aiohttp", "attrs", "backoff", "cattrs", "orjson"]
 
     needed = [re.split(r"[<>=!~\[; ]", one)[0] for one in pyproject()["project"]["dependencies"]]
 
-    assert expected == needed
+    assert [*expected, "tzdata"] == needed
+    assert pyproject()["project"]["dependencies"][-1].endswith("; sys_platform == 'win32'")
 
 
 def test_public_names_are_pinned() -> None:
@@ -95,7 +96,7 @@ def test_public_names_are_pinned() -> None:
         (
             profile,
             """Accept AnswerShape Auth HttpCodes NotificationShape Parameter Profile Recovery ResultCodes
-            SandboxShape States""",
+            SandboxShape SignedHeader States""",
         ),
         (signing, "AlgorithmName Encoding Nested RequestScheme SignatureScheme SortedPairs Template UnsignedRequest"),
         (testing, "Signed sign_notification"),

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 from standardwebhooks import Webhook
 
-from payasync import Credentials, Secret, SortedPairs
+from payasync import Credentials, Secret, SignedHeader, SortedPairs
 from payasync.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -78,6 +78,54 @@ def test_signed_in_its_headers() -> None:
     assert "application/json" == signed.headers["Content-Type"]
     assert again.headers["webhook-id"] != signed.headers["webhook-id"]
     assert ("msg_7", "1800000000") == (given["webhook-id"], given["webhook-timestamp"])
+
+
+def in_header(**changes: Any) -> Profile:
+    """Return a profile whose notifications are signed in a header."""
+    shape = evolve(SHAPE, **{"verification": "header", "signature": "", "time": "", **changes})
+    return evolve(BODY, notification=shape)
+
+
+ALL_IN_ONE: Final = SignedHeader(
+    signature="X-Sign:v1", timestamp="X-Sign:t", nonce="X-Sign:n", text="{timestamp}\n{nonce}\n{body}", prefix="sha256="
+)
+
+
+def test_signed_in_a_header() -> None:
+    """The signature stands in its header, with a time and a number where the profile wants them."""
+    bare = sign(profile=in_header(header=SignedHeader(signature="X-Signature")))
+    signed = sign(profile=in_header(header=ALL_IN_ONE), id="n1", kind="payment")
+    hexadecimal = hmac_sha256(f"{int(NOW.timestamp())}\nn1\n{signed.raw.decode()}", "own signing key 1")
+
+    assert b'{"head":{"data":{"no":"T1","amt":450}}}' == bare.raw
+    assert {
+        "Content-Type": "application/json",
+        "X-Signature": hmac_sha256(bare.raw.decode(), "own signing key 1"),
+    } == bare.headers
+    assert f"t=1800000000,n=n1,v1=sha256={hexadecimal}" == signed.headers["X-Sign"]
+    assert believed(signed, in_header(header=ALL_IN_ONE)).verified
+
+
+def test_event_in_a_header() -> None:
+    """The event's name stands in its header, if the profile says so."""
+    signed = sign(profile=in_header(header=ALL_IN_ONE, kind="header:X-Event"), kind="payment")
+
+    assert ("PAID", {"head"}) == (signed.headers["X-Event"], set(json.loads(signed.raw)))
+
+
+@pytest.mark.parametrize(
+    ("moment", "written"),
+    [
+        ("2027-01-15T08:00:00Z", "2027-01-15T03:00:00.000"),
+        ("2026-11-01T05:30:00Z", "2026-11-01T01:30:00.000"),
+        ("2026-11-01T06:30:00Z", "2026-11-01T01:30:00.000-05:00"),
+    ],
+)
+def test_time_of_a_zone(moment: str, written: str) -> None:
+    """A time is written as the service writes it: without an offset, but for an hour that comes a second time."""
+    profile = evolve(BODY, notification=evolve(SHAPE, timezone="America/Toronto"))
+
+    assert written == document(profile=profile, time=datetime.fromisoformat(moment))["head"]["data"]["at"]
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield each key with its purpose."""
     symmetric = getattr(profile.signature, "symmetric", False)
     signed = [*(["responses"] if profile.answer.signature else [])]
-    if profile.notification.verification == "body":
+    if profile.notification.verification in {"body", "header"}:
         signed.append("notifications")
     for name in ("secret_key", "public_key"):
         yield name, list_methods(profile.bearer) if name in profile.auth.needs else ""

@@ -137,7 +137,7 @@ async def run(
             ingest = Ingest(verification, store, clock=time.time, on_stored=lambda: None)
             info = ListenerInfo(
                 url=url_of(listening),
-                routed=not (chosen.notification.kind and chosen.notification.kinds),
+                routed=not ((chosen.notification.kind and chosen.notification.kinds) or chosen.notification.tells),
                 inbox=str(inbox),
                 saved=str(folder or ""),
                 profile=chosen.name,

@@ -18,8 +18,6 @@ from payasync.errors import InvalidArgumentError, InvalidSignatureError, Payasyn
 from payasync.notifications.notification import Notification, parse
 from payasync.notifications.verification import (
     MISMATCH,
-    SIGNATURE,
-    TIMESTAMP,
     Verification,
     parse_time,
     verification_of,
@@ -27,6 +25,7 @@ from payasync.notifications.verification import (
 from payasync.notifications.web_adapters import kind_of_path
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
+from payasync.signing.templates import values_at
 from payasync.strict_json import at
 
 Pairs = tuple[tuple[str, str], ...]
@@ -256,9 +255,9 @@ def _facts(message: HttpMessage, verification: Verification, kind: str | None, n
 
 def _sent_at(profile: Profile, parsed: Notification) -> float | None:
     shape = profile.notification
-    if shape.verification == "standard-webhooks":
-        return parse_time(parsed.headers.get(TIMESTAMP))
-    return parse_time(at(parsed.document, shape.time)) if shape.time else None
+    if shape.verification in {"header", "standard-webhooks"} and (place := shape.headers.timestamp):
+        return parse_time(next(iter(values_at(parsed.headers, place)), None), shape.zone)
+    return parse_time(at(parsed.document, shape.time), shape.zone) if shape.time else None
 
 
 def _written(sent: float) -> str:
@@ -270,16 +269,17 @@ def _written(sent: float) -> str:
 
 def _hint(message: HttpMessage, profile: Profile, error: InvalidSignatureError, facts: Pairs) -> str:
     """Return what to try next."""
-    sent = dict(facts).get("Sent")
-    if sent and error.field in {TIMESTAMP, profile.notification.time}:
+    shape, sent = profile.notification, dict(facts).get("Sent")
+    in_headers = {shape.headers.signature, shape.headers.timestamp, shape.headers.nonce}
+    if sent and error.field in {shape.headers.timestamp, shape.time}:
         return f"to check it as of that time, add --at {sent}"
-    if not message.headers and str(error.field).startswith("webhook-"):
+    if not message.headers and error.field in in_headers:
         return 'the file holds only the body: give each header with -H "name: value"'
     if length := _length_hint(message):
         return length
     if message.length is None and message.body.endswith(b"\n"):
         return "the file ends with a line break; if the body had none, remove it, because it changes the signature"
-    if error.field == SIGNATURE and MISMATCH in str(error.reason):
+    if error.field == shape.headers.signature and MISMATCH in str(error.reason):
         return "the signature covers the exact bytes: JSON that was parsed and written again does not match"
     return ""
 

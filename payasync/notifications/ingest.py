@@ -6,13 +6,22 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from attrs import evolve, field, frozen
+from multidict import CIMultiDict
 
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
 from payasync.notifications.inbox import Added, Inbox, Received
-from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, copy_body
+from payasync.notifications.notification import (
+    MAX_BYTES,
+    WEBHOOK_ID,
+    Headers,
+    Notification,
+    Raw,
+    copy_body,
+    webhook_id,
+)
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
-from payasync.profile.profile import not_configured
+from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import REFUSED
 from payasync.strict_json import ABSENT, loads
 
@@ -136,7 +145,7 @@ class Ingest:
             why = f"{error.field} {error.reason}" if isinstance(error, InvalidSignatureError) else str(error)
             self._log_refusal(why)
             return IngestResult(self.refusal, error=error)
-        received = build_received(notification, timed=self._verification.timed)
+        received = build_received(notification, self._verification.profile, timed=self._verification.timed)
         del notification  # it is many times as large as its body, and the disk may be slow
         return await self._store(received)
 
@@ -193,13 +202,17 @@ def _build_answer(which: str, status: int, body: str) -> Answer:
     return Answer(status, body, {"Content-Type": "application/json" if is_json else "text/plain; charset=utf-8"})
 
 
-def build_received(notification: Notification, *, timed: bool) -> Received:
+def build_received(notification: Notification, profile: Profile, *, timed: bool) -> Received:
     """Return the notification to store.
 
     Args:
         notification: Verified, or a hint. A hint is identified by its body, whatever key it claims.
+        profile: The profile of the service.
         timed: Whether its signature covers the time when it was sent, so that it cannot come again much later.
     """
+    headers = CIMultiDict(notification.headers)
+    if profile.notification.header and (number := webhook_id(profile.notification, headers)):
+        headers[WEBHOOK_ID] = number  # in place of one that nobody has signed
     return Received(
         key=notification.dedup_key if notification.verified else hint_key(notification),
         digest=notification.digest,
@@ -209,6 +222,6 @@ def build_received(notification: Notification, *, timed: bool) -> Received:
         verified=notification.verified,
         lasting=notification.verified and not timed,
         raw=notification.raw,
-        headers=dict(notification.headers),
+        headers=dict(headers),
         received_at=notification.received_at,
     )

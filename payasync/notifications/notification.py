@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -17,8 +17,8 @@ from multidict import CIMultiDict
 from payasync.errors import ConfigurationError, InvalidArgumentError, frameless, frameless_async
 from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
-from payasync.profile.schema import KINDS, NONCE, Kind, NotificationShape
-from payasync.profile.signed_fields import notification_coverage
+from payasync.profile.schema import KINDS, NONCE, STANDARD_WEBHOOKS, Kind, NotificationShape
+from payasync.profile.signed_fields import SignedFields, notification_coverage
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
@@ -265,14 +265,15 @@ def read_document(
     shape, coverage = profile.notification, notification_coverage(profile)
     read = coverage.read(document) if coverage else document
     signed = coverage.normalize(read_as_signed(body, document, profile.scheme)) if coverage else document
-    found, event = _find_kind(shape, document, kind)
     data = at(read, shape.data, read)
+    event = _find_event(shape, document, headers)
+    found = _find_kind(shape, event, data, kind)
     key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers)
     if received_at is not None and (not isinstance(received_at, datetime) or received_at.utcoffset() is None):
         raise _error("received_at", "an aware datetime, such as datetime.now(UTC)", repr(received_at))
     return Notification(
         kind=found,
-        event=event if coverage is None or coverage.covers(shape.kind) else None,
+        event=event if _covers_event(shape, coverage) else None,
         data=data,
         document=document,
         raw=body,
@@ -289,24 +290,55 @@ def read_document(
     )
 
 
-def _find_kind(shape: NotificationShape, document: Any, routed: str | None) -> tuple[Kind | None, str | None]:
-    """Return the kind, and the service's name of the event.
+def _find_event(shape: NotificationShape, document: Any, headers: Mapping[str, str]) -> str | None:
+    """Return the service's name of the event."""
+    name = headers.get(shape.kind_header) if shape.kind_header else at(document, shape.kind, None)
+    return name if isinstance(name, str) else None
 
-    The event decides the kind if the profile knows its name; otherwise the address does.
+
+def _covers_event(shape: NotificationShape, coverage: SignedFields | None) -> bool:
+    """Return whether the name of the event may be believed as much as the rest. No signature covers its header."""
+    if shape.kind_header:
+        return shape.verification in {"", "none"}
+    return coverage is None or coverage.covers(shape.kind)
+
+
+def _find_kind(shape: NotificationShape, event: str | None, data: Any, routed: str | None) -> Kind | None:
+    """Return the kind.
+
+    A field that tells the kind decides it, or an event whose name the profile knows; otherwise the address does.
     """
     by_address: Kind | None = next((each for each in KINDS if each == routed), None)
     if routed is not None and by_address is None:
         raise _error("kind", f"one of {', '.join(KINDS)}, or left out", "another")
-    name = at(document, shape.kind, None) if shape.kind else None
-    event = name if isinstance(name, str) else None
     by_event: Kind | None = next((each for each in KINDS if event in shape.kinds.get(each, ())), None)
-    if by_event and by_address and by_event != by_address:
+    by_field = list(kinds_told(shape, data))
+    kind = by_event or (by_field[0] if len(by_field) == 1 else None)
+    if by_event and by_field and by_event not in by_field:
+        rule = "the kind that its event has"
         raise InvalidArgumentError(
-            f"kind: the notification is about a {by_event}, but arrived at the address for {PLURALS[by_address]}",
+            f"kind: the notification holds {shape.tells[by_field[0]]}, which only those about a {by_field[0]} have, "
+            f"but its event is about a {by_event}",
+            field="kind",
+            rule=rule,
+        )
+    if kind and by_address and kind != by_address:
+        raise InvalidArgumentError(
+            f"kind: the notification is about a {kind}, but arrived at the address for {PLURALS[by_address]}",
             field="kind",
             rule="the kind that its address is for",
         )
-    return by_event or by_address, event
+    return kind or by_address
+
+
+def kinds_told(shape: NotificationShape, data: Any) -> Iterator[Kind]:
+    """Yield the kinds whose fields a payload has."""
+    return (kind for kind in KINDS if kind in shape.tells and is_there(at(data, shape.tells[kind], None)))
+
+
+def is_there(value: object) -> bool:
+    """Return whether a value is more than null or an empty text, which a signature may leave out."""
+    return value is not None and value != ""
 
 
 _STATEFUL: Final[Mapping[str | None, tuple[str, ...]]] = {
@@ -361,9 +393,12 @@ def _error(field: str, rule: str, what: str) -> InvalidArgumentError:
 
 MAX_KEY: Final = 200
 """Characters of a key. A longer one is replaced by its hash."""
-WEBHOOK_ID: Final = "webhook-id"
+WEBHOOK_ID: Final = STANDARD_WEBHOOKS.nonce
 _EVENT_TIMED: Final = frozenset({"standard-webhooks", "none"})
-"""Verifications in which a time in the body is that of the event. In others, each delivery has a new one."""
+"""Verifications in which a time in the body is that of the event. In others, each delivery has a new one.
+
+It is also that of the event if a header has the time of the delivery.
+"""
 
 
 def identify(
@@ -376,14 +411,23 @@ def identify(
     Returns:
         The key, the same in each redelivery; whether it is only a hash of the body; and the body's digest.
     """
-    digest = digest_document(shape, document, sent="" if shape.verification in _EVENT_TIMED else shape.time)
+    event_timed = shape.verification in _EVENT_TIMED or (shape.header is not None and shape.header.timestamp)
+    digest = digest_document(shape, document, sent="" if event_timed else shape.time)
     names = [at(data, path) for path in shape.id.get(kind or "", ())]
     if names and all(map(is_identifier, names)):
         return build_key(f"{kind}:", names), False, digest
-    if shape.verification == "standard-webhooks" and is_identifier(headers.get(WEBHOOK_ID)):
-        return _shorten_key("webhook:", headers[WEBHOOK_ID]), False, digest
+    number = webhook_id(shape, headers)
+    if number is not None and is_identifier(number):
+        return _shorten_key("webhook:", number), False, digest
     # The hash includes the time, because an equal renewal a month later is another event.
     return ":".join(filter(None, ("weak", kind, digest_document(shape, document)))), True, digest
+
+
+def webhook_id(shape: NotificationShape, headers: Mapping[str, str]) -> str | None:
+    """Return the number of the event by Standard Webhooks, which an inbox stores under the standard's own name."""
+    if shape.verification != "standard-webhooks":
+        return None
+    return headers.get(shape.headers.nonce, headers.get(WEBHOOK_ID))
 
 
 def build_key(prefix: str, values: list[str | int]) -> str:

@@ -331,7 +331,7 @@ class Receiver:
         ):
             raise invalid_argument("kind", f"{event.kind}, which the event is of", kind)
         read = evolve(self._read(event, kind), verified=event.verified, received_at=event.received_at)
-        return await self._inbox.replay(event_id, build_received(read, timed=False))
+        return await self._inbox.replay(event_id, build_received(read, self._profile, timed=False))
 
     def _read(self, event: InboxEvent, kind: str) -> Notification:
         return parse(event.raw, event.headers, profile=self._profile, kind=kind, max_bytes=len(event.raw))

@@ -16,7 +16,7 @@ from payasync.errors import (
 )
 from payasync.middleware.recovery import absence_final_after
 from payasync.notifications.inbox import Claim, Inbox, State
-from payasync.notifications.notification import Notification, build_key, number_at
+from payasync.notifications.notification import Notification, build_key, kinds_told, number_at
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import MERCHANT
 from payasync.profile.signed_fields import notification_coverage
@@ -97,6 +97,13 @@ def shorten(reason: str) -> str:
 _REFUND_NUMBER: Final = "outRefundNo"
 _REFUND_AMOUNT: Final = "refundAmt"
 """The service's own names (docs/service.md#refunds)."""
+
+
+def hold_two_kinds(notification: Notification, profile: Profile) -> Transition | None:
+    """Hold an event with fields that tell two kinds, because a handler of one would miss the other."""
+    tells = profile.notification.tells
+    told = [f"{tells[kind]} of a {kind}" for kind in kinds_told(profile.notification, notification.data)]
+    return Transition("quarantined", shorten(f"it holds {' and '.join(told)}")) if len(told) > 1 else None
 
 
 def hold_refund(notification: Notification, profile: Profile) -> Transition | None:

@@ -8,7 +8,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, ClassVar, Final, TypeAlias, cast
@@ -21,43 +21,49 @@ from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
 from payasync.middleware.verify import hidden_field, is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
     MAX_BYTES,
-    WEBHOOK_ID,
     Headers,
     Notification,
     Raw,
     copy_body,
     decode_body,
+    is_there,
     read_document,
     read_headers,
 )
 from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import COMPARED, NotificationShape
+from payasync.profile.schema import COMPARED, STANDARD_WEBHOOKS, NotificationShape, SignedHeader
 from payasync.profile.signed_fields import join_path, notification_coverage
 from payasync.settings import is_number
-from payasync.signing.schemes import SignatureScheme, SortedPairs
+from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
+from payasync.signing.templates import values_at
 from payasync.strict_json import at
 from payasync.wire.match import COMPARED_NAMES
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is another"
 """The possible causes of a wrong signature."""
+NOT_OF_THE_BODY: Final = f"is not that of the body, by any of the keys: {MISMATCH}"
 MILLISECONDS_FROM: Final = 10**11
 """In seconds since 1970, this is the year 5138. A number from here on is in milliseconds."""
 _NUMBER: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?", re.ASCII)
 
 
-def parse_time(value: object) -> float | None:
+def parse_time(value: object, zone: tzinfo | None = None) -> float | None:
     """Return a time in seconds since 1970; `None` if the value is not a time.
 
     Args:
-        value: ISO 8601 with an offset, or seconds or milliseconds since 1970, as a number or as its digits.
+        value: ISO 8601, or seconds or milliseconds since 1970, as a number or as its digits.
+        zone: That of a time without an offset. If its clocks skip or repeat the time, the offset is that from before
+            the change. `None`: a time without an offset is not a time.
     """
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         try:
             instant = datetime.fromisoformat(value)
         except ValueError:
             return None
+        if instant.utcoffset() is None and zone is not None:
+            instant = instant.replace(tzinfo=zone)
         return None if instant.utcoffset() is None else instant.timestamp()
     if not isinstance(value, str) and not is_number(value):
         return None
@@ -88,14 +94,23 @@ def check_window(field: str, sent: float, now: float, tolerance: float) -> None:
         raise _error(field, f"is {abs(age):.0f} seconds {side}: more than notification.tolerance, {tolerance:g}")
 
 
+def _check_time(field: str, value: object, shape: NotificationShape, now: float) -> None:
+    sent = parse_time(value, shape.zone)
+    if sent is None:
+        raise _error(field, A_TIME)
+    check_window(field, sent, now, shape.tolerance)
+
+
 def _error(field: str, reason: str) -> InvalidSignatureError:
     """Return the error for an unverified notification. Its reason has neither a key nor the right signature."""
     return InvalidSignatureError(f"the notification is not verified: {field} {reason}", field=field, reason=reason)
 
 
 A_WORD: Final = "a text of 1 to 256 visible ASCII characters"
-TIMESTAMP: Final = "webhook-timestamp"
-SIGNATURE: Final = "webhook-signature"
+A_TIME: Final = "is not a time: neither ISO 8601 with an offset, nor a number"
+MISSING: Final = "is missing"
+MOST_SIGNATURES: Final = 8
+"""Signatures in headers that are checked. A service sends two or three while it rotates its keys."""
 
 _VERSION: Final = "v1"
 _PREFIX: Final = "whsec_"
@@ -107,7 +122,13 @@ _SECONDS: Final = re.compile(r"[0-9]{1,11}")
 
 
 def check_webhook(
-    body: bytes, headers: MultiMapping[str], *, keys: Iterable[Secret], tolerance: float, now: float
+    body: bytes,
+    headers: MultiMapping[str],
+    *,
+    keys: Iterable[Secret],
+    tolerance: float,
+    now: float,
+    names: SignedHeader = STANDARD_WEBHOOKS,
 ) -> None:
     """Check a signature of Standard Webhooks.
 
@@ -117,19 +138,20 @@ def check_webhook(
         keys: The keys, several while they rotate, as `check_secrets` accepts them.
         tolerance: The greatest difference of the clocks, in seconds.
         now: Seconds since 1970.
+        names: The names of the headers.
 
     Raises:
         InvalidSignatureError: It names the header and the defect.
     """
-    number = _get_header(headers, WEBHOOK_ID, _WORD, A_WORD)
-    sent = _get_header(headers, TIMESTAMP, _SECONDS, "a number of seconds since 1970")
-    check_window(TIMESTAMP, int(sent), now, tolerance)
-    pairs = [each.partition(",") for each in _get_header(headers, SIGNATURE).split(" ")]
+    number = _get_header(headers, names.nonce, _WORD, A_WORD)
+    sent = _get_header(headers, names.timestamp, _SECONDS, "a number of seconds since 1970")
+    check_window(names.timestamp, int(sent), now, tolerance)
+    pairs = [each.partition(",") for each in _get_header(headers, names.signature).split(" ")]
     signatures = [_decode_base64(text) for version, _, text in pairs if version == _VERSION]  # other versions may come
     if not any(signatures):
-        raise _error(SIGNATURE, f"holds no signature of version {_VERSION}")
+        raise _error(names.signature, f"holds no signature of version {_VERSION}")
     if not any(_is_among(signatures, _sign_content(body, number, sent, key)) for key in keys):
-        raise _error(SIGNATURE, f"is not that of the body, by any of the keys: {MISMATCH}")
+        raise _error(names.signature, NOT_OF_THE_BODY)
 
 
 def sign_webhook(body: bytes, *, number: str, sent: int, key: Secret) -> str:
@@ -175,7 +197,7 @@ def _get_header(headers: MultiMapping[str], name: str, form: re.Pattern[str] | N
     """Return a header that must be there once. Of two, nobody could say which one was signed."""
     values = headers.getall(name, [])
     if len(values) != 1:
-        raise _error(name, "is there twice" if values else "is missing")
+        raise _error(name, "is there twice" if values else MISSING)
     if form and not form.fullmatch(values[0]):
         raise _error(name, f"is not {wanted}")
     return values[0]
@@ -222,13 +244,15 @@ def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
     for name in ("out_trade_no", "out_refund_no", "subscription_id"):
         if path := getattr(shape, name):
             yield f"notification.{name}", path, join_path(shape.data, path)
+    for kind, path in shape.tells.items():
+        yield f"notification.tells.{kind}", path, join_path(shape.data, path)
     for kind, paths in shape.id.items():
         for path in paths:
             yield f"notification.id.{kind}", path, join_path(shape.data, path)
 
 
 def is_made_by_service(profile: Profile, service_paths: frozenset[str], document: Mapping[str, Any]) -> bool:
-    """Return whether a document has a value that no request has: a known event, a time, or a known state.
+    """Return whether a document has what no request has: a known event, a time, a telling field, or a known state.
 
     Args:
         profile: Lists the events and the states.
@@ -237,9 +261,11 @@ def is_made_by_service(profile: Profile, service_paths: frozenset[str], document
     """
     shape = profile.notification
     events = [name for names in shape.kinds.values() for name in names]
-    if shape.kind in service_paths and at(document, shape.kind) in events:
+    if shape.kind_path in service_paths and at(document, shape.kind_path) in events:
         return True
-    if shape.time in service_paths and parse_time(at(document, shape.time)) is not None:
+    if shape.time in service_paths and parse_time(at(document, shape.time), shape.zone) is not None:
+        return True
+    if any(path in service_paths and is_there(at(document, path, None)) for path in signed_fields.tell_paths(shape)):
         return True
     states = [(thing, path) for thing, path in signed_fields.state_paths(profile) if path in service_paths]
     return any(profile.states.name(thing, at(document, path)) for thing, path in states)
@@ -252,9 +278,9 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
         The signed paths that only notifications have; `None` if no key that signs requests verifies notifications.
 
     Raises:
-        ConfigurationError: There is no such path of an event name, a time or a state.
+        ConfigurationError: There is no such path of an event name, a time, a telling field or a state.
     """
-    if notification_coverage(profile) is None or not signed_fields.shares_key(profile, credentials):
+    if signed_fields.signed_in_notifications(profile) is None or not signed_fields.shares_key(profile, credentials):
         return None
     service_paths = frozenset(signed_fields.notification_proof_paths(profile))
     if not service_paths:
@@ -262,8 +288,9 @@ def check_sent_back(profile: Profile, credentials: Credentials) -> frozenset[str
             "notification.kind, notification.time and answer.*_status name nothing inside the signature that your "
             "requests do not have. The same key signs requests and verifies notifications, so a request of yours that "
             "is sent back would be believed. Add a path inside the signature: of an event name (notification.kind, "
-            "with notification.kinds), of a time (notification.time) or of a state (such as answer.order_status, with "
-            "states.order). If the service signs with a key of its own, give credentials.service_keys instead",
+            "with notification.kinds), of a time (notification.time), of a field that tells the kind "
+            "(notification.tells) or of a state (such as answer.order_status, with states.order). If the "
+            "service signs with a key of its own, give credentials.service_keys instead",
             field="notification.kind",
         )
     return service_paths
@@ -376,13 +403,82 @@ class WebhookVerification(Verification):
     @property
     def checks(self) -> str:
         """What is checked, in words."""
-        window = f"{TIMESTAMP} within {self.profile.notification.tolerance} seconds"
-        return f"{SIGNATURE} over the body, by {len(self.keys)} of your keys; {window}"
+        shape = self.profile.notification
+        window = f"{shape.headers.timestamp} within {shape.tolerance} seconds"
+        return f"{shape.headers.signature} over the body, by {len(self.keys)} of your keys; {window}"
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
         """Check the headers of Standard Webhooks."""
-        tolerance = self.profile.notification.tolerance
-        check_webhook(body, headers, keys=self.keys, tolerance=tolerance, now=now)
+        shape = self.profile.notification
+        check_webhook(body, headers, keys=self.keys, tolerance=shape.tolerance, now=now, names=shape.headers)
+
+
+@frozen
+class HeaderVerification(Verification):
+    """Verification by a signature that stands in a header, over the exact body.
+
+    Attributes:
+        scheme: Has the algorithm and the encoding.
+        keys: The keys, several while they rotate.
+        service_paths: As for `BodyVerification`.
+    """
+
+    scheme: Keyed
+    keys: tuple[Secret, ...]
+    service_paths: frozenset[str] | None = None
+    proves = True
+
+    def __attrs_post_init__(self) -> None:
+        for key in self.keys:
+            self.scheme.verify_text(b"", "", key=key)  # raises for a key that it cannot use
+
+    @property
+    def timed(self) -> bool:
+        """Whether a header or the body has the time; the signature covers both."""
+        shape = self.profile.notification
+        return bool(shape.headers.timestamp or shape.time)
+
+    @property
+    def checks(self) -> str:
+        """What is checked, in words."""
+        shape = self.profile.notification
+        sent = shape.headers.timestamp or shape.time
+        window = f"; {sent} within {shape.tolerance} seconds" if sent else ""
+        return f"{shape.headers.signature} over the body, by {len(self.keys)} of your keys{window}"
+
+    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
+        """Check the signature, and the time if a header has it."""
+        shape = self.profile.notification
+        names = shape.headers
+        sent, text, missing = _read_signed(names, headers, body)
+        if missing:
+            place, _, why = missing.partition(" ")
+            raise _error(place, why)
+        if names.timestamp:
+            _check_time(names.timestamp, sent, shape, now)
+        signatures = names.signatures(headers)[:MOST_SIGNATURES]
+        if not signatures:
+            raise _error(
+                names.signature, f"has no {names.prefix!r}" if values_at(headers, names.signature) else MISSING
+            )
+        if not any(self.scheme.verify_text(text, each, key=key) for key in self.keys for each in signatures):
+            raise _error(names.signature, NOT_OF_THE_BODY)
+
+    def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:  # noqa: ARG002 - all of it is signed
+        """Check that the document is not a request, and its time if no header has the time."""
+        shape = self.profile.notification
+        if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
+            raise _error(shape.headers.signature, SENT_BACK)
+        if shape.time and not shape.headers.timestamp:
+            _check_time(shape.time, at(document, shape.time), shape, now)
+
+
+def _read_signed(names: SignedHeader, headers: CIMultiDict[str], body: bytes) -> tuple[str, bytes, str]:
+    """Return the timestamp, the signed text, and what is wrong with a header, so that no other error is a context."""
+    try:
+        return *names.read(headers, body), ""
+    except ValueError as error:
+        return "", b"", str(error)
 
 
 @frozen
@@ -416,7 +512,7 @@ class BodyVerification(Verification):
         """What is checked, in words."""
         shape, coverage = self.profile.notification, notification_coverage(self.profile)
         window = f"; {shape.time} within {shape.tolerance} seconds" if shape.time else ""
-        unsigned = [path for path in (shape.kind, shape.time) if path and coverage and not coverage.covers(path)]
+        unsigned = [path for path in (shape.kind_path, shape.time) if path and coverage and not coverage.covers(path)]
         warning = f"; not signed: {', '.join(unsigned)}" if unsigned else ""
         return f"{shape.signature} over the object that holds it, by {len(self.keys)} of your keys{window}{warning}"
 
@@ -427,7 +523,7 @@ class BodyVerification(Verification):
         above, _, name = field.rpartition(".")
         signed = at(read_as_signed(body, document, self.scheme), above)
         if not isinstance(signed, dict) or name not in signed:
-            raise _error(field, "is missing")
+            raise _error(field, MISSING)
         if not isinstance(signed[name], str):
             raise _error(field, "is not a text")
         if not is_signed_by_any(self.scheme, signed, name, path="", keys=self.keys):
@@ -442,10 +538,7 @@ class BodyVerification(Verification):
         if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
             raise _error(field, SENT_BACK)
         if shape.time:
-            sent = parse_time(at(document, shape.time))
-            if sent is None:
-                raise _error(shape.time, "is not a time: neither ISO 8601 with an offset, nor a number")
-            check_window(shape.time, sent, now, shape.tolerance)
+            _check_time(shape.time, at(document, shape.time), shape, now)
 
 
 def _compared_paths(profile: Profile) -> list[str]:
@@ -511,23 +604,25 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
         return CustomVerification(whole, verifier)
     if shape.verification == "standard-webhooks":
         return WebhookVerification(profile, credentials.notification_keys)
-    if shape.verification == "body":
-        return _body_verification(profile, credentials)
+    if shape.verification in {"body", "header"}:
+        return _keyed_verification(profile, credentials)
     if not shape.verification:
         raise not_configured(
-            "notification.verification", "how notifications are signed: body, standard-webhooks, or none"
+            "notification.verification", "how notifications are signed: body, header, standard-webhooks, or none"
         )
     return Verification(profile)
 
 
-def _body_verification(profile: Profile, credentials: Credentials) -> BodyVerification:
-    if not profile.notification.signature:
+def _keyed_verification(profile: Profile, credentials: Credentials) -> BodyVerification | HeaderVerification:
+    in_body, scheme = profile.notification.verification == "body", profile.scheme
+    if in_body and not profile.notification.signature:
         raise not_configured("notification.signature", "the path of the signature in the body")
-    if profile.scheme is None:
+    if scheme is None:
         raise not_configured("signature", "the scheme that the service signs notifications with")
     check_covered(profile)
-    keys = service_keys(credentials, profile.scheme, signed="notifications", point="notification.verification")
+    keys = service_keys(credentials, scheme, signed="notifications", point="notification.verification")
     check_keys(profile, credentials)
-    return BodyVerification(
-        profile, cast("SignatureScheme", profile.scheme), keys, check_sent_back(profile, credentials)
-    )
+    service_paths = check_sent_back(profile, credentials)
+    if isinstance(scheme, Keyed) and not in_body:
+        return HeaderVerification(profile, scheme, keys, service_paths)
+    return BodyVerification(profile, cast("SignatureScheme", scheme), keys, service_paths)

@@ -23,6 +23,7 @@ from payasync.notifications.transitions import (
     compare_merchant,
     describe_error,
     hold_refund,
+    hold_two_kinds,
     limit_failures,
     limit_interruptions,
     longest_wait,
@@ -312,7 +313,7 @@ class Worker:
             weak=event.weak,
             session=self.session,
         )
-        if held := hold_refund(notification, profile):
+        if held := hold_two_kinds(notification, profile) or hold_refund(notification, profile):
             return held
         handlers = select_handlers(self.handlers, notification)
         if isinstance(handlers, Transition):

@@ -11,6 +11,7 @@ from payasync.profile.schema import (
     Recovery,
     ResultCodes,
     SandboxShape,
+    SignedHeader,
     States,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "Recovery",
     "ResultCodes",
     "SandboxShape",
+    "SignedHeader",
     "States",
 ]

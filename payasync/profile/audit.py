@@ -137,9 +137,9 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
 def _part_points(answer: AnswerShape, section: str, part: Any) -> Iterator[Point]:
     default = type(part)()
     for each in fields(type(part)):
-        if question := each.metadata.get(QUESTION):
-            name, value = f"{section}.{each.name}", getattr(part, each.name)
-            yield from _effective(answer, _point(name, value, getattr(default, each.name), question))
+        value, usual = getattr(part, each.name), getattr(default, each.name)
+        if (question := each.metadata.get(QUESTION)) and not (question.changed and value == usual):
+            yield from _effective(answer, _point(f"{section}.{each.name}", value, usual, question))
     for operation, table in part.by_operation.items() if isinstance(part, ResultCodes) else ():
         for key, codes in table.items():
             means = f"result codes of {operation}, which go before codes.{key}"

@@ -16,6 +16,7 @@ from payasync.credentials import Credentials, Secret
 from payasync.endpoints import ARGUMENTS, FURTHER, OPERATIONS, TEXTS, Argument, Operation, is_path
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
+    BODY,
     CODE_LISTS,
     KINDS,
     OPEN_FIELDS,
@@ -96,6 +97,8 @@ def check_profile(profile: "Profile") -> None:
     _check_codes(profile)
     _check_statuses(profile.http)
     _check_refusal(profile.notification)
+    _check_tells(profile.notification.tells)
+    _check_notification_header(profile)
     _check_sandbox(profile)
 
 
@@ -122,6 +125,7 @@ def _check_names(profile: "Profile") -> None:
         ("codes", profile.codes.by_operation, ARGUMENTS),
         *((f"codes.{name}", table, CODE_LISTS) for name, table in profile.codes.by_operation.items()),
         ("notification.kinds", profile.notification.kinds, KINDS),
+        ("notification.tells", profile.notification.tells, KINDS),
         ("notification.id", profile.notification.id, KINDS),
         ("sandbox.codes", profile.sandbox.codes, REFUSALS),
     )
@@ -423,6 +427,42 @@ def check_signed_header(key: str, header: SignedHeader) -> None:
     places = [place.lower() for place in (header.signature, header.timestamp, header.nonce) if place]
     if len(set(places)) < len(places):
         raise invalid_setting(f"{key}.signature", "and the other places must differ: each value has a place of its own")
+    if re.search(r"\{nonce\}[0-9]*\{timestamp\}", header.text):
+        why = "must have another text between {nonce} and {timestamp}: digits of one could pass for the other"
+        raise invalid_setting(f"{key}.text", why)
+
+
+def _check_tells(tells: Mapping[str, str]) -> None:
+    """Refuse a field that would tell two kinds: no notification could have one of them alone."""
+    for (one, path), (other, its) in combinations(tells.items(), 2):
+        if _overlap(path, its):
+            why = f"is {its!r}, and notification.tells.{one} is {path!r}: give each kind a field of its own"
+            raise invalid_setting(f"notification.tells.{other}", why)
+
+
+def _check_notification_header(profile: "Profile") -> None:
+    """Refuse a signature in a header that could verify nothing, or that says what Standard Webhooks fixes."""
+    shape, key = profile.notification, "notification.header"
+    header = shape.header
+    if shape.verification == "header":
+        if header is None:
+            raise invalid_setting(key, 'must be given where notification.verification is "header"')
+        check_signed_header(key, header)
+        scheme = profile.scheme
+        if scheme is not None and (not isinstance(scheme, Keyed) or scheme.algorithm == "md5"):
+            what = 'algorithm "md5"' if isinstance(scheme, Keyed) else "a scheme of your own"
+            why = f'must not be "header" with {what}, which has no key for a text. Give Receiver(verifier=...) instead'
+            raise invalid_setting("notification.verification", why)
+    elif header is not None and shape.verification == "standard-webhooks":
+        for name, usual in (("text", BODY), ("prefix", "")):
+            if getattr(header, name) != usual:
+                raise invalid_setting(f"{key}.{name}", "must not be given: Standard Webhooks says what it is")
+        names = {name: getattr(header, name).lower() for name in ("signature", "timestamp", "nonce")}
+        for name, place in names.items():
+            if not place or ":" in place or list(names.values()).count(place) > 1:
+                raise invalid_setting(f"{key}.{name}", "must be the name of a header of its own, such as svix-id")
+    elif header is not None:
+        raise invalid_setting(key, 'has no effect unless notification.verification is "header" or "standard-webhooks"')
 
 
 def _check_sandbox(profile: "Profile") -> None:
@@ -493,7 +533,7 @@ def _is_ours(scheme: object) -> TypeGuard[Keyed]:
 
 def _list_used_keys(profile: "Profile", scheme: Keyed, credentials: Credentials) -> Iterator[tuple[str, Secret]]:
     """Yield each key that the scheme uses, with its field, and its number among several."""
-    verifies = bool(profile.answer.signature) or profile.notification.verification == "body"
+    verifies = bool(profile.answer.signature) or profile.notification.verification in {"body", "header"}
     if credentials.signing_key is not None and (profile.signed or (verifies and scheme.symmetric)):
         yield SIGNING_KEY, credentials.signing_key
     if verifies:

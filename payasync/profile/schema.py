@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
+from zoneinfo import ZoneInfo
 
 from attrs import field, frozen
 
@@ -128,6 +129,13 @@ def _is_request_id(value: str) -> bool:
     return (place == "header" and is_header(name, "-")) if colon else _is_path(value)
 
 
+def _is_zone(name: str) -> bool:
+    try:
+        return not name or bool(ZoneInfo(name))
+    except (ValueError, KeyError, OSError):  # OSError: the name of a folder of zones
+        return False
+
+
 ALL: Final = tuple(ARGUMENTS)
 """The names of all operations."""
 _PAYMENTS, _ORDERS, _REFUNDS, _SUBSCRIPTIONS = (
@@ -146,16 +154,20 @@ class Question:
         means: The value to give, or what is assumed.
         needed_by: The methods that fail without the value, or are less safe, or return less.
         assumed: The default is an assumption, so that the point is never open.
+        changed: The point is only shown where the service differs from the document.
     """
 
     means: str
     needed_by: tuple[str, ...] = ALL
     assumed: bool = False
+    changed: bool = False
 
 
-def asks(means: str, needed_by: tuple[str, ...] = ALL, *, assumed: bool = False) -> dict[str, Question]:
+def asks(
+    means: str, needed_by: tuple[str, ...] = ALL, *, assumed: bool = False, changed: bool = False
+) -> dict[str, Question]:
     """Return the metadata of a field that answers an open point."""
-    return {QUESTION: Question(means, needed_by, assumed)}
+    return {QUESTION: Question(means, needed_by, assumed, changed)}
 
 
 def _a_path(means: str, needed_by: tuple[str, ...] = ALL, *, assumed: bool = False) -> Any:
@@ -310,6 +322,7 @@ class Parameter:
             raise invalid_setting("status.name", "is empty: a parameter needs the name that the service gives it")
 
 
+BODY: Final = "{body}"
 _IN_HEADERS: Final = must_be("the name of a header, or Name:key for one value of `t=1,v1=abc`", is_place)
 _PERHAPS_IN_HEADERS: Final = must_be(
     "the name of a header, or Name:key for one value of `t=1,v1=abc`", lambda place: not place or is_place(place)
@@ -332,7 +345,7 @@ class SignedHeader:
     """
 
     signature: str = field(validator=_IN_HEADERS)
-    text: str = "{body}"
+    text: str = BODY
     timestamp: str = field(default="", validator=_PERHAPS_IN_HEADERS)
     nonce: str = field(default="", validator=_PERHAPS_IN_HEADERS)
     prefix: str = ""
@@ -623,17 +636,27 @@ class Recovery:
     )
 
 
+STANDARD_WEBHOOKS: Final = SignedHeader(
+    signature="webhook-signature", timestamp="webhook-timestamp", nonce="webhook-id"
+)
+
+
 @frozen(kw_only=True, field_transformer=check_types("notification"))
 class NotificationShape:
     """The form of notifications, and the responses that acknowledge and refuse them (docs/service.md#notifications).
 
     Args:
-        verification: `body`, `standard-webhooks` or `none`; empty: open.
+        verification: `body`, `header`, `standard-webhooks` or `none`; empty: open.
         data: The path of the payload.
         signature: The path of the signature, if it stands in the body.
-        kind: The path of the event name. Empty: the receiver's route gives the kind.
+        header: The signature, if it stands in a header; or the names of the headers of Standard Webhooks.
+        kind: The path of the event name, or `header:` and the name of a header. Empty: the receiver's route, or
+            `tells`, gives the kind.
         kinds: The service's event names, by our kinds.
+        tells: By kind, the path of a field that only notifications of this kind have; relative to `data`.
         time: The path of a timestamp.
+        timezone: The time zone of times without an offset, such as `America/Toronto`. A time that the clocks skip or
+            repeat has the offset from before the change. Empty: such times are refused.
         tolerance: Seconds that the timestamp may lie in the past or in the future.
         id: By kind, the paths whose values together identify an event.
         out_trade_no: The order's number, which a confirmation asks about; relative to `data`, as the next two.
@@ -646,18 +669,41 @@ class NotificationShape:
         nack_body: The body that refuses.
     """
 
-    verification: Literal["", "body", "standard-webhooks", "none"] = field(
-        default="", metadata=asks("how notifications are signed: body, standard-webhooks, or none", ())
+    verification: Literal["", "body", "header", "standard-webhooks", "none"] = field(
+        default="", metadata=asks("how notifications are signed: body, header, standard-webhooks, or none", ())
     )
     data: str = _a_path("the path of the payload; without it, the whole body is", ())
     signature: str = _a_path("the path of the signature, where it stands in the body", ())
-    kind: str = _a_path("the path of an event's name; without it, the receiver's route says the kind", ())
+    header: SignedHeader | None = field(
+        default=None, metadata=asks("the header of the signature, and the text that is signed", (), changed=True)
+    )
+    kind: str = field(
+        default="",
+        validator=must_be(
+            f"{_PATH}, or header: and the name of a header", lambda value: _is_path(value) or _is_request_id(value)
+        ),
+        metadata=asks(
+            "the path, or `header:` and the name, of an event's name; without it, the receiver's route says the kind",
+            (),
+        ),
+    )
     kinds: Mapping[str, tuple[str, ...]] = field(
         factory=dict,
         converter=to_dict_of_tuples,
         metadata=asks("the service's names of events, by our kinds", ()),
     )
+    tells: Mapping[str, str] = field(
+        factory=dict,
+        converter=to_dict,
+        validator=each_must_be(_IN_THE_DOCUMENT, lambda path: path and _is_path(path)),
+        metadata=asks("the path of a field that only notifications of a kind have, by our kinds", (), changed=True),
+    )
     time: str = _a_path("the path of a timestamp", ())
+    timezone: str = field(
+        default="",
+        validator=must_be("a time zone, such as America/Toronto (where the system has none: install tzdata)", _is_zone),
+        metadata=asks("the time zone of times without an offset", (), changed=True),
+    )
     tolerance: int = field(default=300, validator=must_be("a number of seconds above 0", lambda value: value > 0))
     id: Mapping[str, tuple[str, ...]] = field(
         factory=dict,
@@ -675,6 +721,27 @@ class NotificationShape:
     ack_body: str = field(default="", metadata=asks("the body that acknowledges a notification", ()))
     nack_status: int | None = _a_status("the HTTP status that refuses a notification")
     nack_body: str = field(default="", metadata=asks("the body that refuses a notification", ()))
+
+    @property
+    def kind_path(self) -> str:
+        """The path of the event's name in the body; empty if there is none."""
+        return "" if self.kind_header else self.kind
+
+    @property
+    def kind_header(self) -> str:
+        """The name of the header that holds the event's name; empty if there is none."""
+        place, colon, name = self.kind.partition(":")
+        return name if colon and place == "header" else ""
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The time zone of times without an offset."""
+        return ZoneInfo(self.timezone) if self.timezone else None
+
+    @property
+    def headers(self) -> SignedHeader:
+        """The names of the headers that a signature needs; those of Standard Webhooks, if none are given."""
+        return self.header or STANDARD_WEBHOOKS
 
 
 def _is_wait(seconds: float) -> bool:

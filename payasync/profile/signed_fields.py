@@ -15,7 +15,7 @@ from payasync.errors import ConfigurationError
 from payasync.profile.schema import COMPARED, parts_of, paths_of
 from payasync.profile.wire_names import all_names
 from payasync.settings import invalid_setting
-from payasync.signing.schemes import SortedPairs
+from payasync.signing.schemes import Keyed, SortedPairs
 from payasync.strict_json import ABSENT, ExactNumber, at
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str
         return frozenset()
     answers = SignedFields.under(profile.answer.signature, profile.scheme)
     names = answers.names_of(proof_paths(profile, credentials))
-    if signed := notification_coverage(profile):
+    if signed := signed_in_notifications(profile):
         names |= signed.names_of(notification_proof_paths(profile))
     return names
 
@@ -228,7 +228,7 @@ def names_read_in_notifications(profile: "Profile", compared: Iterable[str], doc
     shape = profile.notification
     paths = [*compared, shape.out_trade_no, shape.out_refund_no, shape.subscription_id, profile.answer.payment_id]
     paths += [path for several in shape.id.values() for path in several]
-    located = [shape.kind, shape.time, *(path for _, path in state_paths(profile))]
+    located = [shape.kind_path, shape.time, *tell_paths(shape), *(path for _, path in state_paths(profile))]
     return _signed_names(profile, shape, located, paths, document)
 
 
@@ -255,12 +255,22 @@ def notification_coverage(profile: "Profile") -> SignedFields | None:
     return SignedFields.under(shape.signature, profile.scheme)
 
 
+def signed_in_notifications(profile: "Profile") -> SignedFields | None:
+    """Return the fields of notifications that the profile's scheme signs: those of the body, or all for a header."""
+    return SignedFields("", "") if profile.notification.verification == "header" else notification_coverage(profile)
+
+
 def notification_proof_paths(profile: "Profile") -> tuple[str, ...]:
-    """Return the signed paths of event names, times and states, which notifications have and requests lack."""
-    shape = profile.notification
-    signed = SignedFields.under(shape.signature, profile.scheme)
-    event = shape.kind if any(shape.kinds.values()) else ""
-    return only_from_the_service(profile, signed, (event, shape.time, *(path for _, path in state_paths(profile))))
+    """Return the signed paths of events, times, telling fields and states, which notifications alone have."""
+    shape, signed = profile.notification, signed_in_notifications(profile)
+    event = shape.kind_path if any(shape.kinds.values()) else ""
+    paths = (event, shape.time, *tell_paths(shape), *(path for _, path in state_paths(profile)))
+    return only_from_the_service(profile, signed, paths) if signed else ()
+
+
+def tell_paths(shape: "NotificationShape") -> list[str]:
+    """Return the paths of fields that tell the kind. Each is also tried from the root, as those of states are."""
+    return [join_path(place, path) for place in (shape.data, "") for path in shape.tells.values()]
 
 
 def state_paths(profile: "Profile") -> list[tuple[str, str]]:
@@ -279,7 +289,7 @@ def state_paths(profile: "Profile") -> list[tuple[str, str]]:
 def shares_key(profile: "Profile", credentials: "Credentials") -> bool:
     """Return whether a key that signs requests also verifies the signatures of the service."""
     scheme, own = profile.scheme, credentials.signing_key
-    if scheme is None or own is None or (isinstance(scheme, SortedPairs) and not scheme.algorithm):
+    if scheme is None or own is None or (isinstance(scheme, Keyed) and not scheme.algorithm):
         return False
     if credentials.service_keys:
         return own in credentials.service_keys and getattr(scheme, "symmetric", True) is not False

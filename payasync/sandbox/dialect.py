@@ -84,6 +84,15 @@ def _put(holder: Any, step: str, value: object) -> None:
         holder[step] = value
 
 
+def write_time(moment: datetime, shape: NotificationShape) -> str:
+    """Return a time as the service writes it in notifications: without an offset, if it has a time zone."""
+    if shape.zone is None:
+        return format_instant(moment)
+    local = moment.astimezone(shape.zone)
+    # An hour that the clocks repeat would be read as the first of the two.
+    return (local if local.fold else local.replace(tzinfo=None)).isoformat(timespec="milliseconds")
+
+
 def sibling_path(path: str, name: str) -> str:
     """Return the path of a name in the object that holds a path."""
     above, dot, _ = path.rpartition(".")
@@ -481,14 +490,17 @@ class Dialect:
             path, payload = shape.subscription_id, {**self.describe_subscription(subject), "period": subject.period}
         if path:
             set_at(payload, path, subject.number)
+        if (tells := shape.tells.get(event.kind)) and at(payload, tells, None) is None:
+            set_at(payload, tells, subject.number)
         set_at(document, shape.data, payload)
         if shape.kind:
             name = self.names.event(event.kind, event.name)
             if name is None:
                 return None
-            set_at(document, shape.kind, name)
+            if shape.kind_path:
+                set_at(document, shape.kind_path, name)
         if shape.time:
-            set_at(document, shape.time, format_instant(now))
+            set_at(document, shape.time, write_time(now, shape))
         self._add_constants(document, shape.signature if shape.verification == "body" else "")
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 

@@ -12,7 +12,16 @@ from attrs import field, frozen
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox.dialect import WireNames, table_at
 from payasync.sandbox.server import listen, url_of
-from payasync.sandbox.signatures import Keys, UnsignableError, sign_headers, verify
+from payasync.sandbox.signatures import (
+    Keys,
+    UnsignableError,
+    message_in,
+    sign_headers,
+    value_at,
+    verify,
+    verify_message,
+)
+from payasync.signing.schemes import Keyed
 
 PATH: Final = "/notify"
 CLOSING_SECONDS: Final = 0.1
@@ -48,15 +57,25 @@ def explain_forgery(words: WireNames, keys: Keys, headers: Mapping[str, str], bo
         body: The notification's.
     """
     shape = words.notification
-    if shape.verification == "standard-webhooks":
-        sent = headers.get("webhook-timestamp", "")
-        if not (sent.isascii() and sent.isdigit()):
-            return "webhook-timestamp is not a number of seconds"
-        if abs(time.time() - int(sent)) > shape.tolerance:
-            return f"webhook-timestamp is more than {shape.tolerance} seconds away"
-        signed = sign_headers(headers.get("webhook-id", ""), body, keys.merchant.notification_keys[0], int(sent))
-        genuine = signed["webhook-signature"] in headers.get("webhook-signature", "").split()
-        return "" if genuine else "webhook-signature is not that of its body"
+    if shape.verification in {"header", "standard-webhooks"}:
+        places = shape.headers
+        sent, nonce, given = (value_at(headers, each) for each in (places.timestamp, places.nonce, places.signature))
+        if places.timestamp and not (sent.isascii() and sent.isdigit()):
+            return f"{places.timestamp} is not a number of seconds"
+        if places.timestamp and abs(time.time() - int(sent)) > shape.tolerance:
+            return f"{places.timestamp} is more than {shape.tolerance} seconds away"
+        if shape.verification == "header":
+            message = message_in(places, body, timestamp=sent, nonce=nonce)
+            bare, scheme = given.removeprefix(places.prefix), words.signature
+            genuine = (
+                isinstance(scheme, Keyed)
+                and given.startswith(places.prefix)
+                and verify_message(scheme, message, bare, keys.service)
+            )
+        else:
+            signed = sign_headers(nonce, body, keys.merchant.notification_keys[0], int(sent), places)
+            genuine = signed[places.signature] in given.split()
+        return "" if genuine else f"{places.signature} is not that of its body"
     if shape.verification != "body":
         return ""
     above, _, name = shape.signature.rpartition(".")

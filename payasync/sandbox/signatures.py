@@ -23,10 +23,10 @@ from payasync.credentials import Credentials, Secret
 from payasync.endpoints import CREATE_REFUND, CREATE_SUBSCRIPTION, PLACE_ORDER, QUERY_PAYMENT
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import COMPARED
+from payasync.profile.schema import COMPARED, STANDARD_WEBHOOKS, Kind, SignedHeader
 from payasync.profile.signed_fields import join_path
-from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at
-from payasync.sandbox.model import MERCHANT_ID, format_instant
+from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at, write_time
+from payasync.sandbox.model import MERCHANT_ID
 from payasync.signing.schemes import Keyed, Scheme, SortedPairs, Template
 
 if TYPE_CHECKING:
@@ -291,6 +291,7 @@ class ServiceSigner:
 
     def __init__(self, dialect: Dialect, keys: Keys, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._now: Final = now
+        self._names: Final = dialect.names
         self._scheme: Final = dialect.names.signature
         self._answer: Final = dialect.names.answer
         self._message_path: Final = dialect.names.message_path
@@ -343,27 +344,48 @@ class ServiceSigner:
     @property
     def timed(self) -> bool:
         """Whether notifications carry a time, in headers or in their body."""
-        return self._notification.verification == "standard-webhooks" or bool(self._notification.time)
+        shape = self._notification
+        return shape.verification == "standard-webhooks" or bool(shape.time or shape.headers.timestamp)
 
-    async def sign_notification(self, notification_id: str, body: str, age: int = 0) -> tuple[str, dict[str, str]]:
+    async def sign_notification(
+        self, notification_id: str, body: str, age: int = 0, event: str = ""
+    ) -> tuple[str, dict[str, str]]:
         """Return a notification's body and headers as one attempt sends them: signed, with volatile fields renewed.
 
         Args:
             notification_id: Its number.
             body: JSON, as the outbox has it.
             age: Seconds by which its time lies back, if a fault wants that.
+            event: Its kind and name, such as `payment.paid`, for a service that says it in a header.
         """
         shape, at = self._notification, self._now() - timedelta(seconds=age)
+        headers, (kind, _, name) = dict(CONTENT), event.partition(".")
+        if shape.kind_header and event:
+            headers[shape.kind_header] = self._names.event(cast("Kind", kind), name) or name
         if shape.verification == "standard-webhooks":
             key = self._keys.merchant.notification_keys[0]
-            return body, sign_headers(notification_id, body, key, int(at.timestamp()))
+            return body, headers | sign_headers(notification_id, body, key, int(at.timestamp()), shape.headers)
         document = json.loads(body)
         if shape.time and (age or {shape.time, shape.time.rpartition(".")[2]} & set(shape.volatile)):
-            set_at(document, shape.time, format_instant(at))
+            set_at(document, shape.time, write_time(at, shape))
         if shape.verification == "body":
             # There is no endpoint: nothing stands for the path.
             await self._sign(document, shape.signature, "")
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False), CONTENT
+        sent = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+        if shape.verification == "header":
+            headers |= self._sign_bytes(sent, str(int(at.timestamp())))
+        return sent, headers
+
+    def _sign_bytes(self, body: str, timestamp: str) -> dict[str, str]:
+        """Return the headers that sign a body."""
+        places, nonce, lines = self._notification.headers, secrets.token_hex(16), dict[str, str]()
+        message = message_in(places, body, timestamp=timestamp, nonce=nonce)
+        signature = places.prefix + _sign_message(cast("Keyed", self._scheme), message, self._keys.service)
+        for place, value in ((places.timestamp, timestamp), (places.nonce, nonce), (places.signature, signature)):
+            name, _, inner = place.partition(":")
+            lines[name] = f"{lines[name]}, " if name in lines else ""
+            lines[name] += f"{inner}={value}" if inner else value
+        return {name: line for name, line in lines.items() if name}
 
     async def _sign(self, document: dict[str, Any], at: str, path: str) -> None:
         above, _, name = at.rpartition(".")
@@ -378,7 +400,27 @@ class ServiceSigner:
             signed[name] = await made if inspect.isawaitable(made) else made
 
 
-def sign_headers(notification_id: str, body: str, secret: Secret, timestamp: int) -> dict[str, str]:
+def message_in(places: SignedHeader, body: str, **values: str) -> bytes:
+    """Return what a signature in a header is made of.
+
+    Args:
+        places: The profile's `[notification.header]`.
+        body: As it is sent.
+        values: The timestamp and the nonce.
+    """
+    return re.sub(r"\{(\w+)\}", lambda name: {**values, "body": body}[name[1]], places.text).encode()
+
+
+def value_at(headers: Mapping[str, str], place: str) -> str:
+    """Return the value at a place in headers, such as `X-Signature` or `X-Signature:v1`; empty if there is none."""
+    name, _, inner = place.partition(":")
+    pairs = dict(pair.strip().partition("=")[::2] for pair in headers.get(name, "").split(","))
+    return pairs.get(inner, "") if inner else headers.get(name, "")
+
+
+def sign_headers(
+    notification_id: str, body: str, secret: Secret, timestamp: int, names: SignedHeader = STANDARD_WEBHOOKS
+) -> dict[str, str]:
     """Return a notification's headers by Standard Webhooks.
 
     Args:
@@ -386,13 +428,14 @@ def sign_headers(notification_id: str, body: str, secret: Secret, timestamp: int
         body: As it is sent.
         secret: `whsec_` and the key in base64.
         timestamp: Seconds of wall time.
+        names: The names of the headers.
     """
     key = base64.b64decode(secret.reveal().removeprefix("whsec_"))
     text = f"{notification_id}.{timestamp}.{body}"
     signature = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
     return {
         **CONTENT,
-        "webhook-id": notification_id,
-        "webhook-timestamp": str(timestamp),
-        "webhook-signature": f"v1,{signature}",
+        names.nonce: notification_id,
+        names.timestamp: str(timestamp),
+        names.signature: f"v1,{signature}",
     }

@@ -260,7 +260,7 @@ class Deliveries:
         """Return the response's status and body, and why it is missing or does not acknowledge."""
         try:
             body, headers = await self._signer.sign_notification(
-                notification.notification_id, notification.body, plan.age
+                notification.notification_id, notification.body, plan.age, notification.event
             )
         except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
             return None, "", f"{type(failure).__name__}: {failure}"

@@ -337,7 +337,7 @@ def arrival(data: Any, event: str = "payment.paid", added: Added | None = Added.
     """Return the result of a verified notification."""
     raw = json.dumps({"type": event, "data": data}).encode()
     told = evolve(parse(raw, {}, profile=PROFILE), **{"verified": True, **facts})
-    return IngestResult(YES, build_received(told, timed=True), added)
+    return IngestResult(YES, build_received(told, PROFILE, timed=True), added)
 
 
 NOT_KEPT: Final = {"verdict": "not kept", "status": 503}

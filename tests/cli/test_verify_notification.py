@@ -224,6 +224,47 @@ def test_not_signed_at_all(toml: Callable[[str], Path]) -> None:
     assert "9999999999999 seconds after 1970" == facts(later)["Sent"]
 
 
+IN_A_HEADER: Final = """name = "signs the body in a header"
+[signature]
+algorithm = "hmac-sha256"
+encoding = "hex"
+[notification]
+verification = "header"
+out_trade_no = "no"
+timezone = "America/Toronto"
+[notification.tells]
+payment = "state"
+[notification.header]
+signature = "X-Sign:v1"
+timestamp = "X-Sign:t"
+text = "{timestamp}.{body}"
+"""
+
+
+def test_signed_in_a_header(tmp_path: Path) -> None:
+    """The signature in a header is checked with its time, and the hints know the names of the headers."""
+    file, key = tmp_path / "service.toml", "service key number 1"
+    file.write_text(IN_A_HEADER)
+    facts_of = {"profile": PROFILE.from_file(file), "credentials": Credentials("M1", service_keys=key)}
+    sent = signed({"no": "T1", "state": "PAID"}, **facts_of)
+    genuine, old, bare, changed = (
+        check(raw, "--profile", file, at=at, PAYASYNC_SERVICE_KEYS=key)
+        for raw, at in (
+            (message(sent, "/notify"), SENT),
+            (message(sent), ""),
+            (sent.raw, SENT),
+            (message(sent).replace(b"T1", b"T2"), SENT),
+        )
+    )
+
+    assert [0, 1, 1, 1] == [each.exit_code for each in (genuine, old, bare, changed)]
+    assert ("payment", "T1", SENT) == tuple(facts(genuine)[name] for name in ("Kind", "Order", "Sent"))
+    assert "X-Sign:v1 over the body, by 1 of your keys; X-Sign:t within 300 seconds" == facts(genuine)["Checked"]
+    assert facts(old)["hint"].endswith(f"add --at {SENT}")
+    assert facts(bare)["hint"].startswith("the file holds only the body")
+    assert facts(changed)["hint"].startswith("the signature covers the exact bytes")
+
+
 def test_signed_in_its_body(toml: Callable[[str], Path]) -> None:
     """The signature in the body is checked by the profile's scheme; no header is needed."""
     file, key = toml("body"), "service key number 1"

@@ -365,7 +365,7 @@ def test_what_bounds_how_late_it_comes(changes: dict[str, Any], lasting: bool) -
     keys = Credentials("M1", service_keys="of the service", notification_keys=CREDENTIALS.notification_keys)
     verification = verification_of(profile, keys)
 
-    assert lasting is kept(notification(verified=verification.proves), timed=verification.timed).lasting
+    assert lasting is kept(notification(verified=verification.proves), profile, timed=verification.timed).lasting
     assert not verification_of(profile, keys, lambda _raw, _headers: True).timed
 
 

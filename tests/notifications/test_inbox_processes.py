@@ -93,7 +93,7 @@ def paid(number: int) -> Received:
     """Return the inbox's record of a signed notification."""
     data = {**PAID, "outTradeNo": f"T{number}"}
     signed = sign_notification(data, profile=SIGNED, credentials=CREDENTIALS, kind="payment", id=f"msg_{number}")
-    return kept(verify(signed.raw, signed.headers, profile=SIGNED, credentials=CREDENTIALS), timed=True)
+    return kept(verify(signed.raw, signed.headers, profile=SIGNED, credentials=CREDENTIALS), SIGNED, timed=True)
 
 
 async def fill(inbox: Inbox) -> None:

@@ -162,7 +162,7 @@ async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
         kept = verify(
             signed.raw, signed.headers, profile=SIGNED, credentials=ended.credentials, clock=lambda: ended.clock.now
         )
-        await SqliteInbox(ended.path, clock=ended.clock).add(build_received(kept, timed=True))
+        await SqliteInbox(ended.path, clock=ended.clock).add(build_received(kept, SIGNED, timed=True))
     async with opened(tmp_path) as shop:
         got = shop.recording()
 

@@ -53,7 +53,7 @@ POINTS: Final = [
     *named("codes", ResultCodes, "by_operation"),
     *named("http", HttpCodes),
     *named("recovery", Recovery),
-    *named("notification", NotificationShape, "tolerance", "volatile"),
+    *named("notification", NotificationShape, "tolerance", "volatile", "header", "tells", "timezone"),
 ]
 """Every point that the document leaves open.
 

@@ -27,6 +27,7 @@ from payasync.profile.schema import (
     Parameter,
     ResultCodes,
     SandboxShape,
+    SignedHeader,
     States,
 )
 from payasync.transport.aiohttp_request import ALWAYS
@@ -364,6 +365,81 @@ def test_sandbox_says_nothing_else_than_the_profile(key: str, shape: dict[str, A
 
     assert f"sandbox.{key}" == field
     assert why in words
+
+
+SVIX: Final = {"signature": "svix-signature", "timestamp": "svix-timestamp", "nonce": "svix-id"}
+
+
+@pytest.mark.parametrize(
+    ("header", "key", "rule"),
+    [
+        ({"text": "{timestamp}.{body}"}, "timestamp", "belong together: give both, or neither"),
+        ({"timestamp": "T"}, "timestamp", "belong together: give both, or neither"),
+        ({"nonce": "N"}, "nonce", "belong together: give both, or neither"),
+        ({"text": "POST"}, "text", "must hold {body}"),
+        ({"text": "{body}{url}"}, "text", "has {url}, which is unknown; allowed are {timestamp} {nonce} {body}"),
+        ({"text": "{body}{"}, "text", "has a brace without a name"),
+        ({"timestamp": "s", "text": "{timestamp}{body}"}, "signature", "each value has a place of its own"),
+        (
+            {"timestamp": "T", "nonce": "N", "text": "{nonce}0{timestamp}{body}"},
+            "text",
+            "must have another text between {nonce} and {timestamp}",
+        ),
+    ],
+)
+def test_a_header_signs_what_is_believed(header: dict[str, str], key: str, rule: str) -> None:
+    """The signed text of a header has the body, and exactly the values that stand in headers."""
+    shape = NotificationShape(verification="header", header=SignedHeader(**{"signature": "S", **header}))
+    field, words = refusal(Profile, notification=shape)
+
+    assert f"notification.header.{key}" == field
+    assert rule in words
+
+
+@pytest.mark.parametrize(
+    ("header", "key"),
+    [
+        ({**SVIX, "timestamp": ""}, "timestamp"),
+        ({**SVIX, "nonce": ""}, "nonce"),
+        ({**SVIX, "nonce": "Svix-Timestamp"}, "timestamp"),
+        ({**SVIX, "signature": "svix:v1"}, "signature"),
+        ({**SVIX, "text": "{timestamp}.{body}"}, "text"),
+        ({**SVIX, "prefix": "v1,"}, "prefix"),
+    ],
+)
+def test_standard_webhooks_with_names_of_ones_own(header: dict[str, str], key: str) -> None:
+    """With Standard Webhooks, a profile may give the names of all three headers, and nothing else."""
+    shape = NotificationShape(verification="standard-webhooks", header=SignedHeader(**header))
+    field, words = refusal(Profile, notification=shape)
+
+    assert f"notification.header.{key}" == field
+    assert "must" in words
+
+
+@pytest.mark.parametrize(
+    ("shape", "signature", "field"),
+    [
+        ({"verification": "header"}, None, "notification.header"),
+        ({"header": SignedHeader(signature="S")}, None, "notification.header"),
+        ({"verification": "body", "header": SignedHeader(signature="S")}, None, "notification.header"),
+        ({"verification": "none", "header": SignedHeader(signature="S")}, None, "notification.header"),
+        (
+            {"verification": "header", "header": SignedHeader(signature="S")},
+            SortedPairs(algorithm="md5", key_param="key"),
+            "notification.verification",
+        ),
+        (
+            {"verification": "header", "header": SignedHeader(signature="S")},
+            SimpleNamespace(sign=str, verify=bool),
+            "notification.verification",
+        ),
+        ({"tells": {"payment": "a", "refund": "a"}}, None, "notification.tells.refund"),
+        ({"tells": {"payment": "a.b", "refund": "a"}}, None, "notification.tells.refund"),
+    ],
+)
+def test_contradictions_of_notifications(shape: dict[str, Any], signature: Any, field: str) -> None:
+    """A signature in a header needs its place and a key, and no field tells two kinds."""
+    assert field == refusal(Profile, notification=NotificationShape(**shape), signature=signature)[0]
 
 
 def test_a_status_has_one_meaning() -> None:

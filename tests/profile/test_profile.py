@@ -31,6 +31,7 @@ from tests.profile.refusal import refusal
         ("accept.length", {"subjct": 30}, "subjct", "subject"),
         ("accept.length", {"total_amt": 9}, "total_amt", "notify_url"),
         ("notification.kinds", {"payments": ["paid"]}, "payments", "payment, refund, subscription"),
+        ("notification.tells", {"order": "tradeStatus"}, "order", "payment, refund, subscription"),
         ("notification.id", {"order": ["outTradeNo"]}, "order", "payment"),
     ],
 )

@@ -20,6 +20,7 @@ from payasync.profile.schema import (
     Recovery,
     ResultCodes,
     SandboxShape,
+    SignedHeader,
     States,
 )
 from tests.profile.refusal import refusal
@@ -53,7 +54,8 @@ PATHS: Final = [
     f"{section}.{each.name}"
     for section in ("answer", "notification")
     for each in attrs.fields(SHAPES[section])
-    if each.default == "" and each.name not in {"code", "message", "redirect_template", "verification"}
+    if each.default == ""
+    and each.name not in {"code", "message", "redirect_template", "verification", "kind", "timezone"}
 ]
 ORDER_STATES: Final = ["pending", "paid", "closed", "failed", "expired", "refunded"]
 STATES: Final = {
@@ -148,6 +150,7 @@ STEPS: Final = "a dotted path, such as data.sign, without an empty step"
 A_PATH: Final = f"{STEPS}; a header cannot stand here"
 LOCATED: Final = [field for field in PATHS if field != "answer.request_id" and not field.endswith("_body")]
 ADDRESS: Final = "https://pay.example/p?no={gatewayNo}"
+A_ZONE: Final = "a time zone, such as America/Toronto (where the system has none: install tzdata)"
 BAD_PATHS: Final = ["a..b", "data.", ".", "header:X-Sign", "Header:X-Sign"]
 BAD_REQUEST_IDS: Final = [
     "header:",
@@ -193,7 +196,9 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
     ("notification.tolerance", "a number of seconds above 0", [0, -1]),
     ("notification.ack_status", "an integer", ["200"]),
     ("notification.nack_status", "an integer", [False]),
-    (VERIFICATION, "one of 'body', 'standard-webhooks', 'none'", ["Body", None]),
+    (VERIFICATION, "one of 'body', 'header', 'standard-webhooks', 'none'", ["Body", None]),
+    ("notification.kind", f"{STEPS}, or header: and the name of a header", [*BAD_PATHS[:3], "header:", "Header:X-Id"]),
+    ("notification.timezone", A_ZONE, ["Toronto", "America", "../etc/passwd", "UTC+1", "EST5EDT "]),
     (AMOUNT, "[least, greatest], two integers", [[1], [1, 2, 3], [2, 1]]),
     (QUARANTINE, SECONDS, [-1, float("nan"), float("inf")]),
     (QUARANTINE, "a number", [True, "60"]),
@@ -356,6 +361,9 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
         ("sandbox.codes", {"absent": 0, "busy": "B"}),
         *((QUARANTINE, seconds) for seconds in (None, 0, 60.0)),
         *((VERIFICATION, word) for word in ("", "body", "standard-webhooks", "none")),
+        *(("notification.kind", place) for place in ("", "meta.event", "a:b", "header:X-Event")),
+        *(("notification.timezone", zone) for zone in ("", "UTC", "America/Toronto")),
+        ("notification.header", SignedHeader(signature="X-Signature")),
         *(("answer.total_amt", path) for path in (None, "", "a.b")),
         *((f"http.{name}", statuses) for name in ("not_executed", "absent") for statuses in ((), (400,), (428, 499))),
         *((f"notification.{name}", status) for name in ("ack_status", "nack_status") for status in (None, 200, 599)),

@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 from attrs import evolve
 
+from payasync import SignedHeader
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import WireNames
@@ -24,12 +25,23 @@ IN_BODY: Final = evolve(
         ack_body="SUCCESS",
     ),
 )
+IN_HEADER: Final = evolve(
+    PROFILE,
+    name="in-header",
+    notification=evolve(
+        PROFILE.notification,
+        verification="header",
+        header=SignedHeader(
+            signature="X-Sign:v1", timestamp="X-Sign:t", nonce="X-Nonce", text="{timestamp}{nonce}{body}"
+        ),
+    ),
+)
 UNSIGNED: Final = evolve(
     PROFILE, name="unsigned", notification=evolve(PROFILE.notification, verification="none", signature="")
 )
 
 
-@pytest.fixture(params=[PROFILE, IN_BODY, UNSIGNED], ids=lambda profile: profile.name)
+@pytest.fixture(params=[PROFILE, IN_BODY, IN_HEADER, UNSIGNED], ids=lambda profile: profile.name)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     """A sandbox for each way of signing notifications."""
     async with Sandbox(request.param) as running:
@@ -59,7 +71,7 @@ async def test_genuine_notification_is_acknowledged(sandbox: Sandbox, receiver: 
     assert [True] == [each.acknowledged for each in sandbox.ledger.deliveries()]
 
 
-@pytest.mark.parametrize("sandbox", [PROFILE, IN_BODY], ids=lambda profile: profile.name, indirect=True)
+@pytest.mark.parametrize("sandbox", [PROFILE, IN_BODY, IN_HEADER], ids=lambda profile: profile.name, indirect=True)
 @pytest.mark.parametrize("change", [("450", "451"), ("SBX_PAID", "SBX_VOID")], ids="".join)
 async def test_changed_notification_is_refused(
     change: tuple[str, str], sandbox: Sandbox, receiver: RecordingReceiver

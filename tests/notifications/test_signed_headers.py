@@ -1,0 +1,459 @@
+"""Services that sign the exact body in a header, tell the kind by a field, or write times without an offset."""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pytest
+from attrs import evolve
+from standardwebhooks import Webhook
+
+from payasync import AnswerShape, Credentials, NotificationShape, Profile, SignedHeader, SortedPairs, States
+from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, NotConfiguredError
+from payasync.notifications import Notification, parse
+from payasync.notifications.ingest import build_received
+from payasync.notifications.verification import MOST_SIGNATURES, parse_time, verification_of, verify
+from payasync.sandbox import PROFILE
+from tests.foreign.signatures import rsa_keys, rsa_sha256
+from tests.notifications import shop
+from tests.notifications.merchant import CREDENTIALS as WITH_WEBHOOK_KEY
+from tests.notifications.merchant import PAID, opened
+
+NOW: Final = 1_800_000_000
+KEY: Final = "service key number 1"
+OWN: Final = "own signing key 1"
+CREDENTIALS: Final = Credentials("M1", signing_key=OWN, service_keys=["service key number 0", KEY])
+PLAIN: Final = SignedHeader(signature="X-Signature", prefix="sha256=")
+TIMED: Final = SignedHeader(
+    signature="X-Sign:v1", timestamp="X-Sign:t", nonce="X-Nonce", text="{timestamp}.{nonce}.{body}"
+)
+SHAPE: Final = NotificationShape(
+    verification="header",
+    header=PLAIN,
+    data="data",
+    out_trade_no="no",
+    kind="event",
+    kinds={"payment": ["PAID"], "refund": ["BACK"]},
+    id={"payment": ["no", "state"]},
+)
+PROFILE_OF_HEADER: Final = Profile(
+    notification=SHAPE,
+    signature=SortedPairs(algorithm="hmac-sha256", encoding="hex"),
+    answer=AnswerShape(order_status="state"),
+    states=States(order={"paid": ["PAID"]}),
+)
+BODY: Final = b'{ "event": "PAID", "data": {"no": "T1", "state": "PAID", "vip": true, "rate": 1.10} }'
+
+
+def shaped(**changes: Any) -> Profile:
+    """Return the profile with another shape of notifications."""
+    return evolve(PROFILE_OF_HEADER, notification=evolve(SHAPE, **changes))
+
+
+def mac(text: bytes, key: str = KEY) -> str:
+    """Return the HMAC of a text in hex, which this test computes itself."""
+    return hmac.new(key.encode(), text, hashlib.sha256).hexdigest()
+
+
+def plain(body: bytes = BODY, key: str = KEY) -> dict[str, str]:
+    """Return the header of a signature over a body alone."""
+    return {"x-signature": f"sha256={mac(body, key)}"}
+
+
+def timed(body: bytes = BODY, sent: object = NOW, nonce: str = "n1", key: str = KEY) -> dict[str, str]:
+    """Return the headers of a signature over a time, a nonce and a body."""
+    return {"x-nonce": nonce, "x-sign": f't={sent}, v1="{mac(f"{sent}.{nonce}.".encode() + body, key)}"'}
+
+
+def verified(
+    headers: Any, body: bytes = BODY, profile: Profile = PROFILE_OF_HEADER, keys: Credentials = CREDENTIALS
+) -> Notification:
+    """Return a notification that is verified."""
+    found = verify(body, headers, profile=profile, credentials=keys, clock=lambda: NOW)
+    assert found.verified
+    return found
+
+
+def refusal(*facts: Any, **named: Any) -> tuple[str | None, str]:
+    """Return the place and the reason with which a notification is refused."""
+    with pytest.raises(InvalidSignatureError) as refused:
+        verified(*facts, **named)
+    assert refused.value.__context__ is None
+    return refused.value.field, str(refused.value.reason)
+
+
+def test_body_that_is_signed_in_a_header() -> None:
+    """A signature over the exact bytes verifies all that the body holds, by any of the keys."""
+    found = verified(plain())
+
+    assert ("payment", "PAID", "T1", "paid") == (found.kind, found.event, found.out_trade_no, found.state)
+    assert {"no": "T1", "state": "PAID", "vip": True, "rate": 1.10} == found.trusted
+    assert verified(plain(key="service key number 0")).verified
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({}, "is missing"),
+        ({"X-Signature": mac(BODY)}, "has no 'sha256='"),
+        ({"X-Signature": f"SHA256={mac(BODY)}"}, "has no 'sha256='"),
+        (plain(key="service key number 2"), "is not that of the body"),
+        (plain(key=OWN), "is not that of the body"),
+        (plain(BODY + b" "), "is not that of the body"),
+        ({"X-Signature": "sha256="}, "is not that of the body"),
+        ({"X-Signature": f"sha256={mac(BODY)[:-1]}"}, "is not that of the body"),
+        ({"X-Signature": "sha256=é"}, "is not that of the body"),
+    ],
+)
+def test_header_that_verifies_nothing(headers: dict[str, str], reason: str) -> None:
+    """A missing or wrong signature, or one of another body or key, is refused, and the error shows no key."""
+    field, why = refusal(headers)
+
+    assert "X-Signature" == field
+    assert why.startswith(reason)
+    assert KEY not in why
+
+
+def test_several_signatures() -> None:
+    """While keys rotate, a service sends several signatures. Only a few are checked: anybody may send many."""
+    forged, right = ("X-Signature", f"sha256={mac(b'')}"), ("X-Signature", f"sha256={mac(BODY)}")
+
+    assert verified([forged] * (MOST_SIGNATURES - 1) + [right]).verified
+    assert "X-Signature" == refusal([forged] * MOST_SIGNATURES + [right])[0]
+
+
+def test_time_and_nonce_in_headers() -> None:
+    """The text may hold a time and a nonce, which stand in headers; the time lies within the tolerance."""
+    profile = shaped(header=TIMED)
+    for sent in (NOW, NOW - 300, NOW + 300, NOW * 1000, "2027-01-15T08:00:00Z"):
+        assert verified(timed(sent=sent), profile=profile).verified
+    changed = timed() | {"x-nonce": "n2"}
+    refused = [timed(sent=NOW - 301), timed(sent=NOW + 301), timed(sent="soon"), changed]
+
+    assert ["X-Sign:t", "X-Sign:t", "X-Sign:t", "X-Sign:v1"] == [refusal(each, profile=profile)[0] for each in refused]
+
+
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [
+        ([("X-Sign", "v1=00")], ("X-Sign:t", "is missing")),
+        ([("X-Sign", "t=1,t=2,v1=00")], ("X-Sign:t", "is there twice")),
+        ([("X-Sign", f"t={NOW},v1=00")], ("X-Nonce", "is missing")),
+        ([*timed().items(), ("X-NONCE", "n2")], ("X-Nonce", "is there twice")),
+        ([("X-Sign", f"t={NOW}"), ("X-Nonce", "n1")], ("X-Sign:v1", "is missing")),
+    ],
+)
+def test_each_signed_value_stands_once(headers: Any, refused: tuple[str, str]) -> None:
+    """A signed value that is missing or there twice is named."""
+    assert refused == refusal(headers, profile=shaped(header=TIMED))
+
+
+def test_public_key(tmp_path: Path) -> None:
+    """The service's public key verifies what its private key signed in another program, and nothing else."""
+    private, public = rsa_keys(tmp_path)
+    profile = evolve(PROFILE_OF_HEADER, signature=SortedPairs(algorithm="rsa-sha256", encoding="base64"))
+    headers = {"x-signature": f"sha256={base64.b64encode(rsa_sha256(BODY.decode(), private)).decode()}"}
+    keys = Credentials("M1", service_keys=public.read_text())
+
+    assert verified(headers, profile=profile, keys=keys).verified
+    assert "X-Signature" == refusal(headers, BODY + b" ", profile, keys)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "lasting"),
+    [({}, True), ({"header": TIMED}, False), ({"time": "data.at"}, False)],
+    ids=["no time", "time in a header", "time in the body"],
+)
+def test_without_a_signed_time_a_key_is_kept_for_ever(changes: dict[str, Any], *, lasting: bool) -> None:
+    """Without a signed time, a genuine notification may come again at any time, so that its key is never deleted."""
+    profile = shaped(**changes)
+    verification = verification_of(profile, CREDENTIALS)
+
+    assert lasting is not verification.timed
+    assert lasting is build_received(verified(plain()), profile, timed=verification.timed).lasting
+
+
+def test_time_in_the_body() -> None:
+    """A time in the body is checked if no header has one. Otherwise it is that of the event, and may be old."""
+    old = b'{"event":"PAID","data":{"no":"T1","state":"PAID","at":1}}'
+    new = old.replace(b'"at":1', b'"at":%d' % NOW)
+    in_header = shaped(time="data.at", header=TIMED)
+
+    assert verified(plain(new), new, shaped(time="data.at")).verified
+    assert "data.at" == refusal(plain(old), old, shaped(time="data.at"))[0]
+    assert verified(timed(old), old, in_header).verified
+    assert ("data.at", True) == (
+        refusal(plain(BODY), BODY, shaped(time="data.at"))[0],
+        parse(old, {}, profile=in_header).digest != parse(new, {}, profile=in_header).digest,
+    )
+
+
+def test_checks_in_words() -> None:
+    """`checks` says what is verified, and within which time."""
+    profiles = [shaped(), shaped(header=TIMED, tolerance=60), shaped(time="data.at")]
+    words = "X-Signature over the body, by 2 of your keys"
+
+    assert [
+        words,
+        "X-Sign:v1 over the body, by 2 of your keys; X-Sign:t within 60 seconds",
+        f"{words}; data.at within 300 seconds",
+    ] == [verification_of(each, CREDENTIALS).checks for each in profiles]
+
+
+@pytest.mark.parametrize(
+    ("profile", "keys", "error", "field"),
+    [
+        (evolve(PROFILE_OF_HEADER, signature=None), CREDENTIALS, NotConfiguredError, "signature"),
+        (
+            evolve(PROFILE_OF_HEADER, signature=SortedPairs(encoding="hex")),
+            CREDENTIALS,
+            NotConfiguredError,
+            "signature.algorithm",
+        ),
+        (PROFILE_OF_HEADER, Credentials("M1"), ConfigurationError, "credentials.service_keys"),
+        (PROFILE_OF_HEADER, Credentials("M1", service_keys="short"), ConfigurationError, "credentials.service_keys"),
+    ],
+)
+def test_what_is_missing_is_named(profile: Profile, keys: Credentials, error: type[Exception], field: str) -> None:
+    """A scheme or a key that is missing is named before anything is looked at."""
+    with pytest.raises(error) as refused:
+        verification_of(profile, keys)
+
+    assert field == getattr(refused.value, "field", None)
+
+
+SHARED: Final = Credentials("M1", signing_key=OWN)
+REQUEST: Final = b'{"outTradeNo":"T1","totalAmt":450,"currency":"CAD","no":"T1"}'
+
+
+@pytest.mark.parametrize(
+    ("changes", "genuine"),
+    [
+        ({"data": ""}, b'{"event":"PAID","no":"T1"}'),
+        ({"data": "", "kind": "", "time": "at", "tolerance": 10**10}, b'{"at":1,"no":"T1"}'),
+        ({"data": "", "kind": "", "tells": {"payment": "tradeStatus"}}, b'{"tradeStatus":"X","no":"T1"}'),
+        ({"data": "", "kind": ""}, b'{"state":"PAID","no":"T1"}'),
+    ],
+    ids=["event", "time", "telling field", "state"],
+)
+def test_request_that_is_sent_back(changes: dict[str, Any], genuine: bytes) -> None:
+    """If one key signs both sides, a notification has what no request has: an event, a time, a field or a state."""
+    profile = shaped(**changes)
+
+    assert "T1" == verified(plain(genuine, OWN), genuine, profile, SHARED).out_trade_no
+    field, why = refusal(plain(REQUEST, OWN), REQUEST, profile, SHARED)
+    assert ("X-Signature", True) == (field, "sent back" in why)
+
+
+def test_profile_by_which_nobody_could_tell() -> None:
+    """If nothing that the profile locates tells requests from notifications, one key for both is refused."""
+    bare = Profile(
+        notification=evolve(SHAPE, kind="header:X-Event"), signature=PROFILE_OF_HEADER.signature
+    )  # an event in a header is not signed
+
+    with pytest.raises(ConfigurationError, match=r"notification.tells.* credentials.service_keys"):
+        verification_of(bare, SHARED)
+    assert verification_of(bare, CREDENTIALS).proves
+
+
+TELLS: Final = {"payment": "state", "refund": "back.state"}
+
+
+@pytest.mark.parametrize(
+    ("data", "routed", "kind"),
+    [
+        ({"state": "A"}, None, "payment"),
+        ({"back": {"state": "A"}}, None, "refund"),
+        ({"back": {"state": "A"}}, "refund", "refund"),
+        ({"back": {"state": 0}, "state": None}, None, "refund"),
+        ({"back": {"state": ""}, "state": "A"}, None, "payment"),
+        ({"back": {}}, "refund", "refund"),
+        ({}, None, None),
+        ({"state": "A", "back": {"state": "A"}}, None, None),
+        ({"state": "A", "back": {"state": "A"}}, "refund", "refund"),
+    ],
+)
+def test_field_tells_the_kind(data: dict[str, Any], routed: str | None, kind: str | None) -> None:
+    """A field that only one kind has tells it; a null or empty one is not there. Otherwise the address says it."""
+    raw = json.dumps({"data": data}).encode()
+
+    assert kind == parse(raw, {}, profile=shaped(kind="", kinds={}, tells=TELLS), kind=routed).kind
+
+
+@pytest.mark.parametrize(
+    ("document", "routed", "words"),
+    [
+        ({"data": {"state": "A"}}, "refund", "is about a payment, but arrived at the address for refunds"),
+        ({"event": "BACK", "data": {"state": "A"}}, None, "holds state, .* but its event is about a refund"),
+    ],
+)
+def test_field_that_contradicts(document: dict[str, Any], routed: str | None, words: str) -> None:
+    """A notification whose field, event and address say different kinds is refused."""
+    with pytest.raises(InvalidArgumentError, match=words) as refused:
+        parse(json.dumps(document).encode(), {}, profile=shaped(tells=TELLS), kind=routed)
+
+    assert "kind" == refused.value.field
+
+
+def test_unsigned_field_tells_nothing() -> None:
+    """If the signature stands in the body, only a field that it covers may tell the kind."""
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("sign", "state"))
+    shape = NotificationShape(verification="body", data="data", signature="data.sign", tells={"payment": "state"})
+
+    with pytest.raises(ConfigurationError) as refused:
+        verification_of(Profile(notification=shape, signature=scheme), CREDENTIALS)
+    assert "notification.tells.payment" == refused.value.field
+    raw = b'{"data":{"state":"A"}}'
+    assert parse(raw, {}, profile=Profile(notification=shape, signature=scheme)).kind is None
+
+
+async def test_notification_of_two_kinds_is_held(tmp_path: Path) -> None:
+    """A notification with the fields of two kinds is acknowledged, and held for a person."""
+    profile = evolve(PROFILE, notification=evolve(PROFILE.notification, tells={"payment": "a", "refund": "b"}))
+    async with opened(tmp_path, profile=profile) as merchant:
+        got = merchant.recording()
+        event = await merchant.handled({**PAID, "a": 1, "b": 2})
+        other = await merchant.handled({**PAID, "a": 1, "outTradeNo": "T2"})
+
+    assert ("quarantined", "it holds a of a payment and b of a refund") == (event.state, event.reason)
+    assert ("done", ["T2"]) == (other.state, [each.out_trade_no for each in got])
+
+
+def test_kind_in_a_header() -> None:
+    """The event's name may stand in a header. It chooses the kind, and is not believed where a signature is."""
+    profile = shaped(kind="header:X-Event")
+    found = verified({**plain(), "x-event": "BACK"}, profile=profile)
+    hint = parse(BODY, {"X-Event": "PAID"}, profile=shaped(kind="header:X-Event", verification="none", header=None))
+
+    assert ("refund", None) == (found.kind, found.event)
+    assert ("payment", "PAID") == (hint.kind, hint.event)
+    assert verified(plain(), profile=profile).kind is None
+
+
+TORONTO: Final = ZoneInfo("America/Toronto")
+
+
+@pytest.mark.parametrize(
+    ("local", "instant"),
+    [
+        ("2027-01-15T03:00:00", "2027-01-15T08:00:00Z"),
+        ("2027-07-15 04:00:00.500", "2027-07-15T08:00:00.500Z"),
+        ("2027-01-15T03:00:00+01:00", "2027-01-15T02:00:00Z"),
+        ("2026-11-01T01:30:00", "2026-11-01T05:30:00Z"),  # it comes twice: at -04:00 before -05:00
+        ("2027-03-14T02:30:00", "2027-03-14T07:30:00Z"),  # it never comes: read as at -05:00
+    ],
+)
+def test_time_without_an_offset(local: str, instant: str) -> None:
+    """A time without an offset is in the profile's zone. In a changing hour, it has the offset from before."""
+    expected = datetime.fromisoformat(instant)
+
+    assert expected.timestamp() == parse_time(local, TORONTO)
+    assert (None if local[-6:-3] != "+01" else expected.timestamp()) == parse_time(local)
+
+
+def test_time_zone_of_a_profile() -> None:
+    """A signed time without an offset is checked in the profile's zone. Without a zone it is refused."""
+    body = b'{"event":"PAID","data":{"no":"T1","state":"PAID","at":"2027-01-15T03:00:00"}}'
+
+    assert verified(plain(body), body, shaped(time="data.at", timezone="America/Toronto")).verified
+    assert "data.at" == refusal(plain(body), body, shaped(time="data.at", timezone="America/Vancouver"))[0]
+    assert "data.at" == refusal(plain(body), body, shaped(time="data.at"))[0]
+
+
+SVIX: Final = evolve(
+    PROFILE,
+    notification=evolve(
+        PROFILE.notification,
+        id={},
+        header=SignedHeader(signature="svix-signature", timestamp="svix-timestamp", nonce="svix-id"),
+    ),
+)
+
+
+def svix(number: str = "msg_1", body: bytes = BODY) -> dict[str, str]:
+    """Return the headers of Svix, signed by the package `standardwebhooks`."""
+    secret = WITH_WEBHOOK_KEY.notification_keys[0].reveal()
+    signature = Webhook(secret).sign(number, datetime.fromtimestamp(NOW, UTC), body.decode())
+    return {"svix-id": number, "svix-timestamp": str(NOW), "svix-signature": signature}
+
+
+def test_standard_webhooks_with_other_names() -> None:
+    """The headers of Standard Webhooks may have other names, and only these count."""
+    found = verified(svix(), profile=SVIX, keys=WITH_WEBHOOK_KEY)
+    standard = {name.replace("svix", "webhook"): value for name, value in svix().items()}
+
+    assert "webhook:msg_1" == found.dedup_key
+    assert ("svix-id", "is missing") == refusal(standard, profile=SVIX, keys=WITH_WEBHOOK_KEY)
+    assert "svix-timestamp" in verification_of(SVIX, WITH_WEBHOOK_KEY).checks
+
+
+@pytest.mark.parametrize("name", ["webhook-id", "Webhook-Id"])
+def test_number_is_stored_under_the_standards_name(name: str) -> None:
+    """An event keeps its key if it is read again: the inbox stores its number, and not one that nobody signed."""
+    found = verified({name: "forged", **svix()}, profile=SVIX, keys=WITH_WEBHOOK_KEY)
+    stored = build_received(found, SVIX, timed=True)
+
+    assert "webhook:msg_1" == parse(stored.raw, stored.headers, profile=SVIX).dedup_key
+    assert ["msg_1"] == [value for key, value in stored.headers.items() if key.lower() == "webhook-id"]
+
+
+def sandboxed(name: str, scheme: Mapping[str, Any], **changes: Any) -> Profile:
+    """Return the sandbox's profile under another name, with another scheme and shape of notifications."""
+    shape = evolve(PROFILE.notification, **{"verification": "header", "header": PLAIN, **changes})
+    return evolve(PROFILE, name=name, notification=shape, signature=SortedPairs(**scheme))
+
+
+SERVICES: Final = (
+    sandboxed("hmac", {"algorithm": "hmac-sha256", "encoding": "hex"}, time=""),
+    sandboxed("rsa", {"algorithm": "rsa-sha256", "encoding": "base64"}, header=TIMED),
+    sandboxed(
+        "no address",
+        {"algorithm": "hmac-sha512", "encoding": "base64"},
+        kind="",
+        kinds={},
+        tells={"payment": "paymentId", "refund": "outRefundNo", "subscription": "period"},
+        timezone="America/Toronto",
+        volatile=["nonceStr", "sign", PROFILE.notification.time],
+    ),
+    sandboxed("event in a header", {"algorithm": "hmac-sha256", "encoding": "hex"}, kind="header:X-Event", time=""),
+    sandboxed(
+        "svix",
+        {"algorithm": "hmac-sha256", "encoding": "hex"},
+        verification="standard-webhooks",
+        header=SVIX.notification.header,
+    ),
+)
+
+
+@pytest.mark.parametrize("profile", SERVICES, ids=lambda profile: profile.name)
+async def test_sandbox_signs_in_headers(profile: Profile, tmp_path: Path) -> None:
+    """The sandbox signs as the profile says, and the receiver handles each event once."""
+    async with shop.opened(profile, tmp_path) as merchant:
+        await merchant.paid()
+        await merchant.refund("R1")
+        subscription = await merchant.sandbox.given.subscription("monthly")
+        await merchant.sandbox.clock.advance(timedelta(days=31))
+        await merchant.settle()
+        await merchant.pass_time()
+
+        assert [shop.ORDER, "R1", f"{subscription} 2"] == merchant.books.of("credited")
+        assert [True] * 3 == [each.acknowledged for each in merchant.sandbox.ledger.deliveries()]
+
+
+@pytest.mark.parametrize("profile", SERVICES[1:3], ids=lambda profile: profile.name)
+async def test_changed_and_old_notifications_are_refused(profile: Profile, tmp_path: Path) -> None:
+    """A notification that is changed on its way is refused, and so is an old one; the next is handled."""
+    async with shop.opened(profile, tmp_path) as merchant:
+        merchant.sandbox.faults.notifications.corrupt(times=1)
+        merchant.sandbox.faults.notifications.old_timestamp(times=1)
+        await merchant.paid()
+        await merchant.pass_time()
+
+        assert [400, 400, 200] == merchant.answers
+        assert [shop.ORDER] == merchant.books.of("credited")
