@@ -285,8 +285,7 @@ class DoctorScreen:
             self._console.print("\n[bold]Points[/]\n")
             self._console.print(_point_table(points, {each.name for each in optional}, self._console.width))
         else:
-            more = f"{len(optional)} points are open and optional" if optional else "No more points are open"
-            self._console.print(f"\n{more}. payasync doctor --all shows every point.")
+            self._console.print(f"\nOpen, but optional: {len(optional)}. payasync doctor --all shows every point.")
 
     def findings(self, title: str, findings: Iterable[Finding]) -> None:
         """Show a section of findings."""

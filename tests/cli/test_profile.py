@@ -47,7 +47,7 @@ class Seen:
 def read(terminal: int) -> str:
     """Return what a program has written to its terminal; empty if the program has ended."""
     try:
-        return os.read(terminal, 4096).decode().replace("\r\n", "\n")
+        return os.read(terminal, 4096).decode(errors="replace").replace("\r\n", "\n")
     except OSError:  # how Linux says so
         return ""
 
