@@ -716,7 +716,7 @@ class Session:
         call = self._codec.custom(operation, fields, bearer=bearer, signed=signed)
         timeouts = self._timeouts_of(call, timeout, intent)
         deadline = asyncio.get_running_loop().time() + timeouts.total
-        call = call.derived(timeouts=timeouts, deadline=deadline, intent=intent)
+        call = self._codec.with_idempotency_key(call.derived(timeouts=timeouts, deadline=deadline, intent=intent))
         reply = self._reply_to(call)
         return Response.of(call, await (self._in_flight.shield(reply) if shield else reply))
 

@@ -13,6 +13,7 @@ import shlex
 import ssl
 import stat
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from inspect import iscoroutinefunction
@@ -261,6 +262,15 @@ class RetryPolicy:
     base_delay: float = field(default=0.5, validator=a_wait)
     max_delay: float = field(default=8.0, validator=a_wait)
     quota: int = field(default=500, validator=a_count(0))
+
+
+# This clock goes on while the machine is suspended, as the service does.
+BOOT_CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def boot_time() -> float:
+    """Return seconds on a clock that counts while the machine is suspended, or wall time without such a clock."""
+    return time.time() if BOOT_CLOCK is None else time.clock_gettime(BOOT_CLOCK)
 
 
 def _loop_time() -> float:

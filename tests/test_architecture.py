@@ -29,7 +29,7 @@ NOT_LOADED: Final = {
 PUBLIC: Final = """
 ABSENT OPERATIONS Accept AnswerShape Attempted Auth AuthenticationError Call CancelSubscription CloseOrder
 ConfigurationError CreatePayment CreateRefund CreateSubscription Credentials Done DuplicateError Event HttpCodes
-IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerError NoAnswerTimeoutError
+Idempotency IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerError NoAnswerTimeoutError
 NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse OutcomeUnknownError
 Parameter PayasyncError PaymentResponse PlaceOrder Profile QueryOrder QueryPayment QueryRefund RateLimitedError
 Recovery RefundResponse Refused Reply Request Response ResultCodes RetryPolicy Retrying SandboxShape Secret Send
@@ -95,7 +95,7 @@ def test_public_names_are_pinned() -> None:
     [
         (
             profile,
-            """Accept AnswerShape Auth HttpCodes NotificationShape Parameter Profile Recovery ResultCodes
+            """Accept AnswerShape Auth HttpCodes Idempotency NotificationShape Parameter Profile Recovery ResultCodes
             SandboxShape SignedHeader States""",
         ),
         (signing, "AlgorithmName Encoding Nested RequestScheme SignatureScheme SortedPairs Template UnsignedRequest"),

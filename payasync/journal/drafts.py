@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 import orjson
 from attrs import fields
 
-from payasync.endpoints import ARGUMENTS, Kind, Operation, camel_case
+from payasync.endpoints import ARGUMENTS, Operation, camel_case
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.intents import Draft, Intent, check_queued
 from payasync.resources.orders import CloseOrder, PlaceOrder
@@ -17,7 +17,7 @@ from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
-from payasync.wire.call import Call
+from payasync.wire.call import Call, number_key
 from payasync.wire.match import by_document_names, compared_fields
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -92,18 +92,20 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
     arguments = {argument: value for argument, value in found.items() if value is not ABSENT}
     counted: Mapping[str, Any] = arguments
     if name not in ARGUMENTS:
-        counted = call.fields
+        own = call.profile.idempotency.field
+        counted = {field: value for field, value in call.fields.items() if field != own}
     elif START in arguments:
         counted = {**arguments, START: _format_day(arguments[START], call.profile.formats.get(START, ""))}
     return Draft(
         operation=name,
         merchant=merchant,
         reference=call.reference,
-        number=_number_key(call.operation, call.reference),
+        number=number_key(call.operation, call.reference),
         intent=call.intent,
         hash=digest(name, merchant, counted),
         request=_apply_keep(keep, name, arguments),
         named=beyond_arguments(call),
+        idempotency_key=call.idempotency_key or None,
     )
 
 
@@ -141,7 +143,7 @@ def draft_from_request(request: Request[Response], merchant: str, intent: str | 
         operation=operation.name,
         merchant=check_word("merchant", merchant, operation),
         reference=request.reference,
-        number=_number_key(operation, request.reference),
+        number=number_key(operation, request.reference),
         intent=None if intent is None else check_word("intent", intent, operation),
         hash=digest(operation.name, merchant, counted),
         request=_apply_keep(keep, operation.name, arguments),
@@ -176,11 +178,6 @@ def _format_day(text: str, form: str = "") -> str:
 
 def _parse_date(text: str) -> date:
     return datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
-
-
-def _number_key(operation: Operation, reference: str | None) -> str | None:
-    """Return the key that follows from the merchant's own number."""
-    return f"{operation.name}:{reference}" if operation.kind is Kind.KEYED and reference is not None else None
 
 
 def _apply_keep(keep: Keep, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum, auto
+from math import inf
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen
@@ -19,7 +20,7 @@ from payasync.errors import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT
-from payasync.wire.call import Call, Reply
+from payasync.wire.call import Call, Reply, derive_idempotency_key
 from payasync.wire.match import compared_fields
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 
@@ -90,6 +91,7 @@ class Draft:
             nor turned out not to be done.
         named: What responses are compared with, and no argument says, by wire names: as it was last sent, such as a
             currency of the profile's constants. `None`: it was not sent yet.
+        idempotency_key: The key that all sends carry, until the service refuses the write; `None` without one.
     """
 
     operation: str
@@ -101,6 +103,7 @@ class Draft:
     request: Mapping[str, Any] = field(factory=dict, repr=False)
     queued: bool = False
     named: Mapping[str, object] | None = field(default=None, repr=False)
+    idempotency_key: str | None = field(default=None, repr=False)
 
 
 @frozen(kw_only=True)
@@ -121,6 +124,7 @@ class Intent(Draft):
         created: When it was stored.
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised response.
+        key_sent: When the write was first sent under its idempotency key.
         tick: A monotonic timestamp: since when it is being sent, later the same moment as `sent_at`.
         answered: The service said that its number was used before. Nothing of that attempt can still arrive, and "not
             found" is not believed.
@@ -140,6 +144,7 @@ class Intent(Draft):
     created: datetime
     updated: datetime
     sent_at: datetime | None = None
+    key_sent: datetime | None = None
     tick: str | None = None
     answered: bool = False
     outcome: Outcome | None = None
@@ -190,6 +195,27 @@ def asked_for(intent: Intent) -> dict[str, object]:
     if number is not None and intent.reference is not None:
         stored[camel_case(number)] = intent.reference
     return compared_fields({**stored, **(intent.named or {})})
+
+
+def next_idempotency_key(intent: Intent, drawn: str | None) -> str | None:
+    """Return the idempotency key of an intent's next send, if nothing of an earlier send may have been done.
+
+    A service may repeat its refusal under the old key.
+
+    Args:
+        intent: The intent.
+        drawn: The key that the call has; `None`: the service takes none. It stays if nothing names the intent.
+    """
+    name = intent.number or intent.intent
+    if drawn is None or name is None:
+        return drawn
+    return derive_idempotency_key(intent.merchant, intent.operation, name, intent.attempts)
+
+
+def key_age(intent: Intent, now: datetime) -> float:
+    """Return the seconds since the first send under an idempotency key; `inf` if that is unknown."""
+    age = inf if intent.key_sent is None else (now - intent.key_sent).total_seconds()
+    return age if age >= 0 else inf  # the clock was set back
 
 
 def check_transition(before: State, after: State) -> None:

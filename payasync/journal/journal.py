@@ -36,7 +36,7 @@ from payasync.journal.replay import conflict_error
 from payasync.journal.transactions import Transaction
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.settings import canonical_url, check_function, parse_base_url
+from payasync.settings import BOOT_CLOCK, boot_time, canonical_url, check_function, parse_base_url
 from payasync.storage import check_moment, check_number
 from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
 from payasync.wire.match import comparison_of
@@ -63,18 +63,11 @@ def _clock_identity() -> str:
 
 
 _CLOCK_IDENTITY: Final = _clock_identity()
-# This clock goes on while the machine is suspended, as the service does.
-_BOOT_CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def monotonic_tick() -> str:
     """Return a monotonic timestamp, so that a jump of the wall clock cannot shorten a quarantine."""
-    return f"{_CLOCK_IDENTITY} {time.monotonic() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)}"
-
-
-def boot_time() -> float:
-    """Return seconds on a clock that counts while the machine is suspended, or wall time without such a clock."""
-    return time.time() if _BOOT_CLOCK is None else time.clock_gettime(_BOOT_CLOCK)
+    return f"{_CLOCK_IDENTITY} {time.monotonic() if BOOT_CLOCK is None else boot_time()}"
 
 
 class Journal(ABC):
@@ -183,6 +176,7 @@ class Journal(ABC):
         fence: int | None = None,
         service: str | None = None,
         named: Mapping[str, object] | None = None,
+        key: str | None = None,
     ) -> BeginResult:
         """Make an intent that is stored already *sending*, for `lease` seconds, unless its state forbids it.
 
@@ -192,6 +186,7 @@ class Journal(ABC):
             fence: The fence of a holder by `ask` who has found out that the intent was never done.
             service: As for `begin`.
             named: What responses are compared with, and no argument says, by wire names, as `Draft.named`.
+            key: The idempotency key of the call, if the service takes one. The intent's own goes before it.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.
@@ -201,7 +196,7 @@ class Journal(ABC):
         asked, lasts = check_number("intent_id", intent_id), _check_lease(lease)
         binding, tick = self._binding(service), self._tick()
         return await self._run(
-            lambda now: transactions.claim(asked, fence, binding, now, lasts, tick=tick, named=named)
+            lambda now: transactions.claim(asked, fence, binding, now, lasts, tick=tick, named=named, key=key)
         )
 
     async def note_used(self, intent: Intent) -> bool:

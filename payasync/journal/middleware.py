@@ -10,6 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from attrs import evolve
+
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
 from payasync.journal.drafts import Keep, beyond_arguments, draft_from_call, request_from_intent
 from payasync.journal.intents import (
@@ -17,6 +19,7 @@ from payasync.journal.intents import (
     Intent,
     State,
     Step,
+    key_age,
     may_be_of_an_earlier_attempt,
     state_of_error,
     state_of_response,
@@ -26,7 +29,7 @@ from payasync.journal.redaction import redact_text
 from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
 from payasync.middleware.chain import GRACE, await_in_time
 from payasync.middleware.observe import Event, Unknown
-from payasync.middleware.outcome import unknown_error
+from payasync.middleware.outcome import Recourse, recourse, unknown_error
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -116,6 +119,8 @@ class Recorder:
             raise refusal_error(begun)
         sent_before, note_used = intent.sent_at is not None, partial(self._note_used_in_time, call, intent)
         call = call.derived(lease=lease, sent_before=sent_before, note_used=note_used)
+        if call.idempotency_key and intent.idempotency_key:
+            call = _under_stored_key(call, intent, lease)
         try:
             reply = await send(call)
         except asyncio.CancelledError:
@@ -155,8 +160,8 @@ class Recorder:
         if call.entry is None:
             draft = draft_from_call(call, merchant, self._keep)
             return await self._journal.begin(draft, lease, service=service)
-        fence, named = call.entry.fence, beyond_arguments(call)
-        return await self._journal.claim(call.entry.id, lease, fence=fence, service=service, named=named)
+        entry, named, key = call.entry, beyond_arguments(call), call.idempotency_key or None
+        return await self._journal.claim(entry.id, lease, fence=entry.fence, service=service, named=named, key=key)
 
     async def _undo(self, beginning: asyncio.Task[BeginResult]) -> None:
         """Wait for a transaction that may still commit, and record that nothing was sent."""
@@ -246,6 +251,17 @@ class Recorder:
             logger.warning("the journal cannot keep that intent %d was used before", intent.id, exc_info=True)
         finally:
             self._not_noted.pop(intent.id, None)
+
+
+def _under_stored_key(call: Call, intent: Intent, lease: Lease) -> Call:
+    """Return a call with the idempotency key of its intent, and with the time that is left for repeating it."""
+    call = call.with_idempotency_key(intent.idempotency_key or "")
+    if recourse(call) is not Recourse.KEY:
+        return call
+    lifetime, age = call.profile.idempotency.lifetime, key_age(intent, intent.updated)
+    left = (call.timeouts.total if lifetime is None else lifetime) - age
+    repeat_lease = evolve(lease, seconds=min(lease.seconds, left))
+    return call.derived(lease=repeat_lease if age else lease, repeat_lease=repeat_lease)
 
 
 def _report_unknown(notify: Notify | None, call: Call, reason: str) -> None:

@@ -30,6 +30,7 @@ from payasync.journal.intents import (
     State,
     asked_for,
     has_states,
+    key_age,
     may_be_of_an_earlier_attempt,
     state_now,
     write_state,
@@ -47,6 +48,9 @@ from payasync.wire.response import PaymentResponse, Response, is_empty_envelope
 NAMELESS: Final = "nothing names it: the service cannot be asked what became of it"
 ABSENT: Final = "the service does not know it"
 NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
+KEY_OVER: Final = "and the lifetime of its idempotency key is over"
+NOT_KEPT: Final = "and too little of the direct call is stored to send it again under its idempotency key"
+AGAIN: Final = "nothing names it, and the service says that repeating it under its idempotency key changes nothing"
 USED_BEFORE: Final = "and it said before that the number was used"
 QUERIES_NEED: Final = frozenset({"payment_status", "refund_status"})
 """The points of the profile without which a payment or refund cannot be queried."""
@@ -208,8 +212,8 @@ class Decision:
     """The decision after a query.
 
     Attributes:
-        state: The new state. *sending*: the write is sent again, under the same number. If the intent has this state
-            already, the reconciler asks again after `pause`.
+        state: The new state. *sending*: the write is sent again, under the same number or idempotency key. If the
+            intent has this state already, the reconciler asks again after `pause`.
         reason: Why, in one line.
         pause: Seconds from this query to the next, or `None` if no query follows.
         denied: As `Intent.denied`.
@@ -231,6 +235,7 @@ def decide(
     quarantine: float | None,
     patience: Patience,
     jitter: Callable[[float], float],
+    lifetime: float | None = None,
 ) -> Decision:
     """Return the decision about an intent after a query.
 
@@ -241,6 +246,7 @@ def decide(
         quarantine: Seconds after which "not found" is final; `None`: it never is.
         patience: How long to ask.
         jitter: Draws a number of seconds up to a bound.
+        lifetime: Seconds that the service keeps an idempotency key; `None`: unknown.
     """
     pause, accepted = _draw_pause(intent, result, patience, jitter), intent.state == "accepted"
     earlier = not accepted and not intent.answered and may_be_of_an_earlier_attempt(intent, result.state)
@@ -252,6 +258,13 @@ def decide(
     if accepted:
         return _wait_for_end(intent, result, pause, asked_at, patience)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
+    if (
+        result.finding is Finding.UNASKABLE
+        and intent.number is None
+        and intent.idempotency_key
+        and lifetime is not None
+    ):
+        return _repeat_under_key(intent, asked_at, in_doubt, lifetime, patience)
     final_after = absence_final_after(quarantine, used_before=intent.answered)
     if not (earlier or result.finding is Finding.NOT_DONE) or final_after == inf:
         return _ask_again_or_give_up(intent, result, in_doubt, pause, patience)
@@ -259,6 +272,23 @@ def decide(
         reason = f"{result.reason}{', perhaps of an earlier attempt' if earlier else ' yet'}, and it may still arrive"
         return Decision(state="unknown", reason=reason, pause=min(pause, final_after - in_doubt))
     return Decision(state="rejected", reason=result.reason) if earlier else _resend_or_give_up(intent, result, patience)
+
+
+def _repeat_under_key(
+    intent: Intent, asked_at: datetime, in_doubt: float, lifetime: float, patience: Patience
+) -> Decision:
+    """Return the decision about a write that nothing names, and that carried an idempotency key.
+
+    Only a queued write is stored whole, so that it can be repeated byte by byte. The pauses grow with the sends.
+    """
+    if not intent.queued:
+        return Decision(state="manual", reason=f"{NAMELESS}, {NOT_KEPT}")
+    if intent.attempts >= patience.sends:
+        return Decision(state="manual", reason=f"{NAMELESS}, and {intent.attempts} sends had no usable response")
+    left = min(patience.first * 2 ** (intent.attempts - 1), patience.longest) - in_doubt
+    if key_age(intent, asked_at) + max(left, 0.0) >= lifetime:
+        return Decision(state="manual", reason=f"{NAMELESS}, {KEY_OVER}")
+    return Decision(state="unknown", reason=AGAIN, pause=left) if left > 0 else Decision(state="sending", reason=AGAIN)
 
 
 def _resend_or_give_up(intent: Intent, result: QueryResult, patience: Patience) -> Decision:
@@ -332,8 +362,9 @@ class Result:
 
     Attributes:
         intent: The intent before the run.
-        end: `resolved`: its end is known, or it never arrived. `sent`: it never arrived, and was sent again.
-            `waiting`: the service will be asked again. `manual`: a person must say. `lost`: another process took it.
+        end: `resolved`: its end is known, or it never arrived. `sent`: it never arrived, and was sent again; or it
+            was sent again under its idempotency key. `waiting`: the service will be asked again. `manual`: a person
+            must say. `lost`: another process took it.
         state: Its state now, as far as this run knows.
         reason: Why, in one line.
         answered: Whether the service gave a usable response, if it was asked. One about something else is not usable.
@@ -357,7 +388,7 @@ class Report:
 
     Attributes:
         resolved: Their end is known, or they never arrived; rejected ones are among them.
-        sent: They never arrived, and were sent again.
+        sent: They never arrived, and were sent again; or they were sent again under their idempotency keys.
         waiting: The service will be asked again.
         manual: A person must say what became of them.
         lost: Another process took them.

@@ -124,7 +124,8 @@ class Reconciler:
 
     The reconciler asks about each write by the number that names it, with growing pauses. If the service does not know
     the number, and the quarantine is over, a queued write is sent again under that number, and a direct one is
-    rejected. A write that cannot be queried, or is never resolved, becomes `manual`: a person ends it by
+    rejected. A queued write that cannot be queried is sent again under its idempotency key, within the key's lifetime.
+    Any other write that cannot be queried, or is never resolved, becomes `manual`: a person ends it by
     `journal.resolve`. An accepted write is queried until it ends. It becomes `manual` if no response was usable for
     a day, and the last one is about something else.
 
@@ -346,6 +347,7 @@ class Reconciler:
             quarantine=self._quarantine,
             patience=self._patience,
             jitter=self._pace.jitter,
+            lifetime=self._session.profile.idempotency.lifetime,
         )
 
     async def _resend(self, claimed: _ClaimedIntent) -> QueryResult | None:

@@ -33,7 +33,7 @@ SCHEMA: Final = Schema(
 
 # A later payasync, to which another process was upgraded, may have added columns.
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
-_MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since")
+_MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
 _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
 """Begins a transaction on a connection that does not commit by itself, as any write does."""
 

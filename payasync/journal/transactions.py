@@ -23,6 +23,7 @@ from payasync.journal.intents import (
     check_transition,
     match_draft,
     may_be_of_an_earlier_attempt,
+    next_idempotency_key,
     next_step,
     state_now,
 )
@@ -33,11 +34,11 @@ from payasync.wire.validators import invalid_argument
 
 ADD: Final = """
 INSERT INTO payasync_intents
-    (operation, merchant, reference, number, intent, hash, request, queued, named, state, attempts, fence, lease,
-     tick, created, updated)
+    (operation, merchant, reference, number, intent, hash, request, queued, named, idempotency_key, key_sent, state,
+     attempts, fence, lease, tick, created, updated)
 SELECT
-    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :state, :attempts, :fence,
-    :lease, :tick, :now, :now
+    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :idempotency_key,
+    :key_sent, :state, :attempts, :fence, :lease, :tick, :now, :now
 WHERE CAST(:service AS text) IS NULL
     OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
@@ -59,6 +60,7 @@ SEND: Final = """
 UPDATE payasync_intents SET
     state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
     lease = :until, tick = :tick, due = NULL, updated = :now, named = :named,
+    idempotency_key = :key, key_sent = :key_sent,
     answered = answered AND state <> 'unknown', outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
 SETTLE: Final = """
@@ -250,14 +252,16 @@ def begin(
 ) -> Transaction[BeginResult]:
     """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
     until = now + timedelta(seconds=lease)
-    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
+    key_sent = None if draft.idempotency_key is None else now
+    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick, "key_sent": key_sent}
     added, stored = yield from _add_draft(draft, binding, first, now)
     if added:
         return BeginResult(Step.SEND, stored[0])
     begun = match_draft(draft, stored, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
         yield from change_intents(SET_INTENT, {"id": begun.intent.id, "intent": draft.intent})
-    return (yield from _send(begun, now, until, tick, draft.named))
+    facts = {"now": now, "until": until, "tick": tick, "named": draft.named}
+    return (yield from _send(begun, facts, draft.idempotency_key))
 
 
 def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
@@ -266,7 +270,7 @@ def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
     An intent that is stored already is queued from now on, and keeps its state. Only a rejected intent becomes *new*
     again, so that a search for unsent intents finds it.
     """
-    first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "tick": None}
+    first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "tick": None, "key_sent": None}
     added, stored = yield from _add_draft(draft, None, first, now)
     begun = match_draft(draft, stored, now)
     if not added and begun.step is not Step.CONFLICT:
@@ -299,6 +303,7 @@ def claim(
     *,
     tick: str | None = None,
     named: Mapping[str, object] | None = None,
+    key: str | None = None,
 ) -> Transaction[BeginResult]:
     """Make an intent *sending*, unless its state forbids it."""
     stored = yield from _lock_intent(intent_id)
@@ -307,15 +312,20 @@ def claim(
     if begun.step is Step.SEND:
         # A person may have rejected the intent after the sender read it.
         check_queued(stored)
-    return (yield from _send(begun, now, now + timedelta(seconds=lease), tick, named))
+    facts = {"now": now, "until": now + timedelta(seconds=lease), "tick": tick, "named": named}
+    return (yield from _send(begun, facts, key))
 
 
-def _send(
-    begun: BeginResult, now: datetime, until: datetime, tick: str | None, named: Mapping[str, object] | None
-) -> Transaction[BeginResult]:
+def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Transaction[BeginResult]:
     if begun.step is not Step.SEND:
         return begun
-    values = {"id": begun.intent.id, "now": now, "until": until, "tick": tick, "named": named}
+    stored = begun.intent
+    values = {"id": stored.id, **facts}
+    if stored.state == "unknown" and stored.idempotency_key is not None:
+        values |= {"key": stored.idempotency_key, "key_sent": stored.key_sent}
+    else:
+        key = next_idempotency_key(stored, key)
+        values |= {"key": key, "key_sent": None if key is None else facts["now"]}
     (sent,) = yield from find_intents(SEND, values)
     return BeginResult(Step.SEND, sent)
 

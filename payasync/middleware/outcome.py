@@ -78,26 +78,28 @@ class Recourse(enum.IntEnum):
     """Endpoint 4: an order that is closed twice is closed, and no money moves."""
     QUERY = 3
     """Endpoints 2 with a number, and 5: a query by the number shows whether the write was done."""
+    KEY = 4
+    """As `NONE`, with an idempotency key: the service says that repeating the write under the key changes nothing."""
 
 
 done, repeat, query, end = Action.DONE, Action.REPEAT, Action.QUERY, Action.END
 
 # fmt: off
-MATRIX: Final[dict[Outcome, tuple[Action, Action, Action, Action]]] = {
-    # by recourse:          none    repeat  close   query
-    Outcome.SUCCESS:       (done,   done,   done,   done),
-    Outcome.NOT_SENT:      (repeat, repeat, repeat, repeat),
-    Outcome.NOT_SENDABLE:  (end,    end,    end,    end),
-    Outcome.NO_RESPONSE:   (end,    repeat, repeat, query),
-    Outcome.UNRECOGNISED:  (end,    repeat, repeat, query),
-    Outcome.UNVERIFIED:    (end,    end,    repeat, query),
-    Outcome.REDIRECT:      (end,    end,    end,    query),
-    Outcome.NOT_EXECUTED:  (end,    end,    end,    end),
-    Outcome.ABSENT:        (end,    end,    end,    end),
-    Outcome.UNLISTED:      (end,    end,    end,    query),
-    Outcome.DUPLICATE:     (end,    end,    end,    end),   # after an earlier send of ours: see `decide`
-    Outcome.RATE_LIMITED:  (end,    repeat, repeat, query), # repeat if the profile says that it precedes execution
-    Outcome.SERVER_ERROR:  (end,    repeat, repeat, query),
+MATRIX: Final[dict[Outcome, tuple[Action, ...]]] = {
+    # by recourse:          none    repeat  close   query   key
+    Outcome.SUCCESS:       (done,   done,   done,   done,   done),
+    Outcome.NOT_SENT:      (repeat, repeat, repeat, repeat, repeat),
+    Outcome.NOT_SENDABLE:  (end,    end,    end,    end,    end),
+    Outcome.NO_RESPONSE:   (end,    repeat, repeat, query,  repeat),
+    Outcome.UNRECOGNISED:  (end,    repeat, repeat, query,  repeat),
+    Outcome.UNVERIFIED:    (end,    end,    repeat, query,  repeat),
+    Outcome.REDIRECT:      (end,    end,    end,    query,  end),
+    Outcome.NOT_EXECUTED:  (end,    end,    end,    end,    end),
+    Outcome.ABSENT:        (end,    end,    end,    end,    end),
+    Outcome.UNLISTED:      (end,    end,    end,    query,  end),
+    Outcome.DUPLICATE:     (end,    end,    end,    end,    repeat),  # after an earlier send of ours: see `decide`
+    Outcome.RATE_LIMITED:  (end,    repeat, repeat, query,  repeat),  # repeat if the profile says: before execution
+    Outcome.SERVER_ERROR:  (end,    repeat, repeat, query,  repeat),
 }
 # fmt: on
 
@@ -246,7 +248,9 @@ def recourse(call: Call) -> Recourse:
         return Recourse.REPEAT
     if call.operation == CLOSE_ORDER:
         return Recourse.CLOSE
-    return Recourse.QUERY if has_own_number(call) else Recourse.NONE
+    if has_own_number(call):
+        return Recourse.QUERY
+    return Recourse.KEY if call.idempotency_key else Recourse.NONE
 
 
 def has_own_number(call: Call) -> bool:
@@ -279,12 +283,19 @@ def decide(call: Call, outcome: Outcome, *, doubt: bool) -> Action:
     if doubt and outcome in DEFINITE:
         # On a close, "used before" may also mean that the order was paid.
         asks = by_recourse is Recourse.QUERY or (by_recourse is Recourse.CLOSE and outcome is Outcome.DUPLICATE)
-        return Action.QUERY if asks else Action.END
+        if asks:
+            return Action.QUERY
+        return Action.REPEAT if is_in_progress(call, outcome) else Action.END
     if outcome is Outcome.RATE_LIMITED and not (doubt or leaves_doubt(call, outcome)):
         return Action.REPEAT
     if by_recourse is Recourse.NONE and doubt and outcome is not SUCCESS:
         return Action.END
     return MATRIX[outcome][by_recourse]
+
+
+def is_in_progress(call: Call, outcome: Outcome) -> bool:
+    """Return whether the service says that it still carries out an earlier attempt under the same idempotency key."""
+    return outcome is Outcome.DUPLICATE and recourse(call) is Recourse.KEY
 
 
 def decide_after_absence(call: Call, outcome: Outcome) -> Action:
@@ -358,6 +369,8 @@ def _unclear_response_error(call: Call, outcome: Outcome, reply: Reply) -> Payas
     elif outcome is Outcome.RATE_LIMITED:
         key = "http.rate_limit_precedes_execution"
         words = f"{outcome.value}, which may have been executed (see {key} in the profile)"
+    elif is_in_progress(call, outcome):
+        words = "a request with the same idempotency key is in progress"
     else:
         words = outcome.value
     message, facts = f"HTTP {reply.status}, {words}{_quote_message(call, reply)}; {hint}", _facts_of(call, reply)

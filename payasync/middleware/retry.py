@@ -21,6 +21,7 @@ from payasync.middleware.outcome import (
     decide,
     decide_after_absence,
     final_error,
+    is_in_progress,
     leaves_doubt,
     objection_to,
     result_of_close,
@@ -178,6 +179,8 @@ class Attempts:
                 if recovered is not None:
                     return recovered
                 action = Action.END if self._is_in_doubt() else decide_after_absence(call, outcome)
+            if call.repeat_lease is not None:
+                call = call.derived(lease=call.repeat_lease)
             lease_over = call.lease is not None and call.lease.over
             may_send = action is Action.REPEAT and sends < policy.attempts and not lease_over
             if not may_send or not await self._wait(result):
@@ -191,7 +194,7 @@ class Attempts:
 
     def _note_doubt(self, outcome: Outcome) -> None:
         """Note whether this attempt may have carried out the write."""
-        if outcome is Outcome.DUPLICATE:
+        if outcome is Outcome.DUPLICATE and not is_in_progress(self._call, outcome):
             self._call.progress.used_before = True
         if leaves_doubt(self._call, outcome) or (outcome is Outcome.DUPLICATE and self._sent_before):
             self._in_doubt_since = self._now()

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import evolve, fields, frozen, has
 
 from payasync.endpoints import ARGUMENTS, AuthKind, camel_case, names_with
-from payasync.profile.schema import ALL, COMPARED, OPEN_FIELDS, QUESTION, AnswerShape, Question, ResultCodes
+from payasync.profile.schema import (
+    ALL,
+    COMPARED,
+    OPEN_FIELDS,
+    QUESTION,
+    WRITES,
+    AnswerShape,
+    Idempotency,
+    Question,
+    ResultCodes,
+)
 from payasync.profile.wire_names import wire_name
 from payasync.signing.schemes import SortedPairs, Template
 
@@ -87,7 +97,8 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
             question = Question("how the date is written, such as %Y-%m-%d", _methods_with("start_date"))
             yield _point("formats.start_date", value.get("start_date", ""), "", question)
         elif has(type(value)):
-            yield from _part_points(profile.answer, each.name, value)
+            part = each.name, value
+            yield from _idempotency_points(value) if each.name == "idempotency" else _part_points(profile.answer, *part)
 
 
 def _field_points(profile: "Profile") -> Iterator[Point]:
@@ -103,6 +114,17 @@ def _field_points(profile: "Profile") -> Iterator[Point]:
             if wire and name not in OPEN_FIELDS:
                 key = ".".join(filter(None, ("fields", name, argument)))
                 yield Point(key, "answered", (name,) if argument else ALL, wire, "the wire name")
+
+
+def _idempotency_points(given: Idempotency) -> Iterator[Point]:
+    """Yield what the service is trusted with, if it takes a key."""
+    if not given.used:
+        return
+    name = "header" if given.header else "field"
+    means = "the service's word: under one key it carries out no second write within the key's lifetime"
+    yield Point(f"idempotency.{name}", "answered", WRITES, given.header or given.field, means)
+    question = fields(Idempotency).lifetime.metadata[QUESTION]
+    yield _point("idempotency.lifetime", given.lifetime, None, question)
 
 
 def _methods_with(open_field: str) -> tuple[str, ...]:

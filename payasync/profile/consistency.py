@@ -33,6 +33,7 @@ from payasync.profile.wire_names import (
     IDENTIFIER_OF,
     OURS,
     USUAL,
+    all_names,
     arguments_of,
     given_name,
     guarded_names,
@@ -94,6 +95,7 @@ def check_profile(profile: "Profile") -> None:
     for operation, names in profile.accept.required.items():
         for name in names:
             _check_required(profile, operation, name)
+    _check_idempotency(profile)
     _check_codes(profile)
     _check_statuses(profile.http)
     _check_refusal(profile.notification)
@@ -353,6 +355,37 @@ def _check_fields_in_headers(profile: "Profile", operation: Operation) -> None:
                 raise ConfigurationError(why, field=key)
 
 
+def _check_idempotency(profile: "Profile") -> None:
+    """Refuse a key in two places, a lifetime of no key, and a header or field that is something else already."""
+    given = profile.idempotency
+    header, name = given.header, given.field
+    if header and name:
+        raise invalid_setting("idempotency.field", "and idempotency.header both carry the key: keep one of the two")
+    if given.lifetime is not None and not given.used:
+        raise invalid_setting("idempotency.lifetime", "has no effect without idempotency.header or idempotency.field")
+    if header and (not is_header(header, "-") or is_reserved_header(header) or header.lower() in _DEFAULTS):
+        raise invalid_setting("idempotency.header", f"must be a header of its own, not {describe_value(header)}")
+    if header and header.lower() in map(str.lower, _other_headers(profile)):
+        why = f"is {header!r}, which carries something else already: one would replace the other"
+        raise invalid_setting("idempotency.header", why)
+    if "." in name:
+        raise invalid_setting("idempotency.field", f"must be a name without a dot, not {name!r}")
+    constants = (constant for table in profile.constants.values() for constant in table)
+    if name and any(_overlap(name, other) for other in (*all_names(profile), *constants)):
+        why = f"is {name!r}, which is another field of a request already: one would replace the other"
+        raise invalid_setting("idempotency.field", why)
+
+
+def _other_headers(profile: "Profile") -> Iterator[str]:
+    """Yield the headers that a profile uses for something else than the key."""
+    yield from profile.headers
+    yield from profile.auth.all_headers
+    yield from _signature_headers(profile)
+    for operation in ARGUMENTS:
+        if place_of(profile, operation) == "header":
+            yield from wire_names(profile, operation).values()
+
+
 def _check_required(profile: "Profile", operation: str, name: str) -> None:
     """Refuse a required name that no call could give: no argument, and no field that `extra` may hold."""
     arguments = [each.name for each in ARGUMENTS[operation]]
@@ -360,7 +393,7 @@ def _check_required(profile: "Profile", operation: str, name: str) -> None:
         return
     key = f"accept.required.{operation}"
     constants = {*profile.constants.get("*", {}), *profile.constants.get(operation, {})}
-    if name in constants | reserved_names(profile, operation):
+    if name in constants | reserved_names(profile, operation) | {profile.idempotency.field}:
         raise invalid_setting(key, f"must not hold {name!r}: payasync sets it, or a constant does")
     # `extra` may not hold the wire name of an argument.
     known = {_normalize_name(argument): argument for argument in arguments}

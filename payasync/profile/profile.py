@@ -24,6 +24,7 @@ from payasync.profile.schema import (
     Auth,
     Endpoint,
     HttpCodes,
+    Idempotency,
     NotificationShape,
     Parameter,
     Recovery,
@@ -84,6 +85,7 @@ class Profile:
         codes: The meanings of result codes.
         http: The meanings of HTTP statuses.
         recovery: The condition under which a write may be sent a second time.
+        idempotency: How the service takes an idempotency key.
         notification: The form of notifications.
         sandbox: How the sandbox plays this service. A session ignores it.
 
@@ -116,6 +118,7 @@ class Profile:
     codes: ResultCodes = ResultCodes()
     http: HttpCodes = HttpCodes()
     recovery: Recovery = Recovery()
+    idempotency: Idempotency = Idempotency()
     notification: NotificationShape = NotificationShape()
     sandbox: SandboxShape = SandboxShape()
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from attrs import field, frozen
 
-from payasync.endpoints import ARGUMENTS
+from payasync.endpoints import ARGUMENTS, OPERATIONS
 from payasync.errors import ConfigurationError
 from payasync.settings import (
     check_types,
@@ -144,6 +144,9 @@ _PAYMENTS, _ORDERS, _REFUNDS, _SUBSCRIPTIONS = (
 )
 WITH_A_NUMBER: Final = ("orders.place", "refunds.create")
 """Writes that a query can find by the merchant's number."""
+WRITES: Final = tuple(each.name for each in OPERATIONS if not each.read)
+UNNAMED: Final = ("payments.create", "orders.place", *_SUBSCRIPTIONS)
+"""Writes that no query can find; of `orders.place` those without a number."""
 
 
 @frozen
@@ -639,6 +642,40 @@ class Recovery:
 STANDARD_WEBHOOKS: Final = SignedHeader(
     signature="webhook-signature", timestamp="webhook-timestamp", nonce="webhook-id"
 )
+
+
+_LIFETIME: Final = field(
+    default=None,
+    validator=must_be("a number of seconds, 0 or more", lambda value: value is None or 0 <= value < math.inf),
+    metadata=asks(
+        "seconds that the service keeps a key; without it, a write is repeated under its key only within its call",
+        UNNAMED,
+    ),
+)
+
+
+@frozen(kw_only=True, field_transformer=check_types("idempotency"))
+class Idempotency:
+    """How a service takes an idempotency key: one key for all attempts of a write.
+
+    Repeating a write under its key rests on the service's word: within the lifetime of a key, it carries out no second
+    write under it, and repeats its response to the first.
+
+    Args:
+        header: The name of the header that carries the key. Empty: none does.
+        field: The wire name of the field that carries it, in place of a header.
+        lifetime: Seconds that the service keeps a key, counted from the first send. No write is repeated after them.
+            `None`: open; a write that no number names is then repeated only within its call.
+    """
+
+    header: str = ""
+    field: str = ""
+    lifetime: float | None = _LIFETIME
+
+    @property
+    def used(self) -> bool:
+        """Whether the service takes a key."""
+        return bool(self.header or self.field)
 
 
 @frozen(kw_only=True, field_transformer=check_types("notification"))

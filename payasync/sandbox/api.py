@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
@@ -18,6 +19,7 @@ from payasync.profile.schema import Auth
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Outgoing, fingerprint
 from payasync.sandbox.faults.injection import FaultInjector
+from payasync.sandbox.idempotency import IdempotencyKeys
 from payasync.sandbox.model import Answered, Order, Refund, RefusedError
 from payasync.sandbox.server import Handler, read_body, read_object, read_query
 from payasync.sandbox.service import Service
@@ -78,6 +80,7 @@ class Api:
         self._signer = signer
         self._faults = faults
         self._actions = _build_actions(service, url)
+        self._keys = IdempotencyKeys(service.store, service.dialect)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the ten endpoints, and of their description."""
@@ -108,13 +111,19 @@ class Api:
             refused = RefusedError("busy", f"{status}: a fault of the sandbox", status=status)
             return await self._refuse(refused, request)
 
-        return await self._faults.respond(
-            request,
-            operation.name,
-            numbers,
-            commit=lambda: self._commit(operation, request, received),
-            fail=fail,
-        )
+        key = "" if isinstance(received, RefusedError) else self._keys.find(operation, received, request)
+        if key:
+            self._keys.begin(key, request)
+        try:
+            return await self._faults.respond(
+                request,
+                operation.name,
+                numbers,
+                commit=lambda: self._commit(operation, request, received),
+                fail=fail,
+            )
+        finally:
+            self._keys.end(key, request)
 
     async def _receive(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
         """Return a request's fields, and the numbers that it names, for faults that wait for a number."""
@@ -155,15 +164,24 @@ class Api:
             raise received
         arguments = self._dialect.read(operation, received, request.headers)
         self._check_sender(operation, received, request)
+        name = self._dialect.names.name
+        fresh = {name(operation.name, each) for each in ("nonce", "sign")} | {self._profile.idempotency.field}
         if operation == CREATE_REFUND:
-            name = self._dialect.names.name
-            fresh = {name(operation.name, each) for each in ("nonce", "sign")}
             arguments["fingerprint"] = fingerprint(received, fresh)
-        # A request that its state refuses has used its nonce: if it is repeated later, it must not be carried out.
-        with self._store.savepoint():
-            payload = self._actions[operation.name](arguments)
-        add_facts(request, reference=find_reference(arguments) or self._dialect.find_number(payload))
-        return self._dialect.build_success(operation, payload, received, request_id)
+
+        def act() -> Outgoing:
+            # A request that its state refuses has used its nonce: if it is repeated later, it must not be carried out.
+            with self._store.savepoint():
+                payload = self._actions[operation.name](arguments)
+            add_facts(request, reference=find_reference(arguments) or self._dialect.find_number(payload))
+            return self._dialect.build_success(operation, payload, received, request_id)
+
+        key = self._keys.find(operation, received, request)
+        if not key:
+            return act()
+        asked = f"{operation.name} {fingerprint(received, fresh)}"
+        refuse = partial(self._dialect.build_refusal, operation=operation, request_id=request_id)
+        return self._keys.respond(key, asked, request, act, refuse)
 
     def _check_sender(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> None:
         """Check that the merchant sent a request, by token, number and signature, and use up its nonce."""

@@ -223,6 +223,23 @@ class Answered:
     code: str | int
 
 
+@frozen(kw_only=True)
+class RecordedResponse:
+    """The response to the first request with an idempotency key.
+
+    Attributes:
+        key: The key.
+        fingerprint: Equal for equal requests.
+        at: When it was sent, by the sandbox's time.
+        outgoing: The response before it is signed, as JSON.
+    """
+
+    key: str
+    fingerprint: str
+    at: datetime = field(converter=to_instant)
+    outgoing: str = ""
+
+
 NotificationState = Literal["waiting", "delivered", "dead"]
 
 

@@ -29,6 +29,7 @@ Schema = dict[str, Any]
 
 TEXT: Final[Schema] = {"type": "string"}
 _WORD: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_WORD}
+_KEY: Final[Schema] = {"type": "string", "description": "The idempotency key, the same for all attempts."}
 _DIGITS: Final = {"%Y": "[1-9][0-9]{3}", "%m": "(?:0[1-9]|1[0-2])", "%d": "(?:0[1-9]|[12][0-9]|3[01])"}
 """What parts of a date look like."""
 _TYPES: Final[Mapping[type, str]] = {
@@ -64,6 +65,8 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
         fields[name] = _describe_argument(words, argument)
         if argument.required or argument.name in demanded:
             required.append(name)
+    if not operation.read and profile.idempotency.field:
+        fields[profile.idempotency.field] = _KEY
     known = {each.name for each in arguments.values()}
     return fields, [*required, *(name for name in demanded if name not in known)]
 
@@ -238,6 +241,8 @@ def _describe_parameters(words: WireNames, operation: Operation) -> Iterator[dic
     if operation.name in words.profile.signed and isinstance(words.signature, Template):
         for name in (words.signature.header, *words.signature.headers):
             yield {"name": name, "in": "header", "required": True, "schema": {"type": "string", "minLength": 1}}
+    if not operation.read and words.profile.idempotency.header:
+        yield {"name": words.profile.idempotency.header, "in": "header", "required": False, "schema": _KEY}
     properties, required = describe_request(words, operation)
     if "merchant_id" in operation.in_path:
         properties.setdefault(words.name(operation.name, "merchant_id"), _WORD)

@@ -27,6 +27,7 @@ from payasync.sandbox.model import (
     Entry,
     Notification,
     Order,
+    RecordedResponse,
     Refund,
     RefusedError,
     Subscription,
@@ -59,12 +60,10 @@ _TABLES: Final[Mapping[type, str]] = {
     Notification: "notifications",
     Attempt: "attempts",
     Answered: "calls",
+    RecordedResponse: "idempotency_keys",
     Entry: "timeline",
 }
-_NAMES: Final[Mapping[type, tuple[str, ...]]] = {
-    kind: tuple(fields_dict(kind))
-    for kind in (Order, Refund, Subscription, Charge, Notification, Attempt, Answered, Entry, Timer)
-}
+_NAMES: Final[Mapping[type, tuple[str, ...]]] = {kind: tuple(fields_dict(kind)) for kind in (*_TABLES, Timer)}
 _INSERTIONS: Final = {
     kind: f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})"  # noqa: S608 - our own names
     for kind, table in _TABLES.items()

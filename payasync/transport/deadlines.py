@@ -15,7 +15,7 @@ class NoFreeConnectionError(TimeoutError):
 
 
 class LeaseOverError(TimeoutError):
-    """The journal's lease on a write may be over, so that another process may send the write."""
+    """The time in which a write may be sent may be over: the journal's lease, or the life of its idempotency key."""
 
 
 class Deadline:

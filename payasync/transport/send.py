@@ -163,7 +163,10 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientProxyConnectionError, "the proxy does not respond"),
     (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
-    (LeaseOverError, "the journal's lease on this write is over"),
+    (
+        LeaseOverError,
+        "the journal's lease on this write, or the life of its idempotency key, is over",
+    ),
     (NoFreeConnectionError, "no connection was free in time: raise max_connections (with http, its connector's limit)"),
     (TimeoutError, "no response in time"),
     (ResponseTooLargeError, "the response is longer than max_response_bytes"),

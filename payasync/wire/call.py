@@ -1,6 +1,10 @@
 """The values that middleware passes on: one call and its reply."""
 
+import base64
 import enum
+import hashlib
+import json
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Self, TypeAlias
 
@@ -9,7 +13,7 @@ from multidict import CIMultiDict
 
 from payasync import strict_json
 from payasync.credentials import Secret
-from payasync.endpoints import Operation
+from payasync.endpoints import Kind, Operation
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import SIGNING
@@ -60,6 +64,32 @@ class Placement:
 
 NOWHERE_ELSE: Final = Placement()
 """All fields stand in the body or in the query."""
+
+
+def number_key(operation: Operation, reference: str | None) -> str | None:
+    """Return the key that follows from the merchant's own number of an order or a refund."""
+    return f"{operation.name}:{reference}" if operation.kind is Kind.KEYED and reference is not None else None
+
+
+_KEY_PREFIX: Final = "payasync-"
+
+
+def derive_idempotency_key(merchant: str, operation: str, name: str, sends: int = 0) -> str:
+    """Return the idempotency key of a write that has a name; the name cannot be read from it.
+
+    Args:
+        merchant: The merchant's number.
+        operation: The operation's name.
+        name: The `number_key` of the write, or the caller's `intent`.
+        sends: How often it was sent before, and refused. A service may repeat a refusal under the same key.
+    """
+    facts = json.dumps([merchant, operation, name, sends]).encode()
+    return _KEY_PREFIX + base64.urlsafe_b64encode(hashlib.sha256(facts).digest()).decode().rstrip("=")
+
+
+def draw_idempotency_key() -> str:
+    """Return the idempotency key of a write that nothing names."""
+    return _KEY_PREFIX + secrets.token_hex(16)
 
 
 class ValueKind(enum.Enum):
@@ -210,6 +240,8 @@ class Call:
         expected: What a response to it must match.
         sent_before: An earlier call sent the same write, and may have succeeded.
         lease: The time in which this process may send it; nothing is written afterwards.
+        idempotency_key: Its key, if it is a write and the profile says where the key stands.
+        repeat_lease: The time in which a write that only its key names may be sent again, in place of `lease`.
         note_used: Records in the journal that the service said "used before"; returns whether that is durable.
         progress: How far this attempt has come; the only attribute that changes.
     """
@@ -233,6 +265,8 @@ class Call:
     expected: Expected = field(default=Expected(), repr=False)
     sent_before: bool = False
     lease: Lease | None = None
+    idempotency_key: str = field(default="", repr=False)
+    repeat_lease: Lease | None = None
     note_used: Callable[[], Awaitable[bool]] | None = field(default=None, repr=False)
     progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 
@@ -255,6 +289,13 @@ class Call:
     def with_fields(self, /, **fields: Any) -> Self:
         """Return the call with further fields, by their wire names."""
         return self.derived(fields={**self.fields, **fields})
+
+    def with_idempotency_key(self, key: str) -> Self:
+        """Return the call with another idempotency key, in the header or the field of the profile."""
+        shape = self.profile.idempotency
+        if shape.header:
+            return self.derived(idempotency_key=key, headers={**self.headers, shape.header: key})
+        return self.derived(idempotency_key=key, fields={**self.fields, shape.field: key})
 
     def with_headers(self, headers: Mapping[str, str | Secret]) -> Self:
         """Return the call with further headers.

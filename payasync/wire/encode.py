@@ -29,10 +29,21 @@ from payasync.profile.wire_names import (
     wire_name,
     wire_names,
 )
-from payasync.settings import Timeouts, is_header
+from payasync.settings import Timeouts, boot_time, is_header
 from payasync.signing.schemes import Scheme, SortedPairs
 from payasync.strict_json import ABSENT
-from payasync.wire.call import NOWHERE_ELSE, Call, Encoded, Expected, Placement, Progress
+from payasync.wire.call import (
+    NOWHERE_ELSE,
+    Call,
+    Encoded,
+    Expected,
+    Lease,
+    Placement,
+    Progress,
+    derive_idempotency_key,
+    draw_idempotency_key,
+    number_key,
+)
 from payasync.wire.match import comparison_of
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -149,6 +160,7 @@ class Template:
         identifiers: The numbers among the arguments, which must match the profile's pattern.
         blank: The call, with those fields only that every call of the kind carries.
         plain: All fields stand in the body.
+        keyed: It is a write, and the service takes an idempotency key.
         further: The arguments that the document does not give the endpoint, and that the service wants there.
         unsent: Those that it does not want. A response must match them all the same.
         refused: The names that `extra` may not hold, with why.
@@ -158,6 +170,7 @@ class Template:
     identifiers: tuple[str, ...]
     blank: Call
     plain: bool
+    keyed: bool
     further: tuple[str, ...]
     unsent: tuple[str, ...]
     refused: Refused
@@ -181,6 +194,7 @@ class Codec:
         self._merchant_id = credentials.merchant_id
         self._proofs = proof_paths(profile, credentials)
         self._proof_names = proof_names(profile, credentials)
+        self._key_name = frozenset(filter(None, [profile.idempotency.field]))
         self._check_proofs = make_proof_check(profile.scheme, self._proof_names)
         constants = (value for table in profile.constants.values() for value in table.values())
         self._nested = any(isinstance(value, dict | list) for value in constants)
@@ -232,14 +246,34 @@ class Codec:
                 intent=intent,
                 progress=Progress(),
             )
-            if template.unsent:
-                call = _compare_unsent(call, request, template.unsent)
+            if template.keyed or template.unsent:
+                call = self.with_idempotency_key(_compare_unsent(call, request, template.unsent))
             if not template.plain:
                 encode(call)  # refuses what can be placed neither in the path, in the query, nor in a header
         except PayasyncError as error:
             error.add(operation=request.operation.name, reference=request.reference)
             raise
         return call
+
+    def with_idempotency_key(self, call: Call) -> Call:
+        """Return a write with the idempotency key that all its attempts carry, if the service takes one.
+
+        A write that no number names is not repeated after the lifetime of its key. If the profile gives none, that is
+        the time of the call. The deadline alone would not count while the machine is suspended.
+        """
+        shape, number = self._profile.idempotency, number_key(call.operation, call.reference)
+        if call.read or not shape.used:
+            return call
+        name = number or call.intent
+        key = draw_idempotency_key() if name is None else self._derive_key(call.operation, name)
+        if number is None:
+            total = call.timeouts.total
+            seconds = total if shape.lifetime is None else min(total, shape.lifetime)
+            call = call.derived(repeat_lease=Lease(boot_time(), seconds, boot_time))
+        return call.with_idempotency_key(key)
+
+    def _derive_key(self, operation: Operation, name: str) -> str:
+        return derive_idempotency_key(self._merchant_id, operation.name, name)
 
     def custom(self, operation: Operation, given: Mapping[str, Any], *, bearer: bool, signed: bool) -> Call:
         """Return a call to an endpoint that the document does not show, with wire names as they are given.
@@ -248,6 +282,8 @@ class Codec:
             InvalidArgumentError: A field that cannot be sent, or that only the session may set.
         """
         check_object("fields", given, operation)
+        if not operation.read:
+            _check_unused("fields", given, ((self._key_name, _SET),))
         if signed:
             ours = frozenset(wire_name(self._profile, operation.name, each) for each in ("nonce", "sign"))
             _check_unused("fields", given, ((ours, _SET), (self._proof_names, _PROOF)))
@@ -295,6 +331,8 @@ class Codec:
         # CPython reads the attributes of a derived call in a quarter of the time.
         blank = self._blank(operation, bearer=bearer, signed=signed, placement=placement).derived()
         ours = {wire_name(profile, name, each) for each in ("nonce", "sign") if signed}
+        if not operation.read:
+            ours |= self._key_name
         if name in profile.merchant:
             ours.add(wire_name(profile, name, "merchant_id"))
         template = self._templates[kind] = Template(
@@ -302,6 +340,7 @@ class Codec:
             identifiers=tuple(each for each in IDENTIFIERS if each in fields_dict(kind)),
             blank=blank,
             plain=operation.has_body and placement is NOWHERE_ELSE,
+            keyed=profile.idempotency.used and not operation.read,
             further=tuple(each.name for each in FURTHER.get(name, ()) if each.name in blank.names),
             unsent=tuple(each.name for each in FURTHER.get(name, ()) if each.name not in blank.names),
             refused=(

@@ -14,9 +14,9 @@ from attrs import evolve
 
 from payasync import OutcomeUnknownError, RetryPolicy, Session
 from payasync.journal import Reconciler, Report, SqliteJournal
-from payasync.journal.journal import boot_time
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import boot_time
 from payasync.wire.call import Call, Reply, Send
 from tests.journal.building import LEASE, draft, refund
 
@@ -125,7 +125,7 @@ async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal, pa
 def test_boot_time(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
     """`boot_time` counts the machine's sleep. If the machine has no such clock, it returns the wall clock's time."""
     if not has_one:
-        monkeypatch.setattr("payasync.journal.journal._BOOT_CLOCK", None)
+        monkeypatch.setattr("payasync.settings.BOOT_CLOCK", None)
     expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.time
 
     assert sorted(times := [expected(), boot_time(), expected()]) == times

@@ -24,6 +24,7 @@ from tests.journal.building import Clock, move_away, refund
 from tests.matrix.cells import ABSENT_BODY, REFUND_QUERY, SURE, session
 from tests.sessions import FAST, KEYS
 
+LEASE_OVER: Final = "the journal's lease on this write, or the life of its idempotency key, is over"
 LEASE: Final = Timeouts().total + LEASE_MARGIN
 QUARANTINE: Final = 60.0
 ABSENT: Final = answer(404, ABSENT_BODY)
@@ -179,7 +180,7 @@ async def test_clock_of_the_lease(path: Path, monkeypatch: pytest.MonkeyPatch) -
         ):
             error = await failed(pay.send(refund()))
 
-    assert ([], False, "the journal's lease on this write is over") == (service.requests, error.sent, error.reason)
+    assert ([], False, LEASE_OVER) == (service.requests, error.sent, error.reason)
 
 
 @pytest.mark.parametrize(("how", "state"), [("queued", "new"), ("direct", "rejected")])
@@ -194,7 +195,7 @@ async def test_nobody_else_was_there(world: World, how: str, state: str) -> None
 
     assert (0, 1) == (unsent, world.sent)
     assert isinstance(error, NotSentError)
-    assert (False, 1, "the journal's lease on this write is over") == (error.sent, error.attempts, error.reason)
+    assert (False, 1, LEASE_OVER) == (error.sent, error.attempts, error.reason)
     assert (state, 1) == (intent.state, again.attempts)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from payasync import HttpCodes, PayasyncError, Profile, Recovery, Response, Session
+from payasync import HttpCodes, Idempotency, PayasyncError, Profile, Recovery, Response, Session
 from payasync.profile.sandbox_profile import PROFILE
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import Recorder
@@ -18,6 +18,8 @@ UNSURE: Final = evolve(PROFILE, http=HttpCodes(absent=(404,)), recovery=Recovery
 """It says what absent is, but not when that is final, and nothing of 429."""
 SURE: Final = evolve(PROFILE, recovery=Recovery(quarantine=0.0))
 """A 429 precedes execution, and an absent answer is final at once."""
+KEY: Final = "Idempotency-Key"
+KEYED: Final = Idempotency(header=KEY)
 ABSENT_BODY: Final = b'{"code":"SBX_NOT_FOUND"}'
 
 ORDER_QUERY: Final = "/payment/orderquery"
@@ -29,7 +31,7 @@ class Column:
     """One column of the table.
 
     Attributes:
-        number: As in the table; `2n` is 2 with a number.
+        number: As in the table; `2n` is 2 with a number, and `1k` is 1 with an idempotency key.
         call: Makes the call.
         path: Its endpoint.
         query: The endpoint that is asked what became of it.
@@ -45,11 +47,15 @@ class Column:
         """Which of the four columns of the table it is."""
         return KINDS[self.number]
 
+    def under(self, profile: Profile) -> Profile:
+        """Return a profile whose service takes an idempotency key, if the column is about that."""
+        return evolve(profile, idempotency=KEYED) if self.kind == "keyed" else profile
+
 
 QUERIES: Final = {"2n": ORDER_QUERY, "5": REFUND_QUERY}
 BY_NUMBER: Final = {
-    number: Column(number, one.least if number == "2" else one.call, one.path, QUERIES.get(number, ""))
-    for number, one in ((number, TEN[int(number.strip("n")) - 1]) for number in KINDS)
+    number: Column(number, one.least if number in {"2", "2k"} else one.call, one.path, QUERIES.get(number, ""))
+    for number, one in ((number, TEN[int(number.strip("nk")) - 1]) for number in KINDS)
 }
 COLUMNS: Final = tuple(BY_NUMBER.values())
 

@@ -23,9 +23,10 @@ BY_KIND: Final = {
     "named": ("2n", "5"),
     "read": ("3", "6", "7"),
     "close": ("4",),
+    "keyed": ("1k", "2k", "8k", "9k", "10k"),
 }
 KINDS: Final = {number: kind for kind, numbers in BY_KIND.items() for number in numbers}
-"""By endpoint, the kind of its call; `2n` is 2 with a number."""
+"""By endpoint, the kind of its call; `2n` is 2 with a number, and `1k` is 1 with an idempotency key."""
 
 
 @frozen
@@ -39,6 +40,7 @@ class Row:
         read: For a read.
         close: For a close.
         named: For a write that its number names.
+        keyed: For a write that nothing names, with an idempotency key.
         failure: What a read ends as, if no further attempt follows, and a write that was certainly not done.
     """
 
@@ -46,6 +48,7 @@ class Row:
     read: str
     close: str
     named: str
+    keyed: str
     failure: type[PayasyncError]
 
     def word(self, number: str) -> str:
@@ -61,21 +64,21 @@ class Row:
 
 
 ROWS: Final = {
-    #                             unnamed     read        close       named
-    "not sent":               Row("repeat",   "repeat",   "repeat",   "repeat",   NotSentError),
-    "not sent in time":       Row("repeat",   "repeat",   "repeat",   "repeat",   NotSentTimeoutError),
-    "not sendable":           Row("definite", "definite", "definite", "definite", NotSentError),
-    "no response":            Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError),
-    "no response in time":    Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerTimeoutError),
-    "unrecognised":           Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError),
-    "unverified":             Row("unknown",  "definite", "repeat",   "query",    InvalidSignatureError),
-    "redirect":               Row("unknown",  "definite", "unknown",  "query",    ServiceError),
-    "not executed":           Row("definite", "definite", "definite", "definite", ServiceError),
-    "not authenticated":      Row("definite", "definite", "definite", "definite", AuthenticationError),
-    "absent":                 Row("definite", "definite", "definite", "definite", ServiceError),
-    "unlisted":               Row("unknown",  "definite", "unknown",  "query",    ServiceError),
-    "duplicate":              Row("unknown",  "definite", "used",     "used",     ServiceError),
-    "rate limited":           Row("unknown",  "wait",     "wait",     "query",    RateLimitedError),
-    "rate limited before it": Row("wait",     "wait",     "wait",     "wait",     RateLimitedError),
-    "server error":           Row("unknown",  "repeat",   "repeat",   "query",    NoAnswerError),
+    #                             unnamed     read        close       named       keyed
+    "not sent":               Row("repeat",   "repeat",   "repeat",   "repeat",   "repeat",   NotSentError),
+    "not sent in time":       Row("repeat",   "repeat",   "repeat",   "repeat",   "repeat",   NotSentTimeoutError),
+    "not sendable":           Row("definite", "definite", "definite", "definite", "definite", NotSentError),
+    "no response":            Row("unknown",  "repeat",   "repeat",   "query",    "repeat",   NoAnswerError),
+    "no response in time":    Row("unknown",  "repeat",   "repeat",   "query",    "repeat",   NoAnswerTimeoutError),
+    "unrecognised":           Row("unknown",  "repeat",   "repeat",   "query",    "repeat",   NoAnswerError),
+    "unverified":             Row("unknown",  "definite", "repeat",   "query",    "repeat",   InvalidSignatureError),
+    "redirect":               Row("unknown",  "definite", "unknown",  "query",    "unknown",  ServiceError),
+    "not executed":           Row("definite", "definite", "definite", "definite", "definite", ServiceError),
+    "not authenticated":      Row("definite", "definite", "definite", "definite", "definite", AuthenticationError),
+    "absent":                 Row("definite", "definite", "definite", "definite", "definite", ServiceError),
+    "unlisted":               Row("unknown",  "definite", "unknown",  "query",    "unknown",  ServiceError),
+    "duplicate":              Row("unknown",  "definite", "used",     "used",     "wait",     ServiceError),
+    "rate limited":           Row("unknown",  "wait",     "wait",     "query",    "wait",     RateLimitedError),
+    "rate limited before it": Row("wait",     "wait",     "wait",     "wait",     "wait",     RateLimitedError),
+    "server error":           Row("unknown",  "repeat",   "repeat",   "query",    "repeat",   NoAnswerError),
 }  # fmt: skip

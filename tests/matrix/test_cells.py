@@ -14,6 +14,7 @@ from tests.matrix.cells import (
     ABSENT_BODY,
     BY_NUMBER,
     COLUMNS,
+    KEY,
     ORDER_QUERY,
     SURE,
     UNSURE,
@@ -86,7 +87,7 @@ async def test_cell(name: str, end: Answer, column: Column, profile: Profile) ->
     word, expected = ROWS[name].word(column.number), ROWS[name].error(column.number)
     queries = {column.query: OK} if column.query else {}
     with Recorder(otherwise=end, by_path=queries) as service:
-        async with session(service, profile, timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
+        async with session(service, column.under(profile), timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
             result = await ended(column.call(pay))
     sends = 3 if word in {"repeat", "wait"} else 1
 
@@ -99,13 +100,17 @@ async def test_cell(name: str, end: Answer, column: Column, profile: Profile) ->
 
 @cells("repeat", "wait")
 async def test_cell_that_is_repeated(name: str, end: Answer, column: Column, profile: Profile) -> None:
-    """If the service fails once, the second attempt succeeds, with a new nonce and signature."""
+    """If the service fails once, the second attempt succeeds, with a new nonce and signature, under the same key."""
     with Recorder([end], otherwise=OK) as service:
-        async with session(service, profile, timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
+        async with session(service, column.under(profile), timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
             result = await column.call(pay)
     nonces = [signatures.fields(request).get("nonceStr") for request in service.requests if request.body]
 
+    keys = [request.header(KEY) for request in service.requests]
+
     assert {column.path: 2} == received(service), name
+    assert keys[0] == keys[1]
+    assert (1 if column.kind == "keyed" else 0) == len(keys[0])
     assert (2, False) == (result.attempts, result.recovered)
     assert len(nonces) == len(set(nonces)) or {None} == set(nonces)
 
@@ -128,7 +133,7 @@ async def test_nothing_is_sent(
     """Without a TLS connection no byte of a request leaves. Only a certificate error is not retried."""
     settings: dict[str, Any] = {**server, "tls": server_tls(server["tls"]) if "tls" in server else None}
     with Recorder(**settings) as service:
-        async with session(service, scheme="https:", timeouts=times) as pay:
+        async with session(service, column.under(UNSURE), scheme="https:", timeouts=times) as pay:
             result = await ended(column.call(pay))
 
     assert (kind, attempts, False, attempts == 1) == (type(result), result.attempts, result.sent, result.permanent)
@@ -140,19 +145,19 @@ LARGE: Final = {"padding": "x" * 8_000_000}
 """More than the buffers of two sockets hold: its writing fails before it ends."""
 
 
-@pytest.mark.parametrize("number", ["1", "3", "4", "5", "6"])
+@pytest.mark.parametrize("number", ["1", "1k", "3", "4", "5", "6"])
 async def test_write_that_failed_midway(number: str) -> None:
-    """A request that broke off in the middle has begun, so that a write is never sent again."""
+    """A request that broke off in the middle has begun, so that a write without a key is never sent again."""
     column = BY_NUMBER[number]
     told: list[Event] = []
     with Recorder(otherwise=OK, cuts=[1000]) as service:
-        async with session(service, on_event=told.append) as pay:
+        async with session(service, column.under(UNSURE), on_event=told.append) as pay:
             result = await ended(column.call(pay, extra=LARGE))
     starts = tuple(f"{method} {column.path}{end}".encode() for method, end in (("GET", "?"), ("POST", " ")))
     begun = [each for each in service.connections if each.received.startswith(starts)]
     unnamed = column.kind == "unnamed"
 
-    assert (2 if column.kind in {"read", "close"} else 1) == len(begun)
+    assert (2 if column.kind in {"read", "close", "keyed"} else 1) == len(begun)
     assert (1 if unnamed else 2) == len(service.connections) == result.attempts
     assert "NoAnswerError" == next(event.error for event in told if isinstance(event, Attempted))
     assert (errors.OutcomeUnknownError is type(result)) == unnamed
@@ -162,9 +167,10 @@ async def test_write_that_failed_midway(number: str) -> None:
 LAST: Final = answer(200, OK_BODY, ("Connection", "close"))
 """A success, after which the connection is not used again."""
 cut_column = pytest.mark.parametrize(
-    "column", [pytest.param(each, id=each.number, marks=[] if each.number in {"1", "5"} else LONG) for each in COLUMNS]
+    "column",
+    [pytest.param(each, id=each.number, marks=[] if each.number in {"1", "5", "1k"} else LONG) for each in COLUMNS],
 )
-"""Daily a write that nothing names, and one that can be asked about."""
+"""Daily a write that nothing names, one that can be asked about, and one with an idempotency key."""
 
 
 def is_as_told(column: Column, result: Any) -> bool:
@@ -176,14 +182,14 @@ def is_as_told(column: Column, result: Any) -> bool:
 
 @cut_column
 async def test_request_that_is_cut(column: Column) -> None:
-    """After the first byte, a write without a number is unknown and not repeated; other calls recover."""
+    """After the first byte, a write without number and key is unknown and not repeated; other calls recover."""
     with Recorder(otherwise=OK) as service:
-        async with session(service) as pay:
+        async with session(service, column.under(UNSURE)) as pay:
             await column.call(pay)
     offsets, once = range(1, len(service.only.raw)), column.kind == "unnamed"
     cuts = [cut for offset in offsets for cut in ((offset,) if once else (offset, None))]
     with Recorder(otherwise=LAST, cuts=cuts) as service:
-        async with session(service) as pay:
+        async with session(service, column.under(UNSURE)) as pay:
             wrong = [offset for offset in offsets if not is_as_told(column, await ended(column.call(pay)))]
     whole = set() if once else {column.query or column.path}
 
@@ -197,7 +203,7 @@ async def test_request_that_is_cut(column: Column) -> None:
 async def test_connection_that_is_cut_before_the_first_byte(column: Column) -> None:
     """A write without a number is repeated only if no byte left."""
     with Recorder(otherwise=LAST, cuts=[0]) as service:
-        async with session(service) as pay:
+        async with session(service, column.under(UNSURE)) as pay:
             result = await ended(column.call(pay))
     sent_once_more = isinstance(result, Response) and (result.attempts, result.recovered) == (2, False)
 
@@ -210,11 +216,11 @@ async def test_connection_that_is_cut_before_the_first_byte(column: Column) -> N
 async def test_answer_that_is_cut(column: Column, end: Answer) -> None:
     """A response that is cut anywhere, even before its last byte, is no response."""
     offsets = range(len(LAST.raw))
-    repeated = column.kind in {"read", "close"}
+    repeated = column.kind in {"read", "close", "keyed"}
     cut = [Answer(LAST.raw[:offset], then=end.then) for offset in offsets]
     script = [each for one in cut for each in ((one, LAST) if repeated else (one,))]
     with Recorder(script, by_path={column.query: LAST} if column.query else {}) as service:
-        async with session(service) as pay:
+        async with session(service, column.under(UNSURE)) as pay:
             wrong = [offset for offset in offsets if not is_as_told(column, await ended(column.call(pay)))]
 
     assert [] == wrong

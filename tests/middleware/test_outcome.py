@@ -22,7 +22,7 @@ from payasync.middleware.outcome import (
     leaves_doubt,
 )
 from payasync.profile.profile import Profile
-from payasync.profile.schema import AnswerShape, HttpCodes, ResultCodes
+from payasync.profile.schema import AnswerShape, HttpCodes, Idempotency, ResultCodes
 from payasync.resources.orders import PlaceOrder
 from payasync.signing.schemes import SortedPairs
 from payasync.wire.call import Call, Reply
@@ -46,10 +46,12 @@ READS: Final = ("3", "6", "7")
 
 
 def call_of(number: str, profile: Profile = CODED) -> Call:
-    """Return the call of an endpoint; "2" is an order without a number, "2n" one with a number."""
-    if number == "2":
+    """Return the call of an endpoint; "2" is an order without a number, "2n" one with a number, "2k" with a key."""
+    if KINDS[number] == "keyed":
+        profile = evolve(profile, idempotency=Idempotency(header="Idempotency-Key"))
+    if number in {"2", "2k"}:
         return codec(profile).call(PlaceOrder(total_amt=1, currency="CAD"))
-    return call_for(OPERATIONS[int(number.strip("n")) - 1].name, profile)
+    return call_for(OPERATIONS[int(number.strip("nk")) - 1].name, profile)
 
 
 USUAL_4XX: Final = (400, 404, 405, 413, 415, 422)
@@ -113,9 +115,9 @@ def second(name: str, number: str) -> Action:
     if kind == "unnamed":
         return Action.END
     if name == "duplicate":
-        return Action.QUERY
+        return Action.REPEAT if kind == "keyed" else Action.QUERY
     if name in {"not executed", "not authenticated", "absent"}:
-        return Action.END if kind == "close" else Action.QUERY
+        return Action.END if kind in {"close", "keyed"} else Action.QUERY
     return Action.QUERY if word == "wait" and kind == "named" else NEXT.get(word, Action.END)
 
 

@@ -18,6 +18,7 @@ from payasync.profile.schema import (
     Accept,
     AnswerShape,
     HttpCodes,
+    Idempotency,
     NotificationShape,
     Recovery,
     ResultCodes,
@@ -194,6 +195,25 @@ def test_authentication_of_6_to_10(lists: dict[str, list[str]], expected: tuple[
 def test_who_needs_a_point(name: str, expected: set[str]) -> None:
     """A point lists the methods that fail, or are less safe, without it. A notification point lists none."""
     assert expected == set(audited(Profile())[name].needed_by)
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "lifetime"),
+    [
+        (Idempotency(header="Idempotency-Key"), "header", ("open", None)),
+        (Idempotency(field="key", lifetime=60.0), "field", ("answered", 60.0)),
+    ],
+)
+def test_idempotency_key(given: Idempotency, name: str, lifetime: tuple[str, float | None]) -> None:
+    """The audit says what an idempotency key takes on the service's word. Its lifetime is open until it is given."""
+    points = audited(Profile(idempotency=given))
+    place, kept = points[f"idempotency.{name}"], points["idempotency.lifetime"]
+
+    assert ("answered", getattr(given, name)) == (place.status, place.value)
+    assert "the service's word" in place.means
+    assert {each.name for each in OPERATIONS if not each.read} == set(place.needed_by)
+    assert (*lifetime, {"payments.create", "orders.place", *NAMES[7:]}) == (kept.status, kept.value, {*kept.needed_by})
+    assert not [each for each in audited(Profile()) if each.startswith("idempotency")]
 
 
 @pytest.mark.parametrize("scheme", [None, SortedPairs(), OWN_SCHEME], ids=["none", "pairs", "own"])

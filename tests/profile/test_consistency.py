@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync import Credentials, Session, SortedPairs
+from payasync import Credentials, Session, SortedPairs, Template
 from payasync.endpoints import ARGUMENTS
 from payasync.notifications import Receiver, SqliteInbox
 from payasync.profile.profile import Profile
@@ -23,6 +23,7 @@ from payasync.profile.schema import (
     Auth,
     Endpoint,
     HttpCodes,
+    Idempotency,
     NotificationShape,
     Parameter,
     ResultCodes,
@@ -119,6 +120,42 @@ def test_a_header_stands_once(second: str) -> None:
     words = f"headers: X-Version and {second} are the same header: keep one"
 
     assert (f"headers.{second}", words) == refusal(Profile, headers={"X-Version": "1", "X-A": "1", second: "2"})
+
+
+OTHER_HEADER: Final = "carries something else already: one would replace the other"
+OTHER_FIELD: Final = "which is another field of a request already: one would replace the other"
+
+
+@pytest.mark.parametrize(
+    ("given", "further", "key", "words"),
+    [
+        ({"header": "Key", "field": "key"}, {}, "field", "and idempotency.header both carry the key"),
+        ({"lifetime": 60.0}, {}, "lifetime", "has no effect without idempotency.header or idempotency.field"),
+        *(
+            ({"header": name}, {}, "header", f"must be a header of its own, not {name!r}")
+            for name in ("Authorization", "content-length", "Cookie", "Two Words", "Zwölf", "Host", "Accept")
+        ),
+        ({"header": "X-KEY"}, {"headers": {"x-key": "1"}}, "header", OTHER_HEADER),
+        ({"header": "X-Key"}, {"auth": Auth(header="x-key")}, "header", OTHER_HEADER),
+        ({"header": "Signed"}, {"signature": Template(text="{body}", header="signed")}, "header", OTHER_HEADER),
+        ({"header": "no"}, {"refund_status": Parameter("No", "header")}, "header", OTHER_HEADER),
+        ({"header": "currency"}, {"endpoints": {"payments.create": Endpoint(place="header")}}, "header", OTHER_HEADER),
+        *(({"field": name}, {}, "field", OTHER_FIELD) for name in ("totalAmt", "sign", "nonceStr", "merchantId")),
+        ({"field": "theirs"}, {"fields": {"total_amt": "theirs"}}, "field", OTHER_FIELD),
+        ({"field": "theirs"}, {"fields": {"nonce": "theirs"}}, "field", OTHER_FIELD),
+        ({"field": "plan"}, {"fields": {"subscriptions.create": {"amount": "plan.amount"}}}, "field", OTHER_FIELD),
+        ({"field": "why"}, {"constants": {"orders.close": {"why": 1}}}, "field", OTHER_FIELD),
+        ({"field": "a.b"}, {}, "field", "must be a name without a dot, not 'a.b'"),
+    ],
+)
+def test_an_idempotency_key_has_a_place_of_its_own(
+    given: Mapping[str, Any], further: Mapping[str, Any], key: str, words: str
+) -> None:
+    """An idempotency key stands in one header or field, in which nothing else stands."""
+    field, error = refusal(Profile, idempotency=Idempotency(**given), **further)
+
+    assert f"idempotency.{key}" == field
+    assert words in error
 
 
 @pytest.mark.parametrize("key", ["payment_status", "refund_status"])
@@ -244,14 +281,17 @@ def test_any_argument_and_any_other_field_can_be_required(operation: str) -> Non
     assert accept == Profile(accept=accept).accept
 
 
-@pytest.mark.parametrize("name", ["sign", "nonceStr", "merchantId", "version", "tradeType"])
+@pytest.mark.parametrize("name", ["sign", "nonceStr", "merchantId", "version", "tradeType", "key"])
 def test_what_no_caller_gives_is_not_required_of_him(name: str) -> None:
     """A field that payasync or a constant sets cannot be required of the caller."""
     constants = {"*": {"version": 2}, "orders.place": {"tradeType": "WEB"}}
     words = f"accept.required.orders.place must not hold {name!r}: payasync sets it, or a constant does"
 
     assert ("accept.required.orders.place", words) == refusal(
-        Profile, constants=constants, accept=Accept(required={"orders.place": ["subject", name]})
+        Profile,
+        constants=constants,
+        idempotency=Idempotency(field="key"),
+        accept=Accept(required={"orders.place": ["subject", name]}),
     )
 
 

@@ -18,6 +18,7 @@ from payasync import (
     AnswerShape,
     ConfigurationError,
     HttpCodes,
+    Idempotency,
     NotificationShape,
     Parameter,
     Profile,
@@ -48,7 +49,8 @@ def test_each_key_is_its_argument() -> None:
     codes["by_operation"] = {key: codes.pop(key) for key in list(codes) if key in ARGUMENTS}
 
     assert tables == json.loads(as_json(PROFILE_OF_WHOLE).replace('"with_":', '"with":'))
-    assert ["redirect_template"] == list(same(attrs.asdict(bare), attrs.asdict(PROFILE_OF_WHOLE)))
+    exclude_others = ["redirect_template", "field"]
+    assert exclude_others == list(same(attrs.asdict(bare), attrs.asdict(PROFILE_OF_WHOLE)))
     assert PROFILE_OF_WHOLE == pickle.loads(pickle.dumps(PROFILE_OF_WHOLE))  # noqa: S301 - made in the same line
 
 
@@ -81,7 +83,7 @@ def line_of(text: str, error: ConfigurationError) -> str:
 
 TOP: Final = (
     "name, bearer, signed, merchant, identifier, amount_unit, signature, endpoints, fields, formats, constants, "
-    "headers, auth, accept, status, answer, states, codes, http, recovery, notification, sandbox"
+    "headers, auth, accept, status, answer, states, codes, http, recovery, idempotency, notification, sandbox"
 )
 
 
@@ -321,6 +323,7 @@ def round_trip(profile: Profile) -> Profile:
         Profile(answer=AnswerShape(total_amt="", currency="currency")),
         Profile(http=HttpCodes(duplicate=())),
         Profile(recovery=Recovery(quarantine=0.0)),
+        Profile(idempotency=Idempotency(field="idempotency_key", lifetime=0.0)),
         Profile(recovery=Recovery(quarantine=1e-7)),
         Profile(recovery=Recovery(quarantine=1e300)),
     ],

@@ -16,6 +16,7 @@ from payasync import (
     Auth,
     ConfigurationError,
     HttpCodes,
+    Idempotency,
     NotConfiguredError,
     Parameter,
     PayasyncError,
@@ -289,6 +290,10 @@ def renamed(argument: str, ask: Ask, value: object, shown: str) -> Effect:
     return Effect(f'fields.{argument} = "theirs"', ask, look, ({"theirs": value}, {shown: value}))
 
 
+KEY_OF_R1: Final = "payasync-" + base64.urlsafe_b64encode(
+    hashlib.sha256(b'["M1", "refunds.create", "refunds.create:R1", 0]').digest()
+).decode().rstrip("=")
+"""The idempotency key of M1's refund R1: the number itself is not in it."""
 PAGE: Final = "https://shop.example/thanks"
 DETAILS: Final = {"email": "a@example.com"}
 DAY: Final = date(2027, 1, 31)
@@ -526,6 +531,16 @@ MEANINGS: Final = (
     means('codes.absent = ["ODD"]', refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=AT_ONCE),
     means('codes."refunds.create".not_executed = ["ODD"]', refund, REFUSED, FOUND, *said(ODD), DONE),
     means('codes."refunds.create".not_executed = ["ODD"]', create, PERHAPS_PAID, PERHAPS_PAID, *said(ODD)),
+    Effect('idempotency.header = "Idempotency-Key"', refund, header("Idempotency-Key"), ([KEY_OF_R1], [])),
+    Effect('idempotency.field = "key"', refund, sent("key"), (KEY_OF_R1, None)),
+    Effect(
+        "idempotency.lifetime = 0",
+        create,
+        course,
+        (("OutcomeUnknownError", ["payments"]), ("PaymentResponse", ["payments", "payments"])),
+        'idempotency.header = "Idempotency-Key"',
+        script=(RESET,),
+    ),
     means("recovery.quarantine = 0", refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=ABSENT),
 )
 
@@ -547,6 +562,7 @@ PARTS: Final[Mapping[str, type[Any]]] = {
     "answer": AnswerShape,
     "http": HttpCodes,
     "recovery": Recovery,
+    "idempotency": Idempotency,
 }
 ELSEWHERE: Final = {"name", "amount_unit", "notification", "sandbox"}
 """Two are for people, so no service sees them; a session ignores the sandbox's; tests/notifications tests the rest."""

@@ -23,6 +23,8 @@ CREATE TABLE payasync_intents (
     tick text,
     answered boolean NOT NULL DEFAULT FALSE,
     named json,
+    idempotency_key text,
+    key_sent timestamptz,
     outcome text,
     reason text NOT NULL DEFAULT '',
     UNIQUE (merchant, number),

@@ -23,6 +23,8 @@ CREATE TABLE payasync_intents (
     tick TEXT,
     answered INTEGER NOT NULL DEFAULT 0,
     named TEXT,
+    idempotency_key TEXT,
+    key_sent REAL,
     outcome TEXT,
     reason TEXT NOT NULL DEFAULT '',
     UNIQUE (merchant, number),

@@ -1,0 +1,95 @@
+"""Idempotency keys: the responses that the sandbox repeats, and the requests that are still in progress."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from aiohttp import web
+from attrs import asdict, evolve
+
+from payasync.endpoints import Operation
+from payasync.sandbox.dialect import Dialect, Outgoing
+from payasync.sandbox.model import RecordedResponse, RefusedError
+from payasync.sandbox.store import Store
+from payasync.sandbox.timeline import add_facts
+
+
+class IdempotencyKeys:
+    """Repeats the response to a write whose idempotency key was used before.
+
+    A write is carried out without a key, too. What is refused before it is carried out, such as a wrong signature, is
+    not recorded.
+
+    Args:
+        store: Where responses are stored.
+        dialect: Says where the key stands, and how long it counts.
+    """
+
+    def __init__(self, store: Store, dialect: Dialect) -> None:
+        self._store: Final = store
+        self._dialect: Final = dialect
+        self._shape: Final = dialect.names.profile.idempotency
+        self._in_progress: Final = dict[str, web.Request]()
+
+    def find(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> str:
+        """Return the key of a request, or an empty text."""
+        if operation.read or not self._shape.used:
+            return ""
+        key = request.headers.get(self._shape.header) if self._shape.header else fields.get(self._shape.field)
+        return key if isinstance(key, str) else ""
+
+    def begin(self, key: str, request: web.Request) -> None:
+        """Note that a request with a key has begun. Until it ends, no other is carried out under the key."""
+        self._in_progress.setdefault(key, request)
+
+    def end(self, key: str, request: web.Request) -> None:
+        """Note that a request with a key has ended."""
+        if self._in_progress.get(key) is request:
+            del self._in_progress[key]
+
+    def respond(
+        self,
+        key: str,
+        fingerprint: str,
+        request: web.Request,
+        act: Callable[[], Outgoing],
+        refuse: Callable[[RefusedError], Outgoing],
+    ) -> Outgoing:
+        """Return the recorded response, or carry the request out and record its response.
+
+        Args:
+            key: The key.
+            fingerprint: Equal for equal requests.
+            request: The request.
+            act: Carries it out.
+            refuse: Returns the response to a refusal.
+
+        Raises:
+            RefusedError: The key was used for another request, the first request is in progress, or `act` refuses.
+        """
+        before, now = self._store.find(RecordedResponse, key=key), self._store.now()
+        lifetime = self._shape.lifetime
+        if before and (lifetime is None or now - before.at < timedelta(seconds=lifetime)):
+            if before.fingerprint != fingerprint:
+                name = self._shape.header or self._shape.field
+                raise RefusedError("invalid", f"{name} was used for another request", field=name)
+            add_facts(request, reason="the response to the first request with its idempotency key")
+            return Outgoing(**json.loads(before.outgoing))
+        if self._in_progress.get(key, request) is not request:
+            raise RefusedError("duplicate", "a request with the same idempotency key is in progress")
+        recorded = RecordedResponse(key=key, fingerprint=fingerprint, at=now)
+        try:
+            outgoing = act()
+        except RefusedError as refused:
+            self._record(before, recorded, refuse(refused))
+            raise
+        self._record(before, recorded, outgoing)
+        return outgoing
+
+    def _record(self, before: RecordedResponse | None, recorded: RecordedResponse, outgoing: Outgoing) -> None:
+        after = evolve(recorded, outgoing=json.dumps(asdict(outgoing)))
+        if before is None:
+            self._store.add(after)
+        else:
+            self._store.move(before, after)

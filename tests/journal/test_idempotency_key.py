@@ -1,0 +1,295 @@
+"""Idempotency keys in the journal: what keeps one, when it is renewed, and what the reconciler sends again."""
+
+from collections.abc import AsyncIterator, Callable
+from datetime import date, timedelta
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    CreatePayment,
+    CreateSubscription,
+    Idempotency,
+    OutcomeUnknownError,
+    ServiceError,
+    Session,
+)
+from payasync.journal import Journal, Patience, Reconciler, Report
+from payasync.journal.intents import Intent, Step
+from payasync.journal.reconcile_policy import KEY_OVER, NAMELESS, NOT_KEPT, Finding, QueryResult, decide
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.settings import Pace
+from payasync.wire.call import Call, Reply, Send, derive_idempotency_key
+from payasync.wire.request import Request
+from payasync.wire.response import Response
+from tests.journal.building import LEASE, MERCHANT, PAYMENT, START, Clock, draft, only, refund, unknown
+from tests.sessions import ONE_TRY
+
+LIFETIME: Final = 3600.0
+LASTING: Final = Idempotency(header="Idempotency-Key", lifetime=LIFETIME)
+INVOICE: Final = "invoice-42"
+KEY: Final = "payasync-of-this-call"
+
+
+def key_of_refund(sends: int) -> str:
+    """Return the key of the refund R1 after so many sends that were refused."""
+    return derive_idempotency_key(MERCHANT, "refunds.create", "refunds.create:R1", sends)
+
+
+async def begun(journal: Journal, key: str | None = None) -> Intent:
+    """Begin to send the refund R1, and return its intent."""
+    begun = await journal.begin(evolve(draft(), idempotency_key=key or key_of_refund(0)), LEASE)
+    assert Step.SEND is begun.step
+    return begun.intent
+
+
+async def test_key_is_kept(store: Journal) -> None:
+    """The journal keeps the key of a write, and when it was first sent under it."""
+    intent = await begun(store)
+
+    assert (key_of_refund(0), START) == (intent.idempotency_key, intent.key_sent)
+    assert intent == await only(store)
+
+
+async def test_key_after_a_refusal(store: Journal, clock: Clock) -> None:
+    """After each refusal a write has another key, because a service may repeat its refusal under the old one."""
+    keys = []
+    for _ in range(3):
+        intent = await begun(store)
+        keys.append((intent.idempotency_key, intent.key_sent))
+        await store.settle(intent, "rejected")
+        clock.advance(1)
+
+    assert [(key_of_refund(sends), START + timedelta(seconds=sends)) for sends in range(3)] == keys
+
+
+async def test_key_while_in_doubt(store: Journal, clock: Clock) -> None:
+    """A write that is sent again after a doubt keeps its key, and the time of its first send."""
+    number = await store.add(PAYMENT, merchant=MERCHANT)
+    first = (await store.claim(number, LEASE, key=KEY)).intent
+    await store.settle(first, "unknown")
+    clock.advance(60)
+    (asked,) = await store.ask(1, LEASE)
+    again = (await store.claim(number, LEASE, fence=asked.fence, key="payasync-another")).intent
+
+    assert [(KEY, START)] * 2 == [(each.idempotency_key, each.key_sent) for each in (first, again)]
+
+
+async def test_key_of_a_queued_write(store: Journal) -> None:
+    """A queued write gets its key when it is claimed: by its `intent`, if it has one, else the key of the call."""
+    named = await store.add(PAYMENT, merchant=MERCHANT, intent=INVOICE)
+    unnamed = await store.add(PAYMENT, merchant=MERCHANT)
+    keys = [(await store.claim(each, LEASE, key=KEY)).intent.idempotency_key for each in (named, unnamed)]
+
+    assert [derive_idempotency_key(MERCHANT, "payments.create", INVOICE), KEY] == keys
+
+
+async def test_key_of_a_write_that_is_queued_again(store: Journal) -> None:
+    """A write that was refused, and is queued again, has another key."""
+    await store.settle(await begun(store), "rejected")
+    number = await store.add(refund(), merchant=MERCHANT)
+    again = (await store.claim(number, LEASE, key=key_of_refund(0))).intent
+
+    assert key_of_refund(1) == again.idempotency_key
+
+
+async def test_service_without_keys(store: Journal) -> None:
+    """If the service takes no key, the journal stores none, and forgets one that the write had before."""
+    await store.settle(await begun(store), "rejected")
+    intent = (await store.begin(draft(), LEASE)).intent
+
+    assert (None, None) == (intent.idempotency_key, intent.key_sent)
+
+
+class Shop:
+    """A merchant with a journal, whose reconciler reads the journal's clock, and a sandbox."""
+
+    def __init__(self, sandbox: Sandbox, pay: Session, journal: Journal, clock: Clock) -> None:
+        self.sandbox = sandbox
+        self.pay = pay
+        self.journal = journal
+        self.clock = clock
+        self.keys: list[str] = []
+
+    async def see(self, call: Call, send: Send) -> Reply:
+        """Note the key of each write."""
+        if not call.read:
+            self.keys.append(call.idempotency_key)
+        return await send(call)
+
+    async def lose(self, request: Request[Response], *, queued: bool = True, fault: str = "reset_after_commit") -> None:
+        """Send a write whose response does not come."""
+        getattr(self.sandbox.faults, fault)(request.operation.name)
+        with pytest.raises(OutcomeUnknownError):
+            await self.send(request, queued=queued)
+
+    async def send(self, request: Request[Response], *, queued: bool = True) -> Response:
+        """Send a write, from the journal if it is queued."""
+        if not queued:
+            return await self.pay.send(request, intent=INVOICE)
+        return await self.pay.execute(await self.journal.add(request, merchant=self.pay.merchant_id, intent=INVOICE))
+
+    async def reconcile(self, after: float = 0.0, **settings: Any) -> Report:
+        """Let time pass, and run the reconciler."""
+        self.clock.advance(after)
+        pace = Pace(clock=self.clock, jitter=lambda bound: bound)
+        return await Reconciler(self.pay, self.journal, pace=pace, **settings).run_once()
+
+
+@pytest.fixture
+def idempotency() -> Idempotency:
+    """What the profile says of keys."""
+    return LASTING
+
+
+@pytest.fixture
+async def shop(another: Callable[[], Journal], clock: Clock, idempotency: Idempotency) -> AsyncIterator[Shop]:
+    """A shop whose calls make one attempt, so that the rest is left to the reconciler."""
+    journal, shops = another(), list[Shop]()
+
+    async def see(call: Call, send: Send) -> Reply:
+        return await shops[0].see(call, send)
+
+    async with (
+        journal,
+        Sandbox(evolve(PROFILE, idempotency=idempotency)) as sandbox,
+        sandbox.session(journal=journal, retry=ONE_TRY, middleware=[see]) as pay,
+    ):
+        shops.append(Shop(sandbox, pay, journal, clock))
+        yield shops[0]
+
+
+@pytest.mark.parametrize("fault", ["reset_after_commit", "reset_before"])
+async def test_lost_payment_is_sent_again(shop: Shop, fault: str) -> None:
+    """The reconciler sends a queued payment again under its key, and the service has it once."""
+    await shop.lose(PAYMENT, fault=fault)
+    early, late = await shop.reconcile(), await shop.reconcile(after=10)
+
+    assert (0, 1) == (early.sent, late.sent)
+    assert "accepted" == (await only(shop.journal)).state
+    assert 1 == shop.sandbox.ledger.payments()
+    assert [shop.keys[0]] * 2 == shop.keys
+
+
+async def test_no_more_sends_than_the_patience_allows(shop: Shop) -> None:
+    """A payment that stays lost is sent as often as `Patience.sends` says, with growing pauses. Then a person looks."""
+    shop.sandbox.faults.arm("reset_after_commit", "payments.create", times=3)
+    with pytest.raises(OutcomeUnknownError):
+        await shop.send(PAYMENT)
+    patience = Patience(first=2.0, sends=3)
+    reports = [await shop.reconcile(after=each, patience=patience) for each in (1.9, 0.1, 3.9, 0.1)]
+    shop.sandbox.faults.clear()
+
+    assert [(0, 0), (1, 0), (0, 0), (1, 1)] == [(report.sent, report.manual) for report in reports]
+    assert 3 == len(shop.keys)
+    assert 1 == shop.sandbox.ledger.payments()
+
+
+@pytest.mark.parametrize("seconds", [LIFETIME, -1.0], ids=["over", "set back"])
+async def test_nothing_is_sent_after_the_lifetime(shop: Shop, seconds: float) -> None:
+    """If the lifetime of the key is over, or the clock was set back, nothing is sent again: a person looks."""
+    await shop.lose(PAYMENT)
+    shop.clock.advance(min(seconds, 0.0))
+    report = await shop.reconcile(after=max(seconds, 0.0))
+
+    if seconds > 0:
+        assert Report(manual=1) == report
+        assert f"{NAMELESS}, {KEY_OVER}" == (await only(shop.journal)).reason
+    assert 1 == len(shop.keys)
+
+
+@pytest.mark.parametrize("idempotency", [Idempotency(header="Idempotency-Key")], ids=["open"])
+async def test_open_lifetime(shop: Shop) -> None:
+    """If the profile gives no lifetime, the reconciler sends nothing under a key: a person looks."""
+    await shop.lose(PAYMENT)
+
+    assert Report(manual=1) == await shop.reconcile(after=10)
+    assert NAMELESS == (await only(shop.journal)).reason
+    assert 1 == len(shop.keys)
+
+
+CUSTOMER: Final = {"email": "a@example.com"}
+SUBSCRIPTION: Final = CreateSubscription(frequency="monthly", amount=9, start_date=date(2027, 1, 31), customer=CUSTOMER)
+
+
+@pytest.mark.parametrize("request_", [PAYMENT, SUBSCRIPTION], ids=["payment", "subscription"])
+async def test_direct_call_is_not_sent_again(shop: Shop, request_: Request[Response]) -> None:
+    """Of a direct call too little is stored to send it again, such as no customer's details: a person looks."""
+    await shop.lose(request_, queued=False)
+
+    assert Report(manual=1) == await shop.reconcile(after=10)
+    assert f"{NAMELESS}, {NOT_KEPT}" == (await only(shop.journal)).reason
+    assert 1 == len(shop.keys)
+
+
+async def test_another_request_under_the_key(shop: Shop) -> None:
+    """If the service refuses what is sent again, the first send may have been done all the same: a person looks."""
+    await shop.lose(PAYMENT)
+    shop.sandbox.faults.clear()
+    fields = {"profile": evolve(shop.pay.profile, constants={"*": {"version": 2}})}
+    changed = shop.sandbox.session(journal=shop.journal, retry=ONE_TRY, **fields)
+    async with changed:
+        shop.clock.advance(10)
+        report = await Reconciler(changed, shop.journal, pace=Pace(clock=shop.clock)).run_once()
+
+    assert Report(manual=1) == report
+    assert 1 == shop.sandbox.ledger.payments()
+
+
+async def test_refused_write_is_carried_out_later(shop: Shop) -> None:
+    """The service repeats a refusal under its key. The next call has a new key, and is carried out."""
+    order = await shop.sandbox.given.pending_order(out_trade_no="T1", total_amt=450)
+    with pytest.raises(ServiceError):
+        await shop.pay.send(refund())
+    await shop.sandbox.customer.authorize(order)
+    done = await shop.pay.send(refund())
+
+    assert ("succeeded", 2) == (done.state, len(set(shop.keys)))
+    assert 1 == shop.sandbox.ledger.refunds()
+
+
+async def test_calls_in_two_processes_have_one_key(shop: Shop) -> None:
+    """A write has the same key in each process and session, with a journal or without one."""
+    await shop.send(CreatePayment(amount=5, currency="CAD"), queued=False)
+    async with shop.sandbox.session() as pay:
+        await pay.payments.create(amount=5, currency="CAD", intent=INVOICE)
+
+    assert 1 == shop.sandbox.ledger.payments()
+
+
+NOTHING_NAMES_IT: Final = QueryResult(finding=Finding.UNASKABLE, reason=NAMELESS)
+
+
+@pytest.mark.parametrize(
+    ("facts", "lifetime", "seconds", "expected"),
+    [
+        ({}, LIFETIME, 2.0, "sending"),
+        ({}, LIFETIME, 1.9, "unknown"),
+        ({}, LIFETIME, LIFETIME, "manual"),
+        ({}, 1.5, 1.0, "manual"),
+        ({}, None, 2.0, "manual"),
+        ({"attempts": 4}, LIFETIME, 15.9, "unknown"),
+        ({"attempts": 4}, LIFETIME, 16.0, "sending"),
+        ({"attempts": 5}, LIFETIME, 60.0, "manual"),
+        ({"queued": False}, LIFETIME, 2.0, "manual"),
+        ({"idempotency_key": None}, LIFETIME, 2.0, "manual"),
+        ({"key_sent": None}, LIFETIME, 2.0, "manual"),
+        ({"number": "refunds.create:R1"}, LIFETIME, 2.0, "manual"),
+    ],
+)
+def test_decision(facts: dict[str, Any], lifetime: float | None, seconds: float, expected: str) -> None:
+    """A queued write that only its key names is sent again within the key's lifetime, after a pause that grows."""
+    named = {"number": None, "queued": True, "idempotency_key": KEY, "key_sent": START, **facts}
+    decision = decide(
+        unknown(operation="payments.create", reference=None, **named),
+        NOTHING_NAMES_IT,
+        asked_at=START + timedelta(seconds=seconds),
+        quarantine=None,
+        patience=Patience(),
+        jitter=lambda bound: bound,
+        lifetime=lifetime,
+    )
+
+    assert expected == decision.state
+    assert (decision.pause is not None) == (expected == "unknown")

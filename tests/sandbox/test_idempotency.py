@@ -1,0 +1,162 @@
+"""Idempotency keys in the sandbox, which keeps them as the profile says."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from attrs import evolve
+
+from payasync import AuthenticationError, Call, Idempotency, Layer, Profile, Reply, Send, ServiceError, Session
+from payasync.sandbox import PROFILE, Sandbox
+from tests.sessions import FAST
+
+LIFETIME: Final = 3600.0
+HEADER: Final = evolve(PROFILE, idempotency=Idempotency(header="Idempotency-Key", lifetime=LIFETIME))
+FIELD: Final = evolve(PROFILE, idempotency=Idempotency(field="idem", lifetime=LIFETIME))
+each_place = pytest.mark.parametrize("profile", [HEADER, FIELD], ids=["header", "field"])
+
+
+@asynccontextmanager
+async def open_sandbox(profile: Profile, *layers: Layer) -> AsyncGenerator[tuple[Sandbox, Session]]:
+    """Open a sandbox, and a session with these layers."""
+    async with Sandbox(profile, clock="frozen") as sandbox, sandbox.session(retry=FAST, middleware=layers) as pay:
+        yield sandbox, pay
+
+
+async def fixed(call: Call, send: Send) -> Reply:
+    """Give all writes the same key."""
+    return await send(call if call.read else call.with_idempotency_key("one-key"))
+
+
+@each_place
+@pytest.mark.parametrize(
+    ("fault", "options"),
+    [("reset_after_commit", {}), ("truncated_body", {"phase": "after"}), ("server_error", {"phase": "after"})],
+)
+async def test_lost_write_is_done_once(profile: Profile, fault: str, options: dict[str, Any]) -> None:
+    """If the response to an unnamed write is lost, its second attempt gets the response to the first."""
+    async with open_sandbox(profile) as (sandbox, pay):
+        sandbox.faults.arm(fault, "payments.create", times=1, **options)
+        payment = await pay.payments.create(amount=5, currency="CAD")
+
+        assert (2, False, 1) == (payment.attempts, payment.recovered, sandbox.ledger.payments())
+
+
+async def test_forgotten_key() -> None:
+    """A service that forgets its keys carries a repeated write out twice. The sandbox shows it."""
+    forgets = evolve(HEADER, idempotency=evolve(HEADER.idempotency, lifetime=0.0))
+    async with Sandbox(forgets) as sandbox, sandbox.session(profile=HEADER, retry=FAST) as pay:
+        sandbox.faults.reset_after_commit("payments.create")
+        await pay.payments.create(amount=5, currency="CAD")
+
+        assert 2 == sandbox.ledger.payments()
+
+
+@each_place
+async def test_response_is_repeated(profile: Profile) -> None:
+    """The same key and request get the first response again, until the lifetime of the key is over."""
+    async with open_sandbox(profile, fixed) as (sandbox, pay):
+        first, again = [await pay.payments.create(amount=5, currency="CAD") for _ in range(2)]
+        await sandbox.clock.advance(seconds=LIFETIME)
+        later = await pay.payments.create(amount=5, currency="CAD")
+
+        assert first.document == again.document
+        assert first.payment_id != later.payment_id
+        assert 2 == sandbox.ledger.payments()
+
+
+@each_place
+async def test_key_of_another_request(profile: Profile) -> None:
+    """The key of another request is refused, and nothing is carried out."""
+    async with open_sandbox(profile, fixed) as (sandbox, pay):
+        await pay.payments.create(amount=5, currency="CAD")
+        for call in (pay.payments.create(amount=6, currency="CAD"), pay.orders.place(total_amt=5, currency="CAD")):
+            with pytest.raises(ServiceError) as caught:
+                await call
+            assert 422 == caught.value.http_status
+
+        assert 1 == sandbox.ledger.payments()
+
+
+async def test_first_request_is_in_progress() -> None:
+    """While the first request is in progress, another under its key is told to wait, and gets its response later."""
+    async with open_sandbox(HEADER, fixed) as (sandbox, pay):
+        sandbox.faults.arm("latency", "payments.create", times=1, phase="before", seconds=0.05)
+        patient = pay.with_options(retry=evolve(FAST, attempts=50, base_delay=0.01, max_delay=0.01))
+        first, second = await asyncio.gather(*(patient.payments.create(amount=5, currency="CAD") for _ in range(2)))
+        codes = [call.status for call in sandbox.ledger.calls()]
+
+        assert first.document == second.document
+        assert 1 == sandbox.ledger.payments()
+        assert 409 in codes
+
+
+async def test_refusal_is_repeated() -> None:
+    """The sandbox repeats a refusal that the state caused, also once the state has changed."""
+    async with open_sandbox(HEADER) as (sandbox, pay):
+        order = await pay.orders.place(total_amt=9, currency="CAD", out_trade_no="T1")
+
+        async def refused() -> ServiceError:
+            with pytest.raises(ServiceError) as caught:
+                await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=9, refund_amt=9)
+            return caught.value
+
+        first = await refused()
+        await sandbox.customer.authorize(order)
+        again = await refused()
+
+        assert (first.code, first.message) == (again.code, again.message)
+        assert 0 == sandbox.ledger.refunds()
+
+
+async def test_what_is_refused_earlier_is_not_recorded() -> None:
+    """A request with a wrong signature does not use its key up: the key carries out the next request."""
+    async with open_sandbox(HEADER, fixed) as (sandbox, pay):
+        stranger = evolve(sandbox.credentials, signing_key="another signing key")
+        with pytest.raises(AuthenticationError):
+            await pay.for_merchant(stranger).orders.place(total_amt=5, currency="CAD")
+        await pay.orders.place(total_amt=5, currency="CAD")
+
+        assert 1 == sandbox.ledger.orders()
+
+
+@each_place
+async def test_request_without_a_key(profile: Profile) -> None:
+    """A write without a key is carried out each time."""
+    async with Sandbox(profile) as sandbox, sandbox.session(profile=PROFILE, retry=FAST) as pay:
+        for _ in range(2):
+            await pay.payments.create(amount=5, currency="CAD")
+
+        assert 2 == sandbox.ledger.payments()
+
+
+async def test_key_survives_a_restart(tmp_path: Path) -> None:
+    """A sandbox with a file keeps its keys when it starts again."""
+    for _ in range(2):
+        async with Sandbox(HEADER, db=tmp_path / "sandbox.db") as sandbox, sandbox.session() as pay:
+            await pay.payments.create(amount=5, currency="CAD", intent="invoice-42")
+
+            assert 1 == sandbox.ledger.payments()
+
+
+@each_place
+async def test_description(profile: Profile) -> None:
+    """The sandbox's OpenAPI document shows the key at writes, as optional."""
+    async with (
+        Sandbox(profile) as sandbox,
+        aiohttp.ClientSession() as http,
+        http.get(f"{sandbox.url}/openapi.json") as response,
+    ):
+        paths = (await response.json())["paths"]
+    write, read = paths["/v1/payments"]["post"], paths["/payment/orderquery"]["post"]
+    shown = [each for each in write["parameters"] if each["name"] == "Idempotency-Key"]
+    properties = [each["requestBody"]["content"]["application/json"]["schema"]["properties"] for each in (write, read)]
+
+    if profile is HEADER:
+        assert [("header", False)] == [(each["in"], each["required"]) for each in shown]
+    assert [profile is FIELD, False] == ["idem" in each for each in properties]
+    assert [] == [each for each in read["parameters"] if each["name"] == "Idempotency-Key"]

@@ -1,0 +1,147 @@
+"""Idempotency keys of calls: which calls carry one, what it is made of, and where it stands."""
+
+import re
+from typing import Any, Final
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    CreatePayment,
+    CreateRefund,
+    Credentials,
+    Idempotency,
+    InvalidArgumentError,
+    PlaceOrder,
+    Profile,
+)
+from payasync.endpoints import OPERATIONS
+from payasync.profile.sandbox_profile import PROFILE as PROFILE_OF_SANDBOX
+from payasync.wire.call import Call
+from payasync.wire.encode import Codec
+from payasync.wire.request import Request
+from tests.building import CREDENTIALS, FULL, PROFILE
+from tests.foreign import signatures
+from tests.foreign.recorder import RESET, Recorder
+from tests.matrix.cells import KEY, session
+from tests.sessions import KEYS, OK, connect
+
+KEYED: Final = evolve(PROFILE, idempotency=Idempotency(header=KEY))
+IN_A_FIELD: Final = evolve(PROFILE, idempotency=Idempotency(field="idem"))
+SIGNING_KEY: Final = KEYS.signing_key.reveal() if KEYS.signing_key else ""
+REFUND: Final = FULL["refunds.create"]
+PAYMENT: Final = FULL["payments.create"]
+
+
+def call_of(
+    request: Request[Any], intent: str | None = None, profile: Profile = KEYED, credentials: Credentials = CREDENTIALS
+) -> Call:
+    """Return the call of a request."""
+    return Codec(profile, credentials).call(request, intent=intent)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_write_carries_one(operation: Any) -> None:
+    """Every write carries a key in its header or its field. No read does."""
+    in_header, in_field = (call_of(FULL[operation.name], profile=profile) for profile in (KEYED, IN_A_FIELD))
+
+    assert (not operation.read) == (KEY in in_header.headers) == ("idem" in in_field.fields)
+    assert ("idem" in in_header.fields, KEY in in_field.headers) == (False, False)
+
+
+@pytest.mark.parametrize("request_", [REFUND, PAYMENT, PlaceOrder(total_amt=1, currency="CAD", out_trade_no="T" * 64)])
+def test_form(request_: Request[Any]) -> None:
+    """A key has at most 64 characters, all of them safe in a URL, and shows no number of the merchant."""
+    key = call_of(request_, intent="invoice-42").idempotency_key
+
+    assert re.fullmatch("payasync-[A-Za-z0-9_-]{1,55}", key)
+    assert request_.reference is None or request_.reference not in key
+    assert "invoice-42" not in key
+    assert key not in repr(call_of(request_, intent="invoice-42"))
+
+
+def test_number_or_intent_names_it() -> None:
+    """A write with a number has the same key in every process; else its `intent` names the key."""
+    number, intent = call_of(REFUND).idempotency_key, call_of(PAYMENT, "invoice-42").idempotency_key
+
+    assert number == call_of(REFUND).idempotency_key == call_of(REFUND, "invoice-42").idempotency_key
+    assert intent == call_of(PAYMENT, "invoice-42").idempotency_key
+    assert number != intent
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        call_of(CreateRefund(out_trade_no="T1", out_refund_no="R2", total_amt=450, refund_amt=200)),
+        call_of(REFUND, credentials=evolve(CREDENTIALS, merchant_id="M2")),
+        call_of(FULL["orders.close"]),
+        call_of(FULL["orders.place"]),
+    ],
+    ids=["number", "merchant", "close", "place"],
+)
+def test_keys_differ(other: Call) -> None:
+    """Another number, merchant or operation has another key."""
+    assert call_of(REFUND).idempotency_key != other.idempotency_key
+    assert call_of(FULL["orders.close"]).idempotency_key != call_of(FULL["orders.place"]).idempotency_key
+
+
+def test_unnamed_key_is_drawn() -> None:
+    """A write without number and `intent` has a key of its own for each call."""
+    keys = {call_of(PAYMENT).idempotency_key for _ in range(100)}
+
+    assert 100 == len(keys)
+
+
+@pytest.mark.parametrize("shape", [Idempotency(header="idem"), Idempotency(field="idem")], ids=["header", "field"])
+async def test_all_attempts_carry_one_key(shape: Idempotency) -> None:
+    """All attempts of a call carry the same key, each with a nonce and a signature of its own."""
+    profile = evolve(PROFILE_OF_SANDBOX, idempotency=shape)
+    with Recorder([RESET, RESET], otherwise=OK) as service:
+        async with session(service, profile) as pay:
+            await pay.orders.place(total_amt=1, currency="CAD")
+    sent = [signatures.fields(request) for request in service.requests]
+    headers = [request.header("idem") for request in service.requests]
+    keys = headers if shape.header else [[each["idem"]] for each in sent]
+
+    assert [keys[0]] * 3 == keys
+    assert keys[0]
+    assert 3 == len({each["nonceStr"] for each in sent}) == len({each["sign"] for each in sent})
+
+
+async def test_field_is_signed() -> None:
+    """The field of the key is signed as any other field."""
+    profile = evolve(PROFILE_OF_SANDBOX, idempotency=Idempotency(field="idem"))
+    with Recorder(otherwise=OK) as service:
+        async with session(service, profile) as pay:
+            await pay.orders.place(total_amt=1, currency="CAD")
+    given = signatures.fields(service.only)
+
+    assert f"idem={given['idem']}&" in signatures.signed_text(given)
+    assert signatures.hmac_sha256(signatures.signed_text(given), SIGNING_KEY) == given["sign"]
+
+
+async def test_calls_to_other_endpoints() -> None:
+    """A write by `request` carries a key, which its `intent` names; a read does not."""
+    with Recorder(otherwise=OK) as service:
+        async with connect(service, profile=Profile(idempotency=Idempotency(header=KEY))) as pay:
+            for intent, read in (("a", False), ("a", False), ("b", False), (None, True)):
+                await pay.request("POST", "/bill", fields={"a": 1}, read=read, intent=intent)
+    first, again, other, read_ = (request.header(KEY) for request in service.requests)
+
+    assert first == again != other
+    assert [] == read_
+
+
+@pytest.mark.parametrize("custom", [False, True])
+async def test_caller_does_not_set_the_field(*, custom: bool) -> None:
+    """The field of the key is refused in `extra` and `fields`, because payasync sets it."""
+    with Recorder(otherwise=OK) as service:
+        async with connect(service, profile=Profile(idempotency=Idempotency(field="idem"))) as pay:
+            mine = {"idem": "mine"}
+            payment = CreatePayment(amount=1, currency="USD", extra=mine)
+            call = pay.request("POST", "/bill", fields=mine) if custom else pay.send(payment)
+            with pytest.raises(InvalidArgumentError) as caught:
+                await call
+
+    assert ("fields" if custom else "extra") == caught.value.field
+    assert [] == service.requests
