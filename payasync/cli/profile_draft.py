@@ -91,6 +91,15 @@ def _notified(profile: Profile) -> object:
     return profile.notification.verification
 
 
+def _after_another(_: Profile) -> object:
+    """Ask only if another answer needs this one."""
+    return False
+
+
+def _verified(how: str) -> Callable[[Profile], object]:
+    return lambda profile: profile.notification.verification == how
+
+
 PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
     "payments": (
         Prompt("name", "my-gateway", "a name for people"),
@@ -171,12 +180,27 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
     ),
     "notifications": (
         Prompt("notification.verification", "standard-webhooks"),
+        Prompt("notification.signature", "data.sign", fits=_verified("body")),
+        Prompt(
+            "notification.header.signature",
+            "X-Signature",
+            "the header of the signature, or Name:v1 if it holds t=…,v1=…",
+            _verified("header"),
+        ),
+        Prompt(
+            "notification.header.text",
+            "{timestamp}.{body}",
+            "the signed text, of {body}, {timestamp} and {nonce}",
+            _verified("header"),
+        ),
+        Prompt("notification.header.timestamp", "X-Timestamp", "the header of {timestamp}", _after_another),
+        Prompt("notification.header.nonce", "X-Nonce", "the header of {nonce}", _after_another),
+        Prompt("notification.header.prefix", "sha256=", "what stands before the signature", _verified("header")),
         Prompt("notification.ack_status", 200, fits=_notified),
         Prompt("notification.ack_body", '{"return_code":"SUCCESS"}', fits=_notified),
         Prompt("notification.nack_status", 400, fits=_notified),
         Prompt("notification.nack_body", '{"return_code":"FAIL"}', fits=_notified),
         Prompt("notification.data", "data", fits=_notified),
-        Prompt("notification.signature", "data.sign", fits=lambda p: p.notification.verification == "body"),
         Prompt("notification.out_trade_no", "outTradeNo", fits=_notified),
         Prompt("notification.out_refund_no", "outRefundNo", fits=_notified),
         Prompt("notification.subscription_id", "subscriptionId", fits=_notified),
@@ -248,7 +272,8 @@ class ProfileDraft:
 
     def find_missing(self, given: Mapping[Prompt, str], error: ConfigurationError) -> Prompt | None:
         """Return the question whose answer the given ones need; `None` if they are invalid in themselves."""
-        other = _ALL.get(error.field or "")
+        named = (prompt for name, prompt in _ALL.items() if f"{name}.".startswith(f"{error.field}."))
+        other = next(named, None)
         return other if other and other not in given and other.key not in self.answers else None
 
     def to_toml(self) -> str:

@@ -132,8 +132,10 @@ def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -
 def _is_needed(profile: Profile, group: Group, thing: str, point: Point) -> bool:
     """Return whether a group needs an open point, given what the profile says of others."""
     verification = profile.notification.verification
-    if thing in {_SIGNATURE, _CONFIRMED}:
-        return verification == ("body" if thing == _SIGNATURE else "none")
+    if thing == _SIGNATURE:
+        return verification == "body" or (verification == "header" and point.name in _SIGNING)
+    if thing == _CONFIRMED:
+        return verification == "none"
     if point.name in _SIGNING:
         methods = tuple(each.name for each in _ASKS) if thing == _QUERIED else (f"{group}.",)
         return any(name.startswith(methods) for name in point.needed_by)

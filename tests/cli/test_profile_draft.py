@@ -1,7 +1,7 @@
 """The answers to `payasync profile init`, and the file that they make."""
 
 import tomllib
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -18,9 +18,19 @@ def draft(**answers: str) -> ProfileDraft:
 
 
 def with_examples(verification: str) -> ProfileDraft:
-    """Return the draft of a person who answers each question with its example, except for one."""
-    examples = {prompt: prompt.shown for prompt in QUESTIONS.values()}
-    return ProfileDraft().with_answers({**examples, QUESTIONS["notification.verification"]: verification})
+    """Return the draft of a person who answers each question with its example, but for `verification`."""
+    made = ProfileDraft()
+    for prompt in QUESTIONS.values():
+        given = {prompt: verification if prompt.name == "notification.verification" else prompt.shown}
+        while prompt.fits(made.profile):
+            try:
+                made = made.with_answers(given)
+                break
+            except ConfigurationError as error:
+                if not (missing := made.find_missing(given, error)):
+                    raise
+                given[missing] = missing.shown
+    return made
 
 
 def test_groups_are_asked_in_order_of_what_they_unlock() -> None:
@@ -41,7 +51,7 @@ def test_each_question_says_what_to_answer() -> None:
     assert all(prompt.asks and prompt.shown for prompt in QUESTIONS.values())
 
 
-@pytest.mark.parametrize("verification", ["body", "standard-webhooks", "none"])
+@pytest.mark.parametrize("verification", ["body", "header", "standard-webhooks", "none"])
 def test_examples_are_valid(verification: str) -> None:
     """The examples are valid answers, and together they make every group ready."""
     assert all(each.ready for each in inspect_groups(with_examples(verification).profile))
@@ -68,12 +78,16 @@ def test_file_lists_open_points() -> None:
     )
 
 
-def test_comments_become_a_profile() -> None:
-    """With each "#" at the beginning of a line removed, the comments are the profile of the examples."""
+def test_comments_are_keys() -> None:
+    """With each "#" at the beginning of a line removed, the file is TOML with every key that has a question."""
     _, _, lines = ProfileDraft().to_toml().partition("\n\n")
-    text = "".join(f"{line.removeprefix('# ')}\n" for line in lines.splitlines())
+    document = tomllib.loads("".join(f"{line.removeprefix('# ')}\n" for line in lines.splitlines()))
 
-    assert with_examples("standard-webhooks").profile == Profile.from_toml(text)
+    for prompt in QUESTIONS.values():
+        held: Any = document
+        for step in prompt.key:
+            held = held[step]
+        assert prompt.example == (tuple(held) if isinstance(held, list) else held)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +158,7 @@ def found(given: dict[str, str], before: ProfileDraft) -> str:
     [
         ({"answer.code": "code"}, {}, "answer.ok"),
         ({"signature.algorithm": "md5"}, {}, "signature.key_param"),
+        ({"notification.verification": "header"}, {}, "notification.header.signature"),
         ({"answer.code": "a..b"}, {}, ""),
         ({"answer.code": "code", "answer.ok": ","}, {}, ""),
         ({"states.order.paid": "A"}, {"states__order__closed": "A"}, ""),

@@ -163,6 +163,7 @@ codes."refunds.status".absent = ["N"]
 answer.message = "m"
 """
 BODY: Final = 'notification = {verification = "body", ack_status = 200}\n'
+HEADER: Final = 'notification = {verification = "header", ack_status = 200, header = {signature = "X-Signature"}}\n'
 NOBODY: Final = 'notification = {verification = "none", ack_status = 200}\n'
 ANSWERS: Final = 'answer = {signature = "sign"}\n'
 
@@ -227,6 +228,8 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
             BODY,
             ["its signature: notification.signature, signature.algorithm, signature.encoding"],
         ),
+        ("notifications", HEADER, ["its signature: signature.algorithm, signature.encoding"]),
+        ("notifications", f"{PAIRS}{HEADER}", []),
         (
             "notifications",
             NOBODY,
