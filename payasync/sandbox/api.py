@@ -246,7 +246,8 @@ class Api:
         try:
             genuine = key is not None and verify(words.signature, fields, fields[sign], path=path, key=key)
         except UnsignableError as error:
-            raise RefusedError("invalid", f"{error.field} cannot be signed", field=error.field) from None
+            # Not as invalid: the field may be as described, and no signature can be that of it.
+            raise RefusedError("bad_signature", f"{error.field} cannot be signed", field=error.field) from None
         if not genuine:
             customer, message = words.name(operation.name, "customer"), "the signature is not that of these fields"
             shown = {name: MASK if name == customer.partition(".")[0] else value for name, value in fields.items()}

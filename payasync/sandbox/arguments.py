@@ -7,15 +7,13 @@ from contextlib import suppress
 from datetime import date, datetime
 from functools import partial
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
-
-from yarl import URL
 
 from payasync import endpoints
 from payasync.endpoints import Argument
 from payasync.profile.schema import Accept
 from payasync.sandbox.model import RefusedError
 from payasync.sandbox.rules import FREQUENCIES
+from payasync.settings import is_number
 from payasync.strict_json import encodable
 
 Check = Callable[[object], Any]
@@ -30,9 +28,16 @@ MAX_SIGN: Final = 2048
 MAX_URL: Final = 2048
 FIRST_YEAR: Final = 1000
 """Earlier ones have fewer digits, which platforms write differently."""
+_DIGITS: Final = re.compile("[1-9][0-9]{0,15}")
 _CURRENCY_CODE: Final = re.compile(r"[A-Za-z]{3}")
 _FLAGS: Final = {"true": True, "false": False}
-_BREAKS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]")
+_BREAKS: Final = r"\u0000-\u0020\u007f-\u009f\u2028\u2029"
+_PORT: Final = "0*(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
+URL: Final = re.compile(
+    rf"([Hh][Tt][Tt][Pp][Ss]?)://(?:[^{_BREAKS}/?#]*@)?(\[[^{_BREAKS}/?#@\[\]]+\]|[^{_BREAKS}/?#@:\[\]]+)"
+    rf"(?::({_PORT})?)?(/[^{_BREAKS}?#]*)?([?][^{_BREAKS}#]*)?(#[^{_BREAKS}]*)?"
+)
+"""An absolute URL, in any language: scheme, host, port, path, query, and fragment."""
 
 
 def make_checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
@@ -60,15 +65,20 @@ def make_checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
 
 
 def check_amount(value: object) -> int:
-    """Return an amount: an integer, and no boolean."""
-    if type(value) is not int or not 1 <= value <= MAX_AMOUNT:
+    """Return an amount: an integer, and no boolean. As in JSON Schema, `19.0` is an integer."""
+    if not is_number(value) or not 1 <= value <= MAX_AMOUNT or value % 1:
         raise ValueError(f"an integer from 1 to {MAX_AMOUNT}")
-    return value
+    return int(value)
+
+
+def read_digits(text: str) -> int | str:
+    """Return the integer that a text outside a body means; any other text unchanged, for the checks to refuse."""
+    return int(text) if _DIGITS.fullmatch(text) else text
 
 
 def check_text(value: object) -> str:
     """Return a text for people; it may be empty."""
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
+    if not isinstance(value, str) or len(value) > MAX_TEXT or not encodable(value):
         raise ValueError(f"a text of {MAX_TEXT} characters at most")
     return value
 
@@ -94,14 +104,18 @@ def check_pattern(pattern: re.Pattern[str], value: object) -> str:
     return value
 
 
+def read_url(url: str) -> tuple[str, str, str, str, str, str]:
+    """Return the scheme, host, port, path, query and fragment of a URL; what is missing is empty."""
+    found = URL.fullmatch(url)
+    scheme, host, port, path, query, fragment = found.groups("") if found else ("",) * 6
+    return scheme, host, port, path, query, fragment
+
+
 def check_url(value: object) -> str:
     """Return an absolute http or https URL."""
-    if isinstance(value, str) and len(value) <= MAX_URL and not _BREAKS.search(value):
-        with suppress(ValueError):
-            parts, host = urlsplit(value), URL(value).host
-            if parts.scheme in {"http", "https"} and host and parts.port != 0:
-                return value
-    raise ValueError(f"an absolute http or https URL of {MAX_URL} characters at most")
+    if not isinstance(value, str) or len(value) > MAX_URL or not URL.fullmatch(value) or not encodable(value):
+        raise ValueError(f"an absolute http or https URL of {MAX_URL} characters at most")
+    return value
 
 
 def check_date(written: str, value: object) -> date:
@@ -190,12 +204,21 @@ def check_accepted(accept: Accept, argument: str, name: str, value: object) -> N
     rule = ""
     if allowed and value not in allowed:
         rule = f"one of {', '.join(allowed)}"
-    elif SORTS[argument] == "amount" and isinstance(value, int) and not least <= value <= most:
+    elif SORTS[argument] == "amount" and isinstance(value, int | float) and not least <= value <= most:
         rule = f"from {least} to {most}"
     elif length is not None and isinstance(value, str) and len(value) > length:
         rule = f"a text of {length} characters at most"
     if rule:
         raise RefusedError("invalid", f"{name} must be {rule}", field=name)
+
+
+def with_integers(value: Any) -> Any:
+    """Return JSON with `19` in the place of `19.0`: to JSON Schema, both are the same integer."""
+    if isinstance(value, Mapping):
+        return {name: with_integers(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_integers(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_constant(name: str, expected: object, fields: Mapping[str, Any], *, as_text: bool) -> None:
@@ -212,9 +235,9 @@ def check_constant(name: str, expected: object, fields: Mapping[str, Any], *, as
     """
     if name not in fields:
         raise RefusedError("invalid", f"{name} is missing", field=name)
-    # Compared as JSON: to Python, 1 equals 1.0 and true.
+    # Compared as JSON: to Python, 1 equals true.
     wanted, given = (
-        json.dumps(value, sort_keys=True, ensure_ascii=False)
+        json.dumps(with_integers(value), sort_keys=True, ensure_ascii=False)
         for value in (str(expected) if as_text else expected, fields[name])
     )
     if given != wanted:

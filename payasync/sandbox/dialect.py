@@ -29,7 +29,16 @@ from payasync.profile.schema import (
 )
 from payasync.profile.signed_fields import join_path, service_parts
 from payasync.profile.wire_names import arguments_of, operation_of, place_of, wire_name
-from payasync.sandbox.arguments import ARGUMENTS, SORTS, Sort, check_accepted, check_constant, make_checks
+from payasync.sandbox.arguments import (
+    ARGUMENTS,
+    SORTS,
+    Sort,
+    check_accepted,
+    check_constant,
+    make_checks,
+    read_digits,
+    with_integers,
+)
 from payasync.sandbox.model import (
     MERCHANT_ID,
     Event,
@@ -348,7 +357,7 @@ def fingerprint(fields: Mapping[str, Any], fresh: Container[str] = SIGNING) -> s
         fresh: The wire names of the nonce and the signature.
     """
     counted = {name: value for name, value in fields.items() if name not in fresh}
-    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(with_integers(counted), sort_keys=True).encode()).hexdigest()
 
 
 @frozen(kw_only=True)
@@ -521,12 +530,13 @@ class Dialect:
             headers: The request's.
             path: The arguments in the path.
         """
-        name, found = operation.name, dict(fields)
-        for argument, text in path.items():
-            found[self.names.name(name, argument)] = text
+        name, arguments = operation.name, self.names.arguments[operation.name]
+        texts = {} if operation.has_body else dict(fields)
+        texts |= {self.names.name(name, argument): text for argument, text in path.items()}
         if self.names.places[name] == "header":
-            found |= {each: headers[each] for each in self.names.arguments[name] if each in headers}
-        return found
+            texts |= {each: headers[each] for each in arguments if each in headers}
+        amounts = {each for each in texts.keys() & arguments.keys() if SORTS[arguments[each].name] == "amount"}
+        return {**fields, **texts, **{each: read_digits(texts[each]) for each in amounts}}
 
     def read(self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
         """Return a request's arguments by our names, checked; unknown fields count for the signature only.

@@ -19,6 +19,7 @@ from payasync.sandbox.arguments import (
     MAX_URL,
     MAX_WORD,
     SORTS,
+    URL,
 )
 from payasync.sandbox.dialect import STATUSES, Dialect, WireNames, locate_point, set_at, sibling_path
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
@@ -84,7 +85,7 @@ def _describe_argument(words: WireNames, argument: Argument) -> Schema:
         "currency": {"type": "string", "pattern": "^[A-Za-z]{3}$"},
         "word": _WORD,
         "identifier": {"type": "string", "pattern": f"^(?:{words.profile.identifier})$"},
-        "url": {"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": MAX_URL},
+        "url": {"type": "string", "pattern": f"^(?:{URL.pattern})$", "maxLength": MAX_URL},
         "date": _describe_date(words.date_format),
         "frequency": {"type": "string", "pattern": f"^(?:{'|'.join(frequencies)})$"},
         "flag": {"enum": [True, False, "true", "false"]},
@@ -96,7 +97,7 @@ def _describe_argument(words: WireNames, argument: Argument) -> Schema:
 
 def _describe_date(written: str) -> Schema:
     if written == "%Y-%m-%d":
-        return {"type": "string", "format": "date", "description": f"From the year {FIRST_YEAR} on."}
+        return {"type": "string", "format": "date", "pattern": "^[1-9]", "description": f"From {FIRST_YEAR} on."}
     schema = {"type": "string", "description": f"A date, written as strftime has it: {written}"}
     parts = re.split(r"(%.)", written)
     if {part for part in parts if part.startswith("%")} <= _DIGITS.keys():

@@ -10,12 +10,12 @@ import socket
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import aiohttp
 from attrs import evolve, frozen
 
 from payasync.profile.sandbox_profile import PROFILE
+from payasync.sandbox.arguments import read_url
 from payasync.sandbox.clock import Clock, ClockEvent
 from payasync.sandbox.dialect import WireNames
 from payasync.sandbox.faults.armed_faults import UNALTERED, ArmedFaults, DeliveryPlan, iterate_strings
@@ -73,8 +73,8 @@ class Delivery:
 
 def shorten_address(url: str) -> str:
     """Return an address shortened, without its password and query, which may be secrets."""
-    parts = urlsplit(url)
-    text = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{'?…' if parts.query else ''}"
+    scheme, host, port, path, query, _ = read_url(url)
+    text = f"{scheme}://{host}{port and f':{port}'}{path}{'?…' if query else ''}"
     return text if len(text) <= MAX_ADDRESS else f"{text[: MAX_ADDRESS - 1]}…"
 
 

@@ -10,7 +10,7 @@ from attrs import evolve
 from payasync import Auth, AuthenticationError, Credentials, Session
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import MERCHANT, NONCE, SIGN
+from payasync.profile.schema import MERCHANT, NONCE, SIGN, Endpoint
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.signing.schemes import SortedPairs
 from payasync.strict_json import at
@@ -309,3 +309,31 @@ def _verified(told: Told, world: World) -> bool:
     signature = fields.pop(name, "")
     (key,), path = world.sandbox.credentials.service_keys, PLACING.operation.path
     return bool(signature) and scheme.verify(fields, signature, path=path, key=key) is True
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+async def test_amounts_outside_the_body(method: Any) -> None:
+    """An amount that stands in the path or in the query is an integer, and is signed as one."""
+    endpoints = {
+        "orders.place": Endpoint(method=method, path="/orders/{total_amt}/{currency}"),
+        "refunds.create": Endpoint(method=method, place="query"),
+    }
+    async with Sandbox(evolve(PROFILE, endpoints=endpoints)) as sandbox, sandbox.session() as pay:
+        order = await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
+        await sandbox.customer.authorize(order)
+        refund: Any = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+        states = [(await pay.refunds.create(**refund)).state for _ in range(2)]
+
+        assert (["succeeded"] * 2, 200) == (states, sandbox.ledger.refunded("T1"))
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "007", "4.5", "1e3", "x", "9" * 5000, "\u0664"])
+async def test_amount_outside_the_body_that_is_none(foreign: Foreign, text: str) -> None:
+    """A text outside the body that is no amount is refused, and named."""
+    profile = evolve(PROFILE, signed=(), merchant=(), bearer=(), endpoints={"payments.create": Endpoint(method="GET")})
+    async with Sandbox(profile) as sandbox:
+        url = f"{sandbox.url}/v1/payments"
+        async with foreign.http.get(url, params={"amount": text, "currency": "CAD"}) as answer:
+            told = answer.status, (await answer.json())["field"]
+
+    assert (422, "amount") == told

@@ -195,8 +195,10 @@ NESTED: Final = {"a": 1, "b": [2]}
     ("constants", "fields", "field"),
     [
         ({"*": {"v": 1}}, {"v": 1}, None),
-        # To Python, 1 is true and 1.0; to a service it is not.
-        *(({"*": {"v": 1}}, {"v": value}, "v") for value in (2, "1", True, 1.0, None, [1])),
+        # To JSON Schema, 1.0 is the integer 1. To Python, 1 is true, too.
+        ({"*": {"v": 1}}, {"v": 1.0}, None),
+        ({"*": {"v": [{"a": 1.0}]}}, {"v": [{"a": 1}]}, None),
+        *(({"*": {"v": 1}}, {"v": value}, "v") for value in (2, "1", True, 1.5, None, [1])),
         ({"orders.place": {"v": NESTED}}, {"v": {"b": [2], "a": 1}}, None),
         ({"orders.place": {"v": NESTED}}, {"v": {"a": 1, "b": [3]}}, "v"),
         ({"orders.place": {"v": NESTED}}, {}, "v"),

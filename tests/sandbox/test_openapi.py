@@ -14,17 +14,20 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.openapi import from_dict
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    negative_data_rejection,
+    positive_data_acceptance,
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
 
 from payasync import Auth, HttpCodes, Profile
-from payasync.endpoints import OPERATIONS
+from payasync.endpoints import OPERATIONS, Argument, Operation
 from payasync.profile.schema import SIGN
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.arguments import SORTS
 from payasync.sandbox.dialect import Dialect
-from payasync.sandbox.openapi import describe_service
+from payasync.sandbox.openapi import describe_request, describe_service
 from payasync.sandbox.threaded import ThreadedSandbox
 from payasync.wire.encode import Codec, encode
 from tests.sandbox.foreign import Receiver
@@ -37,6 +40,8 @@ CHECKS: Final[list[Any]] = [
     content_type_conformance,
     response_headers_conformance,
     response_schema_conformance,
+    positive_data_acceptance,
+    negative_data_rejection,
 ]
 NAMES: Final = [operation.name for operation in OPERATIONS]
 
@@ -206,15 +211,61 @@ async def test_is_served_to_anybody_and_holds_no_secret(world: World) -> None:
     assert [] == [key for key in keys if key and key.reveal() in text]
 
 
+VALUES: Final[tuple[object, ...]] = (
+    *(0, 1, 19, 2**53 - 1, 2**53, 10**400, -1, 0.0, 1.0, 19.0, 4.5, 1e300),
+    *(True, False, None, [], {}, [1], {"a": {"b": []}}),
+    *("", "a", "CAD", "cad", "CÄD", "CAD\n", "T1", "a b", "x" * 65, "x" * 129, "x" * 4097, "true", "yes", "19"),
+    *("monthly", "MonthLy", "never"),
+    *("2027-01-31", "0999-12-31", "1000-01-01", "2027-02-30", "2028-02-29", "2027-1-1"),
+    *("http://a", "HTTPS://a.example:65535/?#", "http://a:0", "http://a:65536/", "http://a:080/", "http://a:/"),
+    *("https://müller.example/ä?ö#ü", "https://u:p@[::1]:8000/n"),
+    *("http://", "http://[::1", "//a", "ftp://a", "http://a/\x85", "http:a"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fields_are_accepted_as_described(name: str) -> None:
+    """The sandbox accepts a value of a field if, and only if, the document's schema does."""
+    words = Dialect(PROFILE)
+    schemas, _ = describe_request(words.names, operation_named(name))
+    differing: list[tuple[str, object]] = []
+    for wire, argument in words.names.arguments[name].items():
+        schema = jsonschema_rs.Draft202012Validator(schemas[wire], validate_formats=True)
+        differing += [(wire, value) for value in VALUES if schema.is_valid(value) != accepts(words, argument, value)]
+
+    assert [] == differing
+
+
+def operation_named(name: str) -> Operation:
+    """Return an operation by its name."""
+    return next(each for each in OPERATIONS if each.name == name)
+
+
+def accepts(words: Dialect, argument: Argument, value: object) -> bool:
+    """Return whether the sandbox accepts a value of an argument."""
+    try:
+        words.checks[SORTS[argument.name]](value)
+    except ValueError:
+        return False
+    return True
+
+
+UNSIGNED: Final = evolve(
+    PROFILE, name="unsigned", bearer=NAMES, signed=(), merchant=(), constants={"*": {"v": 2, "w": [1.5]}}
+)
+"""A service whose requests a fuzzer can make: nothing in them is signed."""
+
+
 @pytest.mark.long
-def test_schemathesis() -> None:
-    """Responses to generated requests, valid or not, are documented, and never a 500."""
+@pytest.mark.parametrize("profile", [PROFILE, UNSIGNED], ids=lambda profile: profile.name)
+def test_schemathesis(profile: Profile) -> None:
+    """Generated requests are accepted if they are as described, and refused if not; no response is a 500."""
     statuses: dict[str, set[int]] = {name: set() for name in NAMES}
-    with ThreadedSandbox() as sandbox:
+    with ThreadedSandbox(profile) as sandbox:
         key = sandbox.credentials.secret_key
         assert key
         headers = {"Authorization": f"Bearer {key.reveal()}"}
-        for called in operations(described(PROFILE)):
+        for called in operations(described(profile)):
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 seen = statuses[called.definition.raw["operationId"]]
                 seen |= statuses_of(called.as_strategy(generation_mode=mode), base_url=sandbox.url, headers=headers)

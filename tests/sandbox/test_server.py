@@ -174,26 +174,82 @@ POST_JSON: Final = b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nContent-Type: appl
 JSON: Final = {"Content-Type": "application/json"}
 INVALID: Final = (422, "SBX_INVALID")
 BAD: Final[dict[str, list[Any]]] = {
-    "totalAmt": [0, -1, 2**53, 10**18, 1.0, 4.5, True, "450", None, [450], {}],
+    "totalAmt": [0, -1, 0.0, 2**53, 10**18, 4.5, 1e300, True, "450", None, [450], {}],
     "currency": ["", "CA", "CADX", "C1D", 124, None, "CÄD"],
     "outTradeNo": ["", "a b", "a" * 65, "é", "T1\n", 1, None, "'; DROP TABLE orders; --"],
-    "notifyUrl": ["", "/n", "ftp://shop.example/", "http://", "http://shop.example:99999/", "http://shop.example:0/"],
+    "notifyUrl": [
+        "",
+        "/n",
+        "ftp://shop.example/",
+        "http://",
+        "http://shop.example:99999/",
+        "http://shop.example:0/",
+        "http:/n",
+    ],
     "returnUrl": ["data:text/html,x", "http://shop.example/\r\nSet-Cookie: a=b", "//shop.example", "http://[::1/"],
     "subject": ["x" * 4097, 1, None],
     "sceneType": ["", "x" * 129, 1],
     "nonceStr": ["", "n" * 129, 1, None],
     "sign": ["", 1, None, "x" * 2049],
-    "other": [1.5, True, [], {"a": 1}],
 }
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
 async def test_invalid_fields(foreign: Foreign, sandbox: Sandbox, name: str, value: object) -> None:
-    """An invalid field, or one without a single text to sign, is refused by its name before the signature check."""
+    """An invalid field is refused by its name before the signature check."""
     answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
 
     assert (INVALID, name) == (answer.told, answer.document["field"])
     assert 0 == sandbox.ledger.orders()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("other", 1.5), ("other", True), ("other", []), ("other", {"a": 1}), ("totalAmt", 450.0)]
+)
+async def test_no_signature_is_that_of_a_field_without_one_text(
+    foreign: Foreign, sandbox: Sandbox, name: str, value: object
+) -> None:
+    """A valid field that has no single text to sign is refused by its name, as any wrong signature is."""
+    answer = await foreign.send("POST", PLACE, json={**foreign.signed(GOOD), name: value})
+
+    assert ((401, "SBX_BAD_SIGNATURE"), name) == (answer.told, answer.document["field"])
+    assert 0 == sandbox.ledger.orders()
+
+
+@pytest.mark.parametrize("amount", ["19.0", "1.9e1", "19"])
+async def test_an_integer_may_have_a_fraction_of_zero(foreign: Foreign, amount: str) -> None:
+    """An amount of `19.0` is 19, as JSON Schema has it, and is responded as 19."""
+    headers = {**foreign.bearer, **JSON}
+    body = f'{{"amount":{amount},"currency":"CAD"}}'
+    answer = await foreign.send("POST", "/v1/payments", data=body, headers=headers)
+
+    assert (200, "19") == (answer.status, json.dumps(answer.document["amount"]))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "HTTPS://Shop.example",
+        "http://shop.example:080?a#b",
+        "http://shop.example:/",
+        "https://me:secret@[::1]:8000/n",
+        "https://müller.example/ä?ö#ü",
+        "https://\u1e9e\u2100\u0301.example/",
+        "http://[::::]/",
+        f"http://{'a' * 70}.example/",
+    ],
+)
+async def test_urls_in_any_language(foreign: Foreign, sandbox: Sandbox, url: str) -> None:
+    """A URL may be in any language. Even one that leads nowhere is accepted: page and notifications go on."""
+    placed = await foreign.place("T1", notifyUrl=url, returnUrl=url)
+    page = placed.document["redirectUrl"].removeprefix(sandbox.url)
+    shown = await foreign.send("GET", page)
+    back = await foreign.send("POST", page, data={"decision": "authorize"})
+    await sandbox.clock.advance(days=3)
+
+    assert ("SBX_PENDING", 200, 303) == (placed.document["status"], shown.status, back.status)
+    assert back.headers["Location"].isascii()
+    assert {None} == {each.status for each in sandbox.ledger.deliveries()}
 
 
 @pytest.mark.parametrize("name", ["billingFrequency", "amount", "startDate", "customer"])

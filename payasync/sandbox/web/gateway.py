@@ -1,11 +1,14 @@
 """The payment gateway, where the customer decides (docs/service.md#orders)."""
 
+import string
+from contextlib import suppress
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from aiohttp import web
 from yarl import URL
 
+from payasync.sandbox.arguments import read_url
 from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Order, RefusedError, format_amount
 from payasync.sandbox.rules import MAX_DECLINES
 from payasync.sandbox.server import read_choice, read_form
@@ -78,7 +81,11 @@ class Gateway:
 
 def build_return_url(return_url: str, *, cancelled: bool) -> str:
     """Return where the customer is sent: the order's return URL, with `cancelled=1` if they cancelled."""
-    url = return_url if return_url.isascii() else str(URL(return_url))
+    url = return_url
+    if not url.isascii():
+        with suppress(ValueError):  # a host that is no name in any language: a browser may know better
+            url = str(URL(url))
+        url = quote(url, safe=string.punctuation)
     if not cancelled:
         return url
     # By text: a parser would rewrite the merchant's own query.
@@ -91,12 +98,10 @@ def _form_action(return_url: str | None) -> str:
     """Return where the form may lead: browsers apply this policy to the redirect after it too."""
     if return_url is None:
         return "'self'"
-    parts = urlsplit(return_url)
-    host = parts.hostname or ""
+    scheme, host, port, *_ = read_url(return_url)
     if not host.isascii() or not host.replace("-", "").replace(".", "").isalnum():
-        return f"'self' {parts.scheme}:"
-    port = f":{parts.port}" if parts.port else ""
-    return f"'self' {parts.scheme}://{host}{port}"
+        return f"'self' {scheme.lower()}:"
+    return f"'self' {scheme.lower()}://{host.lower()}{port and f':{port}'}"
 
 
 def _render_refusal(status: int, title: str, message: str) -> web.Response:
