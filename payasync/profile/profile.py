@@ -53,7 +53,7 @@ def _copy_tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
     return cast("dict[str, dict[str, Any]]", copied)
 
 
-@frozen(kw_only=True, field_transformer=check_types(""))
+@frozen(kw_only=True, slots=False, field_transformer=check_types(""))
 class Profile:
     """What a service does, in Python or in TOML.
 

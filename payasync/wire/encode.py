@@ -402,9 +402,11 @@ def encode(call: Call) -> Encoded:
     Raises:
         InvalidArgumentError: A nested value outside the body, or a value that its place cannot hold.
     """
-    placement = call.placement
+    placement, operation = call.placement, call.operation
     if placement is NOWHERE_ELSE:
-        return _encode_rest(call, call.operation.path, call.fields, NOTHING)
+        if operation.has_body:
+            return Encoded(operation.path, NOTHING, NOTHING, strict_json.dumps(call.fields))
+        return _encode_rest(call, operation.path, call.fields, NOTHING)
     fields, path = dict(call.fields), path_of(call)
     if placement.at_end:
         path = f"{path}/{_path_step(call, placement.at_end, fields[placement.at_end])}"
@@ -423,6 +425,8 @@ def encode(call: Call) -> Encoded:
 def path_of(call: Call) -> str:
     """Return the path of a call below the base URL, with its arguments in the place of their braces."""
     path = call.operation.path
+    if call.placement is NOWHERE_ELSE:
+        return path
     for argument, name in call.placement.in_path:
         path = path.replace(f"{{{argument}}}", _path_step(call, name, call.fields.get(name)))
     return path
