@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 from attrs import NOTHING, Attribute, fields
 
-from payasync.endpoints import ARGUMENTS, TEXTS, custom_operation
+from payasync.endpoints import ARGUMENTS, FURTHER, TEXTS, custom_operation
 from payasync.errors import InvalidArgumentError
 from payasync.profile.schema import OPEN_FIELDS
 from payasync.strict_json import Absent
@@ -23,7 +23,8 @@ def test_arguments_are_those_of_the_request(operation: str) -> None:
     kind: Any = type(FULL[operation])
     expected = {as_written(each) for each in fields(kind) if each.name != "extra"}
 
-    assert expected == {(each.name, each.text, each.required) for each in ARGUMENTS[operation]}
+    arguments = (*ARGUMENTS[operation], *FURTHER.get(operation, ()))
+    assert expected == {(each.name, each.text, each.required) for each in arguments}
 
 
 def test_open_arguments_are_the_profiles_fields() -> None:

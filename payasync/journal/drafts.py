@@ -88,7 +88,7 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
         ConfigurationError: `keep` returns something that cannot be stored.
     """
     name = call.operation.name
-    found = {argument: at(call.fields, field) for argument, field in call.names.items()}
+    found = {argument: at(call.fields, field) for argument, field in call.layout.names.items()}
     arguments = {argument: value for argument, value in found.items() if value is not ABSENT}
     counted: Mapping[str, Any] = arguments
     if name not in ARGUMENTS:
@@ -116,7 +116,7 @@ def beyond_arguments(call: Call) -> dict[str, object]:
     """
     if call.operation.name not in ARGUMENTS:  # no response is about an endpoint that the document does not show
         return {}
-    arguments = {camel_case(argument) for argument in call.names}
+    arguments = {camel_case(argument) for argument in call.layout.names}
     named = compared_fields(by_document_names(call))
     return {name: value for name, value in named.items() if name not in arguments and isinstance(value, str | int)}
 

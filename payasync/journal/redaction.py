@@ -93,7 +93,7 @@ def _set_at(document: dict[str, Any], path: str, value: str | int | dict[str, An
 
 
 def _customer_name(call: Call) -> str:
-    return call.names.get(CUSTOMER, CUSTOMER)
+    return call.layout.names.get(CUSTOMER, CUSTOMER)
 
 
 @frozen
@@ -136,7 +136,13 @@ class _Redactor:
 
 def _redactor(call: Call, document: Any) -> _Redactor:
     shape, customer = call.profile.answer, _customer_name(call)
-    names = {*SIGNING, *call.signing_names, CUSTOMER, *(_last_step(path) for path in (customer, shape.signature))}
+    names = {
+        *SIGNING,
+        call.layout.nonce,
+        call.layout.sign,
+        CUSTOMER,
+        *(_last_step(path) for path in (customer, shape.signature)),
+    }
     data = payload(shape, document)
     located = (at(data, path) for path in _own_paths(shape))
     own = (*(at(document, path) for path in (*paths_of(shape.code), shape.request_id)), *located)

@@ -412,7 +412,7 @@ def advice(call: Call) -> str:
         return QUERY_HINT
     if call.reference is not None:
         return f"it may have been done: look at {call.reference} at the service, and do not repeat it"
-    given = {argument: at(call.fields, name, None) for argument, name in call.names.items()} or dict(call.fields)
+    given = {argument: at(call.fields, name, None) for argument, name in call.layout.names.items()} or dict(call.fields)
     amount, currency = given.get("amount", given.get("total_amt", given.get("totalAmt"))), given.get("currency") or ""
     marks = [] if amount is None else [f"{amount} {currency}".strip()]
     texts = [text for name in ("description", "subject", "body") if (text := given.get(name)) is not None]

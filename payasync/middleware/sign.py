@@ -66,7 +66,7 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
         if scheme is None or key is None:
             raise _missing_error(call)
         prepared_for, signer = prepared
-        name, mark = call.signing_names
+        layout = call.layout
         if prepared_for is not scheme:
             # Only a fast scheme of ours can prepare its key once for many calls.
             signer = scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
@@ -75,8 +75,8 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
             if hasattr(scheme, "sign_request"):
                 return _sign_request_and_send(cast("RequestScheme", scheme), key, call, send, sender)
             return _sign_and_send(scheme, key, call, send)
-        fields = {**call.fields, name: os.urandom(16).hex()}
-        fields[mark] = signer(fields, path_of(call))
+        fields = {**call.fields, layout.nonce: os.urandom(16).hex()}
+        fields[layout.sign] = signer(fields, path_of(call) if layout.in_path else call.operation.path)
         return send(call.derived(fields=fields))
 
     return send_signed
@@ -126,11 +126,11 @@ def _missing_error(call: Call) -> ConfigurationError:
 
 
 async def _sign_and_send(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
-    name, mark = call.signing_names
-    call = call.with_fields(**{name: os.urandom(16).hex()})
+    layout = call.layout
+    call = call.with_fields(**{layout.nonce: os.urandom(16).hex()})
     make = partial(scheme.sign, dict(call.fields), path=path_of(call), key=key)
     signature = await _run_scheme(scheme, call, make, is_made=_is_text, wanted="a text")
-    return await send(call.with_fields(**{mark: signature}))
+    return await send(call.with_fields(**{layout.sign: signature}))
 
 
 async def _sign_request_and_send(scheme: RequestScheme, key: Secret, call: Call, send: Send, sender: Sender) -> Reply:

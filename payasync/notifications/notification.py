@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import field, fields, frozen
 from multidict import CIMultiDict
 
+from payasync.endpoints import QUERY_REFUND
 from payasync.errors import ConfigurationError, InvalidArgumentError, frameless, frameless_async
 from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, NONCE, STANDARD_WEBHOOKS, Kind, NotificationShape
 from payasync.profile.signed_fields import SignedFields, notification_coverage
+from payasync.profile.wire_names import arguments_of
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
@@ -88,6 +90,8 @@ class Notification:
     confirmed: Response | None = field(default=None, hash=False)
     _state: str | None = field(default=None, repr=False, alias="state")
     _session: "Session | None" = field(default=None, repr=False, eq=False)
+    _asks_with_order: bool = field(default=False, repr=False, eq=False)
+    """The service wants the order's number in a query about a refund; else a hint's number of it says nothing."""
 
     @property
     def state(self) -> str | None:
@@ -151,7 +155,8 @@ class Notification:
         if self.kind == "payment" and self.payment_id:
             return QueryPayment(identifier=self.payment_id)
         if self.kind == "refund" and self.out_refund_no:
-            return QueryRefund(identifier=self.out_refund_no, out_trade_no=self.out_trade_no or ABSENT)
+            order = self.out_trade_no if self._asks_with_order else None
+            return QueryRefund(identifier=self.out_refund_no, out_trade_no=order or ABSENT)
         if self.kind not in {"payment", "refund"}:
             why = f"there is no query about {self.kind or 'an unknown event'}: nothing can confirm it"
         else:
@@ -287,6 +292,7 @@ def read_document(
         subscription_id=_checked_number("subscription_id", data, shape.subscription_id),
         payment_id=_checked_number("payment_id", data, profile.answer.payment_id),
         state=_find_state(profile, found, data),
+        asks_with_order=any(each.name == "out_trade_no" for each in arguments_of(profile, QUERY_REFUND.name)),
     )
 
 

@@ -74,7 +74,7 @@ class Transport:
         if url is None:
             url = URL(self.base + encoded.path, encoded=True)
             # Only a path without a number is cached: there may be any number of the others.
-            if call.names and encoded.path == call.operation.path:
+            if call.layout.names and encoded.path == call.operation.path:
                 self._urls[encoded.path] = url
         body = OneShotBody(encoded.body)
         response = None

@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from attrs import Factory, define, field, frozen
 from multidict import CIMultiDict
@@ -16,7 +16,7 @@ from payasync.credentials import Secret
 from payasync.endpoints import Kind, Operation
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import SIGNING
+from payasync.profile.schema import NONCE, SIGN
 from payasync.settings import FRAMING, Timeouts, is_header
 
 
@@ -48,22 +48,28 @@ class Entry:
 
 
 @frozen
-class Placement:
-    """The fields of a call that stand neither in its body nor in its query, by their wire names.
+class Layout:
+    """What a service calls the fields of an operation, and which stand neither in the body nor in the query.
 
     Attributes:
+        names: The wire names of the operation's arguments.
+        nonce: The wire name of the nonce.
+        sign: The wire name of the signature.
         in_path: The fields in the path, each with the argument whose braces it replaces.
         at_end: The field that ends the path.
         in_headers: The fields that travel as headers.
+        elsewhere: Some fields stand in the path or in headers.
     """
 
+    names: Mapping[str, str] = field(factory=dict)
+    nonce: str = NONCE
+    sign: str = SIGN
     in_path: tuple[tuple[str, str], ...] = ()
     at_end: str = ""
     in_headers: tuple[str, ...] = ()
-
-
-NOWHERE_ELSE: Final = Placement()
-"""All fields stand in the body or in the query."""
+    elsewhere: bool = field(
+        init=False, default=Factory(lambda self: bool(self.in_path or self.at_end or self.in_headers), takes_self=True)
+    )
 
 
 def number_key(operation: Operation, reference: str | None) -> str | None:
@@ -225,9 +231,7 @@ class Call:
         profile: What the service does.
         fields: By their wire names.
         reference: The order, refund or subscription number that the call is about.
-        names: The wire names of the operation's arguments.
-        placement: The fields that stand neither in the body nor in the query.
-        signing_names: The wire names of the nonce and of the signature.
+        layout: What the service calls the fields, and where they stand.
         bearer: It carries the headers of the profile's `auth`.
         signed: It carries `nonceStr` and `sign`.
         headers: By their names; a `Secret` is revealed only as it is sent.
@@ -250,9 +254,7 @@ class Call:
     profile: Profile = field(repr=False)
     fields: Mapping[str, Any] = field(repr=False)
     reference: str | None = None
-    names: Mapping[str, str] = field(default=Factory(dict), repr=False)
-    placement: Placement = NOWHERE_ELSE
-    signing_names: tuple[str, str] = SIGNING
+    layout: Layout = field(default=Layout(), repr=False)
     bearer: bool = False
     signed: bool = False
     headers: Mapping[str, str | Secret] = field(default=Factory(dict), repr=False)

@@ -33,12 +33,11 @@ from payasync.settings import Timeouts, boot_time, is_header
 from payasync.signing.schemes import Scheme, SortedPairs
 from payasync.strict_json import ABSENT
 from payasync.wire.call import (
-    NOWHERE_ELSE,
     Call,
     Encoded,
     Expected,
+    Layout,
     Lease,
-    Placement,
     Progress,
     derive_idempotency_key,
     draw_idempotency_key,
@@ -301,7 +300,7 @@ class Codec:
             self._check_proofs(fields)
         return fields
 
-    def _blank(self, operation: Operation, *, bearer: bool, signed: bool, placement: Placement = NOWHERE_ELSE) -> Call:
+    def _blank(self, operation: Operation, *, bearer: bool, signed: bool) -> Call:
         """Return a call with those fields only that every call to an endpoint carries."""
         profile, name, constants = self._profile, operation.name, self._profile.constants
         merchant = name in profile.merchant or "merchant_id" in operation.in_path
@@ -310,9 +309,7 @@ class Codec:
             operation=operation,
             profile=profile,
             fields={**given, **constants.get("*", {}), **constants.get(name, {})},
-            names=wire_names(profile, name),
-            placement=placement,
-            signing_names=(wire_name(profile, name, "nonce"), wire_name(profile, name, "sign")),
+            layout=layout_of(profile, operation),
             bearer=bearer,
             signed=signed,
             expected=Expected(comparison_of(operation, profile), self._proofs),
@@ -327,10 +324,9 @@ class Codec:
         if kind not in self._writers:
             self._writers[kind] = make_writer(kind, profile)
         bearer, signed = name in profile.bearer, name in profile.signed
-        placement = placement_of(profile, operation)
         # CPython reads the attributes of a derived call in a quarter of the time.
-        blank = self._blank(operation, bearer=bearer, signed=signed, placement=placement).derived()
-        ours = {wire_name(profile, name, each) for each in ("nonce", "sign") if signed}
+        blank = self._blank(operation, bearer=bearer, signed=signed).derived()
+        ours, names = {blank.layout.nonce, blank.layout.sign} if signed else set[str](), blank.layout.names
         if not operation.read:
             ours |= self._key_name
         if name in profile.merchant:
@@ -339,12 +335,12 @@ class Codec:
             write=self._writers[kind],
             identifiers=tuple(each for each in IDENTIFIERS if each in fields_dict(kind)),
             blank=blank,
-            plain=operation.has_body and placement is NOWHERE_ELSE,
+            plain=operation.has_body and not blank.layout.elsewhere,
             keyed=profile.idempotency.used and not operation.read,
-            further=tuple(each.name for each in FURTHER.get(name, ()) if each.name in blank.names),
-            unsent=tuple(each.name for each in FURTHER.get(name, ()) if each.name not in blank.names),
+            further=tuple(each.name for each in FURTHER.get(name, ()) if each.name in names),
+            unsent=tuple(each.name for each in FURTHER.get(name, ()) if each.name not in names),
             refused=(
-                (frozenset(each.partition(".")[0] for each in blank.names.values()), _ARGUMENT),
+                (frozenset(each.partition(".")[0] for each in names.values()), _ARGUMENT),
                 (frozenset(ours), _SET),
                 (self._proof_names if signed else frozenset(), _PROOF),
             ),
@@ -364,8 +360,8 @@ def _compare_unsent(call: Call, request: Request[Response], unsent: Iterable[str
     return call.derived(expected=evolve(call.expected, asked=asked)) if asked else call
 
 
-def placement_of(profile: Profile, operation: Operation) -> Placement:
-    """Return the fields of an operation that stand neither in the body nor in the query.
+def layout_of(profile: Profile, operation: Operation) -> Layout:
+    """Return what a service calls the fields of an operation, and where they stand.
 
     Args:
         profile: The service's.
@@ -374,9 +370,10 @@ def placement_of(profile: Profile, operation: Operation) -> Placement:
     place, names = place_of(profile, operation.name), wire_names(profile, operation.name)
     braces = {each: names.get(each) or wire_name(profile, operation.name, each) for each in operation.in_path}
     others = tuple(name for argument, name in names.items() if argument not in braces)
-    if not braces and place not in {"path", "header"}:
-        return NOWHERE_ELSE
-    return Placement(
+    return Layout(
+        names=names,
+        nonce=wire_name(profile, operation.name, "nonce"),
+        sign=wire_name(profile, operation.name, "sign"),
         in_path=tuple(braces.items()),
         at_end=names[operation.reference or ""] if place == "path" and not braces else "",
         in_headers=others if place == "header" else (),
@@ -402,22 +399,22 @@ def encode(call: Call) -> Encoded:
     Raises:
         InvalidArgumentError: A nested value outside the body, or a value that its place cannot hold.
     """
-    placement, operation = call.placement, call.operation
-    if placement is NOWHERE_ELSE:
+    layout, operation = call.layout, call.operation
+    if not layout.elsewhere:
         if operation.has_body:
             return Encoded(operation.path, NOTHING, NOTHING, strict_json.dumps(call.fields))
         return _encode_rest(call, operation.path, call.fields, NOTHING)
     fields, path = dict(call.fields), path_of(call)
-    if placement.at_end:
-        path = f"{path}/{_path_step(call, placement.at_end, fields[placement.at_end])}"
+    if layout.at_end:
+        path = f"{path}/{_path_step(call, layout.at_end, fields[layout.at_end])}"
     headers = {}
-    for name in placement.in_headers:
+    for name in layout.in_headers:
         if name in fields:
             headers[name] = text = _text_outside(call, name, fields.pop(name))
             if not is_header(name, text):
                 rule = "of visible ASCII characters: it travels in a header"
                 raise invalid_argument(_argument_of(call, name), rule, text, call.operation)
-    for name in (placement.at_end, *(name for _, name in placement.in_path)):
+    for name in (layout.at_end, *(name for _, name in layout.in_path)):
         fields.pop(name, None)
     return _encode_rest(call, path, fields, headers)
 
@@ -425,9 +422,7 @@ def encode(call: Call) -> Encoded:
 def path_of(call: Call) -> str:
     """Return the path of a call below the base URL, with its arguments in the place of their braces."""
     path = call.operation.path
-    if call.placement is NOWHERE_ELSE:
-        return path
-    for argument, name in call.placement.in_path:
+    for argument, name in call.layout.in_path:
         path = path.replace(f"{{{argument}}}", _path_step(call, name, call.fields.get(name)))
     return path
 
@@ -449,7 +444,7 @@ def _path_step(call: Call, name: str, value: object) -> str:
 
 def _argument_of(call: Call, name: str) -> str:
     """Return the argument with a wire name, or the wire name if it is no argument."""
-    return next((argument for argument, its in call.names.items() if its == name), name)
+    return next((argument for argument, its in call.layout.names.items() if its == name), name)
 
 
 def _text_outside(call: Call, name: str, value: object) -> str:

@@ -330,7 +330,7 @@ def names_only_the_number(query: Call, data: object) -> bool:
     have been signed for that thing.
     """
     profile, comparison = query.profile, query.expected.compared
-    shape, number = profile.answer, query.names.get(query.operation.reference or "")
+    shape, number = profile.answer, query.layout.names.get(query.operation.reference or "")
     fields = fields_to_match(query)
     if not any(each.sent_as == number and _names(each, fields, data) for each in comparison.fields):
         return False
