@@ -18,10 +18,11 @@ from payasync.endpoints import CREATE_REFUND, QUERY_PAYMENT, QUERY_REFUND, Opera
 from payasync.profile.schema import Auth
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Outgoing, fingerprint
+from payasync.sandbox.exchanges import CUSTOMER
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.idempotency import IdempotencyKeys
 from payasync.sandbox.model import Answered, Order, Refund, RefusedError
-from payasync.sandbox.server import Handler, read_body, read_object, read_query
+from payasync.sandbox.server import BODY, Handler, read_body, read_object, read_query
 from payasync.sandbox.service import Service
 from payasync.sandbox.signatures import (
     ServiceSigner,
@@ -32,18 +33,16 @@ from payasync.sandbox.signatures import (
     verify,
     verify_message,
 )
-from payasync.sandbox.timeline import RequestRecorder, add_facts, find_reference
+from payasync.sandbox.timeline import RequestRecorder, add_facts, find_reference, keep_signed_text
 from payasync.sandbox.web.pages import gateway_path
 from payasync.signing.schemes import Template
 from payasync.strict_json import encodable
 
 T = TypeVar("T")
-MASK: Final = "<customer details>"
 AUTHORIZATION: Final = "authorization"
 Action = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 TOLERANCE: Final = 300
 """Seconds by which the time of a signed request may be away; the sandbox's own limit."""
-_BODY: Final = web.RequestKey("payasync_sandbox_body", bytes)
 Received = dict[str, Any] | RefusedError
 """A request's fields, or why there are none."""
 
@@ -128,8 +127,10 @@ class Api:
     async def _receive(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
         """Return a request's fields, and the numbers that it names, for faults that wait for a number."""
         try:
-            request[_BODY] = await read_body(request, "application/json") if operation.has_body else b""
-            rest = read_object(request[_BODY]) if operation.has_body else read_query(request)
+            if operation.has_body:
+                rest = read_object(await read_body(request, "application/json"))
+            else:
+                rest, request[BODY] = read_query(request), b""
             fields = self._dialect.collect_fields(operation, rest, request.headers, request.match_info)
         except RefusedError as refused:
             return refused, frozenset()
@@ -196,7 +197,7 @@ class Api:
             if isinstance(self._dialect.names.signature, Template):
                 nonce, drawn = self._check_headers_signed(self._dialect.names.signature, operation, fields, request)
             elif self._dialect.names.has_fields_to_sign(name):
-                self._check_signature(operation, fields, request.path if operation.in_path else operation.path)
+                self._check_signature(operation, fields, request)
                 drawn = fields[nonce]
             else:
                 drawn = ""
@@ -228,31 +229,41 @@ class Api:
         path, _, query = request.raw_path.partition("?")
         url = f"{request.scheme}://{request.host}{request.raw_path}"
         values = {**said, "method": request.method, "path": path, "query": query, "url": url}
-        body, key = request[_BODY].decode(), merchant.signing_key
+        body, key = request[BODY].decode(), merchant.signing_key
         message = fill_text(scheme.text, {**values, "body": body}).encode()
-        if key is None or not verify_message(scheme, message, said["signature"], key):
+
+        def write_text() -> str:
             customer = self._dialect.names.name(operation.name, "customer").partition(".")[0]
-            shown = fill_text(scheme.text, {**values, "body": MASK if customer in fields else body})
+            return fill_text(scheme.text, {**values, "body": CUSTOMER if customer in fields else body})
+
+        if key is None or not verify_message(scheme, message, said["signature"], key):
             why = "the signature is not that of this request"
-            raise RefusedError("bad_signature", why, field=scheme.header, expected=shown)
+            raise RefusedError("bad_signature", why, field=scheme.header, expected=write_text())
+        keep_signed_text(request, write_text)
         if "timestamp" in said and not _is_now(said["timestamp"]):
             why = f"the timestamp must be Unix seconds, {TOLERANCE} seconds away at most"
             raise RefusedError("bad_signature", why, field=scheme.header)
         return scheme.header, said.get("nonce", "")
 
-    def _check_signature(self, operation: Operation, fields: Mapping[str, Any], path: str) -> None:
+    def _check_signature(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> None:
         words, key = self._dialect.names, self._credentials.signing_key
-        sign = words.name(operation.name, "sign")
+        path = request.path if operation.in_path else operation.path
+        sign, customer = (words.name(operation.name, each) for each in ("sign", "customer"))
+
+        def write_text() -> str:
+            hidden = customer.partition(".")[0]
+            shown = {name: CUSTOMER if name == hidden else value for name, value in fields.items()}
+            return text_to_sign(words.signature, shown, path=path)
+
         try:
             genuine = key is not None and verify(words.signature, fields, fields[sign], path=path, key=key)
         except UnsignableError as error:
             # Not as invalid: the field may be as described, and no signature can be that of it.
             raise RefusedError("bad_signature", f"{error.field} cannot be signed", field=error.field) from None
         if not genuine:
-            customer, message = words.name(operation.name, "customer"), "the signature is not that of these fields"
-            shown = {name: MASK if name == customer.partition(".")[0] else value for name, value in fields.items()}
-            expected = text_to_sign(words.signature, shown, path=path)
-            raise RefusedError("bad_signature", message, field=sign, expected=expected)
+            message = "the signature is not that of these fields"
+            raise RefusedError("bad_signature", message, field=sign, expected=write_text())
+        keep_signed_text(request, write_text)
 
     @web.middleware
     async def shape_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:

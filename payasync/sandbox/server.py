@@ -217,6 +217,8 @@ def _bind_socket(family: int, address: object) -> socket.socket:
     return made
 
 
+BODY: Final = web.RequestKey("payasync_sandbox_body", bytes)
+"""The body of a request, once it is read."""
 MAX_BODY: Final = 64 * 1024
 """Bytes of a body; the sandbox's own limit."""
 
@@ -245,7 +247,9 @@ async def read_body(request: web.Request, content_type: str) -> bytes:
     if (request.content_length or 0) <= MAX_BODY:
         with suppress(web.HTTPRequestEntityTooLarge):
             received = await request.read()
-    if received is None:
+    if received is not None:
+        request[BODY] = received
+    else:
         raise RefusedError("invalid", f"the body has more than {MAX_BODY} bytes", status=413)
     if "Content-Encoding" in request.headers:
         raise RefusedError("invalid", "the body must not be compressed", status=415)

@@ -9,8 +9,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from payasync.errors import ConfigurationError
+from payasync.sandbox.exchanges import Exchange
 from payasync.sandbox.model import Entry
-from payasync.sandbox.server import Handler
+from payasync.sandbox.server import BODY, Handler
 from payasync.sandbox.store import Store
 from payasync.sandbox.web.pages import GATEWAY, TIMELINE
 
@@ -49,6 +50,10 @@ _FACTS: Final = web.RequestKey("payasync_sandbox_facts", dict[str, Any])
 """The known facts of a request so far: attributes of its entry."""
 _STARTED: Final = web.RequestKey("payasync_sandbox_started", float)
 _RECORDED: Final = web.RequestKey("payasync_sandbox_recorded", Entry)
+_SEQ: Final = web.RequestKey("payasync_sandbox_seq", int)
+_SIGNED: Final[web.RequestKey[Callable[[], str]]] = web.RequestKey("payasync_sandbox_signed")
+MAX_EXCHANGES: Final = 200
+"""How many of the newest requests are kept with what was sent and answered, in memory only."""
 
 
 class RequestRecorder:
@@ -63,11 +68,12 @@ class RequestRecorder:
         self._store = store
         self._seconds = seconds
         self._in_progress: list[web.Request] = []
+        self._exchanges: dict[int, Exchange] = {}
 
     @web.middleware
     async def record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Handle a request, record it unless its own transaction has, and log it."""
-        status, request[_STARTED] = None, self._seconds()
+        status, answer, request[_STARTED] = None, None, self._seconds()
         self._in_progress.append(request)
         try:
             answer = await handler(request)
@@ -79,7 +85,8 @@ class RequestRecorder:
             if (entry is None or entry.status != status) and (entry := self._entry(request, status)):
                 # The response is sent even if the database cannot be written.
                 with suppress(ConfigurationError), self._store.transaction():
-                    self._store.add_entry(entry)
+                    request[_SEQ] = self._store.add_entry(entry)
+            self._keep_exchange(request, status, answer)
             if entry:
                 LOGGER.info("%s", format_entry(entry), extra={"seen": entry})
 
@@ -88,7 +95,30 @@ class RequestRecorder:
         entry = self._entry(request, status)
         if entry and not entry.fault:
             request[_RECORDED] = entry
-            self._store.add_entry(entry)
+            request[_SEQ] = self._store.add_entry(entry)
+
+    def _keep_exchange(self, request: web.Request, status: int | None, answer: web.StreamResponse | None) -> None:
+        """Keep what was sent and answered, if the request is one of the service's."""
+        seq, body = request.get(_SEQ), getattr(answer, "body", None)
+        if seq is None or request.path.startswith(GATEWAY):
+            return
+        self._exchanges[seq] = Exchange(
+            operation=request.get(_FACTS, {}).get("name", ""),
+            method=request.method,
+            target=request.raw_path,
+            headers=request.headers.items(),
+            body=request.get(BODY),
+            signed=request.get(_SIGNED),
+            status=status,
+            response_headers=answer.headers if answer else {},
+            response_body=body if isinstance(body, bytes) else None,
+        )
+        if len(self._exchanges) > MAX_EXCHANGES:
+            del self._exchanges[next(iter(self._exchanges))]
+
+    def exchange(self, seq: int) -> Exchange | None:
+        """Return what the request of an entry sent, and what was answered; `None` if it is no longer kept."""
+        return self._exchanges.get(seq)
 
     def format_timeline(self) -> list[str]:
         """Return the entries as printable lines, and after them the requests that are still in progress."""
@@ -117,6 +147,11 @@ def add_facts(request: web.Request, **known: Any) -> None:
         known: Attributes of `Entry`; the first time the `name`.
     """
     request[_FACTS] = {**request.get(_FACTS, {}), **known}
+
+
+def keep_signed_text(request: web.Request, text: Callable[[], str]) -> None:
+    """Keep how to write the text that a genuine signature covers, for the request's page."""
+    request[_SIGNED] = text
 
 
 def find_reference(arguments: Mapping[str, Any]) -> str:

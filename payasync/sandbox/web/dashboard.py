@@ -15,6 +15,7 @@ from payasync.credentials import Secret
 from payasync.errors import PayasyncError
 from payasync.sandbox.clock import Clock, ClockEvent, ClockRate
 from payasync.sandbox.dialect import STATUSES
+from payasync.sandbox.exchanges import format_request, format_response
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS, find_kind
@@ -152,6 +153,7 @@ class Dashboard:
         return [
             web.get("/", self._enter, allow_head=False),
             web.get(TIMELINE, self._guard(self._show_timeline), allow_head=False),
+            web.get(TIMELINE + "/{seq:[0-9]{1,15}}", self._guard(self._show_request), allow_head=False),
             web.get("/admin/timeline", self._guard(self._list_timeline), allow_head=False),
             *(web.post(f"{_PREFIX}{name}", self._guard(self._run(name, do))) for name, do in actions.items()),
         ]
@@ -240,6 +242,22 @@ class Dashboard:
             about=about,
             entries=self.service.store.entries_about(about),
             result_of=describe_outcome,
+        )
+
+    async def _show_request(self, request: web.Request) -> web.Response:
+        seq, names = int(request.match_info["seq"]), self.service.dialect.names
+        entry = self.service.store.find(Entry, seq=seq, kind="request")
+        exchange = self.recorder.exchange(seq)
+        return render_page(
+            "request.html",
+            style="dashboard.css",
+            referrer="same-origin",
+            status=404 if entry is None else 200,
+            entry=entry,
+            result_of=describe_outcome,
+            sent=exchange and format_request(exchange, names),
+            answered=exchange and format_response(exchange),
+            signed=exchange.signed() if exchange and exchange.signed else "",
         )
 
     async def _list_timeline(self, _request: web.Request) -> web.Response:

@@ -221,6 +221,9 @@ async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[
     yield "busy dashboard", page
     await page.get_by_role("link", name=re.compile(LONG)).first.click()
     yield "timeline", page
+    await page.goto(sandbox.url)
+    await page.get_by_title("Show the request").first.click(timeout=5000)
+    yield "request", page
     await page.goto(await pay_page(sandbox, out_trade_no="T9"))
     await page.get_by_role("button", name="Decline").click()
     yield "declined", page
@@ -238,9 +241,9 @@ async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[
 @pytest.mark.parametrize(
     ("size", "scheme", "count"),
     [
-        pytest.param(PHONE, "dark", 3, id="three pages"),
+        pytest.param(PHONE, "dark", 4, id="four pages"),
         *(
-            pytest.param(size, scheme, 8, marks=pytest.mark.long)
+            pytest.param(size, scheme, 9, marks=pytest.mark.long)
             for size in (PHONE, DESKTOP)
             for scheme in ("light", "dark")
         ),

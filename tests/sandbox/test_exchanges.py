@@ -1,0 +1,194 @@
+"""The page of a request: what was sent, what was answered, and what was signed; keys are masked."""
+
+import html
+import json
+import re
+from typing import Any, Final
+
+import aiohttp
+import pytest
+from attrs import evolve
+
+from payasync import Auth, Profile, SortedPairs
+from payasync.endpoints import OPERATIONS
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.dialect import WireNames
+from payasync.sandbox.exchanges import MAX_SHOWN, Exchange, format_request, format_response
+from payasync.sandbox.timeline import MAX_EXCHANGES
+from tests.sandbox.admin import Operator
+from tests.sandbox.foreign import PAY, QUERY, Foreign
+
+ALIEN: Final = "sk_live_of_somebody_else"
+SECTION: Final = re.compile(
+    r'<h2 id="(\w+)">(.*?)</h2></div>\s*<pre class="message" tabindex="0">(.*?)</pre>', re.DOTALL
+)
+
+
+async def page_of(operator: Operator, number: int = 0) -> dict[str, tuple[str, str]]:
+    """Return the sections of the page of the newest request, or of an older one: titles and texts by their names."""
+    dashboard = (await operator.get("/")).document
+    links = re.findall(r'href="(/timeline/\d+)"', dashboard)
+    page = (await operator.get(links[number])).document
+    return {name: (title, html.unescape(text)) for name, title, text in SECTION.findall(page)}
+
+
+@pytest.fixture
+def operator(sandbox: Sandbox, http: aiohttp.ClientSession) -> Operator:
+    """An operator who knows the token."""
+    return Operator(sandbox, http)
+
+
+async def test_page_shows_what_was_sent_and_answered(operator: Operator, foreign: Foreign) -> None:
+    """The page of a request has both messages with their headers, as they were on the wire, and the signed text."""
+    fields = foreign.signed({"outTradeNo": "T1", "totalAmt": 450, "currency": "CAD"})
+    body = json.dumps(fields)
+    answer = await foreign.send(
+        "POST", "/payment/unifiedorder", data=body, headers={"Content-Type": "application/json", "X-Shop": "9"}
+    )
+    page = await page_of(operator)
+    sent, answered = page["sent"][1], page["answered"][1]
+
+    assert sent.startswith("POST /payment/unifiedorder\nHost: 127.0.0.1:")
+    assert "\nX-Shop: 9\n" in sent
+    assert sent.endswith(f"\n\n{body}")
+    assert answered.startswith("200\n")
+    assert f"\nDate: {answer.headers['Date']}\n" in answered
+    assert answer.document == json.loads(answered.partition("\n\n")[2])
+    text = f"currency=CAD&merchantId=SANDBOX&nonceStr={fields['nonceStr']}&outTradeNo=T1&totalAmt=450"
+    assert ("The text that was signed", text) == page["signed"]
+
+
+async def test_page_of_a_bad_signature_shows_what_should_have_been_signed(operator: Operator, foreign: Foreign) -> None:
+    """The page of a wrongly signed request has the text to sign, and the signature is masked."""
+    fields = {**foreign.signed({"outTradeNo": "T1"}), "sign": ALIEN}
+    await foreign.send("POST", QUERY, json=fields)
+    page = await page_of(operator)
+
+    text = f"merchantId=SANDBOX&nonceStr={fields['nonceStr']}&outTradeNo=T1"
+    assert ("The text that should have been signed", text) == page["signed"]
+    assert ALIEN not in str(page)
+    assert {**fields, "sign": "<masked, 24 characters>"} == json.loads(page["sent"][1].partition("\n\n")[2])
+
+
+async def test_no_key_and_no_customer_is_on_a_page(operator: Operator, foreign: Foreign) -> None:
+    """Keys are masked, also those of others, and so are the customer's details."""
+    given = operator.sandbox.credentials
+    headers = {"X-Api-Key": ALIEN, "Cookie": ALIEN}
+    await foreign.send("POST", PAY, json={"amount": 1, "currency": "CAD"}, headers={**foreign.bearer, **headers})
+    await foreign.send("POST", PAY, json={}, headers={"Authorization": f"Basic {ALIEN}"})
+    await foreign.subscribe(customer={"name": ALIEN})
+    await foreign.send("GET", f"/payment/unknown?sign={ALIEN}&a=b")
+    pages = [await page_of(operator, number) for number in range(4)]
+    keys = [given.secret_key, given.signing_key, given.public_key, *given.notification_keys]
+
+    assert [] == [key for key in keys if key and key.reveal() in str(pages)]
+    assert ALIEN not in str(pages)
+    sent = [page["sent"][1] for page in pages]
+    assert "GET /payment/unknown?sign=<masked, 24 characters>&a=b" in sent[0]
+    assert '"customer": "<customer details>"' in sent[1]
+    assert "\nAuthorization: Basic <masked, 24 characters>\n" in sent[2]
+
+
+async def test_page_of_a_fault_says_how_it_ended(operator: Operator, foreign: Foreign) -> None:
+    """If a fault cuts the connection, the page has the request and says that there was no response."""
+    operator.sandbox.faults.reset_before("orders.query")
+    with pytest.raises(aiohttp.ClientError):
+        await foreign.post(QUERY, outTradeNo="T1")
+    operator.sandbox.faults.slow_drip("orders.query", seconds=0.001)
+    await foreign.post(QUERY, outTradeNo="T1")
+    slow, reset = await page_of(operator), await page_of(operator, 1)
+
+    assert ("Response", "There was no response.") == reset["answered"]
+    assert '"outTradeNo": "T1"' in reset["sent"][1]
+    assert slow["answered"][1].endswith("\n\n<A fault sent the body in pieces.>")
+
+
+async def test_only_the_newest_pages_have_messages(operator: Operator, foreign: Foreign) -> None:
+    """The messages of the newest requests are kept. An older page says so, and an unknown one is not found."""
+    await foreign.post(QUERY, outTradeNo="T1")
+    link = re.findall(r'href="(/timeline/\d+)"', (await operator.get("/timeline?about=T1")).document)[0]
+    kept = await operator.get(link)
+    for _ in range(MAX_EXCHANGES):
+        await foreign.send("GET", "/payment/unknown")
+    gone, unknown = await operator.get(link), await operator.get("/timeline/999999")
+
+    assert [True, False, False] == ['<pre class="message"' in each.document for each in (kept, gone, unknown)]
+    assert [200, 200, 404] == [each.status for each in (kept, gone, unknown)]
+    assert "for the newest requests only" in gone.document
+    assert "No request has this number" in unknown.document
+
+
+async def test_page_of_a_request_needs_the_token(operator: Operator, foreign: Foreign) -> None:
+    """Without the admin token, the page of a request shows nothing."""
+    await foreign.post(QUERY, outTradeNo="CANARY42")
+    link = re.findall(r'href="(/timeline/\d+)"', (await operator.get("/")).document)[0]
+    answer = await operator.get(link, {})
+
+    assert (401, False) == (answer.status, "CANARY42" in str(answer.document))
+
+
+def exchanged(body: str, operation: str = "orders.query", **parts: Any) -> Exchange:
+    """Return a request of which nothing but its body matters."""
+    return Exchange(operation=operation, method="POST", target="/x", headers=(), body=body.encode(), **parts)
+
+
+ODD: Final = WireNames(
+    evolve(
+        PROFILE,
+        fields={**PROFILE.fields, "sign": "head.mac", "customer": "who.is"},
+        signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("head.mac",), nested="json"),
+        auth=Auth(header="X-Shop", value="{public_key}"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "shown"),
+    [
+        ("orders.query", '{"a":  1.50}', '{"a":  1.50}'),
+        ("orders.query", '{"head": {"mac": "12", "v": 1}}', '{"head": {"mac": "<masked, 2 characters>", "v": 1}}'),
+        ("orders.query", '{"head": "mac"}', '{"head": "mac"}'),
+        ("orders.query", '{"who": 1}', '{"who": 1}'),
+        ("subscriptions.create", '{"who": {"is": {}}, "b": "é"}', '{"who": "<customer details>", "b": "é"}'),
+        (
+            "",
+            '{"who": 1, "head": {"mac": null}}',
+            '{"who": "<customer details>", "head": {"mac": "<masked, 4 characters>"}}',
+        ),
+        # If it is not JSON, nobody knows where the signature begins.
+        ("orders.query", '{"a": 1', '{"a": 1'),
+        ("orders.query", '{"mac": "12"', "<masked, 12 characters>"),
+        ("orders.query", '["mac"]', "<masked, 7 characters>"),
+        ("orders.query", "x" * (MAX_SHOWN + 1), f"{'x' * MAX_SHOWN}… (16,385 characters)"),
+    ],
+)
+def test_body_is_as_it_was_sent_but_for_what_is_masked(operation: str, body: str, shown: str) -> None:
+    """A body is shown as it was sent; if something in it is masked, as JSON."""
+    assert f"POST /x\n\n{shown}" == format_request(exchanged(body, operation), ODD)
+
+
+def test_genuine_signature_is_shown() -> None:
+    """The signature of the merchant is shown, because it belongs to this sandbox."""
+    body = '{"head": {"mac": "12"}}'
+
+    assert f"POST /x\n\n{body}" == format_request(exchanged(body, signed=str), ODD)
+
+
+def test_header_of_the_profile_is_masked() -> None:
+    """A header that carries a key by the profile is masked, whatever its name; any other is shown."""
+    sent = Exchange(method="GET", target="/x", headers=[("x-shop", "pk_1"), ("Shop", "pk"), ("Idempotency-Key", "k")])
+
+    assert "GET /x\nx-shop: <masked, 4 characters>\nShop: pk\nIdempotency-Key: k\n\n<The body was not read.>" == (
+        format_request(sent, ODD)
+    )
+
+
+@pytest.mark.parametrize("operation", [each.name for each in OPERATIONS])
+def test_each_operation_is_shown(operation: str) -> None:
+    """A request for any operation is shown, with any profile."""
+    assert "POST /x\n\n{}" == format_request(exchanged("{}", operation), WireNames(Profile()))
+
+
+def test_response_that_no_one_waited_for() -> None:
+    """Without a response the page says so."""
+    assert "There was no response." == format_response(exchanged("{}"))
