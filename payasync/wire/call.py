@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from attrs import Factory, define, field, frozen
 from multidict import CIMultiDict
