@@ -388,7 +388,7 @@ class Session:
             record = options.journal.recorder.layer(credentials.merchant_id, self.service, report)
             layers += [require_signable(credentials.signing_key), record]
         layers.append(retry(context))
-        if options.profile.answer.signature:
+        if options.profile.answer.signed:
             layers.append(verify(credentials))
         for layer in options.middleware:
             layers += [guard(layer), hide_frames]

@@ -14,7 +14,6 @@ from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.verify import read_as_signed, service_keys
 from payasync.notifications.verification import (
     A_WORD,
-    MILLISECONDS_FROM,
     check_secrets,
     is_word,
     sign_webhook,
@@ -23,7 +22,7 @@ from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import KINDS
 from payasync.settings import is_number
 from payasync.signing.schemes import Keyed, Scheme
-from payasync.signing.templates import fill
+from payasync.signing.templates import MILLISECONDS_FROM, fill
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
 from payasync.wire.validators import invalid_argument
 

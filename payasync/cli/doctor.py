@@ -189,7 +189,7 @@ def _variable(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
 def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield each key with its purpose."""
     symmetric = getattr(profile.signature, "symmetric", False)
-    signed = [*(["responses"] if profile.answer.signature else [])]
+    signed = [*(["responses"] if profile.answer.signed else [])]
     if profile.notification.verification in {"body", "header"}:
         signed.append("notifications")
     for name in ("secret_key", "public_key"):

@@ -19,13 +19,12 @@ from payasync.notifications.notification import Notification, parse
 from payasync.notifications.verification import (
     MISMATCH,
     Verification,
-    parse_time,
     verification_of,
 )
 from payasync.notifications.web_adapters import kind_of_path
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
-from payasync.signing.templates import values_at
+from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import at
 
 Pairs = tuple[tuple[str, str], ...]

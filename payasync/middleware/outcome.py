@@ -118,7 +118,7 @@ def classify(call: Call, result: AttemptResult) -> Outcome:
     outcome = _classify_2xx(call, result) if 200 <= status < 300 else _classify_status(call, result)
     if status >= 500 or outcome is Outcome.REDIRECT:
         return outcome
-    if call.profile.answer.signature and _is_unverified(call, outcome, result):
+    if call.profile.answer.signed and _is_unverified(call, outcome, result):
         return Outcome.UNVERIFIED
     refused = outcome is not SUCCESS
     objected = _object_to_refusal(call, outcome, result) if refused else _object_to_success(call, result)
@@ -238,7 +238,7 @@ def _may_be_signed_success(call: Call, document: object, data: object) -> bool:
 def _signs_code(call: Call) -> bool:
     """Return whether the signature of a response covers each place of its result code."""
     shape = call.profile.answer
-    signed = SignedFields.under(shape.signature, call.profile.scheme)
+    signed = SignedFields.of_answers(call.profile)
     return bool(shape.code) and all(map(signed.covers, paths_of(shape.code)))
 
 
@@ -316,7 +316,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
     if not isinstance(result, Reply) or classify(question, result) is not Outcome.ABSENT:
         return False
     shape, codes = question.profile.answer, question.profile.codes
-    if not shape.signature:
+    if not shape.signed:
         return True
     if not is_vouched_for(question, result):
         return shape.refusals_signed is False

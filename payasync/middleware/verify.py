@@ -1,5 +1,6 @@
 """The check of signed responses, before anything believes them."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, cast
@@ -9,16 +10,20 @@ from attrs import evolve
 from payasync.credentials import Credentials, Secret
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import not_configured
+from payasync.profile.schema import AnswerShape, SignedHeader
 from payasync.profile.signed_fields import join_path, names_read
 from payasync.settings import invalid_setting
-from payasync.signing.schemes import IDENTIFIERS, Scheme, SignatureScheme, SortedPairs
+from payasync.signing.schemes import IDENTIFIERS, Keyed, Scheme, SignatureScheme, SortedPairs
+from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
 from payasync.wire.encode import path_of
 from payasync.wire.match import names_the_same
 
 
-def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret]) -> Reply:
+def verify_reply(
+    call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret], now: Callable[[], float] = time.time
+) -> Reply:
     """Return a reply that says whether one of the keys verifies it, and which field the scheme refuses.
 
     Args:
@@ -26,8 +31,12 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
         reply: The reply, not yet verified.
         scheme: The profile's signature scheme.
         keys: The service's keys; several while they rotate.
+        now: Returns Unix seconds.
     """
-    place, _, name = call.profile.answer.signature.rpartition(".")
+    answer = call.profile.answer
+    if answer.header:
+        return _verify_header(answer, reply, cast("Keyed", scheme), keys, now)
+    place, _, name = answer.signature.rpartition(".")
     signed = at(reply.document, place)
     if not isinstance(signed, dict) or name not in signed:
         return evolve(reply, verified=None, doubt="")  # even if a user's layer has set it
@@ -47,6 +56,29 @@ def verify_reply(call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterab
 
     doubt = hidden_field(scheme, signed, place, name, names, is_expected=partial(names_the_same, call))
     return evolve(reply, verified=not doubt, doubt=doubt)
+
+
+def _verify_header(
+    shape: AnswerShape, reply: Reply, scheme: Keyed, keys: Iterable[Secret], now: Callable[[], float]
+) -> Reply:
+    """Return a reply that says whether one of the keys verifies a signature in its headers, over its exact bytes."""
+    header, tolerance = cast("SignedHeader", shape.header), shape.tolerance
+    if not values_at(reply.headers, header.signature):
+        return evolve(reply, verified=None, doubt="")
+    try:
+        timestamp, text = header.read(reply.headers, reply.body)
+    except ValueError as error:
+        return evolve(reply, verified=False, doubt=f"the header {error}, and it is signed")
+    pairs = ((key, each) for key in keys for each in header.signatures(reply.headers))
+    genuine = any(_is_true(partial(scheme.verify_text, text, each, key=key)) for key, each in pairs)
+    # Names that stand twice are refused, as in all signed documents.
+    if not genuine or (reply.document is not ABSENT and loads_exact(reply.body) is ABSENT):
+        return evolve(reply, verified=False, doubt="")
+    sent = parse_time(timestamp) if header.timestamp else now()
+    if sent is None or not abs(now() - sent) <= tolerance:
+        doubt = f"{header.timestamp} is not within answer.tolerance ({tolerance} seconds) of this machine's clock"
+        return evolve(reply, verified=False, doubt=doubt)
+    return evolve(reply, verified=True, doubt="")
 
 
 def hidden_field(
@@ -157,7 +189,7 @@ def is_signed_by_any(
         keys: The service's keys; several while they rotate.
     """
     fields = {each: value for each, value in signed.items() if each != name}
-    return any(_verifies(scheme, fields, signed[name], path, key) for key in keys)
+    return any(_is_true(partial(scheme.verify, fields, signed[name], path=path, key=key)) for key in keys)
 
 
 def service_keys(credentials: Credentials, scheme: Scheme, *, signed: str, point: str) -> tuple[Secret, ...]:
@@ -191,21 +223,27 @@ def _allow_redirect_address(scheme: SortedPairs, address: str) -> SortedPairs:
     return evolve(scheme, allow_delimiters=(*scheme.allow_delimiters, address))
 
 
-def _verifies(scheme: SignatureScheme, fields: Mapping[str, Any], signature: str, path: str, key: Secret) -> bool:
+def _is_true(verified: Callable[[], bool]) -> bool:
     try:
-        return scheme.verify(fields, signature, path=path, key=key) is True
+        return verified() is True
     except Exception:  # noqa: BLE001 - a merchant's own scheme may raise anything, and then it has not verified
         return False
 
 
-def verify(credentials: Credentials) -> Layer:
-    """Return the layer that records on each reply whether the service signed it."""
+def verify(credentials: Credentials, now: Callable[[], float] = time.time) -> Layer:
+    """Return the layer that records on each reply whether the service signed it.
+
+    Args:
+        credentials: Those of the merchant, with the service's keys.
+        now: Returns Unix seconds.
+    """
 
     async def layer(call: Call, send: Send) -> Reply:
         scheme = call.profile.scheme
         if scheme is None:
             raise not_configured("signature", "the scheme that the service signs its responses with")
-        keys = service_keys(credentials, scheme, signed="responses", point="answer.signature")
-        return verify_reply(call, await send(call), cast("SignatureScheme", scheme), keys)
+        point = "answer.header" if call.profile.answer.header else "answer.signature"
+        keys = service_keys(credentials, scheme, signed="responses", point=point)
+        return verify_reply(call, await send(call), cast("SignatureScheme", scheme), keys, now)
 
     return layer

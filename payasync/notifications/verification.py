@@ -4,11 +4,10 @@ import base64
 import binascii
 import hashlib
 import hmac
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, ClassVar, Final, TypeAlias, cast
@@ -35,45 +34,14 @@ from payasync.profile.consistency import check_keys
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import COMPARED, STANDARD_WEBHOOKS, NotificationShape, SignedHeader
 from payasync.profile.signed_fields import join_path, notification_coverage
-from payasync.settings import is_number
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
-from payasync.signing.templates import values_at
+from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import at
 from payasync.wire.match import COMPARED_NAMES
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is another"
 """The possible causes of a wrong signature."""
 NOT_OF_THE_BODY: Final = f"is not that of the body, by any of the keys: {MISMATCH}"
-MILLISECONDS_FROM: Final = 10**11
-"""In seconds since 1970, this is the year 5138. A number from here on is in milliseconds."""
-_NUMBER: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?", re.ASCII)
-
-
-def parse_time(value: object, zone: tzinfo | None = None) -> float | None:
-    """Return a time in seconds since 1970; `None` if the value is not a time.
-
-    Args:
-        value: ISO 8601, or seconds or milliseconds since 1970, as a number or as its digits.
-        zone: That of a time without an offset. If its clocks skip or repeat the time, the offset is that from before
-            the change. `None`: a time without an offset is not a time.
-    """
-    if isinstance(value, str) and not _NUMBER.fullmatch(value):
-        try:
-            instant = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-        if instant.utcoffset() is None and zone is not None:
-            instant = instant.replace(tzinfo=zone)
-        return None if instant.utcoffset() is None else instant.timestamp()
-    if not isinstance(value, str) and not is_number(value):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    if not math.isfinite(number):
-        return None
-    return number / 1000 if number >= MILLISECONDS_FROM else number
 
 
 def check_window(field: str, sent: float, now: float, tolerance: float) -> None:

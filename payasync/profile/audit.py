@@ -133,7 +133,7 @@ def _methods_with(open_field: str) -> tuple[str, ...]:
 
 def _signature_points(profile: "Profile") -> Iterator[Point]:
     answer, scheme = profile.answer, profile.scheme
-    needed_by = ALL if answer.signature else profile.signed
+    needed_by = ALL if answer.signed else profile.signed
     if isinstance(scheme, Template):
         for option in ("algorithm", "encoding"):
             point = _point(f"signature.{option}", getattr(scheme, option), "", _SIGNATURE[option])
@@ -160,7 +160,10 @@ def _part_points(answer: AnswerShape, section: str, part: Any) -> Iterator[Point
     default = type(part)()
     for each in fields(type(part)):
         value, usual = getattr(part, each.name), getattr(default, each.name)
-        if (question := each.metadata.get(QUESTION)) and not (question.changed and value == usual):
+        question = (
+            None if part is answer and answer.header and each.name == "signature" else each.metadata.get(QUESTION)
+        )
+        if question and not (question.changed and value == usual):
             yield from _effective(answer, _point(f"{section}.{each.name}", value, usual, question))
     for operation, table in part.by_operation.items() if isinstance(part, ResultCodes) else ():
         for key, codes in table.items():
@@ -187,9 +190,9 @@ def _find_missing(answer: AnswerShape, name: str) -> str:
             return f"answer.{thing}_status"
         case ["codes", *_] if not (answer.code or answer.message):
             return "answer.code or answer.message"
-        case ["answer", "refusals_signed"] if not answer.signature:
-            return "answer.signature"
-        case ["recovery", "quarantine"] if answer.signature and answer.refusals_signed is None:
+        case ["answer", "refusals_signed"] if not answer.signed:
+            return "answer.signature or answer.header"
+        case ["recovery", "quarantine"] if answer.signed and answer.refusals_signed is None:
             return "answer.refusals_signed"
         case _:
             return ""

@@ -81,6 +81,7 @@ def check_profile(profile: "Profile") -> None:
     _check_formats(profile.formats)
     _check_scheme(profile)
     _check_template(profile)
+    _check_answer_header(profile)
     for operation, endpoint in profile.endpoints.items():
         _check_endpoint(profile, operation, endpoint)
     _check_fields(profile)
@@ -442,6 +443,19 @@ def _check_refusal(shape: NotificationShape) -> None:
         raise invalid_setting("notification.nack_status", why)
 
 
+def _check_answer_header(profile: "Profile") -> None:
+    """Refuse a signature of responses in a header that could verify nothing, or that is one of two."""
+    answer, scheme = profile.answer, profile.scheme
+    if answer.header is None:
+        return
+    if answer.signature:
+        raise invalid_setting("answer.signature", "and answer.header both say where the signature stands: keep one")
+    check_signed_header("answer.header", answer.header)
+    if scheme is not None and (not isinstance(scheme, Keyed) or scheme.algorithm == "md5"):
+        what = 'algorithm "md5"' if isinstance(scheme, Keyed) else "a scheme of your own"
+        raise invalid_setting("answer.header", f"must not be given with {what}, which has no key for a text")
+
+
 def check_signed_header(key: str, header: SignedHeader) -> None:
     """Refuse a text that does not sign the body, or not all that stands in headers, and places that coincide.
 
@@ -566,7 +580,7 @@ def _is_ours(scheme: object) -> TypeGuard[Keyed]:
 
 def _list_used_keys(profile: "Profile", scheme: Keyed, credentials: Credentials) -> Iterator[tuple[str, Secret]]:
     """Yield each key that the scheme uses, with its field, and its number among several."""
-    verifies = bool(profile.answer.signature) or profile.notification.verification in {"body", "header"}
+    verifies = profile.answer.signed or profile.notification.verification in {"body", "header"}
     if credentials.signing_key is not None and (profile.signed or (verifies and scheme.symmetric)):
         yield SIGNING_KEY, credentials.signing_key
     if verifies:

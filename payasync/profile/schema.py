@@ -393,7 +393,10 @@ class AnswerShape:
         refund_status: The state of a refund.
         subscription_id: The service's number of a subscription. Endpoints 9 and 10 compare it as `out_trade_no` below.
         subscription_status: The state of a subscription.
-        signature: The signature of the object that it stands in. Empty: responses are not verified.
+        signature: The signature of the object that it stands in. Empty, and without `header`: responses are not
+            verified.
+        header: The signature of the whole body, if it stands in a header.
+        tolerance: Seconds that the timestamp in `header` may lie in the past or in the future.
         refusals_signed: Whether failures are signed too. `None`: open, and no unsigned "not found" is final.
         out_trade_no: The order's number. This path and the next five are relative to `data`, and their values are
             compared with the request. `None`: at its wire name, if it is there. Empty: not compared. Otherwise a
@@ -446,6 +449,10 @@ class AnswerShape:
     )
     subscription_status: str = _a_path("the path of a subscription's state", _SUBSCRIPTIONS)
     signature: str = _a_path("the path of the signature of a response; without it, responses are not verified")
+    header: SignedHeader | None = field(
+        default=None, metadata=asks("the header that signs a response, over its exact body", changed=True)
+    )
+    tolerance: int = field(default=300, validator=must_be("a number of seconds above 0", lambda value: value > 0))
     refusals_signed: bool | None = field(default=None, metadata=asks("true or false: whether a failure is signed, too"))
     out_trade_no: str | None = _a_compared_path("outTradeNo", (*_ORDERS, *_REFUNDS))
     out_refund_no: str | None = _a_compared_path("outRefundNo", _REFUNDS)
@@ -467,6 +474,11 @@ class AnswerShape:
         if self.redirect_url and self.redirect_template:
             why = "and answer.redirect_url both give the customer's address: keep one of the two"
             raise invalid_setting("answer.redirect_template", why)
+
+    @property
+    def signed(self) -> bool:
+        """Whether responses have a signature, in the document or in a header."""
+        return bool(self.signature or self.header)
 
 
 COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")

@@ -51,6 +51,12 @@ class SignedFields:
         place, _, name = path.rpartition(".")
         return cls(place, name, scheme if isinstance(scheme, SortedPairs) else None)
 
+    @classmethod
+    def of_answers(cls, profile: "Profile") -> "SignedFields":
+        """Return the fields that the signature of responses covers: all, if it stands in a header."""
+        answer = profile.answer
+        return cls("", "") if answer.header else cls.under(answer.signature, profile.scheme)
+
     @property
     def left_out(self) -> frozenset[str]:
         """Other names in the object that are not signed."""
@@ -165,9 +171,9 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
         ConfigurationError: The profile locates no such field.
     """
     shape = profile.answer
-    if not shape.signature or not shares_key(profile, credentials):
+    if not shape.signed or not shares_key(profile, credentials):
         return ()
-    signed = SignedFields.under(shape.signature, profile.scheme)
+    signed = SignedFields.of_answers(profile)
     # An attacker could add a path that is not signed, and that is looked at first.
     several = map(paths_of, (shape.code, shape.message))
     words = [path for paths in several if all(map(signed.covers, paths)) for path in paths]
@@ -178,12 +184,13 @@ def proof_paths(profile: "Profile", credentials: "Credentials") -> tuple[str, ..
     found = only_from_the_service(profile, signed, located)
     # If codes stand only in failures, they prove no success, and neither does a message.
     if not set(found).difference(words if shape.code_optional else ()):
+        where = f"in {shape.header.signature!r}" if shape.header else f"at {shape.signature!r}"
         raise ConfigurationError(
-            f"the signature at {shape.signature!r} covers nothing that only a response says, and the key that signs "
+            f"the signature {where} covers nothing that only a response says, and the key that signs "
             "requests verifies it: a request that is sent back would pass for a success. Add the path of a code, a "
             "state, an address or the service's own number inside the signed object to the profile's [answer], or give "
             "a key of the service's own as credentials.service_keys",
-            field="answer.signature",
+            field="answer.header" if shape.header else "answer.signature",
         )
     return found
 
@@ -196,7 +203,7 @@ def proof_names(profile: "Profile", credentials: "Credentials") -> frozenset[str
     """
     if not shares_key(profile, credentials):
         return frozenset()
-    answers = SignedFields.under(profile.answer.signature, profile.scheme)
+    answers = SignedFields.of_answers(profile)
     names = answers.names_of(proof_paths(profile, credentials))
     if signed := signed_in_notifications(profile):
         names |= signed.names_of(notification_proof_paths(profile))

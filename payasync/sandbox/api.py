@@ -2,7 +2,6 @@
 
 import base64
 import hmac
-import json
 import logging
 import re
 import secrets
@@ -296,7 +295,7 @@ class Api:
         refused = outgoing.status == web.HTTPUnauthorized.status_code
         challenge = {"WWW-Authenticate": _challenge(self._profile.auth)} if refused else {}
         return web.Response(
-            body=json.dumps(outgoing.document, ensure_ascii=False).encode(),
+            body=outgoing.body.encode(),
             status=outgoing.status,
             headers={**outgoing.headers, **challenge, **(headers or {})},
             content_type="application/json",

@@ -278,7 +278,7 @@ def _fill_signature(given: Scheme | None) -> Scheme:
     return scheme
 
 
-_NO_PATHS: Final = frozenset({"ok", "code_optional", "redirect_template", "refusals_signed"})
+_NO_PATHS: Final = frozenset({"header", "tolerance", "ok", "code_optional", "redirect_template", "refusals_signed"})
 """Points of a profile's answer that are not paths."""
 _FRAME: Final = frozenset({"data", "code", "message", "request_id", "signature"})
 """Points of a profile's answer that are paths from the top; the others begin at `data`."""
@@ -377,6 +377,11 @@ class Outgoing:
     headers: Mapping[str, str]
     document: Mapping[str, Any]
     refused: bool = False
+
+    @property
+    def body(self) -> str:
+        """The JSON as it is sent."""
+        return json.dumps(self.document, ensure_ascii=False)
 
 
 _ORDER: Final = Order(out_trade_no="T", payment_id="P", token="", origin="order", total_amt=1, currency="CAD")

@@ -302,6 +302,12 @@ def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any
     request_id = dialect.names.answer.request_id
     if request_id.startswith("header:"):
         headers[request_id.removeprefix("header:")] = {"schema": TEXT}
+    if places := dialect.names.answer.header:
+        headers |= {
+            place.partition(":")[0]: {"schema": TEXT}
+            for place in (places.timestamp, places.nonce, places.signature)
+            if place
+        }
     inside = dialect.failures_inside
     done: Schema = {"oneOf": [success, refusal]} if inside else success
     refused = {"application/json": {"schema": refusal}, "text/plain": {"schema": TEXT}}

@@ -15,7 +15,7 @@ from payasync.sandbox.server import listen, url_of
 from payasync.sandbox.signatures import (
     Keys,
     UnsignableError,
-    message_in,
+    fill_text,
     sign_headers,
     value_at,
     verify,
@@ -65,7 +65,7 @@ def explain_forgery(words: WireNames, keys: Keys, headers: Mapping[str, str], bo
         if places.timestamp and abs(time.time() - int(sent)) > shape.tolerance:
             return f"{places.timestamp} is more than {shape.tolerance} seconds away"
         if shape.verification == "header":
-            message = message_in(places, body, timestamp=sent, nonce=nonce)
+            message = fill_text(places.text, {"timestamp": sent, "nonce": nonce, "body": body}).encode()
             bare, scheme = given.removeprefix(places.prefix), words.signature
             genuine = (
                 isinstance(scheme, Keyed)

@@ -329,8 +329,11 @@ class ServiceSigner:
             outgoing: The response.
             path: The endpoint's path.
         """
-        if not self._answer.signature or (outgoing.refused and not self._answer.refusals_signed):
+        if not self._answer.signed or (outgoing.refused and not self._answer.refusals_signed):
             return outgoing
+        if self._answer.header:
+            signed_by = self._sign_bytes(self._answer.header, outgoing.body, str(int(self._now().timestamp())))
+            return evolve(outgoing, headers={**outgoing.headers, **signed_by})
         document = deepcopy(dict(outgoing.document))
         above = self._answer.signature.rpartition(".")[0]
         holder, _, message = self._message_path.rpartition(".")
@@ -373,13 +376,13 @@ class ServiceSigner:
             await self._sign(document, shape.signature, "")
         sent = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
         if shape.verification == "header":
-            headers |= self._sign_bytes(sent, str(int(at.timestamp())))
+            headers |= self._sign_bytes(shape.headers, sent, str(int(at.timestamp())))
         return sent, headers
 
-    def _sign_bytes(self, body: str, timestamp: str) -> dict[str, str]:
+    def _sign_bytes(self, places: SignedHeader, body: str, timestamp: str) -> dict[str, str]:
         """Return the headers that sign a body."""
-        places, nonce, lines = self._notification.headers, secrets.token_hex(16), dict[str, str]()
-        message = message_in(places, body, timestamp=timestamp, nonce=nonce)
+        nonce, lines = secrets.token_hex(16), dict[str, str]()
+        message = fill_text(places.text, {"timestamp": timestamp, "nonce": nonce, "body": body}).encode()
         signature = places.prefix + _sign_message(cast("Keyed", self._scheme), message, self._keys.service)
         for place, value in ((places.timestamp, timestamp), (places.nonce, nonce), (places.signature, signature)):
             name, _, inner = place.partition(":")
@@ -398,17 +401,6 @@ class ServiceSigner:
         else:
             made = cast("SignatureScheme", scheme).sign(signed, path=path, key=key)
             signed[name] = await made if inspect.isawaitable(made) else made
-
-
-def message_in(places: SignedHeader, body: str, **values: str) -> bytes:
-    """Return what a signature in a header is made of.
-
-    Args:
-        places: The profile's `[notification.header]`.
-        body: As it is sent.
-        values: The timestamp and the nonce.
-    """
-    return re.sub(r"\{(\w+)\}", lambda name: {**values, "body": body}[name[1]], places.text).encode()
 
 
 def value_at(headers: Mapping[str, str], place: str) -> str:

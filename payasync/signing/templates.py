@@ -1,15 +1,20 @@
-"""Texts with names in braces, such as `{timestamp}.{body}`, and the parts of header values."""
+"""Texts with names in braces, such as `{timestamp}.{body}`, the parts of header values, and times in them."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime, tzinfo
 from functools import lru_cache
 from typing import Final
 
 from multidict import CIMultiDict
 
-from payasync.settings import invalid_setting
+from payasync.settings import invalid_setting, is_number
 from payasync.strict_json import encodable
 
+MILLISECONDS_FROM: Final = 10**11
+"""In seconds since 1970, this is the year 5138. A number from here on is in milliseconds."""
+_NUMBER: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?", re.ASCII)
 _NAMES: Final = re.compile(r"\{(\w*)\}")
 _PAIRS: Final = re.compile(r"[,;]")
 _PLACE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+(:[A-Za-z0-9_.-]+)?")
@@ -83,3 +88,30 @@ def values_at(headers: Mapping[str, str], place: str) -> list[str]:
     pairs = (pair.partition("=") for line in lines for pair in _PAIRS.split(line))
     # A scheme's name may stand before the first key, as in `Scheme t=1, v1="abc"`.
     return [value.strip().strip('"') for found, _, value in pairs if found.strip().rpartition(" ")[2] == key]
+
+
+def parse_time(value: object, zone: tzinfo | None = None) -> float | None:
+    """Return a time in seconds since 1970; `None` if the value is not a time.
+
+    Args:
+        value: ISO 8601, or seconds or milliseconds since 1970, as a number or as its digits.
+        zone: That of a time without an offset. If its clocks skip or repeat the time, the offset is that from before
+            the change. `None`: a time without an offset is not a time.
+    """
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        try:
+            instant = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        if instant.utcoffset() is None and zone is not None:
+            instant = instant.replace(tzinfo=zone)
+        return None if instant.utcoffset() is None else instant.timestamp()
+    if not isinstance(value, str) and not is_number(value):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    if not math.isfinite(number):
+        return None
+    return number / 1000 if number >= MILLISECONDS_FROM else number

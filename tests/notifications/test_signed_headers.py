@@ -18,8 +18,9 @@ from payasync import AnswerShape, Credentials, NotificationShape, Profile, Signe
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, NotConfiguredError
 from payasync.notifications import Notification, parse
 from payasync.notifications.ingest import build_received
-from payasync.notifications.verification import MOST_SIGNATURES, parse_time, verification_of, verify
+from payasync.notifications.verification import MOST_SIGNATURES, verification_of, verify
 from payasync.sandbox import PROFILE
+from payasync.signing.templates import parse_time
 from tests.foreign.signatures import rsa_keys, rsa_sha256
 from tests.notifications import shop
 from tests.notifications.merchant import CREDENTIALS as WITH_WEBHOOK_KEY

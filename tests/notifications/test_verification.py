@@ -33,7 +33,6 @@ from payasync.notifications.verification import (
     check_covered,
     check_secrets,
     check_webhook,
-    parse_time,
     sign_webhook,
     verification_of,
     verify,
@@ -41,6 +40,7 @@ from payasync.notifications.verification import (
 from payasync.profile.schema import AnswerShape, NotificationShape, Parameter, States
 from payasync.profile.signed_fields import notification_coverage
 from payasync.sandbox import PROFILE
+from payasync.signing.templates import parse_time
 from payasync.testing import sign_notification
 from tests.foreign.recorder import Recorder, answer
 from tests.foreign.signatures import hmac_sha256, rsa_keys, rsa_sha256, signed_text

@@ -49,7 +49,7 @@ POINTS: Final = [
     *named("accept", Accept),
     "payment_status",
     "refund_status",
-    *named("answer", AnswerShape, "ok", "refusals_signed"),
+    *named("answer", AnswerShape, "ok", "refusals_signed", "header", "tolerance"),
     *named("states", States),
     *named("codes", ResultCodes, "by_operation"),
     *named("http", HttpCodes),
@@ -144,11 +144,10 @@ def value_at(profile: Profile, name: str) -> Any:
 
 
 def test_what_is_answered_is_shown() -> None:
-    """A profile with every key answers every point with its value, except `signature.allow_delimiters`."""
+    """A profile with every key answers every point with its value."""
     profile = Profile.from_toml(Path(__file__).with_name("whole_profile.toml").read_text(encoding="utf-8"))
     points = {name: point for name, point in audited(profile).items() if not name.startswith("authentication")}
 
-    assert "open" == points.pop("signature.allow_delimiters").status
     assert "assumed" == points.pop("answer.redirect_template").status
     assert ("NOT_ENOUGH",) == points.pop("codes.refunds.create.not_executed").value
     assert "billingFrequency, plan.interval" == points.pop("fields.frequency").value
@@ -291,7 +290,7 @@ def signing(*, said: bool | None, path: str = "sign") -> dict[str, Any]:
             for said in (True, False)
         ),
         *((signing(said=said), "recovery.quarantine", MINUTE, FINAL) for said in (True, False)),
-        (signing(said=True, path=""), "answer.refusals_signed", OPEN, f"{NO_EFFECT}.signature"),
+        (signing(said=True, path=""), "answer.refusals_signed", OPEN, f"{NO_EFFECT}.signature or answer.header"),
         *((signing(said=said, path=""), "recovery.quarantine", MINUTE, FINAL) for said in (True, None)),
     ],
 )

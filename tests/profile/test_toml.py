@@ -49,8 +49,8 @@ def test_each_key_is_its_argument() -> None:
     codes["by_operation"] = {key: codes.pop(key) for key in list(codes) if key in ARGUMENTS}
 
     assert tables == json.loads(as_json(PROFILE_OF_WHOLE).replace('"with_":', '"with":'))
-    exclude_others = ["redirect_template", "field"]
-    assert exclude_others == list(same(attrs.asdict(bare), attrs.asdict(PROFILE_OF_WHOLE)))
+    others = ["redirect_template", "signature", "field"]
+    assert others == list(same(attrs.asdict(bare), attrs.asdict(PROFILE_OF_WHOLE)))
     assert PROFILE_OF_WHOLE == pickle.loads(pickle.dumps(PROFILE_OF_WHOLE))  # noqa: S301 - made in the same line
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 import pytest
 
-from payasync import AuthenticationError, Credentials, Profile, Secret, Template
+from payasync import AuthenticationError, Credentials, Profile, Secret, ServiceError, Template
 from payasync.sandbox import Sandbox
 from payasync.sandbox import openapi as described
 from payasync.sandbox.dialect import Dialect, WireNames
@@ -161,3 +161,52 @@ def test_description_names_the_headers() -> None:
     assert ["Signature", "X-Nonce"] == [each["name"] for each in place["parameters"]]
     assert {"nonceStr", "sign"}.isdisjoint(fields)
     assert place["description"].startswith('The header Signature is "keyid={merchant_id},t={timestamp},s={signature}"')
+
+
+ANSWERS: Final = r"""
+[answer]
+code = "code"
+ok = ["OK"]
+message = "why"
+refusals_signed = true
+[answer.header]
+signature = "Proof:s"
+timestamp = "Proof:t"
+nonce = "X-Number"
+prefix = "v1-"
+text = "{timestamp}\n{nonce}\n{body}\n"
+"""
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+async def test_answers_are_signed(algorithm: str) -> None:
+    """The sandbox signs its responses in the profile's headers, refusals too, and the client verifies them."""
+    profile = Profile.from_toml(f"{TOML}{ANSWERS}".replace("hmac-sha256", algorithm))
+    async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
+        await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        order = await pay.orders.query("T1")
+        with pytest.raises(ServiceError) as caught:
+            await pay.orders.query("T2")
+
+    assert "OK" == order.data["code"]
+    assert "HTTP 404" in str(caught.value)
+
+
+async def test_refusals_are_signed_where_the_profile_says_so() -> None:
+    """Unless the profile says that refusals are signed, they have no header of a signature."""
+    for line, signed in (("refusals_signed = true", True), ("", False)):
+        profile = Profile.from_toml(f"{TOML}{ANSWERS}".replace("refusals_signed = true", line))
+        async with (
+            Sandbox(profile=profile) as sandbox,
+            aiohttp.ClientSession() as http,
+            http.get(f"{sandbox.url}/nowhere") as response,
+        ):
+            assert signed is ("Proof" in response.headers)
+
+
+def test_description_names_the_headers_of_answers() -> None:
+    """OpenAPI shows the headers that sign a response."""
+    document = described.describe_service(Dialect(Profile.from_toml(TOML + ANSWERS)))
+    place = document["paths"]["/payment/unifiedorder"]["post"]
+
+    assert {"Proof", "X-Number"} <= place["responses"]["200"]["headers"].keys()

@@ -389,6 +389,7 @@ def compared(name: str, ask: Ask, path: str, ends: tuple[str, str], other: objec
 
 CODED_IN_FAILURES: Final = 'answer.code = "error.code"\nanswer.ok = ["OK"]'
 TAKEN, REJECTED, FORGED = "OrderResponse", "ServiceError", "InvalidSignatureError"
+OLD: Final = b'{"data":{"state":"PAID"}}'
 STATED: Final = 'answer.order_status = "data.state"'
 READ: Final = ("NoAnswerError", "OrderResponse")
 REFUNDED: Final = ("OutcomeUnknownError", "RefundResponse")
@@ -440,6 +441,15 @@ UNDERSTANDING: Final = (
     located("subscription_id", update(), NUMBER, found="S1"),
     located("subscription_status", update(), NUMBER),
     ended_as('answer.signature = "data.sign"', query, (FORGED, TAKEN), b'{"data":{"sign":"00"}}', STATED),
+    ended_as('answer.header.signature = "X-Sign"', query, (FORGED, TAKEN), b"{}", STATED),
+    Effect(
+        "answer.tolerance = 9999999999",
+        query,
+        kind,
+        (TAKEN, FORGED),
+        f'{SIGNED}\n{STATED}\nanswer.header = {{signature = "X", timestamp = "T", text = "{{timestamp}}{{body}}"}}',
+        script=(answer(200, OLD, ("X", signatures.hmac_sha256(f"1{OLD.decode()}", SIGNING_KEY)), ("T", "1")),),
+    ),
     compared("out_trade_no", query, "/payment/orderquery", READ, "T2"),
     compared("merchant_id", query, "/payment/orderquery", READ, "M2"),
     compared("out_refund_no", refund, "/payment/refund", REFUNDED, "R2"),

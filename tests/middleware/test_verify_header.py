@@ -1,0 +1,265 @@
+"""Responses that are signed in a header, over their exact bytes."""
+
+import time
+from typing import Any, Final
+
+import pytest
+from multidict import CIMultiDict
+
+from payasync import (
+    ConfigurationError,
+    Credentials,
+    InvalidSignatureError,
+    NoAnswerError,
+    Profile,
+    Reply,
+    RetryPolicy,
+    Secret,
+    ServiceError,
+    Session,
+)
+from payasync.endpoints import QUERY_ORDER
+from payasync.middleware.verify import verify
+from tests.building import bare_call
+from tests.foreign.certificates import trusting_tls
+from tests.foreign.recorder import Answer, Recorder, answer
+from tests.foreign.signatures import hmac_sha256
+from tests.profile.refusal import refusal
+
+TLS: Final = trusting_tls()
+FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
+OWN: Final = "signing key of the merchant"
+KEY: Final = "new key of the service"
+KEYS: Final = Credentials("M1", signing_key=OWN, service_keys=("old key of the service", KEY))
+TOML: Final = r"""
+[signature]
+family = "template"
+algorithm = "hmac-sha256"
+encoding = "hex"
+text = "{timestamp}\n{nonce}\n{body}\n"
+header = "Signature"
+value = "t={timestamp},n={nonce},s={signature}"
+[answer]
+data = "data"
+order_status = "state"
+[answer.header]
+signature = "Signature:s"
+timestamp = "Signature:t"
+nonce = "Nonce"
+prefix = "v1-"
+text = "{timestamp}\n{nonce}\n{body}\n"
+"""
+PROFILE: Final = Profile.from_toml(TOML)
+PAID: Final = b'{"data" : {"state": "PAID", "total": 1.10}}'
+NOW: Final = 1700000000
+
+
+def headers(body: bytes, key: str = KEY, *, prefix: str = "v1-", at: float | None = None) -> list[tuple[str, str]]:
+    """Return the headers of a response, signed by `openssl`."""
+    sent = int(time.time() if at is None else at)
+    signature = hmac_sha256(f"{sent}\nn1\n{body.decode()}\n", key)
+    return [("Signature", f"t={sent},s={prefix}{signature}"), ("Nonce", "n1")]
+
+
+def signed(body: bytes = PAID, key: str = KEY, status: int = 200, **options: Any) -> Answer:
+    """Return a signed response."""
+    return answer(status, body, *headers(body, key, **options))
+
+
+async def queried(response: Answer, profile: Profile = PROFILE, credentials: Credentials = KEYS) -> str | int | None:
+    """Return the state that a query reads from this response."""
+    with Recorder([response] * 3) as service:
+        async with Session(service.url, credentials=credentials, profile=profile, tls=TLS, retry=FAST) as pay:
+            return (await pay.orders.query("T1")).order_status
+
+
+@pytest.mark.parametrize("key", ["old key of the service", KEY])
+async def test_any_of_the_services_keys_verifies(key: str) -> None:
+    """A response verifies by each key of the service, over its exact bytes, spaces and fractions included."""
+    assert "PAID" == await queried(signed(key=key))
+
+
+async def test_without_service_keys_the_merchants_key_verifies() -> None:
+    """With a symmetric algorithm and no keys of the service, the merchant's key verifies."""
+    assert "PAID" == await queried(signed(key=OWN), credentials=Credentials("M1", signing_key=OWN))
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        signed(key="stolen key of the service"),
+        signed(prefix=""),
+        answer(200, PAID.replace(b"PAID", b"OPEN"), *headers(PAID)),
+        answer(200, PAID.replace(b" ", b""), *headers(PAID)),
+        answer(200, PAID),
+        answer(200, PAID, headers(PAID)[0]),
+        answer(200, PAID, headers(PAID)[1]),
+        answer(200, PAID, *headers(PAID), ("Nonce", "n1")),
+        answer(200, PAID, ("Signature", "t=1,s=v1-zz"), ("Nonce", "n1")),
+        signed(b'{"data": {"state": "OPEN", "state": "PAID"}}'),
+    ],
+)
+async def test_other_successes_do_not_verify(response: Answer) -> None:
+    """A success with a wrong, incomplete or missing signature is not believed; nor are names that stand twice."""
+    with pytest.raises(InvalidSignatureError):
+        await queried(response)
+
+
+@pytest.mark.parametrize(("away", "verified"), [(0, True), (-300, True), (300, True), (-301, False), (301, False)])
+@pytest.mark.parametrize("factor", [1, 1000])
+async def test_time_must_be_near(away: int, factor: int, *, verified: bool) -> None:
+    """A response whose time is further away than `answer.tolerance`, before or after, does not verify."""
+    given = CIMultiDict(headers(PAID, at=(NOW + away) * factor))
+
+    async def send(_: object) -> Reply:
+        return Reply(200, given, PAID)
+
+    reply = await verify(KEYS, now=lambda: NOW)(bare_call(QUERY_ORDER, profile=PROFILE), send)
+
+    assert verified is reply.verified
+    assert verified is not ("answer.tolerance (300 seconds)" in reply.doubt)
+
+
+@pytest.mark.parametrize("at", ["soon", "2026-01-01T00:00:00", ""])
+async def test_time_must_be_a_time(at: str) -> None:
+    """A signed header that holds no time does not verify."""
+    signature = hmac_sha256(f"{at}\nn1\n{PAID.decode()}\n", KEY)
+    given = [("Signature", f"t={at},s=v1-{signature}"), ("Nonce", "n1")]
+    with pytest.raises(InvalidSignatureError, match=r"cannot be checked: Signature:t is not within answer\.tolerance"):
+        await queried(answer(200, PAID, *given))
+
+
+async def test_reason_is_told() -> None:
+    """The error names the header that is missing."""
+    with pytest.raises(InvalidSignatureError, match="the header Nonce is missing, and it is signed"):
+        await queried(answer(200, PAID, headers(PAID)[0]))
+
+
+NO: Final = b'{"data": {}}'
+
+
+@pytest.mark.parametrize(
+    ("line", "response", "error"),
+    [
+        ("", answer(400, NO), ServiceError),
+        ("refusals_signed = false", answer(400, NO), ServiceError),
+        ("refusals_signed = true", signed(NO, status=400), ServiceError),
+        ("refusals_signed = true", answer(400, NO), InvalidSignatureError),
+        ("", signed(NO, "stolen key of the service", 400), InvalidSignatureError),
+    ],
+)
+async def test_refusals(line: str, response: Answer, error: type[Exception]) -> None:
+    """A refusal must be signed where `answer.refusals_signed` says so; a wrong signature is never believed."""
+    profile = Profile.from_toml(TOML.replace("[answer]\n", f"[answer]\n{line}\n"))
+    with pytest.raises(error):
+        await queried(response, profile)
+
+
+async def test_request_that_is_sent_back_is_no_response() -> None:
+    """With one key for both, a request verifies as a response; it is not believed, because it has no state."""
+    profile = Profile.from_toml(TOML.replace('prefix = "v1-"\n', "").replace('"Nonce"', '"Signature:n"'))
+    own = Credentials("M1", signing_key=OWN)
+    with Recorder() as service:
+        async with Session(service.url, credentials=own, profile=profile, tls=TLS) as pay:
+            with pytest.raises(InvalidSignatureError):
+                await pay.orders.query("T1")
+            request = service.only
+    echo = answer(200, request.body, ("Signature", request.header("Signature")[0]))
+    with pytest.raises(NoAnswerError, match="it may be a request that was sent back"):
+        await queried(echo, profile, own)
+
+
+def test_session_needs_what_only_a_response_says() -> None:
+    """With one key for both, a profile must locate something that no request has."""
+    profile = Profile.from_toml(TOML.replace('order_status = "state"', ""))
+    own = Credentials("M1", signing_key=OWN)
+    field, words = refusal(Session, "https://pay.example", credentials=own, profile=profile)
+
+    assert "answer.header" == field
+    assert words.startswith("the signature in 'Signature:s' covers nothing that only a response says")
+
+
+async def test_request_may_not_say_what_a_response_proves() -> None:
+    """With one key for both, no request may carry the field by which responses are recognised."""
+    own = Credentials("M1", signing_key=OWN)
+    async with Session("https://pay.example", credentials=own, profile=PROFILE) as pay:
+        with pytest.raises(Exception, match="no request may say"):
+            await pay.orders.query("T1", extra={"data": {"state": "PAID"}})
+
+
+def test_keys_are_needed_and_tried() -> None:
+    """A key that cannot verify is refused as a session is made."""
+    short = Credentials("M1", signing_key=OWN, service_keys="short")
+    field, words = refusal(Session, "https://pay.example", credentials=short, profile=PROFILE)
+
+    assert ("credentials.service_keys", True) == (field, "a shared secret of 8 characters or more" in words)
+
+
+async def test_missing_keys_are_named() -> None:
+    """Without a key that verifies, a call names the credential and the point of the profile."""
+    profile = Profile.from_toml(TOML.replace("hmac-sha256", "ed25519"))
+    with Recorder() as service:
+        async with Session(service.url, credentials=Credentials("M1", secret_key="k"), profile=profile, tls=TLS) as pay:
+            with pytest.raises(ConfigurationError, match=r"responses are signed \(answer\.header\)"):
+                await pay.payments.create(amount=1, currency="CAD")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "why"),
+    [
+        ('data = "data"', 'data = "data"\nsignature = "sign"', "answer.signature", "needs a signature that verifies"),
+        ('text = "{timestamp}\\n{nonce}\\n{body}\\n"\n', "", "answer.header.timestamp", "belong together"),
+        ('nonce = "Nonce"', "", "answer.header.nonce", "belong together"),
+        ('nonce = "Nonce"', 'nonce = "signature:T"', "answer.header.signature", "must differ"),
+        ("{body}", "", "answer.header.text", "must hold {body}"),
+        ("{body}", "{body}{path}", "answer.header.text", "{path}, which is unknown; allowed are {timestamp} {nonce}"),
+        ('signature = "Signature:s"', "", "answer.header.signature", "is missing"),
+        ('"Signature:s"', '"Signature s"', "answer.header.signature", "must be the name of a header, or Name:key"),
+        ('data = "data"', 'data = "data"\ntolerance = 0', "answer.tolerance", "a number of seconds above 0"),
+    ],
+)
+def test_contradictions(old: str, new: str, key: str, why: str) -> None:
+    """A signature of responses that contradicts itself is refused, with its key."""
+    head, table, rest = TOML.partition("[answer]")
+    field, words = refusal(Profile.from_toml, head + table + rest.replace(old, new))
+
+    assert key == field
+    assert why in words
+
+
+@pytest.mark.parametrize(
+    ("scheme", "why"),
+    [
+        ('algorithm = "md5"\nkey_param = "key"', 'must not be given with algorithm "md5"'),
+        ('algorithm = "hmac-md5"\n[answer]\nsignature = "sign"', "both say where the signature stands"),
+    ],
+)
+def test_contradictions_of_sorted_pairs(scheme: str, why: str) -> None:
+    """Responses may be signed in a header where requests are signed by fields, but in one place, and with a key."""
+    _, _, header = TOML.partition("[answer.header]")
+
+    assert why in refusal(Profile.from_toml, f"[signature]\n{scheme}\n[answer.header]{header}")[1]
+
+
+class OwnScheme:
+    """A scheme of the merchant's own."""
+
+    def sign_request(self, *_: object, key: Secret) -> dict[str, str]:
+        """Return nothing."""
+        return {"key": str(key)}
+
+
+def test_own_scheme_verifies_no_header() -> None:
+    """With a scheme of your own, responses cannot be verified in a header."""
+    shape = PROFILE.answer
+
+    assert "a scheme of your own" in refusal(Profile, signature=OwnScheme(), answer=shape)[1]
+
+
+def test_it_round_trips_and_is_audited() -> None:
+    """The table is written as it was read; the audit shows the header in place of the path of a signature."""
+    points = {each.name: each.status for each in PROFILE.audit() if each.name.startswith("answer.")}
+
+    assert PROFILE == Profile.from_toml(PROFILE.to_toml())
+    assert ("answered", None) == (points["answer.header"], points.get("answer.signature"))
+    assert "open" == points["answer.refusals_signed"]
