@@ -92,7 +92,9 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
                 yield Point(f"endpoints.{name}", "answered", (name,), endpoint, "how the endpoint differs")
         elif each.name == "auth":
             points = _part_points(profile.answer, "auth", value)
-            yield from (evolve(point, needed_by=profile.bearer) for point in points if point.status == "answered")
+            yield from (
+                evolve(point, needed_by=profile.bearer or ALL) for point in points if point.status == "answered"
+            )
         elif each.name == "formats":
             question = Question("how the date is written, such as %Y-%m-%d", _methods_with("start_date"))
             yield _point("formats.start_date", value.get("start_date", ""), "", question)

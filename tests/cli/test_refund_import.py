@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from payasync import (
+    Auth,
     AuthenticationError,
     CreateRefund,
     Done,
@@ -306,6 +307,15 @@ def test_missing_setting(sandbox: ThreadedSandbox, tmp_path: Path, name: str) ->
 
     assert (2, 1, 0) == (ended.exit_code, len(ended.stderr.splitlines()), sent(sandbox))
     assert (True, False) == (f"PAYASYNC_{name}" in ended.stderr, "R1" in ended.stderr)
+
+
+def test_missing_key_of_a_header(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A missing key that a header of the query holds is reported before anything is sent."""
+    keyed = profile(tmp_path, evolve(PROFILE, auth=Auth(value="Basic {basic}")))
+    ended = imported(sandbox, written(tmp_path, *GOOD), *keyed, PAYASYNC_PUBLIC_KEY=None)
+
+    assert (2, 1, 0) == (ended.exit_code, len(ended.stderr.splitlines()), sent(sandbox))
+    assert "credentials.public_key is not set (PAYASYNC_PUBLIC_KEY in the environment)" in ended.stderr
 
 
 def test_profile_without_refund_queries(sandbox: ThreadedSandbox, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from payasync.profile.schema import (
     OPEN_FIELDS,
     Accept,
     AnswerShape,
+    Auth,
     HttpCodes,
     Idempotency,
     NotificationShape,
@@ -153,6 +154,16 @@ def test_what_is_answered_is_shown() -> None:
     assert "billingFrequency, plan.interval" == points.pop("fields.frequency").value
     assert {name: ("answered", value_at(profile, name)) for name in points} == {
         name: (point.status, point.value) for name, point in points.items()
+    }
+
+
+@pytest.mark.parametrize(("bearer", "needed_by"), [(("orders.query",), ("orders.query",)), ((), NAMES)])
+def test_headers_with_keys_are_shown_if_they_differ(bearer: tuple[str, ...], needed_by: tuple[str, ...]) -> None:
+    """The audit shows what differs from `Authorization: Bearer`, and which methods carry it."""
+    points = audited(Profile(bearer=bearer, auth=Auth(header="X-Key")))
+
+    assert {"auth.header": ("answered", "X-Key", needed_by)} == {
+        name: (point.status, point.value, point.needed_by) for name, point in points.items() if name.startswith("auth.")
     }
 
 
