@@ -157,7 +157,7 @@ class Api:
             add_facts(request, outcome=str(code))
             self._store.add(Answered(operation=operation.name, status=outgoing.status, code=code))
             self._recorder.record_in_transaction(request, outgoing.status)
-        return self._build_response(await self._signer.sign_answer(outgoing, operation.path))
+        return self._build_response(await self._signer.sign_answer(outgoing, _signed_path(operation, request)))
 
     def _execute(self, operation: Operation, request: web.Request, received: Received, request_id: str) -> Outgoing:
         if isinstance(received, RefusedError):
@@ -246,7 +246,7 @@ class Api:
 
     def _check_signature(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> None:
         words, key = self._dialect.names, self._credentials.signing_key
-        path = request.path if operation.in_path else operation.path
+        path = _signed_path(operation, request)
         sign, customer = (words.name(operation.name, each) for each in ("sign", "customer"))
 
         def write_text() -> str:
@@ -300,6 +300,11 @@ class Api:
             headers={**outgoing.headers, **challenge, **(headers or {})},
             content_type="application/json",
         )
+
+
+def _signed_path(operation: Operation, request: web.Request) -> str:
+    """Return the path that a signature covers: with the arguments that it has in braces, without any other."""
+    return request.path if operation.in_path else operation.path
 
 
 def _placeholders(merchant: Credentials) -> dict[str, str]:

@@ -27,6 +27,7 @@ from payasync.profile.schema import COMPARED, STANDARD_WEBHOOKS, Kind, SignedHea
 from payasync.profile.signed_fields import join_path
 from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at, write_time
 from payasync.sandbox.model import MERCHANT_ID
+from payasync.settings import invalid_setting
 from payasync.signing.schemes import Keyed, Scheme, SortedPairs, Template
 
 if TYPE_CHECKING:
@@ -313,6 +314,9 @@ class ServiceSigner:
         try:
             text_to_sign(self._scheme, table_at(dict(document), above), path="")
         except UnsignableError as error:
+            if error.field in self._names.profile.sandbox.constants:
+                why = "stands in what the service signs, and signature.nested, booleans or numbers refuses its value"
+                raise invalid_setting(f"sandbox.constants.{error.field}", why) from None
             raise ConfigurationError(
                 f"{point}: the object that holds {path} holds the object {join_path(above, error.field)}, too, and "
                 "signature.nested refuses to sign an object inside it. Set nested to json or omit, or move one of "

@@ -25,11 +25,12 @@ from payasync import (
 from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
 from payasync.journal import SqliteJournal
-from payasync.profile.schema import REFUSALS
+from payasync.profile.schema import REFUSALS, Endpoint
 from payasync.resources.orders import PlaceOrder
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect, WireNames
 from payasync.sandbox.model import RefusedError
+from payasync.sandbox.signatures import ServiceSigner, make_keys
 from payasync.strict_json import at
 from tests.sandbox.world import SAMPLES
 
@@ -502,6 +503,28 @@ async def test_constants_stand_in_notifications(signature: str) -> None:
 
     above = at(notified.document, signature.rpartition(".")[0], None) if "." in signature else notified.document
     assert CONSTANTS == {name: above[name] for name in CONSTANTS}
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, True, 1.5])
+def test_constant_that_cannot_be_signed(value: object) -> None:
+    """If the scheme cannot sign a constant that the service would sign, the error names the constant."""
+    profile = evolve(answering(signature="sign"), sandbox=SandboxShape(constants={"signType": "RSA", "flag": value}))
+    with pytest.raises(ConfigurationError, match="stands in what the service signs") as caught:
+        ServiceSigner(Dialect(profile), make_keys(profile))
+
+    assert "sandbox.constants.flag" == caught.value.field
+
+
+async def test_signature_of_a_response_covers_the_arguments_in_its_path() -> None:
+    """If the path of an endpoint has arguments and is signed, responses are signed over the path as it was sent."""
+    scheme = evolve(SCHEME, append_path=True)
+    endpoints = {"orders.query": Endpoint(method="GET", path="/v2/{merchant_id}/orders/{out_trade_no}")}
+    profile = evolve(answering(signature="sign", refusals_signed=True), signature=scheme, endpoints=endpoints)
+    async with Sandbox(profile) as sandbox, sandbox.session(retry=FAST) as pay:
+        await sandbox.given.pending_order(out_trade_no="T1")
+
+        assert "pending" == (await pay.orders.query("T1")).state
+        assert "SBX_NOT_FOUND" == await code_of(pay.orders.query("T9"))
 
 
 async def test_constant_does_not_replace_a_value() -> None:

@@ -3,13 +3,14 @@
 import html
 import json
 import re
+from datetime import date
 from typing import Any, Final
 
 import aiohttp
 import pytest
 from attrs import evolve
 
-from payasync import Auth, Profile, SortedPairs
+from payasync import Auth, Profile, SortedPairs, Template
 from payasync.endpoints import OPERATIONS
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import WireNames
@@ -192,3 +193,41 @@ def test_each_operation_is_shown(operation: str) -> None:
 def test_response_that_no_one_waited_for() -> None:
     """Without a response the page says so."""
     assert "There was no response." == format_response(exchanged("{}"))
+
+
+TEMPLATE: Final = Template(
+    algorithm="hmac-sha256",
+    encoding="hex",
+    text="{method} {path} {body}",
+    header="X-Mac",
+    headers={"X-Mac-Again": "v1={signature}", "X-Shop": "{merchant_id}"},
+)
+
+
+@pytest.mark.parametrize(("signed", "shown"), [(None, "<masked, {} characters>"), (str, "{}")])
+def test_signature_in_a_header_is_shown_if_it_is_genuine(signed: Any, shown: str) -> None:
+    """The headers that hold a signature by the profile are masked, unless the signature is the merchant's."""
+    headers = [("x-mac", "f00"), ("X-Mac-Again", "v1=f00"), ("X-Shop", "M1")]
+    names = WireNames(evolve(PROFILE, signature=TEMPLATE))
+    text = format_request(Exchange(method="GET", target="/x", headers=headers, body=b"", signed=signed), names)
+    first, again = (shown.format(value if signed else len(value)) for value in ("f00", "v1=f00"))
+
+    assert f"GET /x\nx-mac: {first}\nX-Mac-Again: {again}\nX-Shop: M1" == text
+
+
+async def test_page_of_a_signed_text_shows_it() -> None:
+    """If the profile signs a text of the request, its page shows that text, without the customer's details."""
+    everything = tuple(each.name for each in OPERATIONS)
+    profile = evolve(PROFILE, signature=TEMPLATE, signed=everything, bearer=())
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay, aiohttp.ClientSession() as http:
+        await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        await pay.subscriptions.create(
+            frequency="monthly", amount=1, start_date=date(2999, 1, 31), customer={"name": ALIEN}
+        )
+        operator = Operator(sandbox, http)
+        subscribed, placed = await page_of(operator), await page_of(operator, 1)
+
+    body = placed["sent"][1].partition("\n\n")[2]
+    assert f"POST /payment/unifiedorder {body}" == placed["signed"][1]
+    assert "POST /subscriptions/create <customer details>" == subscribed["signed"][1]
+    assert ALIEN not in str(subscribed)
