@@ -26,8 +26,9 @@ from payasync import (
     States,
 )
 from payasync.endpoints import OPERATIONS
-from payasync.profile.schema import COMPARED, Code
+from payasync.profile.schema import COMPARED, Code, paths_of
 from payasync.sandbox import PROFILE
+from payasync.sandbox.dialect import sibling_path
 from payasync.signing.schemes import FREE_TEXT
 
 SYLLABLES: Final = ("ba", "co", "du", "fe", "gi", "lo", "mu", "ne", "pi", "ra", "su", "to", "vi", "xe", "zo")
@@ -93,6 +94,7 @@ class Draw:
         if given["answer"].signature or given["notification"].verification == "body":
             given["signature"] = evolve(given["signature"], nested="json")
         given["sandbox"] = self._sandbox(given["codes"])
+        given["answer"] = self._several_places(given["answer"])
         return Profile(**given)
 
     def _signature(self, return_url: str) -> SortedPairs:
@@ -148,6 +150,17 @@ class Draw:
             **self._places(),
             **{point: self._one(None, "", self._inside(self._one("", self._name()))) for point in COMPARED},
         )
+
+    def _several_places(self, answer: AnswerShape) -> AnswerShape:
+        """Return a shape with a second place for a code, and for a message; the sandbox uses the first ones."""
+        if self._coin():
+            return answer
+        places: dict[str, Any] = {
+            name: (path, sibling_path(path, self._name()))
+            for name in ("code", "message")
+            for path in paths_of(getattr(answer, name))
+        }
+        return evolve(answer, **places)
 
     def _places(self) -> dict[str, Any]:
         return {point: self._inside(self._one("", self._name())) for point in _TOLD}

@@ -106,6 +106,7 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         Prompt("amount_unit", "minor"),
         Prompt("bearer", ("payments.create", "payments.status"), "the methods that carry Authorization: Bearer"),
         Prompt("answer.data", "data"),
+        Prompt("answer.code_optional", example=False, words="true if only failures have a result code"),
         Prompt("answer.code", "code"),
         Prompt("answer.ok", (0, "SUCCESS"), "the codes that mean success", lambda p: p.answer.code),
         Prompt("answer.message", "msg"),

@@ -468,9 +468,7 @@ class AnswerShape:
         if self.code and not (self.ok or self.code_optional):
             raise invalid_setting("answer.ok", "must list the codes that mean success where answer.code is given")
         if self.code_optional and not self.code:
-            raise invalid_setting(
-                "answer.code_optional", "has no effect without answer.code: give the path of the code"
-            )
+            raise invalid_setting("answer.code", "must be given where answer.code_optional is true")
         if self.redirect_url and self.redirect_template:
             why = "and answer.redirect_url both give the customer's address: keep one of the two"
             raise invalid_setting("answer.redirect_template", why)

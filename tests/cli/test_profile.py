@@ -228,8 +228,10 @@ def test_answer_that_needs_another() -> None:
     """If an answer is valid only with another one, that one is asked next, and both are taken or left out."""
     taken = Person(answer__code="code", answer__ok="a..b\n0")
     left = Person(signature__algorithm="md5")
+    only_failures = Person(answer__code_optional="true", answer__code="error")
 
     assert ("code", ("a..b",)) == ((answer := interview(taken).profile.answer).code, answer.ok)
+    assert ("error", ()) == ((answer := interview(only_failures).profile.answer).code, answer.ok)
     assert ["answer.code", "answer.ok"] == taken.asked[taken.asked.index("answer.code") :][:2]
     assert Profile() == interview(left).profile
     assert "Left out: signature.algorithm, which needs signature.key_param" in left.shown
