@@ -318,6 +318,17 @@ def test_states_compare_by_type_and_value(value: object, expected: str | None) -
     assert states.name("subscription", value) is None
 
 
+@pytest.mark.parametrize("wrong", [["refunds.create"], "absent", {"refunds.create": ["A"]}])
+def test_codes_of_operations_are_tables(wrong: Any) -> None:
+    """The codes of an operation are a table of lists, which is copied; anything else is refused."""
+    given = {"refunds.create": {"absent": ["A"]}}
+    codes = ResultCodes(by_operation=given)
+    given["refunds.create"]["absent"].append("B")
+
+    assert {"refunds.create": {"absent": ("A",)}} == codes.by_operation
+    assert str(refusal(ResultCodes, by_operation=wrong)[0]).startswith("codes.by_operation")
+
+
 def test_codes_only_in_failures() -> None:
     """With `code_optional`, a code needs no list of successes. It is refused without a path of the code."""
     shape = AnswerShape(code=["error.code", "errors.0.code"], code_optional=True)

@@ -607,6 +607,35 @@ async def test_codes_in_failures_only_and_an_address_of_parts(failures: Any, tmp
     ] == told
 
 
+@pytest.mark.parametrize(
+    ("answer", "document"),
+    [
+        ({"code": "errors.1.code", "message": "errors.1.text"}, {"errors": [{}, {"code": "N", "text": "no"}]}),
+        ({"code": "errors.0", "message": "errors.1"}, {"errors": ["N", "no"]}),
+        ({"code": "0.code", "message": "0.text"}, {"0": {"code": "N", "text": "no"}}),
+        ({"code": "a.0.0", "message": "a.0.1"}, {"a": [["N", "no"]]}),
+    ],
+)
+def test_numbers_in_paths(answer: dict[str, str], document: dict[str, Any]) -> None:
+    """A number in a path is the position in a list, which begins with empty objects; it stands at no top level."""
+    shape = AnswerShape(**answer, ok=(0,), request_id="header:X-Id")  # type: ignore[arg-type] # paths
+    dialect = Dialect(Profile(answer=shape, codes=ResultCodes(absent=("N",))))
+    refused = dialect.build_refusal(RefusedError("absent", "no"), None, "r")
+
+    assert document == refused.document
+
+
+async def test_number_in_an_address_of_parts() -> None:
+    """The customer finds an order by an address whose template has nothing but the order's number."""
+    profile = answering(redirect_url="", redirect_template="https://pay.example/{outTradeNo}/{totalAmt}")
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        for number in ("T1", "450"):
+            placed = await pay.orders.place(out_trade_no=number, total_amt=450, currency="CAD")
+            await sandbox.customer.authorize(str(placed.redirect_url))
+
+        assert ["paid", "paid"] == [sandbox.ledger.order_state(each) for each in ("T1", "450")]
+
+
 def test_code_that_another_operation_reads_otherwise() -> None:
     """A general code with another meaning in an operation's own list is not sent by that operation."""
     codes = ResultCodes(absent=("A", "B"), by_operation={"refunds.create": {"retryable": ["LATER", "A"]}})
