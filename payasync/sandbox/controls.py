@@ -387,9 +387,14 @@ class Ledger:
         """Count the orders that endpoint 2 made, and those of `sandbox.given`."""
         return self._store.count(Order, origin="order")
 
-    def payments(self) -> int:
-        """Count the payments that endpoint 1 made."""
-        return self._store.count(Order, origin="payment")
+    def payments(self, description: str | None = None) -> int:
+        """Count the payments that endpoint 1 made.
+
+        Args:
+            description: Only those with this description.
+        """
+        found = {} if description is None else {"subject": description}
+        return self._store.count(Order, origin="payment", **found)
 
     def refunds(self) -> int:
         """Count the refunds."""

@@ -83,6 +83,11 @@ T = TypeVar("T")
 WITHIN: Final[ContextVar[tuple[str, str | None] | None]] = ContextVar("within", default=None)
 
 
+def number_of(draft: Draft) -> str | None:
+    """Return the number of a write, or the caller's own key for it."""
+    return draft.reference or draft.intent
+
+
 class KillableJournal(Journal):
     """A journal that says what it is about to do, by `mark`, which may be the end of its process."""
 
@@ -94,8 +99,8 @@ class KillableJournal(Journal):
 
     async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Store an intent."""
-        self.mark("asking", draft.reference)
-        token = WITHIN.set(("writing", draft.reference))
+        self.mark("asking", number_of(draft))
+        token = WITHIN.set(("writing", number_of(draft)))
         try:
             return self._kept(await super().begin(draft, lease, service=service))
         finally:
@@ -107,25 +112,25 @@ class KillableJournal(Journal):
 
     def _kept(self, begun: BeginResult) -> BeginResult:
         if begun.step is Step.SEND:
-            self.mark("kept", begun.intent.reference)
+            self.mark("kept", number_of(begun.intent))
         return begun
 
     async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
         """Store a result."""
-        self.mark("judged", intent.reference)
-        token = WITHIN.set(("settling", intent.reference))
+        self.mark("judged", number_of(intent))
+        token = WITHIN.set(("settling", number_of(intent)))
         try:
             held = await super().settle(intent, state, **facts)
         finally:
             WITHIN.reset(token)
-        self.mark("settled", intent.reference)
+        self.mark("settled", number_of(intent))
         return held
 
     async def ask(self, limit: int, lease: float, **facts: Any) -> Intents:
         """Claim the intents that are due for a query."""
         found = await super().ask(limit, lease, **facts)
         for each in found:
-            self.mark("claimed", each.reference)
+            self.mark("claimed", number_of(each))
         return found
 
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:

@@ -12,13 +12,13 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from tests.chaos.plan import JOURNALS, MOMENTS, NAMES, Strategy
+from tests.chaos.plan import JOURNALS, KEYED, MOMENTS, NAMES, Strategy
 from tests.chaos.run import Scale, run
 from tests.chaos.verdict import Result, name_of
 from tests.postgres import postgres
 
 CONTROL: Final = 20
-"""The strategies without a journal do one operation in so many; they show what they lack long before."""
+"""The strategies without a journal, or with keys, do one operation in so many; they show what they lack long before."""
 LEAST: Final = Scale(operations=200, kills=8)
 CHOICES: Final[dict[str, tuple[Strategy, ...]]] = {
     "sqlite": ("sqlite",),
@@ -42,7 +42,7 @@ def killed(scale: Scale, journal: str, console: Console) -> list[str]:
         soft_wrap=True,
     )
     try:
-        results = run_all(("naive", "stable", *CHOICES[journal]), scale, console)
+        results = run_all(("naive", "stable", "forgotten", "keyed", *CHOICES[journal]), scale, console)
     except TimeoutError:
         return [f"a strategy took more than {scale.seconds:.0f} s"]
     show(console, results)
@@ -64,7 +64,7 @@ def run_all(strategies: Iterable[Strategy], scale: Scale, console: Console) -> l
 
 def scaled(strategy: Strategy, scale: Scale) -> Scale:
     """Return how much a strategy does."""
-    if strategy in JOURNALS:
+    if strategy in JOURNALS - KEYED:
         return scale
     least = min(scale.operations, LEAST.operations), min(scale.kills, LEAST.kills)
     return evolve(

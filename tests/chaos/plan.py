@@ -13,14 +13,23 @@ from attrs import asdict, frozen
 from payasync.sandbox import Sandbox
 from payasync.sandbox.faults.armed_faults import Fault
 
-Strategy = Literal["naive", "stable", "sqlite", "postgres"]
-"""Naive: a new number on each retry; stable: one number, and no journal; and one number with either journal."""
-JOURNALS: Final[frozenset[Strategy]] = frozenset({"sqlite", "postgres"})
+Strategy = Literal["naive", "stable", "sqlite", "postgres", "keyed", "forgotten"]
+"""How operations are repeated.
+
+Naive: a new number on each retry; stable: one number, and no journal; and one number with either journal. Keyed: a
+payment that only its idempotency key names, from a SQLite journal; forgotten: the same, and the service forgets keys.
+"""
+JOURNALS: Final[frozenset[Strategy]] = frozenset({"sqlite", "postgres", "keyed", "forgotten"})
+KEYED: Final[frozenset[Strategy]] = frozenset({"keyed", "forgotten"})
+CONTROLS: Final[frozenset[Strategy]] = frozenset({"naive", "forgotten"})
+"""These must show duplicates. Otherwise the harness proves nothing."""
 NAMES: Final[dict[Strategy, str]] = {
     "naive": "new numbers",
     "stable": "no journal",
     "sqlite": "SQLite",
     "postgres": "PostgreSQL",
+    "keyed": "a key",
+    "forgotten": "a forgotten key",
 }
 SENDING: Final = ("leaving", "flying", "answered", "inquiring")
 MOMENTS: Final = ("asking", "writing", "kept", *SENDING, "judged", "settling", "settled", "claimed")
@@ -42,6 +51,9 @@ AT_ONCE: Final = 16
 
 def moments(strategy: Strategy) -> tuple[str, ...]:
     """Return the steps at which a process with this strategy may die."""
+    if strategy in KEYED:
+        # A queued payment is claimed and not begun, and nobody can ask about it.
+        return tuple(each for each in MOMENTS if each not in {"asking", "writing", "inquiring"})
     if strategy in JOURNALS:
         return MOMENTS
     return SENDING[:-1] if strategy == "naive" else SENDING

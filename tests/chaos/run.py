@@ -16,17 +16,19 @@ from attrs import evolve, frozen
 from payasync.cli.sandbox import environment_of
 from payasync.errors import InvalidArgumentError
 from payasync.journal import PostgresJournal, SqliteJournal
-from payasync.profile.schema import Recovery
+from payasync.profile.schema import Idempotency, Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from tests.chaos.errands import ORDER, PAID
 from tests.chaos.forked import Forked
-from tests.chaos.killing import lines
-from tests.chaos.plan import ENDED, JOURNALS, Clock, Life, Strategy, arm, deaths, jumps, pace
+from tests.chaos.killing import lines, number_of
+from tests.chaos.plan import ENDED, JOURNALS, KEYED, Clock, Life, Strategy, arm, deaths, jumps, pace
 from tests.chaos.verdict import Result, hit, operation_of
 
 PROGRAM: Final = Path(__file__).with_name("worker.py")
 WORKERS: Final = 2
 QUARANTINE: Final = 3.5
+KEY: Final = Idempotency(header="Idempotency-Key", lifetime=1e9)
+FORGETTING: Final = Idempotency(header="Idempotency-Key", lifetime=0.0)
 LATE: Final = (2.0, 3.0)
 """Seconds after which the service does what its client has given up: longer than that waits, within the quarantine."""
 LATER: Final = 10_000_000.0
@@ -82,6 +84,9 @@ async def run(strategy: Strategy, scale: Scale, dsn: str = "") -> Result:
         RuntimeError: A process ended in another way than it was to.
     """
     profile = evolve(PROFILE, recovery=Recovery(quarantine=QUARANTINE))
+    if strategy in KEYED:
+        unasked = evolve(PROFILE.answer, payment_id="")  # a payment ends with its response
+        profile = evolve(profile, answer=unasked, idempotency=KEY if strategy == "keyed" else FORGETTING)
     with TemporaryDirectory() as folder:
         # Its clock stands: by a real one, orders of a run that takes half an hour would expire before its end.
         service = Sandbox(profile, clock="frozen", repeated_refunds="refused")
@@ -137,7 +142,10 @@ class Course:
 
     def _service(self) -> dict[str, str]:
         file = self._folder / "service.toml"
-        file.write_text(self._sandbox.profile.to_toml(), encoding="utf-8")
+        said = self._sandbox.profile
+        if self._strategy in KEYED:
+            said = evolve(said, idempotency=KEY)
+        file.write_text(said.to_toml(), encoding="utf-8")
         return environment_of(self._sandbox, file)
 
     async def _worker(self, worker: int) -> None:
@@ -171,7 +179,10 @@ class Course:
             operations=self._scale.operations,
             ended={operation_of(number) for moment, number in steps if moment == ENDED},
             effects=Counter(operation_of(number) for number in numbers if self._was_done(number)),
-            all_effects=self._sandbox.ledger.refunds() + self._sandbox.ledger.orders() - 1,
+            all_effects=self._sandbox.ledger.refunds()
+            + self._sandbox.ledger.orders()
+            - 1
+            + self._sandbox.ledger.payments(),
             states=await self._states(),
             nonces=codes["SBX_NONCE_USED"],
             again=codes["SBX_DUPLICATE"],
@@ -183,6 +194,8 @@ class Course:
 
     def _was_done(self, number: str) -> bool:
         ledger = self._sandbox.ledger
+        if self._strategy in KEYED:
+            return ledger.payments(number) > 0
         try:
             (ledger.order_state if number.startswith("P") else ledger.refund_state)(number)
         except InvalidArgumentError:
@@ -196,7 +209,7 @@ class Course:
         async with _journal(self._whole) as journal:
             after = 0
             while page := await journal.list(limit=500, after=after):
-                states |= {operation_of(each.reference or ""): each.state for each in page}
+                states |= {operation_of(number_of(each) or ""): each.state for each in page}
                 after = page[-1].id
         return states
 

@@ -2,7 +2,7 @@ import pytest
 from attrs import evolve
 
 from payasync.sandbox import PROFILE
-from tests.chaos.plan import MOMENTS
+from tests.chaos.plan import MOMENTS, moments
 from tests.chaos.run import Scale, run
 
 SHORT = Scale(operations=240, kills=len(MOMENTS), seconds=120)
@@ -15,6 +15,27 @@ async def test_new_numbers() -> None:
 
     assert [] == result.flaws()
     assert result.duplicates > 0
+
+
+KEYED = Scale(operations=160, kills=len(moments("keyed")), seconds=120)
+
+
+@pytest.mark.long
+async def test_forgotten_keys() -> None:
+    """If the service forgets idempotency keys, the run finds payments that were made twice: the check works."""
+    result = await run("forgotten", KEYED)
+
+    assert [] == result.flaws()
+    assert result.duplicates > 0
+
+
+@pytest.mark.long
+async def test_keys() -> None:
+    """Under idempotency keys, no payment is made twice or lost, at whatever step processes are killed."""
+    result = await run("keyed", KEYED)
+
+    assert [] == result.flaws()
+    assert KEYED.kills == result.kills
 
 
 @pytest.mark.long

@@ -11,12 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 sys.path.append(str(Path(__file__).parents[2]))
 
 from payasync import (
     Call,
+    CreatePayment,
     CreateRefund,
     DuplicateError,
     OutcomeUnknownError,
@@ -30,12 +31,16 @@ from payasync import (
 from payasync.journal import Reconciler
 from payasync.settings import Pace
 from tests.chaos.errands import ORDER, PAID, PATIENCE, PAUSE, reconciling
-from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite, Trace, lines
-from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, RESTING, Clock, Life
+from tests.chaos.killing import KillableJournal, KillablePostgres, KillableSqlite, Trace, lines, number_of
+from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, KEYED, RESTING, Clock, Life
 from tests.chaos.verdict import name_of, operation_of
+
+if TYPE_CHECKING:
+    from payasync.journal.intents import State
 
 TRIES: Final = 20
 ROUNDS: Final = 10
+MANY: Final = 100_000
 MOST_ROUNDS: Final = 200
 """Of the last process, for which nothing is left to others."""
 
@@ -53,12 +58,14 @@ class Merchant:
         pay: The session.
         trace: Where to say what is about to be done.
         journal: The session's, if it has one.
+        keyed: It makes payments that only an idempotency key names.
     """
 
-    def __init__(self, pay: Session, trace: Trace, journal: KillableJournal | None) -> None:
+    def __init__(self, pay: Session, trace: Trace, journal: KillableJournal | None, *, keyed: bool = False) -> None:
         self._pay = pay
         self._trace = trace
         self._journal = journal
+        self._keyed = keyed
 
     async def naive(self, operation: int) -> bool:
         """Repeat the operation under a new number each time, until it is done."""
@@ -90,11 +97,12 @@ class Merchant:
         return False
 
     async def _kept(self, operation: int, number: str) -> None:
-        if self._journal is None or not number.startswith("Q"):
+        if self._journal is None or not (self._keyed or number.startswith("Q")):
             await self._send(operation, number)
             return
-        queued = await self._journal.add(_refund(number), merchant=self._pay.merchant_id)
-        await self._pay.execute(queued)
+        payment = CreatePayment(amount=1, currency="CAD", description=number)
+        request, intent = (payment, number) if self._keyed else (_refund(number), None)
+        await self._pay.execute(await self._journal.add(request, merchant=self._pay.merchant_id, intent=intent))
 
     async def _send(self, operation: int, number: str) -> None:
         if name_of(operation).startswith("P"):
@@ -114,12 +122,13 @@ def around(trace: Trace) -> Callable[[Call, Send], Awaitable[Reply]]:
         if call.read:
             trace.mark("inquiring", call.reference)
             return await send(call)
-        trace.mark("leaving", call.reference)
-        trace.mark("flying", call.reference)
+        number = call.reference or call.fields["description"]
+        trace.mark("leaving", number)
+        trace.mark("flying", number)
         try:
             return await send(call)
         finally:
-            trace.mark("answered", call.reference)
+            trace.mark("answered", number)
 
     return layer
 
@@ -187,7 +196,12 @@ async def persist(merchant: Merchant, journal: KillableJournal, life: Life, trac
 async def _asked(journal: KillableJournal, life: Life, number: str) -> bool:
     """Return whether the journal will query an operation soon."""
     operation = "orders.place" if number.startswith("P") else "refunds.create"
-    open_ones = {"unknown", "rejected", "new"} | ({"sending"} if life.ahead else set())
+    open_ones: set[State] = {"unknown", "rejected", "new"}
+    if life.ahead:
+        open_ones.add("sending")
+    if life.strategy in KEYED:
+        found = [each for state in open_ones for each in await journal.list(state, limit=MANY)]
+        return any(each.intent == number for each in found)
     return any(each.state in open_ones for each in await journal.find(operation, number))
 
 
@@ -197,14 +211,14 @@ async def main(life: Life) -> None:
         journal = journal_of(life, trace)
         policy = ONCE if life.strategy == "naive" else PATIENT
         pay = Session.from_env(timeouts=TIMES, retry=policy, middleware=[around(trace)], journal=journal)
-        merchant = Merchant(pay, trace, journal)
+        merchant = Merchant(pay, trace, journal, keyed=life.strategy in KEYED)
         async with pay:
             if journal is None:
                 await done(left(life), merchant.naive if life.strategy == "naive" else merchant.stable, trace)
                 return
             pace = Pace(clock=clock_of(life) or time.time)
             reconciler = Reconciler(pay, journal, patience=PATIENCE, pace=pace)
-            async with journal, reconciling(reconciler, lambda result: trace.mark(RESTING, result.intent.reference)):
+            async with journal, reconciling(reconciler, lambda result: trace.mark(RESTING, number_of(result.intent))):
                 await persist(merchant, journal, life, trace)
 
 
