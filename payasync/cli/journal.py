@@ -262,8 +262,9 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     if reason := reason_beside(intent.state, intent.reason):
         yield "", reason, ""
     yield "Merchant", intent.merchant, ""
-    if intent.intent:
-        yield "Intent", intent.intent, ""
+    for name, key in (("Intent", intent.intent), ("Key", intent.idempotency_key)):
+        if key:
+            yield name, key, ""
     yield "Recorded", _moment(intent.created, at), ""
     if intent.updated != intent.created:
         yield "Updated", _moment(intent.updated, at), ""

@@ -178,6 +178,12 @@ def test_doubt_is_shown_while_it_lasts(state: State, doubt: int) -> None:
     assert doubt == shown(keeping(state=state, sent_at=START)).count("In doubt     since ")
 
 
+def test_idempotency_key_is_shown() -> None:
+    """The idempotency key of a write is shown, so that a person can ask the service about it."""
+    assert "Key          payasync-1\n" in shown(keeping(state="manual", idempotency_key="payasync-1"))
+    assert "Key " not in shown(keeping(state="manual"))
+
+
 def test_nothing_is_said_twice() -> None:
     """If the reason only repeats the state, it is not shown beside that state."""
     plain, paid = (

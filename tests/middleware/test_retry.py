@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from payasync import errors
 from payasync.endpoints import (
     CLOSE_ORDER,
+    CREATE_PAYMENT,
     CREATE_REFUND,
     OPERATIONS,
     PLACE_ORDER,
@@ -23,9 +24,9 @@ from payasync.endpoints import (
 from payasync.middleware.observe import EventSink, Retrying, Unknown
 from payasync.middleware.retry import RETRY_COST, Quota, RetryContext, retry
 from payasync.profile.profile import Profile
-from payasync.profile.schema import AnswerShape, Recovery, ResultCodes
+from payasync.profile.schema import AnswerShape, Idempotency, Recovery, ResultCodes
 from payasync.settings import RetryPolicy, Timeouts
-from payasync.wire.call import Call, Layer, Reply, Send
+from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from tests.building import PROFILE, Heard, Hours, Way, bare_call, reply, way
 
 START: Final = 1000.0
@@ -500,3 +501,43 @@ def test_question_takes_what_retries_may_take_first() -> None:
     quota = Quota(100)
 
     assert [*[True] * 20, False] == [quota.take(RETRY_COST, asking=True) for _ in range(21)]
+
+
+KEYED: Final = evolve(PROFILE, idempotency=Idempotency(header="Idempotency-Key"))
+
+
+@pytest.mark.parametrize(("lasts", "sends"), [(0.0, 1), (0.5, 2), (1.6, 3)])
+async def test_key_that_has_expired(lasts: float, sends: int) -> None:
+    """A write that only its key names is repeated as long as its `repeat_lease` lasts, which its first send ignores."""
+    hours, lost = Hours(now=START), way(errors.NoAnswerError("lost"))
+    lease = Lease(START, lasts, lambda: hours.now)
+    payment = bare_call(CREATE_PAYMENT, profile=KEYED, timeouts=Timeouts(), deadline=START + 45, repeat_lease=lease)
+    with pytest.raises(errors.OutcomeUnknownError):
+        await layer(hours=hours)(payment.with_idempotency_key("k"), lost.send)
+
+    assert sends == len(lost.calls)
+    assert [None, *[lease] * (sends - 1)] == [call.lease for call in lost.calls]
+
+
+async def test_used_before_under_a_key() -> None:
+    """Under a key, "used before" means that an earlier attempt is in progress: it is waited for, and not recorded."""
+    ends = way(reply({}, 409), reply({}, 409, {"Retry-After": "7"}), reply({}))
+    hours = Hours(now=START)
+    payment = bare_call(CREATE_PAYMENT, profile=KEYED, timeouts=Timeouts(), deadline=START + 45)
+    keyed = payment.with_idempotency_key("k")
+    done = await layer(hours=hours)(keyed, ends.send)
+
+    assert (200, 3, [0.5, 7.0]) == (done.status, done.attempts, hours.waits)
+    assert not keyed.progress.used_before
+
+
+async def test_key_that_stays_in_progress() -> None:
+    """If the first request under a key is in progress to the last, the outcome is unknown, and the error says why."""
+    payment = bare_call(CREATE_PAYMENT, profile=KEYED, timeouts=Timeouts(), deadline=START + 45)
+    with pytest.raises(errors.OutcomeUnknownError) as caught:
+        await layer()(payment.with_idempotency_key("k"), way(reply({}, 409)).send)
+
+    assert ("a request with the same idempotency key is in progress", False) == (
+        caught.value.reason,
+        caught.value.used_before,
+    )
