@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from attrs import define, evolve, field
 
-from payasync import Profile, Session, SortedPairs
+from payasync import Profile, Session, SignedHeader, SortedPairs
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.resources.orders import PlaceOrder
 from payasync.resources.refunds import CreateRefund
@@ -26,7 +26,7 @@ ORDER: Final = "ORDER"
 TOTAL: Final = 450
 GIVEN_BACK: Final = 100
 
-WAYS: Final = ("standard-webhooks", "body", "none")
+WAYS: Final = ("standard-webhooks", "body", "none", "header")
 """How notifications can be verified."""
 
 Middle: TypeAlias = Callable[[web.Request, Callable[[], Awaitable[web.StreamResponse]]], Awaitable[web.StreamResponse]]
@@ -36,19 +36,30 @@ Middle: TypeAlias = Callable[[web.Request, Callable[[], Awaitable[web.StreamResp
 def verified_by(profile: Profile, verification: str) -> Profile:
     """Return a profile that verifies notifications in another way."""
     shape = profile.notification
-    volatile, signature, time = shape.volatile, "", shape.time
+    volatile, signature, time, header = shape.volatile, "", shape.time, None
     if verification == "body":
         signature = shape.signature or f"{shape.data}.sealed".lstrip(".")
         place = signature.rpartition(".")[0]
         if time:
             time = f"{place}.{time.rpartition('.')[2]}".lstrip(".")  # beside what is signed it would say nothing
         volatile = ("nonceStr", signature.rpartition(".")[2], *([time] if time else []))
-    changed: dict[str, Any] = {"verification": verification, "signature": signature, "volatile": volatile, "time": time}
-    changed_profile = evolve(profile, notification=evolve(shape, **changed), name=f"{profile.name} by {verification}")
-    if verification != "body" or not isinstance(profile.signature, SortedPairs):
-        return changed_profile
-    # A nested event or state that the signature leaves out would be believed of nobody.
-    return evolve(changed_profile, signature=evolve(profile.signature, nested="json"))
+    scheme = profile.signature
+    if verification == "header":
+        header = SignedHeader(signature="X-Seal", timestamp="X-Sent", text="{timestamp}{body}")
+        if isinstance(scheme, SortedPairs) and scheme.algorithm == "md5":  # it has no key for a text
+            scheme = evolve(scheme, algorithm="hmac-md5")
+    changed: dict[str, Any] = {
+        "verification": verification,
+        "signature": signature,
+        "volatile": volatile,
+        "time": time,
+        "header": header,
+    }
+    if verification == "body" and isinstance(scheme, SortedPairs):
+        # A nested event or state that the signature leaves out would be believed of nobody.
+        scheme = evolve(scheme, nested="json")
+    name = f"{profile.name} by {verification}"
+    return evolve(profile, notification=evolve(shape, **changed), signature=scheme, name=name)
 
 
 def profiles(seed: str) -> list[Profile]:

@@ -17,7 +17,7 @@ FAULTS: Final[Mapping[str, Callable[[NotificationFaults], Fault]]] = {
     "drop": lambda faults: faults.drop(order=ORDER, times=3),
     "duplicate": lambda faults: faults.duplicate(times=None),
     "reorder": lambda faults: faults.reorder(order=ORDER),
-    "delay": lambda faults: faults.delay(order=ORDER, seconds=3600),
+    "delay": lambda faults: faults.delay(order=ORDER, seconds=1800),
     "corrupt": lambda faults: faults.corrupt("payment", times=2),
     "old_timestamp": lambda faults: faults.old_timestamp("payment", times=2),
     "before_answer": lambda faults: faults.before_answer("refunds.create"),
