@@ -20,7 +20,7 @@ from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, NONCE, STANDARD_WEBHOOKS, Kind, NotificationShape
 from payasync.profile.signed_fields import SignedFields, notification_coverage
-from payasync.profile.wire_names import arguments_of
+from payasync.profile.wire_names import arguments_of, names_of
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
@@ -273,7 +273,8 @@ def read_document(
     data = at(read, shape.data, read)
     event = _find_event(shape, document, headers)
     found = _find_kind(shape, event, data, kind)
-    key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers)
+    nonces = names_of(profile, "nonce") if profile.fields else _USUAL_NONCE
+    key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers, nonces=nonces)
     if received_at is not None and (not isinstance(received_at, datetime) or received_at.utcoffset() is None):
         raise _error("received_at", "an aware datetime, such as datetime.now(UTC)", repr(received_at))
     return Notification(
@@ -397,6 +398,7 @@ def _error(field: str, rule: str, what: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"{field} must be {rule}, not {what}", field=field, rule=rule)
 
 
+_USUAL_NONCE: Final = frozenset({NONCE})
 MAX_KEY: Final = 200
 """Characters of a key. A longer one is replaced by its hash."""
 WEBHOOK_ID: Final = STANDARD_WEBHOOKS.nonce
@@ -408,7 +410,13 @@ It is also that of the event if a header has the time of the delivery.
 
 
 def identify(
-    shape: NotificationShape, kind: str | None, document: Any, data: Any, headers: Mapping[str, str]
+    shape: NotificationShape,
+    kind: str | None,
+    document: Any,
+    data: Any,
+    headers: Mapping[str, str],
+    *,
+    nonces: frozenset[str] = _USUAL_NONCE,
 ) -> tuple[str, bool, str]:
     """Return what identifies the event of a notification.
 
@@ -418,7 +426,7 @@ def identify(
         The key, the same in each redelivery; whether it is only a hash of the body; and the body's digest.
     """
     event_timed = shape.verification in _EVENT_TIMED or (shape.header is not None and shape.header.timestamp)
-    digest = digest_document(shape, document, sent="" if event_timed else shape.time)
+    digest = digest_document(shape, document, sent="" if event_timed else shape.time, nonces=nonces)
     names = [at(data, path) for path in shape.id.get(kind or "", ())]
     if names and all(map(is_identifier, names)):
         return build_key(f"{kind}:", names), False, digest
@@ -426,7 +434,7 @@ def identify(
     if number is not None and is_identifier(number):
         return _shorten_key("webhook:", number), False, digest
     # The hash includes the time, because an equal renewal a month later is another event.
-    return ":".join(filter(None, ("weak", kind, digest_document(shape, document)))), True, digest
+    return ":".join(filter(None, ("weak", kind, digest_document(shape, document, nonces=nonces)))), True, digest
 
 
 def webhook_id(shape: NotificationShape, headers: Mapping[str, str]) -> str | None:
@@ -446,7 +454,9 @@ def _shorten_key(prefix: str, name: str) -> str:
     return key if len(key) <= MAX_KEY else f"{prefix}sha256:{_sha256(name)}"
 
 
-def digest_document(shape: NotificationShape, document: Any, *, sent: str = "") -> str:
+def digest_document(
+    shape: NotificationShape, document: Any, *, sent: str = "", nonces: frozenset[str] = _USUAL_NONCE
+) -> str:
     """Return the SHA-256, in hexadecimal, of a document without what a redelivery may change.
 
     That is its signature, its nonce, and the profile's `volatile` fields: a name for every field of that name, a dotted
@@ -456,9 +466,11 @@ def digest_document(shape: NotificationShape, document: Any, *, sent: str = "") 
         shape: The profile's `[notification]`.
         document: A decoded body.
         sent: The path of a time that is new in each delivery, or an empty text.
+        nonces: The service's names of the nonce.
     """
-    fresh = {NONCE, *(each for each in shape.volatile if "." not in each)}
-    dotted = [each for each in shape.volatile if "." in each]
+    changing = (*nonces, *shape.volatile)
+    fresh = {each for each in changing if "." not in each}
+    dotted = [each for each in changing if "." in each]
     paths = [tuple(each.split(".")) for each in (*dotted, shape.signature, sent) if each]
     return _sha256(_canonical_json(_without(document, frozenset(fresh), paths)))
 

@@ -14,11 +14,22 @@ import pytest
 from attrs import evolve
 from standardwebhooks import Webhook
 
-from payasync import AnswerShape, Credentials, NotificationShape, Profile, SignedHeader, SortedPairs, States
+from payasync import (
+    ABSENT,
+    AnswerShape,
+    Credentials,
+    NotificationShape,
+    Profile,
+    QueryRefund,
+    SignedHeader,
+    SortedPairs,
+    States,
+)
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, NotConfiguredError
 from payasync.notifications import Notification, parse
 from payasync.notifications.ingest import build_received
 from payasync.notifications.verification import MOST_SIGNATURES, verification_of, verify
+from payasync.profile.schema import Endpoint
 from payasync.sandbox import PROFILE
 from payasync.signing.templates import parse_time
 from tests.foreign.signatures import rsa_keys, rsa_sha256
@@ -402,6 +413,18 @@ def test_number_is_stored_under_the_standards_name(name: str) -> None:
 
     assert "webhook:msg_1" == parse(stored.raw, stored.headers, profile=SVIX).dedup_key
     assert ["msg_1"] == [value for key, value in stored.headers.items() if key.lower() == "webhook-id"]
+
+
+@pytest.mark.parametrize(("wanted", "named"), [((), ABSENT), (("out_trade_no",), "T1")], ids=["no", "yes"])
+def test_refund_is_asked_about_with_its_order_if_the_service_wants_that(wanted: Any, named: Any) -> None:
+    """A confirmation names the order only if the endpoint wants it: a hint may lie about it."""
+    profile = Profile(
+        endpoints={"refunds.status": Endpoint(with_=wanted)},
+        notification=NotificationShape(out_trade_no="no", out_refund_no="back"),
+    )
+    hint = parse(b'{"no":"T1","back":"R1"}', {}, profile=profile, kind="refund")
+
+    assert QueryRefund(identifier="R1", out_trade_no=named) == hint.inquiry()
 
 
 def sandboxed(name: str, scheme: Mapping[str, Any], **changes: Any) -> Profile:
