@@ -231,11 +231,14 @@ class WireNames:
             operation: Its name, because the codes of one operation go before the general ones.
         """
         named: Code | None = self.profile.sandbox.codes.get(why)
-        if named is not None or why not in _MEANINGS:
+        if why not in _MEANINGS:
             return named
         meaning, codes = _MEANINGS[why], self.profile.codes
+        own = codes.by_operation.get(operation, {}).get(meaning, ())
+        if named is not None and (not own or codes.meaning(operation, [named]) == meaning):
+            return named
         general = (code for code in getattr(codes, meaning) if codes.meaning(operation, [code]) == meaning)
-        return next(iter((*codes.by_operation.get(operation, {}).get(meaning, ()), *general)), None)
+        return next(iter((*own, *general)), None)
 
     def status(self, why: Why, operation: str = "") -> int:
         """Return the HTTP status of a refusal: the usual one, unless the profile reads it as something else."""

@@ -645,6 +645,18 @@ def test_code_that_another_operation_reads_otherwise() -> None:
     assert (None, "LATER") == (told.code("busy"), told.code("busy", "refunds.create"))
 
 
+def test_named_code_that_an_operation_does_not_read_so() -> None:
+    """A code that `[sandbox.codes]` names is sent, unless an operation lists others for it and reads it otherwise."""
+    codes, shape = (
+        ResultCodes(by_operation={"refunds.create": {"absent": ["GONE"]}}),
+        SandboxShape(codes={"absent": "N"}),
+    )
+    unread, read = words(codes=codes, sandbox=shape), words(codes=evolve(codes, absent=("N",)), sandbox=shape)
+
+    assert ("N", "GONE") == (unread.code("absent", "orders.query"), unread.code("absent", "refunds.create"))
+    assert ("N", "N") == (read.code("absent", "orders.query"), read.code("absent", "refunds.create"))
+
+
 UNCODED: Final = evolve(
     answering(code="", ok=()),
     codes=ResultCodes(),
