@@ -505,14 +505,32 @@ async def test_constants_stand_in_notifications(signature: str) -> None:
     assert CONSTANTS == {name: above[name] for name in CONSTANTS}
 
 
-@pytest.mark.parametrize("value", [{"a": 1}, True, 1.5])
-def test_constant_that_cannot_be_signed(value: object) -> None:
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        *((value, "stands in what the service signs") for value in ({"a": 1}, True, 1.5)),
+        *((text, "list flag in signature.allow_delimiters") for text in ("a=b", "a&b")),
+    ],
+)
+def test_constant_that_cannot_be_signed(value: object, why: str) -> None:
     """If the scheme cannot sign a constant that the service would sign, the error names the constant."""
     profile = evolve(answering(signature="sign"), sandbox=SandboxShape(constants={"signType": "RSA", "flag": value}))
-    with pytest.raises(ConfigurationError, match="stands in what the service signs") as caught:
+    with pytest.raises(ConfigurationError, match=why) as caught:
         ServiceSigner(Dialect(profile), make_keys(profile))
 
     assert "sandbox.constants.flag" == caught.value.field
+
+
+async def test_signed_constant_that_may_hold_a_delimiter() -> None:
+    """A signed constant may hold a delimiter if `allow_delimiters` lists it."""
+    scheme = evolve(SCHEME, allow_delimiters=("help",))
+    shape = SandboxShape(constants={"help": "https://pay.example/?a=b&c=d"})
+    async with Sandbox(evolve(answering(signature="sign"), signature=scheme, sandbox=shape)) as sandbox:
+        number = await sandbox.given.pending_order()
+        async with sandbox.session() as pay:
+            found = await pay.orders.query(number)
+
+    assert "https://pay.example/?a=b&c=d" == found.document["help"]
 
 
 async def test_signature_of_a_response_covers_the_arguments_in_its_path() -> None:

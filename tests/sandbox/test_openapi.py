@@ -21,9 +21,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from payasync import Auth, HttpCodes, Profile
+from payasync import AnswerShape, Auth, HttpCodes, Profile, SandboxShape, SortedPairs
 from payasync.endpoints import OPERATIONS, Argument, Operation
-from payasync.profile.schema import SIGN
+from payasync.profile.schema import REFUSALS, SIGN
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.arguments import SORTS
 from payasync.sandbox.dialect import Dialect
@@ -130,6 +130,13 @@ DIALECTS: Final = {
         ),
         codes=evolve(PROFILE.codes, by_operation={"refunds.create": {"absent": ["NO_REFUND"]}}),
     ),
+    "constants": evolve(
+        PROFILE,
+        answer=evolve(PROFILE.answer, data="outer.data", signature="outer.seal", refusals_signed=False),
+        signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json", booleans="json", numbers="text"),
+        sandbox=evolve(PROFILE.sandbox, constants={"v": 1.5, "on": True, "of": [1], "no": None, "in": {"a": "b"}}),
+    ),
+    "constants in the document": evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, constants={"signType": "RSA"})),
     "used before inside": evolve(PROFILE, http=HttpCodes(duplicate=(410,), not_executed=())),
 }
 
@@ -148,6 +155,24 @@ async def test_what_a_profile_may_say_of_answers_is_documented(
         for difference in differences(described(profile), name, each)
     ]
     assert {"done", "absent", "duplicate", "wrong_state"} <= {each.why for _, each in told}
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected", "required"),
+    [
+        ({}, None, False),
+        ({"invalid": 1, "absent": "NONE"}, {"enum": [1, "NONE"]}, False),
+        (dict.fromkeys(REFUSALS, "BAD"), {"enum": ["BAD"]}, True),
+    ],
+)
+def test_codes_of_refusals_are_documented(codes: Any, expected: object, *, required: bool) -> None:
+    """A refusal has one of the codes that the profile names, and always one only if the profile names all."""
+    profile = Profile(answer=AnswerShape(code="code", ok=["OK"]), sandbox=SandboxShape(codes=codes))
+    document = described(profile)
+    for name in NAMES:
+        refusal = operation_of(document, name)["responses"]["default"]["content"]["application/json"]["schema"]
+
+        assert (expected, required) == (refusal["properties"].get("code"), "code" in refusal["required"])
 
 
 KEY: Final = {"type": "apiKey", "in": "header"}
