@@ -131,7 +131,7 @@ def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterato
     except ConfigurationError as error:
         words = str(error) if given else "not set: needed by all methods"
         yield Finding(str(error.field or MERCHANT_ID), "wrong" if given else "missing", words)
-    public = {"public_key"} if getattr(profile.signature, "symmetric", False) else {"public_key", "service_keys"}
+    public = {"public_key"} if _is_symmetric(profile) else {"public_key", "service_keys"}
     for name, needed in _keys_needed(profile):
         variable = f"PAYASYNC_{name.upper()}"
         try:
@@ -186,9 +186,15 @@ def _variable(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
     return {each: environ[each] for each in (name, f"{name}_FILE") if each in environ}
 
 
+def _is_symmetric(profile: Profile) -> bool:
+    """Return whether the key that signs also verifies; while the algorithm is open, that is unknown."""
+    scheme = profile.signature
+    return getattr(scheme, "algorithm", "open") != "" and bool(getattr(scheme, "symmetric", False))
+
+
 def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
     """Yield each key with its purpose."""
-    symmetric = getattr(profile.signature, "symmetric", False)
+    symmetric = _is_symmetric(profile)
     signed = [*(["responses"] if profile.answer.signed else [])]
     if profile.notification.verification in {"body", "header"}:
         signed.append("notifications")

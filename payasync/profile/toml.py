@@ -117,6 +117,13 @@ def _family_of(path: str, given: object) -> tuple[type, object]:
     family = options.pop("family", _USUAL_FAMILY)
     if not isinstance(family, str) or family not in _FAMILIES:
         raise invalid_setting("signature.family", f"must be {' or '.join(_FAMILIES)}, not {describe_value(family)}")
+    for other, kind in _FAMILIES.items():
+        mine, others = ({each.name for each in fields(each)} for each in (_FAMILIES[family], kind))
+        for name in options.keys() & (others - mine):
+            why = (
+                f"is of the family {other!r}, and signature.family is {family!r}; allowed are {', '.join(sorted(mine))}"
+            )
+            raise invalid_setting(f"{path}.{name}", why)
     return _FAMILIES[family], options
 
 

@@ -33,6 +33,14 @@ name = "my-gateway"
 algorithm = "hmac-sha256"
 encoding = "HEX"
 """
+TEMPLATE: Final = """
+[signature]
+family = "template"
+text = "{body}"
+header = "X-Signature"
+[answer.header]
+signature = "X-Signature"
+"""
 
 
 def lines(result: Result) -> list[str]:
@@ -453,3 +461,14 @@ async def test_proxy_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert "fine" == found.verdict
     assert "the environment names a proxy" in found.words
+
+
+@pytest.mark.parametrize("text", ['[signature]\nencoding = "hex"', TEMPLATE])
+def test_open_algorithm_is_a_point_and_no_failure(tmp_path: Path, text: str) -> None:
+    """While the algorithm is open, nobody knows whether the service has a key of its own."""
+    path = tmp_path / "service.toml"
+    path.write_text(text)
+    result = run("--profile", str(path), environ=KEYS)
+
+    assert 0 == result.exit_code
+    assert "signature.algorithm" in result.output

@@ -715,8 +715,12 @@ X-Merchant = "{merchant_id}"
         ('[signature]\nfamily = "templat"', "signature.family", "must be sorted-pairs or template, not 'templat'"),
         ("[signature]\nfamily = 1", "signature.family", "must be sorted-pairs or template, not 1"),
         ('[signature]\nfamily = "template"\nheader = "a"', "signature.text", "is missing"),
-        (TEMPLATE.replace("header =", "separator ="), "signature.separator", "is unknown: allowed are algorithm"),
-        ('[signature]\nheader = "a"', "signature.header", "is unknown"),
+        (TEMPLATE.replace("header =", "separator ="), "signature.separator", "is of the family 'sorted-pairs'"),
+        (
+            '[signature]\nheader = "a"',
+            "signature.header",
+            "is of the family 'template', and signature.family is 'sorted-pairs'; allowed are",
+        ),
     ],
 )
 def test_a_template_contradicts_nothing(text: str, key: str, why: str) -> None:
