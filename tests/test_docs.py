@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
+from attrs import fields_dict
 
 import payasync
 from payasync.profile.profile import Profile
@@ -74,7 +75,7 @@ def test_whole_form_shows_every_key() -> None:
     shown = keys(tomllib.loads(whole_form()))
     written = keys(tomllib.loads(Profile.from_toml(whole_form()).to_toml()))
     parts = {"signature": SortedPairs, "notification": NotificationShape, "answer": AnswerShape, "http": HttpCodes}
-    options = {f"{part}.{name}" for part, kind in parts.items() for name in kind.__annotations__}
+    options = {f"{part}.{name}" for part, kind in parts.items() for name in fields_dict(kind)}
 
     assert set() == (written | options) - shown
 

@@ -63,7 +63,7 @@ class Layout:
 
     names: Mapping[str, str] = field(factory=dict)
     nonce: str = NONCE
-    sign: str = SIGN
+    sign: str = field(default=SIGN, repr=False)
     in_path: tuple[tuple[str, str], ...] = ()
     at_end: str = ""
     in_headers: tuple[str, ...] = ()
