@@ -125,6 +125,7 @@ class Intent(Draft):
         updated: When its state was last set.
         sent_at: The latest moment at which something of it may have been sent without a recognised response.
         key_sent: When the write was first sent under its idempotency key.
+        key_tick: The same moment as a monotonic timestamp.
         tick: A monotonic timestamp: since when it is being sent, later the same moment as `sent_at`.
         answered: The service said that its number was used before. Nothing of that attempt can still arrive, and "not
             found" is not believed.
@@ -145,6 +146,7 @@ class Intent(Draft):
     updated: datetime
     sent_at: datetime | None = None
     key_sent: datetime | None = None
+    key_tick: str | None = None
     tick: str | None = None
     answered: bool = False
     outcome: Outcome | None = None

@@ -34,11 +34,11 @@ from payasync.wire.validators import invalid_argument
 
 ADD: Final = """
 INSERT INTO payasync_intents
-    (operation, merchant, reference, number, intent, hash, request, queued, named, idempotency_key, key_sent, state,
-     attempts, fence, lease, tick, created, updated)
+    (operation, merchant, reference, number, intent, hash, request, queued, named, idempotency_key, key_sent, key_tick,
+     state, attempts, fence, lease, tick, created, updated)
 SELECT
     :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :idempotency_key,
-    :key_sent, :state, :attempts, :fence, :lease, :tick, :now, :now
+    :key_sent, :key_tick, :state, :attempts, :fence, :lease, :tick, :now, :now
 WHERE CAST(:service AS text) IS NULL
     OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
@@ -60,7 +60,7 @@ SEND: Final = """
 UPDATE payasync_intents SET
     state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
     lease = :until, tick = :tick, due = NULL, updated = :now, named = :named,
-    idempotency_key = :key, key_sent = :key_sent,
+    idempotency_key = :key, key_sent = :key_sent, key_tick = :key_tick,
     answered = answered AND state <> 'unknown', outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
 SETTLE: Final = """
@@ -94,7 +94,7 @@ UPDATE payasync_intents SET
     updated = CASE state WHEN 'sending' THEN :now ELSE updated END,
     reason = CASE state WHEN 'sending' THEN :interrupted ELSE reason END,
     state = CASE state WHEN 'sending' THEN 'unknown' ELSE state END,
-    asked = asked + 1, fence = fence + 1, lease = :until, due = NULL
+    asked = asked + 1, fence = fence + 1, lease = :until, due = NULL, key_sent = coalesce(:key_sent, key_sent)
 WHERE id = :id RETURNING *"""
 NEXT_DUE: Final = """
 SELECT * FROM payasync_intents
@@ -252,8 +252,9 @@ def begin(
 ) -> Transaction[BeginResult]:
     """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
     until = now + timedelta(seconds=lease)
-    key_sent = None if draft.idempotency_key is None else now
-    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick, "key_sent": key_sent}
+    keyed = draft.idempotency_key is not None
+    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
+    first |= {"key_sent": now if keyed else None, "key_tick": tick if keyed else None}
     added, stored = yield from _add_draft(draft, binding, first, now)
     if added:
         return BeginResult(Step.SEND, stored[0])
@@ -270,7 +271,7 @@ def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
     An intent that is stored already is queued from now on, and keeps its state. Only a rejected intent becomes *new*
     again, so that a search for unsent intents finds it.
     """
-    first = {"state": "new", "attempts": 0, "fence": 0, "lease": None, "tick": None, "key_sent": None}
+    first = {"state": "new", "attempts": 0, "fence": 0, **dict.fromkeys(("lease", "tick", "key_sent", "key_tick"))}
     added, stored = yield from _add_draft(draft, None, first, now)
     begun = match_draft(draft, stored, now)
     if not added and begun.step is not Step.CONFLICT:
@@ -322,10 +323,12 @@ def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Tran
     stored = begun.intent
     values = {"id": stored.id, **facts}
     if stored.state == "unknown" and stored.idempotency_key is not None:
-        values |= {"key": stored.idempotency_key, "key_sent": stored.key_sent}
+        values |= {"key": stored.idempotency_key, "key_sent": stored.key_sent, "key_tick": stored.key_tick}
     else:
         key = next_idempotency_key(stored, key)
-        values |= {"key": key, "key_sent": None if key is None else facts["now"]}
+        values |= {"key": key, "key_sent": None, "key_tick": None}
+        if key is not None:
+            values |= {"key_sent": facts["now"], "key_tick": facts["tick"]}
     (sent,) = yield from find_intents(SEND, values)
     return BeginResult(Step.SEND, sent)
 
@@ -392,8 +395,17 @@ def ask(
     claimed: Intents = []
     for each in (yield from find_intents(DUE, due, SKIP_LOCKED)):
         sent_at, since = _in_doubt_since(each, now, tick)
-        claimed += yield from find_intents(ASK, {**values, "id": each.id, "sent_at": sent_at, "tick": since})
+        changes = {"sent_at": sent_at, "tick": since, "key_sent": _key_sent(each, now, tick)}
+        claimed += yield from find_intents(ASK, {**values, "id": each.id, **changes})
     return claimed
+
+
+def _key_sent(stored: Intent, now: datetime, tick: str | None) -> datetime | None:
+    """Return when the key of an intent was first sent, by the present clock. If that was set back, the key is older."""
+    gone = _seconds_between(stored.key_tick, tick)
+    if gone is None or stored.key_sent is None:
+        return stored.key_sent
+    return min(stored.key_sent, now - timedelta(seconds=gone))
 
 
 def _in_doubt_since(stored: Intent, now: datetime, tick: str | None) -> tuple[datetime | None, str | None]:

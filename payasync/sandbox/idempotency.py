@@ -12,7 +12,6 @@ from payasync.endpoints import Operation
 from payasync.sandbox.dialect import Dialect, Outgoing
 from payasync.sandbox.model import RecordedResponse, RefusedError
 from payasync.sandbox.store import Store
-from payasync.sandbox.timeline import add_facts
 
 
 class IdempotencyKeys:
@@ -74,7 +73,6 @@ class IdempotencyKeys:
             if before.fingerprint != fingerprint:
                 name = self._shape.header or self._shape.field
                 raise RefusedError("invalid", f"{name} was used for another request", field=name)
-            add_facts(request, reason="the response to the first request with its idempotency key")
             return Outgoing(**json.loads(before.outgoing))
         if self._in_progress.get(key, request) is not request:
             raise RefusedError("duplicate", "a request with the same idempotency key is in progress")

@@ -12,7 +12,7 @@ import pytest
 import time_machine
 from attrs import evolve
 
-from payasync import OutcomeUnknownError, RetryPolicy, Session
+from payasync import CreatePayment, Idempotency, OutcomeUnknownError, RetryPolicy, Session
 from payasync.journal import Reconciler, Report, SqliteJournal
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
@@ -119,6 +119,35 @@ async def test_stale_tick(ticks: Ticks, pay: Session, journal: SqliteJournal, pa
     ticks.seconds += QUARANTINE
 
     assert Report(waiting=1) == await later(pay, journal, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "jump", "expected"),
+    [
+        (HOUR - 1, -HOUR, Report(sent=1)),
+        (HOUR, -HOUR, Report(manual=1)),
+        (HOUR, -2 * HOUR, Report(manual=1)),
+        (60.0, HOUR, Report(manual=1)),
+    ],
+)
+async def test_clock_that_is_set_back(ticks: Ticks, path: Path, seconds: float, jump: float, expected: Report) -> None:
+    """If the wall clock is set back, no idempotency key lasts longer. If it is set forward, keys end earlier."""
+    lasting = Idempotency(header="Idempotency-Key", lifetime=HOUR)
+    profile = evolve(PROFILE, idempotency=lasting, answer=evolve(PROFILE.answer, payment_id=""))
+    async with (
+        SqliteJournal(path) as journal,
+        Sandbox(profile) as sandbox,
+        sandbox.session(journal=journal, retry=ONCE) as pay,
+    ):
+        sandbox.faults.reset_after_commit("payments.create")
+        number = await journal.add(CreatePayment(amount=5, currency="CAD"), merchant=pay.merchant_id)
+        with pytest.raises(OutcomeUnknownError):
+            await pay.execute(number)
+        ticks.seconds += seconds
+        # If the wall clock was set back far enough, the next query is not due at first.
+        reports = [await later(pay, journal, seconds + jump), await later(pay, journal, 60.0)]
+
+    assert [expected] == [report for report in reports if report.asked]
 
 
 @pytest.mark.parametrize("has_one", [True, False])

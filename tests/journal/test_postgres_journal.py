@@ -212,7 +212,7 @@ async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgr
     again = postgres_statement(transactions.SEND, "")
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
         until = START + timedelta(seconds=LEASE)
-        unset = dict.fromkeys(("tick", "named", "key", "key_sent"))
+        unset = dict.fromkeys(("tick", "named", "key", "key_sent", "key_tick"))
         await other.execute(again.encode(), {"id": 1, "now": START, "until": until, **unset})
         pruning = asyncio.ensure_future(journal.prune(START + timedelta(seconds=1)))
         await blocked(postgres_dsn)

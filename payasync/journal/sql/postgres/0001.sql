@@ -25,6 +25,7 @@ CREATE TABLE payasync_intents (
     named json,
     idempotency_key text,
     key_sent timestamptz,
+    key_tick text,
     outcome text,
     reason text NOT NULL DEFAULT '',
     UNIQUE (merchant, number),

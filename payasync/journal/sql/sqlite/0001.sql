@@ -25,6 +25,7 @@ CREATE TABLE payasync_intents (
     named TEXT,
     idempotency_key TEXT,
     key_sent REAL,
+    key_tick TEXT,
     outcome TEXT,
     reason TEXT NOT NULL DEFAULT '',
     UNIQUE (merchant, number),
