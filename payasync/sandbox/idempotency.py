@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any, Final
 
 from aiohttp import web
@@ -69,7 +68,7 @@ class IdempotencyKeys:
         """
         before, now = self._store.find(RecordedResponse, key=key), self._store.now()
         lifetime = self._shape.lifetime
-        if before and (lifetime is None or now - before.at < timedelta(seconds=lifetime)):
+        if before and (lifetime is None or (now - before.at).total_seconds() < lifetime):
             if before.fingerprint != fingerprint:
                 name = self._shape.header or self._shape.field
                 raise RefusedError("invalid", f"{name} was used for another request", field=name)
