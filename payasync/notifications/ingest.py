@@ -210,8 +210,9 @@ def build_received(notification: Notification, profile: Profile, *, timed: bool)
         profile: The profile of the service.
         timed: Whether its signature covers the time when it was sent, so that it cannot come again much later.
     """
-    headers = CIMultiDict(notification.headers)
+    headers = notification.headers
     if profile.notification.header and (number := webhook_id(profile.notification, headers)):
+        headers = CIMultiDict(headers)
         headers[WEBHOOK_ID] = number  # in place of one that nobody has signed
     return Received(
         key=notification.dedup_key if notification.verified else hint_key(notification),

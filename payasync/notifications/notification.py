@@ -90,7 +90,7 @@ class Notification:
     confirmed: Response | None = field(default=None, hash=False)
     _state: str | None = field(default=None, repr=False, alias="state")
     _session: "Session | None" = field(default=None, repr=False, eq=False)
-    _asks_with_order: bool = field(default=False, repr=False, eq=False)
+    _asks_with_order: bool = field(default=False, repr=False, eq=False, alias="asks_with_order")
     """The service wants the order's number in a query about a refund; else a hint's number of it says nothing."""
 
     @property

@@ -47,7 +47,7 @@ from payasync.profile.wire_names import (
 )
 from payasync.settings import describe_value, invalid_setting, is_header, is_reserved_header
 from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
-from payasync.signing.schemes import Keyed, SortedPairs, Template
+from payasync.signing.schemes import Keyed, Scheme, SortedPairs, Template
 from payasync.signing.templates import check_template, names_in
 from payasync.strict_json import find_flaw
 
@@ -445,27 +445,26 @@ def _check_refusal(shape: NotificationShape) -> None:
 
 def _check_answer_header(profile: "Profile") -> None:
     """Refuse a signature of responses in a header that could verify nothing, or that is one of two."""
-    answer, scheme = profile.answer, profile.scheme
+    answer = profile.answer
     if answer.header is None:
         return
     if answer.signature:
         raise invalid_setting("answer.signature", "and answer.header both say where the signature stands: keep one")
-    check_signed_header("answer.header", answer.header)
-    if scheme is not None and (not isinstance(scheme, Keyed) or scheme.algorithm == "md5"):
-        what = 'algorithm "md5"' if isinstance(scheme, Keyed) else "a scheme of your own"
-        raise invalid_setting("answer.header", f"must not be given with {what}, which has no key for a text")
+    _check_signed_header("answer.header", answer.header, profile.scheme)
 
 
-def check_signed_header(key: str, header: SignedHeader) -> None:
-    """Refuse a text that does not sign the body, or not all that stands in headers, and places that coincide.
+def _check_signed_header(key: str, header: SignedHeader, scheme: Scheme | None) -> None:
+    """Refuse a text that does not sign the body, or not all that stands in headers, and one that nobody could sign.
 
     Args:
         key: The key of the table, such as `answer.header`.
         header: The table.
-
-    Raises:
-        ConfigurationError: It contradicts itself.
+        scheme: The profile's scheme, whose algorithm signs the text.
     """
+    if scheme is not None and (not isinstance(scheme, Keyed) or scheme.algorithm == "md5"):
+        what = 'algorithm "md5"' if isinstance(scheme, Keyed) else "a scheme of your own"
+        why = f"must not be given with {what}, which has no key for a text. Give another signature.algorithm"
+        raise invalid_setting(key, f"{why}, or Receiver(verifier=...) in its place" if "notification" in key else why)
     check_template(f"{key}.text", header.text, ("timestamp", "nonce", "body"), needed=("body",))
     for name in ("timestamp", "nonce"):
         if bool(getattr(header, name)) != (name in names_in(header.text)):
@@ -494,12 +493,7 @@ def _check_notification_header(profile: "Profile") -> None:
     if shape.verification == "header":
         if header is None:
             raise invalid_setting(key, 'must be given where notification.verification is "header"')
-        check_signed_header(key, header)
-        scheme = profile.scheme
-        if scheme is not None and (not isinstance(scheme, Keyed) or scheme.algorithm == "md5"):
-            what = 'algorithm "md5"' if isinstance(scheme, Keyed) else "a scheme of your own"
-            why = f'must not be "header" with {what}, which has no key for a text. Give Receiver(verifier=...) instead'
-            raise invalid_setting("notification.verification", why)
+        _check_signed_header(key, header, profile.scheme)
     elif header is not None and shape.verification == "standard-webhooks":
         for name, usual in (("text", BODY), ("prefix", "")):
             if getattr(header, name) != usual:

@@ -422,8 +422,9 @@ class ServiceSigner:
 def value_at(headers: Mapping[str, str], place: str) -> str:
     """Return the value at a place in headers, such as `X-Signature` or `X-Signature:v1`; empty if there is none."""
     name, _, inner = place.partition(":")
-    pairs = dict(pair.strip().partition("=")[::2] for pair in headers.get(name, "").split(","))
-    return pairs.get(inner, "") if inner else headers.get(name, "")
+    line = headers.get(name, "")
+    pairs = (pair.strip().partition("=") for pair in line.split(","))
+    return next((value for key, _, value in pairs if key == inner), "") if inner else line
 
 
 def sign_headers(

@@ -466,12 +466,12 @@ def test_standard_webhooks_with_names_of_ones_own(header: dict[str, str], key: s
         (
             {"verification": "header", "header": SignedHeader(signature="S")},
             SortedPairs(algorithm="md5", key_param="key"),
-            "notification.verification",
+            "notification.header",
         ),
         (
             {"verification": "header", "header": SignedHeader(signature="S")},
             SimpleNamespace(sign=str, verify=bool),
-            "notification.verification",
+            "notification.header",
         ),
         ({"tells": {"payment": "a", "refund": "a"}}, None, "notification.tells.refund"),
         ({"tells": {"payment": "a.b", "refund": "a"}}, None, "notification.tells.refund"),
