@@ -2,18 +2,38 @@
 
 import re
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import pytest
-from attrs import fields_dict
+from attrs import fields, fields_dict
 
 import payasync
 from payasync.profile.profile import Profile
-from payasync.profile.schema import AnswerShape, HttpCodes, NotificationShape
+from payasync.profile.schema import (
+    CODE_LISTS,
+    KINDS,
+    OPEN_FIELDS,
+    ORDER_STATES,
+    REFUND_STATES,
+    REFUSALS,
+    SUBSCRIPTION_STATES,
+    Accept,
+    AnswerShape,
+    Auth,
+    Endpoint,
+    HttpCodes,
+    NotificationShape,
+    Parameter,
+    Recovery,
+    SandboxShape,
+    SignedHeader,
+)
+from payasync.profile.wire_names import OURS
 from payasync.sandbox import Sandbox
-from payasync.signing.schemes import SortedPairs
+from payasync.signing.schemes import SortedPairs, Template
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import Answer
 from tests.sandbox.web.test_dashboard import ACTIONS
@@ -27,14 +47,39 @@ FORMS: Final = re.findall(
     r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("sandbox.md").read_text(encoding="utf-8"), re.MULTILINE
 )
 """The sandbox's forms: the name of each, and its fields."""
+TABLES: Final[Mapping[str, type]] = {
+    "endpoints.refunds.status": Endpoint,
+    "auth": Auth,
+    "accept": Accept,
+    "status.payment": Parameter,
+    "answer": AnswerShape,
+    "answer.header": SignedHeader,
+    "http": HttpCodes,
+    "recovery": Recovery,
+    "notification": NotificationShape,
+    "notification.header": SignedHeader,
+    "sandbox": SandboxShape,
+}
+"""The tables of a profile, each with the arguments that are its keys."""
+NAMES: Final[Mapping[str, Iterable[str]]] = {
+    "signature": ("family", *fields_dict(SortedPairs), *fields_dict(Template)),
+    "idempotency": ("header", "lifetime"),
+    "fields": (*OPEN_FIELDS, *OURS),
+    "codes": CODE_LISTS,
+    "states.order": ORDER_STATES,
+    "states.refund": REFUND_STATES,
+    "states.subscription": SUBSCRIPTION_STATES,
+    "notification.kinds": KINDS,
+    "notification.id": KINDS,
+    "sandbox.codes": REFUSALS,
+}
+"""Tables whose keys are names, or of which no profile has all keys."""
 
 
-def whole_form() -> str:
-    """Return the TOML of the page."""
-    (_, text), *others = blocks(PAGE, "toml")
-
-    assert not others
-    return text
+def examples() -> list[str]:
+    """Return the profiles of the page: the common tables as one file, and each of the rare ones."""
+    common, _, rare = PAGE.partition("\n## The rare tables\n")
+    return ["".join(text for _, text in blocks(common, "toml")), *(text for _, text in blocks(rare, "toml"))]
 
 
 def keys(table: dict[str, Any], above: str = "") -> set[str]:
@@ -45,16 +90,17 @@ def keys(table: dict[str, Any], above: str = "") -> set[str]:
     return found
 
 
-def test_whole_form_is_a_profile() -> None:
-    """The TOML of the page is a valid profile, which survives a round trip."""
-    profile = Profile.from_toml(whole_form())
+@pytest.mark.parametrize("text", [*examples(), *(text for _, text in blocks(PAGE, "toml"))])
+def test_examples_are_profiles(text: str) -> None:
+    """Each TOML block of the page is a valid profile, and so are the common ones together; each can be written."""
+    profile = Profile.from_toml(text)
 
     assert profile == Profile.from_toml(profile.to_toml())
 
 
-def test_whole_form_leaves_nothing_out() -> None:
-    """The TOML of the page leaves no point open; only assumed points keep their defaults."""
-    points = Profile.from_toml(whole_form()).audit()
+def test_examples_leave_nothing_out() -> None:
+    """The common tables of the page leave no point open; only assumed points keep their defaults."""
+    points = Profile.from_toml(examples()[0]).audit()
 
     assert [] == [point.name for point in points if point.status == "open"]
     assumed = {f"http.{name}" for name in HttpCodes.__annotations__}
@@ -70,21 +116,40 @@ def test_whole_form_leaves_nothing_out() -> None:
     }
 
 
-def test_whole_form_shows_every_key() -> None:
-    """The page shows every key of a profile and every option of a signature."""
-    shown = keys(tomllib.loads(whole_form()))
-    written = keys(tomllib.loads(Profile.from_toml(whole_form()).to_toml()))
-    parts = {"signature": SortedPairs, "notification": NotificationShape, "answer": AnswerShape, "http": HttpCodes}
-    options = {f"{part}.{name}" for part, kind in parts.items() for name in fields_dict(kind)}
+def test_examples_show_every_key() -> None:
+    """The page shows every key of a profile, and every name that a table of names may hold."""
+    shown = set[str]()
+    for text in examples():
+        shown |= keys(tomllib.loads(text)) | keys(tomllib.loads(Profile.from_toml(text).to_toml()))
 
-    assert set() == (written | options) - shown
+    assert set() == set(all_keys()) - shown
+
+
+def all_keys() -> Iterator[str]:
+    """Yield the keys that a profile may have."""
+    for each in fields(Profile):
+        yield "status" if each.name.endswith("_status") else each.name
+    for table, kind in TABLES.items():
+        yield from (f"{table}.{each.name.removesuffix('_')}" for each in fields(kind))
+    for table, names in NAMES.items():
+        yield from (f"{table}.{name}" for name in names)
 
 
 @pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if "# default" in line], ids=str.strip)
 def test_defaults_are_true(line: str) -> None:
     """Each default that the page names is a default of the code."""
     name, value = next(iter(tomllib.loads(line).items()))
-    defaults = [Profile(), SortedPairs(), HttpCodes(), NotificationShape()]
+    given = [Parameter("orderNo"), SignedHeader(signature="X-Signature")]
+    defaults = [
+        Profile(),
+        SortedPairs(),
+        Auth(),
+        AnswerShape(),
+        HttpCodes(),
+        NotificationShape(),
+        SandboxShape(),
+        *given,
+    ]
     held = [getattr(part, name) for part in defaults if hasattr(part, name)]
 
     assert (tuple(value) if isinstance(value, list) else value) in held
