@@ -28,7 +28,7 @@ class Kind(enum.Enum):
     KEYED = "keyed"
     """A write named by the merchant's own number, where it is given: it can be asked about."""
     UNKEYED = "unkeyed"
-    """A write that nothing names: it must never be sent twice."""
+    """A write that nothing names: without an idempotency key, it must never be sent twice."""
 
 
 @frozen(slots=False)

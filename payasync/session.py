@@ -700,8 +700,8 @@ class Session:
             fields: By their wire names. They travel in a JSON body, or for GET and DELETE in the query.
             bearer: Send the headers of the profile's `auth`, such as `Authorization: Bearer`.
             signed: Add `nonceStr` and `sign`.
-            read: Repeating the call changes nothing. Without it the call is a write that nothing names, and it is never
-                sent twice.
+            read: Repeating the call changes nothing. Without it the call is a write that nothing names. Such a write is
+                never sent twice, unless the profile has an idempotency key.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of what a write is for: its key in the session's journal. It is not sent.
             shield: Let the call finish even if its caller is cancelled.

@@ -633,17 +633,17 @@ class HttpCodes:
 
 @frozen(kw_only=True, field_transformer=check_types("recovery"))
 class Recovery:
-    """The condition under which a write may be sent a second time.
+    """The condition under which a write that a number names may be sent a second time.
 
     Args:
-        quarantine: Seconds after which "not found" is final. `None`: it is never final, and no write is repeated.
+        quarantine: Seconds after which "not found" is final. `None`: it is never final, and no such write is repeated.
     """
 
     quarantine: float | None = field(
         default=None,
         validator=must_be("a number of seconds, 0 or more", lambda value: value is None or 0 <= value < math.inf),
         metadata=asks(
-            "seconds after which 'not found' is final; without it, no write is ever sent a second time",
+            "seconds after which 'not found' is final; without it, no write that a number names is sent a second time",
             WITH_A_NUMBER,
         ),
     )

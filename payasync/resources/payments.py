@@ -67,7 +67,7 @@ class Payments(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, PaymentResponse]:
-        """Create a payment (docs/service.md#payments). Nothing names it, so it is never sent twice.
+        """Create a payment (docs/service.md#payments). Nothing names it: it is repeated only under an idempotency key.
 
         Args:
             amount: An int, in the unit that the service counts in.

@@ -103,7 +103,7 @@ class CancelSubscription(Request[SubscriptionResponse]):
 
 
 class Subscriptions(Namespace):
-    """Recurring payments. Nothing names these writes, so none is ever sent twice."""
+    """Recurring payments. Nothing names these writes: without an idempotency key, none is ever sent twice."""
 
     def create(
         self,

@@ -15,7 +15,9 @@ from payasync import (
     ServiceError,
     Session,
 )
+from payasync.endpoints import custom_operation
 from payasync.journal import Journal, Patience, Reconciler, Report
+from payasync.journal.drafts import draft_from_call, keep_amounts
 from payasync.journal.intents import Intent, Step
 from payasync.journal.reconcile_policy import KEY_OVER, NAMELESS, NOT_KEPT, Finding, QueryResult, decide
 from payasync.sandbox import PROFILE, Sandbox
@@ -23,6 +25,8 @@ from payasync.settings import Pace
 from payasync.wire.call import Call, Reply, Send, derive_idempotency_key
 from payasync.wire.request import Request
 from payasync.wire.response import Response
+from tests.building import PROFILE as REQUESTS
+from tests.building import codec
 from tests.journal.building import LEASE, MERCHANT, PAYMENT, START, Clock, draft, only, refund, unknown
 from tests.sessions import ONE_TRY
 
@@ -92,6 +96,19 @@ async def test_key_of_a_write_that_is_queued_again(store: Journal) -> None:
     again = (await store.claim(number, LEASE, key=key_of_refund(0))).intent
 
     assert key_of_refund(1) == again.idempotency_key
+
+
+def test_key_is_no_part_of_the_request() -> None:
+    """A write stays the same when its service begins to take a key, whatever the key is."""
+    bare, keyed = (codec(evolve(REQUESTS, idempotency=each)) for each in (Idempotency(), Idempotency(field="idem")))
+    operation = custom_operation("POST", "/bill", read=False)
+    calls = [each.custom(operation, {"a": 1}, bearer=False, signed=False) for each in (bare, keyed, keyed)]
+    drafts = [draft_from_call(keyed.with_idempotency_key(each), MERCHANT, keep_amounts) for each in calls[1:]]
+    before = draft_from_call(calls[0], MERCHANT, keep_amounts)
+
+    assert [before.hash] * 2 == [each.hash for each in drafts]
+    assert None is before.idempotency_key
+    assert 2 == len({each.idempotency_key for each in drafts})
 
 
 async def test_service_without_keys(store: Journal) -> None:

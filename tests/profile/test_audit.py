@@ -237,7 +237,7 @@ def test_signed_answers_need_the_scheme_everywhere(scheme: SignatureScheme | Non
 
 NO_EFFECT: Final = "; the value that is given has no effect without answer"
 NOT_FINAL: Final = "is never final, and recovery.quarantine has no effect"
-FINAL: Final = "no write is ever sent a second time"
+FINAL: Final = "no write that a number names is sent a second time"
 SUBSCRIPTION: Final = "in subscriptions.update and subscriptions.cancel"
 STATES: Final[dict[str, dict[str, tuple[str | int, ...]]]] = {
     "order": {"paid": ("P",)},
