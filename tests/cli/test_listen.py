@@ -23,7 +23,7 @@ from attrs import asdict, evolve
 from click.testing import CliRunner
 from rich.console import Console
 
-from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape
+from payasync import Credentials, InvalidArgumentError, InvalidSignatureError, NotificationShape, SignedHeader
 from payasync.cli.commands import payasync
 from payasync.cli.listen import NO_KIND, OTHER_BODY, TOO_MUCH, Inspection, ListenScreen, inspect
 from payasync.notifications import Added, Answer, SqliteInbox, parse
@@ -315,6 +315,28 @@ async def test_routed_where_the_payload_says_no_kind(tmp_path: Path) -> None:
     assert ("payment", "T1") == (routed["kind"], routed["reference"])
     assert ("", "T2") == (unrouted["kind"], unrouted["reference"])
     assert "its kind is unknown" in unrouted["why"]
+
+
+def test_signed_in_a_header(tmp_path: Path) -> None:
+    """A signature in a header is verified. If a field of the payload tells the kind, one address is enough."""
+    shape = NotificationShape(
+        verification="header",
+        header=SignedHeader(signature="X-Signature"),
+        out_trade_no="no",
+        tells={"payment": "state"},
+        ack_status=200,
+    )
+    keys = Credentials("M1", service_keys="key of the service")
+    profile = evolve(PROFILE, notification=shape)
+    sent = signed({"no": "T1", "state": "PAID"}, profile=profile, credentials=keys, kind=None)
+    environ = {**following(shape, tmp_path), "PAYASYNC_SERVICE_KEYS": "key of the service"}
+    with listening(tmp_path, environ=environ) as listener:
+        _, genuine = listener.notified(sent.raw, sent.headers)
+        status, changed = listener.notified(sent.raw.replace(b"T1", b"T2"), sent.headers)
+
+    assert f"{listener.opening['url']}/notify" == listener.opening["webhook_url"]
+    assert ("verified", "payment", "T1") == (genuine["verdict"], genuine["kind"], genuine["reference"])
+    assert (400, "refused") == (status, changed["verdict"])
 
 
 AT: Final = datetime(2027, 1, 31, 12, tzinfo=UTC)

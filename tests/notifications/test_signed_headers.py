@@ -21,9 +21,11 @@ from payasync import (
     NotificationShape,
     Profile,
     QueryRefund,
+    Session,
     SignedHeader,
     SortedPairs,
     States,
+    Template,
 )
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError, NotConfiguredError
 from payasync.notifications import Notification, parse
@@ -32,6 +34,7 @@ from payasync.notifications.verification import MOST_SIGNATURES, verification_of
 from payasync.profile.schema import Endpoint
 from payasync.sandbox import PROFILE
 from payasync.signing.templates import parse_time
+from tests.foreign.recorder import Recorder, answer
 from tests.foreign.signatures import rsa_keys, rsa_sha256
 from tests.notifications import shop
 from tests.notifications.merchant import CREDENTIALS as WITH_WEBHOOK_KEY
@@ -263,6 +266,33 @@ def test_request_that_is_sent_back(changes: dict[str, Any], genuine: bytes) -> N
     assert ("X-Signature", True) == (field, "sent back" in why)
 
 
+ALIKE: Final = Template(
+    algorithm="hmac-sha256",
+    encoding="hex",
+    text="{timestamp}.{body}",
+    header="X-Sign",
+    value="t={timestamp},v1={signature}",
+)
+
+
+async def test_request_that_is_signed_as_notifications_are() -> None:
+    """A request whose header has the very form of a notification's is refused as one, and may not have its state."""
+    header = SignedHeader(signature="X-Sign:v1", timestamp="X-Sign:t", text="{timestamp}.{body}")
+    profile = evolve(shaped(data="", kind="", header=header, out_trade_no="outTradeNo"), signature=ALIKE)
+    refund: Any = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+    with Recorder([answer(200, b"{}")]) as service:
+        async with Session(service.url, credentials=SHARED, profile=profile) as pay:
+            await pay.refunds.create(**refund)
+            with pytest.raises(InvalidArgumentError, match="no request may say"):
+                await pay.refunds.create(**refund, extra={"state": "PAID"})
+    request = service.only
+
+    with pytest.raises(InvalidSignatureError, match="sent back"):
+        verify(request.body, request.headers, profile=profile, credentials=SHARED)
+    with pytest.raises(InvalidSignatureError, match="is not that of the body"):
+        verify(request.body + b" ", request.headers, profile=profile, credentials=SHARED)
+
+
 def test_profile_by_which_nobody_could_tell() -> None:
     """If nothing that the profile locates tells requests from notifications, one key for both is refused."""
     bare = Profile(
@@ -434,6 +464,7 @@ def sandboxed(name: str, scheme: Mapping[str, Any], **changes: Any) -> Profile:
 
 
 SERVICES: Final = (
+    evolve(sandboxed("texts", {}, header=TIMED), signature=ALIKE),
     sandboxed("hmac", {"algorithm": "hmac-sha256", "encoding": "hex"}, time=""),
     sandboxed("rsa", {"algorithm": "rsa-sha256", "encoding": "base64"}, header=TIMED),
     sandboxed(
@@ -470,7 +501,7 @@ async def test_sandbox_signs_in_headers(profile: Profile, tmp_path: Path) -> Non
         assert [True] * 3 == [each.acknowledged for each in merchant.sandbox.ledger.deliveries()]
 
 
-@pytest.mark.parametrize("profile", SERVICES[1:3], ids=lambda profile: profile.name)
+@pytest.mark.parametrize("profile", SERVICES[2:4], ids=lambda profile: profile.name)
 async def test_changed_and_old_notifications_are_refused(profile: Profile, tmp_path: Path) -> None:
     """A notification that is changed on its way is refused, and so is an old one; the next is handled."""
     async with shop.opened(profile, tmp_path) as merchant:
