@@ -364,7 +364,8 @@ class ServiceSigner:
     def timed(self) -> bool:
         """Whether notifications carry a time, in headers or in their body."""
         shape = self._notification
-        return shape.verification == "standard-webhooks" or bool(shape.time or shape.headers.timestamp)
+        in_header = shape.verification in {"header", "standard-webhooks"} and shape.headers.timestamp
+        return bool(in_header or shape.time)
 
     async def sign_notification(
         self, notification_id: str, body: str, age: int = 0, event: str = ""

@@ -31,10 +31,11 @@ async def test_drop(world: World) -> None:
     """A dropped attempt has failed: the notification is sent again when its next attempt is due."""
     fault = world.sandbox.faults.notifications.drop("payment", times=2)
     await paid(world, "T1")
+    waits = world.profile.sandbox.redelivery
     first = delivered_orders(world)
-    await world.sandbox.clock.advance(seconds=5)
+    await world.sandbox.clock.advance(seconds=waits[0])
     second = delivered_orders(world)
-    await world.sandbox.clock.advance(minutes=5)
+    await world.sandbox.clock.advance(seconds=waits[1])
 
     assert ([], [], ["T1"]) == (first, second, delivered_orders(world))
     assert [False, False, True] == [each.acknowledged for each in world.sandbox.ledger.deliveries()]
