@@ -135,6 +135,15 @@ def all_keys() -> Iterator[str]:
         yield from (f"{table}.{name}" for name in names)
 
 
+@pytest.mark.parametrize("text", examples())
+async def test_examples_can_be_played(text: str) -> None:
+    """The sandbox plays each example of the page, and a session with it makes a payment there."""
+    async with Sandbox(Profile.from_toml(text)) as sandbox, sandbox.session() as pay:
+        await pay.payments.create(amount=450, currency="CAD")
+
+        assert 1 == sandbox.ledger.payments()
+
+
 @pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if "# default" in line], ids=str.strip)
 def test_defaults_are_true(line: str) -> None:
     """Each default that the page names is a default of the code."""
