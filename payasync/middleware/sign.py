@@ -125,10 +125,10 @@ def _missing_error(call: Call) -> ConfigurationError:
     return invalid_setting("credentials.signing_key", why)
 
 
-async def _sign_and_send(scheme: SignatureScheme, key: Secret, call: Call, send: Send) -> Reply:
+async def _sign_and_send(scheme: Scheme, key: Secret, call: Call, send: Send) -> Reply:
     layout = call.layout
     call = call.with_fields(**{layout.nonce: os.urandom(16).hex()})
-    make = partial(scheme.sign, dict(call.fields), path=path_of(call), key=key)
+    make = partial(cast("SignatureScheme", scheme).sign, dict(call.fields), path=path_of(call), key=key)
     signature = await _run_scheme(scheme, call, make, is_made=_is_text, wanted="a text")
     return await send(call.with_fields(**{layout.sign: signature}))
 

@@ -180,7 +180,7 @@ def _check_template(profile: "Profile") -> None:
                 why = f"and signature both set the header {name}, and one would replace the other: keep one of the two"
                 raise invalid_setting(table, why)
     for name in ("nonce", "sign"):
-        if names_of(profile, name) != {OURS[name]}:
+        if names_of(profile, name) - {OURS[name]}:
             why = 'has no effect with signature.family "template", which adds no fields: leave it out'
             raise invalid_setting(f"fields.{name}", why)
 

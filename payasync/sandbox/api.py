@@ -227,7 +227,15 @@ class Api:
             raise RefusedError("unauthenticated", "no such merchant", field=scheme.header, status=403)
         path, _, query = request.raw_path.partition("?")
         url = f"{request.scheme}://{request.host}{request.raw_path}"
-        values = {**said, "method": request.method, "path": path, "query": query, "url": url}
+        values = {
+            **said,
+            "method": request.method,
+            "path": path,
+            "query": query,
+            "target": request.raw_path,
+            "url": url,
+        }
+        values["merchant_id"] = merchant.merchant_id
         body, key = request[BODY].decode(), merchant.signing_key
         message = fill_text(scheme.text, {**values, "body": body}).encode()
 

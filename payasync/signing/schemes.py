@@ -381,7 +381,7 @@ class SortedPairs(Keyed):
         return "=" in text or self.separator in text
 
 
-_IN_TEXT: Final = ("method", "path", "query", "url", "timestamp", "nonce", "body")
+_IN_TEXT: Final = ("method", "path", "query", "target", "url", "merchant_id", "timestamp", "nonce", "body")
 _IN_VALUE: Final = ("merchant_id", "timestamp", "nonce", "signature")
 
 
@@ -392,8 +392,9 @@ class Template(Keyed):
     Args:
         algorithm: hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX or base64.
-        text: The text that is signed. It may hold `{method}`, `{path}`, `{query}`, `{url}`, `{timestamp}`, `{nonce}`
-            and `{body}`.
+        text: The text that is signed. It may hold `{method}`, `{path}`, `{query}`, `{url}`, `{merchant_id}`,
+            `{timestamp}`, `{nonce}`, `{body}`, and `{target}`: the path, and a question mark and the query if there
+            is one.
         header: The name of the header that carries the signature.
         value: The value of that header. It holds `{signature}`, and may hold `{merchant_id}`, `{timestamp}` and
             `{nonce}`.
@@ -441,10 +442,11 @@ class Template(Keyed):
             ConfigurationError: The algorithm cannot use the key.
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        said = {"timestamp": str(request.timestamp), "nonce": request.nonce}
+        said = {"timestamp": str(request.timestamp), "nonce": request.nonce, "merchant_id": request.merchant_id}
         parts = {"method": request.method, "path": request.path, "query": request.query, "url": request.url}
+        parts["target"] = f"{request.path}?{request.query}" if request.query else request.path
         signature = self.text_signer(key)(fill(self.text, {**said, **parts, "body": request.body}))
-        said |= {"merchant_id": request.merchant_id, "signature": signature}
+        said["signature"] = signature
         headers = {**self.headers, self.header: self.value}
         return {name: fill(value, said).decode() for name, value in headers.items()}
 

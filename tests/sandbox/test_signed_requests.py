@@ -23,7 +23,7 @@ signed = ["payments.create", "orders.place", "orders.query", "orders.close", "re
 family = "template"
 algorithm = "hmac-sha256"
 encoding = "base64"
-text = "{method}\n{path}\n{query}\n{timestamp}\n{nonce}\n{body}\n"
+text = "{method}\n{target}\n{merchant_id}\n{timestamp}\n{nonce}\n{body}\n"
 header = "Signature"
 value = "keyid={merchant_id},t={timestamp},s={signature}"
 [signature.headers]
@@ -44,7 +44,7 @@ ALGORITHMS: Final = ("hmac-sha256", "hmac-sha512", "hmac-md5", "rsa-sha256", "rs
 def test_toml_and_python_say_the_same() -> None:
     """A template in TOML is one in Python, with line breaks in its texts, and is written as it was read."""
     assert isinstance(PROFILE.signature, Template)
-    assert "{method}\n{path}\n" in PROFILE.signature.text
+    assert "{method}\n{target}\n" in PROFILE.signature.text
     assert PROFILE == Profile.from_toml(PROFILE.to_toml())
 
 
@@ -77,7 +77,7 @@ def headers(sandbox: Sandbox, body: bytes, **changes: str) -> dict[str, str]:
     key = sandbox.credentials.signing_key
     assert key
     said = {"keyid": sandbox.credentials.merchant_id, "t": str(int(time.time())), "nonce": "n1", **changes}
-    text = f"POST\n/payment/orderquery\n\n{said['t']}\n{said['nonce']}\n".encode() + body + b"\n"
+    text = f"POST\n/payment/orderquery\nSANDBOX\n{said['t']}\n{said['nonce']}\n".encode() + body + b"\n"
     signature = base64.b64encode(hmac.digest(key.reveal().encode(), text, "sha256")).decode()
     value = f"keyid={said['keyid']},t={said['t']},s={signature}"
     return {"Signature": value, "X-Nonce": said["nonce"], "Content-Type": "application/json"}

@@ -1,7 +1,9 @@
 import pytest
 from multidict import CIMultiDict
 
+from payasync.credentials import Secret
 from payasync.errors import ConfigurationError
+from payasync.signing.schemes import SortedPairs
 from payasync.signing.templates import check_template, fill, is_place, names_in, values_at
 
 NAMES = ("timestamp", "body")
@@ -67,3 +69,11 @@ def test_values_stand_in_headers_or_in_a_part_of_one(place: str, expected: list[
 def test_what_names_no_header_is_no_place(place: str) -> None:
     """A place is the name of a header; after a colon stands one key."""
     assert not is_place(place)
+
+
+def test_md5_signs_no_text() -> None:
+    """Without a key, anybody could sign a text, so `md5` neither signs nor verifies one."""
+    scheme, key = SortedPairs(algorithm="md5", encoding="hex", key_param="key"), Secret("signing key of M1")
+    for use in (lambda: scheme.text_signer(key), lambda: scheme.verify_text(b"", "", key=key)):
+        with pytest.raises(ConfigurationError, match="it uses no key"):
+            use()

@@ -24,14 +24,15 @@ from tests.wire.ten import CREDENTIALS, SIGNING_KEY
 TLS: Final = trusting_tls()
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 VALUE: Final = "keyid={merchant_id},t={timestamp},n={nonce},s={signature}"
-TEXT: Final = "{method}\n{path}\n{query}\n{url}\n{timestamp}\n{nonce}\n{body}\n"
+TEXT: Final = "{method}\n{path}\n{query}\n{target}\n{url}\n{merchant_id}\n{timestamp}\n{nonce}\n{body}\n"
 PARTS: Final = re.compile(r"keyid=M1,t=(\d+),n=([0-9a-f]{32}),s=(.+)")
 
 
 def template(**options: Any) -> Template:
     """Return an HMAC-SHA256 scheme in base64, with these options changed."""
     given: dict[str, Any] = {"algorithm": "hmac-sha256", "encoding": "base64", "text": TEXT, "header": "Signature"}
-    return Template(**{**given, "value": VALUE, **options})
+    given |= {"value": VALUE, **options}
+    return Template(**given)
 
 
 def session(service: Recorder, scheme: Any, credentials: Credentials = CREDENTIALS, **parts: Any) -> Session:
@@ -48,7 +49,7 @@ def signed_text(service: Recorder, request: Request) -> tuple[str, str]:
     assert abs(time.time() - int(timestamp)) < 60
     path, _, query = request.target.partition("?")
     url = f"{service.url}{request.target}"
-    lines = (request.method, path, query, url, timestamp, nonce, request.body.decode(), "")
+    lines = (request.method, path, query, request.target, url, "M1", timestamp, nonce, request.body.decode(), "")
     return "\n".join(lines), signature
 
 
@@ -212,7 +213,11 @@ async def test_open_option_is_named_before_the_journal(option: str) -> None:
     ("options", "key", "why"),
     [
         ({"algorithm": "md5"}, "algorithm", "anybody could sign"),
-        ({"text": "{body}{host}"}, "text", "{host}, which is unknown; allowed are {method} {path} {query} {url}"),
+        (
+            {"text": "{body}{host}"},
+            "text",
+            "{host}, which is unknown; allowed are {method} {path} {query} {target} {url}",
+        ),
         ({"value": "s={sig}"}, "value", "{sig}, which is unknown; allowed are {merchant_id} {timestamp} {nonce}"),
         ({"value": "t={timestamp},n={nonce}"}, "value", "must hold {signature}"),
         ({"value": "t={timestamp},s={signature}"}, "value", "must hold {nonce}, which signature.text signs"),
