@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
-from attrs import fields, fields_dict
+from attrs import evolve, fields, fields_dict
 
 import payasync
 from payasync.profile.profile import Profile
+from payasync.profile.readiness import inspect_groups
 from payasync.profile.schema import (
     CODE_LISTS,
     KINDS,
@@ -116,6 +117,13 @@ def test_examples_leave_nothing_out() -> None:
     }
 
 
+def test_common_tables_make_everything_ready() -> None:
+    """With the common tables of the page, every method can be called, and every state is known."""
+    groups = inspect_groups(Profile.from_toml(examples()[0]))
+
+    assert [] == [each.group for each in groups if not each.ready]
+
+
 def test_examples_show_every_key() -> None:
     """The page shows every key of a profile, and every name that a table of names may hold."""
     shown = set[str]()
@@ -162,6 +170,18 @@ def test_defaults_are_true(line: str) -> None:
     held = [getattr(part, name) for part in defaults if hasattr(part, name)]
 
     assert (tuple(value) if isinstance(value, list) else value) in held
+
+
+def test_names_in_signed_texts() -> None:
+    """The page of signatures lists each name that a signed text, or the value of a header, may hold in braces."""
+    page = DOCS.joinpath("signatures.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `\{(\w+)\}` \| .* \| (yes|-) \| (yes|-)", page, re.MULTILINE)
+
+    for column, option in ((1, "text"), (2, "value")):
+        with pytest.raises(payasync.ConfigurationError) as caught:
+            evolve(Template(text="{body}", header="X-Signature"), **{option: "{signature}{unknown}"})
+        listed = {row[0] for row in rows if row[column] == "yes"}
+        assert listed == set(re.findall(r"\{(\w+)\}", str(caught.value).partition("allowed are")[2]))
 
 
 async def test_forms_of_the_sandbox() -> None:
