@@ -157,7 +157,13 @@ class Api:
             add_facts(request, outcome=str(code))
             self._store.add(Answered(operation=operation.name, status=outgoing.status, code=code))
             self._recorder.record_in_transaction(request, outgoing.status)
-        return self._build_response(await self._signer.sign_answer(outgoing, _signed_path(operation, request)))
+        return self._build_response(await self._sign(outgoing, _signed_path(operation, request), request))
+
+    async def _sign(self, outgoing: Outgoing, path: str, request: web.Request) -> Outgoing:
+        signed = await self._signer.sign_answer(outgoing, path)
+        if signed is not outgoing:
+            keep_signed_text(request, partial(self._signer.text_of_answer, signed, path), of_response=True)
+        return signed
 
     def _execute(self, operation: Operation, request: web.Request, received: Received, request_id: str) -> Outgoing:
         if isinstance(received, RefusedError):
@@ -297,7 +303,7 @@ class Api:
     ) -> web.Response:
         outgoing = self._dialect.build_refusal(refused, None, secrets.token_hex(12))
         path = request.path if encodable(request.path) else ""
-        return self._build_response(await self._signer.sign_answer(outgoing, path), headers)
+        return self._build_response(await self._sign(outgoing, path, request), headers)
 
     def _build_response(self, outgoing: Outgoing, headers: Mapping[str, str] | None = None) -> web.Response:
         refused = outgoing.status == web.HTTPUnauthorized.status_code

@@ -31,6 +31,7 @@ class Exchange:
         headers: Its headers.
         body: Its body; `None` if it was not read.
         signed: Returns the text that its signature covers; `None` if the signature was not that of the merchant.
+        response_signed: The same of the response; empty if it has no signature.
         status: The status of the response; `None` if there was none.
         response_headers: Its headers.
         response_body: Its body; `None` if a fault sent it in pieces.
@@ -42,6 +43,7 @@ class Exchange:
     headers: Iterable[tuple[str, str]]
     body: bytes | None = None
     signed: Callable[[], str] | None = None
+    response_signed: Callable[[], str] = str
     status: int | None = None
     response_headers: Mapping[str, str] = field(factory=dict)
     response_body: bytes | None = None

@@ -360,6 +360,20 @@ class ServiceSigner:
         await self._sign(document, self._answer.signature, path)
         return evolve(outgoing, document=document)
 
+    def text_of_answer(self, outgoing: Outgoing, path: str) -> str:
+        """Return the text that the signature of a response covers; empty if only the scheme's owner knows.
+
+        Args:
+            outgoing: The response, with its signature.
+            path: The endpoint's path.
+        """
+        if places := self._answer.header:
+            said = {name: value_at(outgoing.headers, getattr(places, name)) for name in ("timestamp", "nonce")}
+            return fill_text(places.text, {**said, "body": outgoing.body})
+        above, _, name = self._answer.signature.rpartition(".")
+        signed = {each: value for each, value in table_at(dict(outgoing.document), above).items() if each != name}
+        return text_to_sign(self._scheme, signed, path=path)
+
     @property
     def timed(self) -> bool:
         """Whether notifications carry a time, in headers or in their body."""

@@ -52,6 +52,7 @@ _STARTED: Final = web.RequestKey("payasync_sandbox_started", float)
 _RECORDED: Final = web.RequestKey("payasync_sandbox_recorded", Entry)
 _SEQ: Final = web.RequestKey("payasync_sandbox_seq", int)
 _SIGNED: Final[web.RequestKey[Callable[[], str]]] = web.RequestKey("payasync_sandbox_signed")
+_RESPONSE_SIGNED: Final[web.RequestKey[Callable[[], str]]] = web.RequestKey("payasync_sandbox_response_signed")
 MAX_EXCHANGES: Final = 200
 """How many of the newest requests are kept with what was sent and answered, in memory only."""
 
@@ -109,6 +110,7 @@ class RequestRecorder:
             headers=request.headers.items(),
             body=request.get(BODY),
             signed=request.get(_SIGNED),
+            response_signed=request.get(_RESPONSE_SIGNED, str),
             status=status,
             response_headers=answer.headers if answer else {},
             response_body=body if isinstance(body, bytes) else None,
@@ -149,9 +151,9 @@ def add_facts(request: web.Request, **known: Any) -> None:
     request[_FACTS] = {**request.get(_FACTS, {}), **known}
 
 
-def keep_signed_text(request: web.Request, text: Callable[[], str]) -> None:
+def keep_signed_text(request: web.Request, text: Callable[[], str], *, of_response: bool = False) -> None:
     """Keep how to write the text that a genuine signature covers, for the request's page."""
-    request[_SIGNED] = text
+    request[_RESPONSE_SIGNED if of_response else _SIGNED] = text
 
 
 def find_reference(arguments: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from attrs import evolve
 
-from payasync import Auth, Profile, SortedPairs, Template
+from payasync import AnswerShape, Auth, Profile, SignedHeader, SortedPairs, Template
 from payasync.endpoints import OPERATIONS
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import WireNames
@@ -231,3 +231,27 @@ async def test_page_of_a_signed_text_shows_it() -> None:
     assert f"POST /payment/unifiedorder {body}" == placed["signed"][1]
     assert "POST /subscriptions/create <customer details>" == subscribed["signed"][1]
     assert ALIEN not in str(subscribed)
+
+
+IN_THE_BODY: Final = evolve(PROFILE.answer, signature="seal", refusals_signed=True)
+IN_A_HEADER: Final = evolve(
+    PROFILE.answer,
+    header=SignedHeader(signature="Mac:v1", timestamp="Mac:t", nonce="Id", text="{timestamp}.{nonce}.{body}"),
+    refusals_signed=True,
+)
+
+
+@pytest.mark.parametrize(("answer", "form"), [(IN_THE_BODY, "code={code}&"), (IN_A_HEADER, "{time}.{nonce}.{body}")])
+async def test_page_shows_what_the_service_signed(answer: AnswerShape, form: str) -> None:
+    """If responses are signed, the page shows the text that the response's signature covers."""
+    async with Sandbox(evolve(PROFILE, answer=answer)) as sandbox, aiohttp.ClientSession() as http:
+        operator = Operator(sandbox, http)
+        told = [await operator.foreign.place("T1"), await operator.foreign.place("T1")]
+        told.append(await operator.foreign.send("GET", "/payment/unknown"))
+        pages = [await page_of(operator, number) for number in (2, 1, 0)]
+
+    for response, page in zip(told, pages, strict=True):
+        time, nonce = response.headers.get("Mac", "")[2:12], response.headers.get("Id", "")
+        text = form.format(code=response.code, time=time, nonce=nonce, body=page["answered"][1].partition("\n\n")[2])
+        title, shown = page["confirmed"]
+        assert ("The text that the service signed", True) == (title, shown.startswith(text))

@@ -258,6 +258,7 @@ class Dashboard:
             sent=exchange and format_request(exchange, names),
             answered=exchange and format_response(exchange),
             signed=exchange.signed() if exchange and exchange.signed else "",
+            response_signed=exchange.response_signed() if exchange else "",
         )
 
     async def _list_timeline(self, _request: web.Request) -> web.Response:
