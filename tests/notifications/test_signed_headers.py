@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from attrs import evolve
+from hypothesis import example, given
+from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from payasync import (
@@ -167,6 +169,26 @@ def test_time_and_nonce_in_headers() -> None:
 def test_each_signed_value_stands_once(headers: Any, refused: tuple[str, str]) -> None:
     """A signed value that is missing or there twice is named."""
     assert refused == refusal(headers, profile=shaped(header=TIMED))
+
+
+VALUES: Final = (
+    st.text(st.characters(codec=None), max_size=20)
+    | st.text('tv1=,;" 0123456789abcdef:', max_size=20)
+    | st.sampled_from([f"t={NOW},v1=00", "sha256=00", f"sha256={'0' * 64}"])
+)
+
+
+@given(
+    raw=st.binary(max_size=30),
+    headers=st.dictionaries(st.sampled_from(["X-Sign", "x-sign", "X-Nonce", "X-Signature"]), VALUES),
+    header=st.sampled_from([PLAIN, TIMED]),
+)
+@example(raw=b"{}", headers={"X-Sign": f"t={NOW},v1=\ud800", "X-Nonce": "\ud800"}, header=TIMED)
+def test_only_our_errors(raw: bytes, headers: dict[str, str], header: SignedHeader) -> None:
+    """Whatever headers say, a body that is not signed with a key is refused, with an error of payasync's."""
+    field, _ = refusal(headers, raw, shaped(header=header))
+
+    assert field in {header.signature, header.timestamp, header.nonce}
 
 
 def test_public_key(tmp_path: Path) -> None:
