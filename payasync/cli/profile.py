@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -164,7 +165,7 @@ class ProfileScreen:
     def begin(self, file: Path) -> None:
         """Say what the questions are for, and how to skip them."""
         with suppress(ImportError):
-            import readline  # noqa: F401, PLC0415 - lets a person edit a line; Windows lacks it
+            import_module("readline")  # lets a person edit a line; Windows lacks it
         self._lines.title(INIT, f"your answers become {plain(str(file))}")
         self._lines.write("Enter skips a question, - skips a group, and Ctrl-D skips all that follow.", hang=0)
         self._lines.write("Ctrl-C writes nothing. Items of a list have commas between them.", hang=0)

@@ -139,7 +139,7 @@ def _redactor(call: Call, document: Any) -> _Redactor:
     names = {
         *SIGNING,
         call.layout.nonce,
-        call.layout.sign,
+        call.layout.signature,
         CUSTOMER,
         *(_last_step(path) for path in (customer, shape.signature)),
     }

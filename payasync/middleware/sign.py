@@ -74,9 +74,9 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
         if signer is None:
             if hasattr(scheme, "sign_request"):
                 return _sign_request_and_send(cast("RequestScheme", scheme), key, call, send, sender)
-            return _sign_and_send(scheme, key, call, send)
+            return _sign_and_send(cast("Any", scheme), key, call, send)
         fields = {**call.fields, layout.nonce: os.urandom(16).hex()}
-        fields[layout.sign] = signer(fields, path_of(call) if layout.in_path else call.operation.path)
+        fields[layout.signature] = signer(fields, path_of(call) if layout.in_path else call.operation.path)
         return send(call.derived(fields=fields))
 
     return send_signed
@@ -130,7 +130,7 @@ async def _sign_and_send(scheme: Scheme, key: Secret, call: Call, send: Send) ->
     call = call.with_fields(**{layout.nonce: os.urandom(16).hex()})
     make = partial(cast("SignatureScheme", scheme).sign, dict(call.fields), path=path_of(call), key=key)
     signature = await _run_scheme(scheme, call, make, is_made=_is_text, wanted="a text")
-    return await send(call.with_fields(**{layout.sign: signature}))
+    return await send(call.with_fields(**{layout.signature: signature}))
 
 
 async def _sign_request_and_send(scheme: RequestScheme, key: Secret, call: Call, send: Send, sender: Sender) -> Reply:

@@ -149,13 +149,6 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
     for option, question in _SIGNATURE.items():
         point = _point(f"signature.{option}", getattr(scheme, option), getattr(default, option), question)
         yield evolve(point, needed_by=needed_by)
-    # An address holds `&` and `=`: a signed response with one verifies only where the scheme allows them in it.
-    signed, _, _ = answer.signature.rpartition(".")
-    place, _, name = ".".join(filter(None, (answer.data, answer.redirect_url))).rpartition(".")
-    if answer.signature and answer.redirect_url and place == signed and name not in scheme.exclude:
-        covered = scheme.allow_delimiters if name in scheme.allow_delimiters else ()
-        means = f"must hold {name!r}: the address stands in a signed response, which must not hold '&' or '=' otherwise"
-        yield _point("signature.allow_delimiters", covered, (), Question(means, ("orders.place",)))
 
 
 def _part_points(answer: AnswerShape, section: str, part: Any) -> Iterator[Point]:

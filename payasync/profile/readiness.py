@@ -27,7 +27,7 @@ _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     },
     "orders": {
         _SIGNED: _SIGNING,
-        "its payment page": ("answer.redirect_url", "signature.allow_delimiters"),
+        "its payment page": ("answer.redirect_url",),
         "its states": ("answer.order_status", "states.order"),
     },
     "refunds": {

@@ -54,7 +54,7 @@ class Layout:
     Attributes:
         names: The wire names of the operation's arguments.
         nonce: The wire name of the nonce.
-        sign: The wire name of the signature.
+        signature: The wire name of the signature.
         in_path: The fields in the path, each with the argument whose braces it replaces.
         at_end: The field that ends the path.
         in_headers: The fields that travel as headers.
@@ -63,7 +63,7 @@ class Layout:
 
     names: Mapping[str, str] = field(factory=dict)
     nonce: str = NONCE
-    sign: str = field(default=SIGN, repr=False)
+    signature: str = SIGN
     in_path: tuple[tuple[str, str], ...] = ()
     at_end: str = ""
     in_headers: tuple[str, ...] = ()

@@ -326,7 +326,7 @@ class Codec:
         bearer, signed = name in profile.bearer, name in profile.signed
         # CPython reads the attributes of a derived call in a quarter of the time.
         blank = self._blank(operation, bearer=bearer, signed=signed).derived()
-        ours, names = {blank.layout.nonce, blank.layout.sign} if signed else set[str](), blank.layout.names
+        ours, names = {blank.layout.nonce, blank.layout.signature} if signed else set[str](), blank.layout.names
         if not operation.read:
             ours |= self._key_name
         if name in profile.merchant:
@@ -373,7 +373,7 @@ def layout_of(profile: Profile, operation: Operation) -> Layout:
     return Layout(
         names=names,
         nonce=wire_name(profile, operation.name, "nonce"),
-        sign=wire_name(profile, operation.name, "sign"),
+        signature=wire_name(profile, operation.name, "sign"),
         in_path=tuple(braces.items()),
         at_end=names[operation.reference or ""] if place == "path" and not braces else "",
         in_headers=others if place == "header" else (),

@@ -319,28 +319,3 @@ def test_what_a_response_is_compared_in() -> None:
     wire = ["outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency", "merchantId"]
 
     assert wire == [points[name].value for name in COMPARED]
-
-
-ADDRESS: Final = "signature.allow_delimiters"
-
-
-@pytest.mark.parametrize(
-    ("answer", "scheme", "value"),
-    [
-        (AnswerShape(data="data", signature="data.sign", redirect_url="payUrl"), None, None),
-        (AnswerShape(signature="a.sign", redirect_url="a.payUrl"), SortedPairs(), None),
-        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(allow_delimiters=("payUrl",)), ("payUrl",)),
-        (AnswerShape(redirect_url="payUrl"), SortedPairs(), "no point"),
-        (AnswerShape(signature="sign"), SortedPairs(), "no point"),
-        (AnswerShape(data="data", signature="sign", redirect_url="payUrl"), SortedPairs(), "no point"),
-        (AnswerShape(signature="sign", redirect_url="payUrl"), SortedPairs(exclude=("sign", "payUrl")), "no point"),
-        (AnswerShape(signature="sign", redirect_url="payUrl"), OWN_SCHEME, "no point"),
-    ],
-    ids=["in the payload", "in an object", "allowed", "unsigned", "none", "outside", "excluded", "custom"],
-)
-def test_address_in_a_signed_answer(answer: AnswerShape, scheme: SignatureScheme | None, value: object) -> None:
-    """If the signature covers a redirect URL, the audit asks for it in `signature.allow_delimiters`."""
-    point = audited(Profile(answer=answer, signature=scheme)).get(ADDRESS)
-
-    assert value == (point.value if point else "no point")
-    assert point is None or (("orders.place",) == point.needed_by and "'payUrl'" in point.means)

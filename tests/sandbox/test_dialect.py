@@ -433,12 +433,13 @@ APART: Final = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, codes={why: why.u
 async def test_refusals_of_a_paid_order_have_their_own_codes() -> None:
     """A paid order is not closed, a refund names its whole amount, and only a paid order is refunded."""
     refund: Any = {"out_refund_no": "R1", "refund_amt": 1}
+    whole: Any = {**refund, "refund_amt": 451}
     async with Sandbox(APART) as sandbox, sandbox.session(retry=FAST) as pay:
         paid, pending = await sandbox.given.paid_order(total_amt=450), await sandbox.given.pending_order(total_amt=450)
         refused = [
             pay.orders.close(paid),
             pay.refunds.create(out_trade_no=paid, total_amt=449, **refund),
-            pay.refunds.create(out_trade_no=paid, total_amt=450, **{**refund, "refund_amt": 451}),
+            pay.refunds.create(out_trade_no=paid, total_amt=450, **whole),
             pay.refunds.create(out_trade_no=pending, total_amt=450, **refund),
         ]
         codes = [await code_of(each) for each in refused]
