@@ -34,6 +34,7 @@ from payasync import (
     Send,
     Session,
     SortedPairs,
+    Template,
     Timeouts,
     UpdateSubscription,
     errors,
@@ -113,6 +114,9 @@ ASKS: Final[dict[str, Ask]] = {
     "request": lambda pay: pay.request("POST", "/plan", fields={"customer": CUSTOMER}, signed=True),
     "shielded": lambda pay: pay.subscriptions.create(**SUBSCRIPTION, shield=True),
 }
+IN_HEADER: Final = Template(
+    algorithm="hmac-sha256", encoding="hex", text="{nonce}{body}", header="X-Sign", value="{nonce} {signature}"
+)
 SCHEMES: Final = {"usual": PAIRS, "own": Recording()}
 DAILY: Final = {"subscription", "get"}
 """Between them they have all that a request can have: a body and a query, Bearer, a signature, a customer."""
@@ -129,7 +133,8 @@ def sent(service: Recorder) -> list[str]:
     found = []
     for request in service.requests:
         fields = json.loads(request.body) if request.body else {n: v[0] for n, v in parse_qs(request.query).items()}
-        found += [request.body.decode() or request.query, fields["nonceStr"], fields["sign"]]
+        in_header = " ".join(request.header("X-Sign")).split()
+        found += [request.body.decode() or request.query, *(in_header or (fields["nonceStr"], fields["sign"]))]
     return found
 
 
@@ -251,6 +256,17 @@ async def test_failed_calls(server: dict[str, Any], settings: dict[str, Any], as
         error = await failure(session(service.url, scheme, **settings), ask, Exception)
 
     assert service.requests or "middleware" in settings
+    assert [] == leaks(report(error), service)
+
+
+@some_asks
+@pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
+async def test_calls_that_are_signed_in_a_header(failing: Answer, ask: Ask) -> None:
+    """No error shows the headers that sign a request, whatever fails."""
+    with Recorder(otherwise=failing) as service:
+        error = await failure(session(service.url, IN_HEADER, max_response_bytes=1000), ask)
+
+    assert all(request.header("X-Sign") for request in service.requests)
     assert [] == leaks(report(error), service)
 
 
