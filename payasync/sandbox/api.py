@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from payasync.credentials import Credentials
-from payasync.endpoints import CREATE_REFUND, QUERY_PAYMENT, QUERY_REFUND, Operation
+from payasync.endpoints import CREATE_REFUND, QUERY_PAYMENT, QUERY_REFUND, Kind, Operation
 from payasync.profile.schema import Auth
 from payasync.sandbox import openapi
 from payasync.sandbox.dialect import Outgoing, fingerprint
@@ -187,7 +187,8 @@ class Api:
             return act()
         asked = f"{operation.name} {fingerprint(received, fresh)}"
         refuse = partial(self._dialect.build_refusal, operation=operation, request_id=request_id)
-        return self._keys.respond(key, asked, request, act, refuse)
+        numbered = operation.kind is Kind.KEYED and bool(find_reference(arguments))
+        return self._keys.respond(key, asked, request, act, refuse, numbered=numbered)
 
     def _check_sender(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> None:
         """Check that the merchant sent a request, by token, number and signature, and use up its nonce."""

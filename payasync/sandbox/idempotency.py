@@ -53,6 +53,8 @@ class IdempotencyKeys:
         request: web.Request,
         act: Callable[[], Outgoing],
         refuse: Callable[[RefusedError], Outgoing],
+        *,
+        numbered: bool,
     ) -> Outgoing:
         """Return the recorded response, or carry the request out and record its response.
 
@@ -62,6 +64,7 @@ class IdempotencyKeys:
             request: The request.
             act: Carries it out.
             refuse: Returns the response to a refusal.
+            numbered: The request has the merchant's own number, so that its key follows from the number.
 
         Raises:
             RefusedError: The key was used for another request, the first request is in progress, or `act` refuses.
@@ -71,7 +74,9 @@ class IdempotencyKeys:
         if before and (lifetime is None or (now - before.at).total_seconds() < lifetime):
             if before.fingerprint != fingerprint:
                 name = self._shape.header or self._shape.field
-                raise RefusedError("invalid", f"{name} was used for another request", field=name)
+                raise RefusedError(
+                    "duplicate" if numbered else "invalid", f"{name} was used for another request", field=name
+                )
             return Outgoing(**json.loads(before.outgoing))
         if self._in_progress.get(key, request) is not request:
             raise RefusedError("duplicate", "a request with the same idempotency key is in progress")
