@@ -42,7 +42,7 @@ from tests.test_readme import blocks
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
-PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.glob("*.md")})
+PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")})
 PAGE: Final = DOCS.joinpath("profile.md").read_text(encoding="utf-8")
 FORMS: Final = re.findall(
     r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("sandbox.md").read_text(encoding="utf-8"), re.MULTILINE
@@ -209,7 +209,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     """Each link inside the project leads to an existing file and heading."""
     links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8"))
