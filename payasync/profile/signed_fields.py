@@ -304,12 +304,12 @@ def shares_key(profile: "Profile", credentials: "Credentials") -> bool:
 
 
 def names_in_requests(profile: "Profile") -> frozenset[str]:
-    """Return the wire names that a request may have, with those fields of `extra` that the profile requires."""
+    """Return the wire names that a request may have: also constants, an idempotency key, and required `extra`."""
     ours = {each.name for arguments in ARGUMENTS.values() for each in arguments}
     demanded = (name for names in profile.accept.required.values() for name in names if name not in ours)
     constants = (name for table in profile.constants.values() for name in table)
     shown = (name.partition(".")[0] for name in all_names(profile))
-    return frozenset({*shown, *demanded, *constants})
+    return frozenset({*shown, *demanded, *constants, profile.idempotency.field})
 
 
 def service_parts(profile: "Profile") -> tuple[str, ...]:

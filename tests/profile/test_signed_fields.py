@@ -16,6 +16,7 @@ from payasync import (
     Accept,
     AnswerShape,
     Credentials,
+    Idempotency,
     InvalidArgumentError,
     OutcomeUnknownError,
     Parameter,
@@ -151,6 +152,14 @@ def test_request_that_is_sent_back_would_pass(shape: dict[str, Any], keys: tuple
     assert "answer.signature" == field
     assert "covers nothing that only a response says" in words
     assert "credentials.service_keys" in words
+
+
+def test_idempotency_key_is_no_proof() -> None:
+    """A field that carries an idempotency key proves nothing, because a write that is sent back has it, too."""
+    profile = saying({"signature": "sign", "request_id": "requestKey"})
+
+    assert profile is session(profile).profile
+    assert "answer.signature" == refusal(session, evolve(profile, idempotency=Idempotency(field="requestKey")))[0]
 
 
 @pytest.mark.parametrize(
