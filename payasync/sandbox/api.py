@@ -95,9 +95,12 @@ class Api:
         async def handler(request: web.Request) -> web.StreamResponse:
             return await self._handle(operation, request)
 
-        paths = [operation.path]
-        if self._dialect.names.places[operation.name] == "path":
+        names, paths = self._dialect.names, [operation.path]
+        if names.places[operation.name] == "path":
             paths.append(f"{operation.path}/{{{operation.reference}:.+}}")
+            others = (each for each in names.operations.values() if each != operation)
+            if any((each.method, each.path) == (operation.method, operation.path) for each in others):
+                del paths[0]  # without an argument, it is the other's address
         options = {"allow_head": False} if operation.method == "GET" else {}
         return [web.route(operation.method, path, handler, **options) for path in paths]
 

@@ -415,13 +415,14 @@ class Dialect:
         checks: The checks of arguments, by what they check.
 
     Raises:
-        ConfigurationError: A refusal inside HTTP 200 would have no code.
+        ConfigurationError: Two operations have one address, or a refusal inside HTTP 200 would have no code.
     """
 
     def __init__(self, profile: Profile, failures: Failures = "") -> None:
         guess: Failures = "200" if profile.answer.code and not profile.http.not_executed else "status"
         self.names: Final = WireNames(profile)
         self.failures_inside: Final = (failures or profile.sandbox.failures or guess) == "200"
+        _check_addresses(self.names)
         if self.failures_inside:
             _check_codes(self.names)
         self.checks: Final = make_checks(profile.identifier, self.names.date_format)
@@ -655,6 +656,25 @@ class Dialect:
             set_at(document, answer.request_id, request_id)
         self._add_constants(document, "" if refused and not answer.refusals_signed else answer.signature)
         return Outgoing(status=status, code=code, headers=headers, document=document, refused=refused)
+
+
+def _check_addresses(names: WireNames) -> None:
+    """Refuse two operations with one method and path: the sandbox could not tell their requests apart."""
+    seen: dict[tuple[str, str], str] = {}
+    for operation in names.operations.values():
+        path = operation.path
+        for argument in operation.in_path:
+            path = path.replace(f"{{{argument}}}", "{}")
+        if names.places[operation.name] == "path" and not operation.in_path:
+            path += "/{}"
+        other = seen.setdefault((operation.method, path), operation.name)
+        if other != operation.name:
+            given = operation.name if operation.name in names.profile.endpoints else other
+            raise invalid_setting(
+                f"endpoints.{given}",
+                f"gives {other} and {operation.name} one address, {operation.method} {operation.path}, and the sandbox "
+                "could not tell their requests apart: give one of them another method or path",
+            )
 
 
 def _check_codes(names: WireNames) -> None:

@@ -14,6 +14,7 @@ from payasync import (
     HttpCodes,
     NotificationShape,
     OutcomeUnknownError,
+    Parameter,
     PayasyncError,
     Profile,
     Recovery,
@@ -303,6 +304,44 @@ def test_refusal_that_never_stands_inside_200_needs_no_code(without: set[str], p
     profile = evolve(CODED, **parts, sandbox=SandboxShape(failures="200", codes=named))
 
     assert profile == Sandbox(profile).profile
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Endpoint(path="/orders/ask"), Endpoint(path="/orders/ask")),
+        (Endpoint(method="GET", path="/o/{out_trade_no}"), Endpoint(method="GET", path="/o/{merchant_id}")),
+        (Endpoint(method="GET", path="/o", place="path"), Endpoint(method="GET", path="/o/{out_trade_no}")),
+        (Endpoint(path="/payment/closeorder"), None),
+    ],
+)
+def test_two_operations_have_two_addresses(one: Endpoint, other: Endpoint | None) -> None:
+    """A sandbox whose profile gives two operations one method and path is refused, because one would never be done."""
+    endpoints = {"orders.query": one, **({"orders.close": other} if other else {})}
+
+    with pytest.raises(ConfigurationError, match="could not tell their requests apart") as caught:
+        Dialect(Profile(endpoints=endpoints))
+    assert f"endpoints.{'orders.close' if other else 'orders.query'}" == caught.value.field
+
+
+async def test_one_path_with_and_without_an_argument() -> None:
+    """Two operations may share a path if one of them has its argument behind it."""
+    profile = Profile(
+        bearer=(),
+        signed=(),
+        states=PROFILE.states,
+        answer=PROFILE.answer,
+        payment_status=Parameter("no", "path"),
+        endpoints={
+            "orders.query": Endpoint(method="GET", path="/orders"),
+            "payments.status": Endpoint(path="/orders"),
+        },
+    )
+    async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
+        await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        order, payment = await pay.orders.query("T1"), await pay.payments.status("T1")
+
+    assert ("pending", "pending") == (order.state, payment.state)
 
 
 def test_refusal_inside_200_needs_a_place_for_its_code() -> None:
