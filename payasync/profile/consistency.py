@@ -177,8 +177,8 @@ def _check_template(profile: "Profile") -> None:
     for table, names in (("headers", profile.headers), ("auth", profile.auth.all_headers if both else ())):
         for name in names:
             if name.lower() in ours:
-                why = f"and signature both set the header {name}, and one would replace the other: keep one of the two"
-                raise invalid_setting(table, why)
+                why = f"and {table} both set the header {name}, and one would replace the other: keep one of the two"
+                raise invalid_setting("signature.header", why)
     for name in ("nonce", "sign"):
         if names_of(profile, name) - {OURS[name]}:
             why = 'has no effect with signature.family "template", which adds no fields: leave it out'
@@ -225,8 +225,8 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
         raise invalid_setting(f"{key}.place", f"and {status} both give the place: keep one of the two")
     if place == "path" and len(arguments) != 1:
         raise invalid_setting(f"{key}.place", "must not be 'path': write the arguments into endpoints.path, in braces")
-    if place == "body" and endpoint.method == "GET":
-        raise invalid_setting(f"{key}.place", "must not be 'body' with method GET, which has no body")
+    if place == "body" and _operation(profile, operation).method == "GET":
+        raise invalid_setting(f"{key}.place", "must not be 'body' with method GET, which has no body: give a method")
 
 
 def _check_fields(profile: "Profile") -> None:
@@ -268,17 +268,20 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
     """Refuse two fields of one request under one name: one would replace the other, such as an amount."""
     names = wire_names(profile, operation)
     ours = {each: wire_name(profile, operation, each) for each in OURS}
-    for each in arguments_of(profile, operation):
-        name = names.get(each.name, "")
-        its_own = name != each.wire
+    for each in (*arguments_of(profile, operation), *map(Argument, OURS)):
+        name, key = {**ours, **names}.get(each.name, ""), _key_of_name(profile, operation, each)
+        its_own = name != OURS.get(each.name, each.wire)
         for other, its in {**ours, **names}.items() if name and its_own else ():
             if other != each.name and _overlap(name, its):
                 also = "also the wire name" if name == its else f"in one object with the wire name {its!r}"
                 why = f"is {name!r}, which is {also} of {other}: one would replace the other"
-                raise invalid_setting(_key_of_name(profile, operation, each), why)
+                raise invalid_setting(key, why)
+        if "." in name and (each.name in OURS or "" in name.split(".")):
+            allowed = "a name without a dot" if each.name in OURS else "a name, or several with a dot between them"
+            raise invalid_setting(key, f"must be {allowed}, not {name!r}")
         if "." in name and not _nests(profile, operation, each.name):
             why = f"is {name!r}, which nests, and stands outside the body in {operation}: give it a name without a dot"
-            raise invalid_setting(_key_of_name(profile, operation, each), why)
+            raise invalid_setting(key, why)
         constants = {*profile.constants.get(operation, {}), *(profile.constants.get("*", {}) if "." in name else ())}
         if (each.required or "." in name) and name.partition(".")[0] in constants:
             why = f"is the argument {each.name}, which every call gives: the constant would never be sent"
@@ -287,8 +290,12 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
 
 def _nests(profile: "Profile", operation: str, argument: str) -> bool:
     """Return whether an argument stands in the body, where a dotted name nests."""
-    found = operation_of(profile, next(each for each in OPERATIONS if each.name == operation))
+    found = _operation(profile, operation)
     return found.has_body and argument not in found.in_path and place_of(profile, operation) not in {"path", "header"}
+
+
+def _operation(profile: "Profile", name: str) -> Operation:
+    return operation_of(profile, next(each for each in OPERATIONS if each.name == name))
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -337,6 +344,7 @@ def _check_fields_in_headers(profile: "Profile", operation: Operation) -> None:
     """Refuse an argument in a header that is none, or that carries something else."""
     if place_of(profile, operation.name) != "header":
         return
+    seen: dict[str, str] = {}
     for each in arguments_of(profile, operation.name):
         name, key = wire_name(profile, operation.name, each), _key_of_name(profile, operation.name, each)
         if not name or each.name in operation_of(profile, operation).in_path:
@@ -354,6 +362,9 @@ def _check_fields_in_headers(profile: "Profile", operation: Operation) -> None:
             if name.lower() in map(str.lower, headers):
                 why = f"{key}: {name!r} is also in {table}: one would replace the other"
                 raise ConfigurationError(why, field=key)
+        if (other := seen.setdefault(name.lower(), each.name)) != each.name:
+            why = f"{key}: {name!r} is also the header of {other}: one would replace the other"
+            raise ConfigurationError(why, field=key)
 
 
 def _check_idempotency(profile: "Profile") -> None:

@@ -351,7 +351,9 @@ class SignedHeader:
     text: str = BODY
     timestamp: str = field(default="", validator=_PERHAPS_IN_HEADERS)
     nonce: str = field(default="", validator=_PERHAPS_IN_HEADERS)
-    prefix: str = ""
+    prefix: str = field(
+        default="", validator=must_be("of visible ASCII characters", lambda prefix: is_header("X", f"{prefix}x"))
+    )
 
     def signatures(self, headers: Mapping[str, str]) -> list[str]:
         """Return the signatures in headers, without the prefix: none, one, or several while keys rotate."""

@@ -414,6 +414,8 @@ class Template(Keyed):
         if self.algorithm == "md5":
             _refuse("algorithm", 'must not be "md5": it uses no key, so anybody could sign a text')
         check_template("signature.text", self.text, _IN_TEXT)
+        if not names_in(self.text):
+            _refuse("text", "must hold a name in braces, such as {body}: one signature would be that of all requests")
         check_template("signature.value", self.value, _IN_VALUE, needed=("signature",))
         for name, value in self.headers.items():
             check_template(f"signature.headers.{name}", value, _IN_VALUE)

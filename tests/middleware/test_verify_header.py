@@ -215,6 +215,7 @@ async def test_missing_keys_are_named() -> None:
         ("{body}", "{body}{path}", "answer.header.text", "{path}, which is unknown; allowed are {timestamp} {nonce}"),
         ('signature = "Signature:s"', "", "answer.header.signature", "is missing"),
         ('"Signature:s"', '"Signature s"', "answer.header.signature", "must be the name of a header, or Name:key"),
+        ('"v1-"', '"é"', "answer.header.prefix", "must be of visible ASCII"),
         ('data = "data"', 'data = "data"\ntolerance = 0', "answer.tolerance", "a number of seconds above 0"),
     ],
 )

@@ -698,12 +698,13 @@ X-Merchant = "{merchant_id}"
 @pytest.mark.parametrize(
     ("text", "key", "why"),
     [
-        (f'{TEMPLATE}[headers]\nx-sign = "a"', "headers", "and signature both set the header x-sign"),
+        (f'{TEMPLATE}[headers]\nx-sign = "a"', "signature.header", "and headers both set the header x-sign"),
         (
             f'bearer = ["orders.query"]{TEMPLATE}[auth.headers]\nX-Merchant = "{{public_key}}"',
-            "auth",
-            "the header X-Merchant",
+            "signature.header",
+            "and auth both set the header X-Merchant",
         ),
+        (TEMPLATE.replace("{timestamp}{body}", "v1"), "signature.text", "must hold a name in braces, such as {body}"),
         (f'{TEMPLATE}[fields]\nnonce = "n"', "fields.nonce", 'has no effect with signature.family "template"'),
         (f'{TEMPLATE}[answer]\nsignature = "sign"', "answer.signature", "needs a signature that verifies fields"),
         (f'{TEMPLATE}[notification]\nverification = "body"', "notification.verification", "needs a signature that"),

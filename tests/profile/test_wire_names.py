@@ -32,6 +32,11 @@ ELSEWHERE: Final = Path(__file__).with_name("elsewhere.toml").read_text(encoding
         ),
         ('endpoints."orders.place".place = "path"', "endpoints.orders.place.place", "write the arguments into"),
         ('endpoints."orders.query" = {method = "GET", place = "body"}', "endpoints.orders.query.place", "no body"),
+        (
+            'endpoints."refunds.status".place = "body"\nstatus.refund.name = "no"',
+            "endpoints.refunds.status.place",
+            "must not be 'body' with method GET, which has no body: give a method",
+        ),
         ('endpoints."orders.query".with = ["body"]', "endpoints.orders.query.with", "no further arguments"),
         ('endpoints."refunds.status".with = ["body"]', "endpoints.refunds.status.with", "allowed are out_trade_no"),
         (
@@ -49,6 +54,23 @@ ELSEWHERE: Final = Path(__file__).with_name("elsewhere.toml").read_text(encoding
         ),
         ('fields.subject = "totalAmt"', "fields.subject", "also the wire name of total_amt"),
         ('fields.subject = "nonceStr"', "fields.subject", "payasync sets it"),
+        ('fields.nonce = "outTradeNo"', "fields.nonce", "also the wire name of out_trade_no"),
+        ('fields.sign = "totalAmt"', "fields.sign", "also the wire name of total_amt"),
+        ('fields.nonce = "sign"', "fields.nonce", "also the wire name of sign"),
+        ('fields.merchant_id = "nonceStr"', "fields.merchant_id", "also the wire name of nonce"),
+        (
+            'fields."refunds.create".nonce = "outRefundNo"',
+            "fields.refunds.create.nonce",
+            "also the wire name of out_refund_no",
+        ),
+        ('fields.nonce = "head.nonce"', "fields.nonce", "must be a name without a dot, not 'head.nonce'"),
+        ('fields.merchant_id = "shop.id"', "fields.merchant_id", "must be a name without a dot, not 'shop.id'"),
+        ('fields.subject = "order..title"', "fields.subject", "must be a name, or several with a dot between them"),
+        (
+            'endpoints."refunds.create".place = "header"\nfields.out_trade_no = "X-No"\nfields.out_refund_no = "x-no"',
+            "fields.out_refund_no",
+            "'x-no' is also the header of out_trade_no",
+        ),
         ('fields.subject = "a"\nfields.body = "a.b"', "fields.subject", "in one object with the wire name 'a.b'"),
         (
             'endpoints."orders.query" = {method = "GET"}\nfields.out_trade_no = "order.no"',
