@@ -4,7 +4,7 @@ import enum
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from payasync.endpoints import CLOSE_ORDER, PLACE_ORDER, Kind
+from payasync.endpoints import CANCEL_SUBSCRIPTION, CLOSE_ORDER, PLACE_ORDER, UPDATE_SUBSCRIPTION, Kind
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -128,7 +128,7 @@ def classify(call: Call, result: AttemptResult) -> Outcome:
 def _classify_2xx(call: Call, reply: Reply) -> Outcome:
     document, answer = reply.document, call.profile.answer
     if not isinstance(document, dict):
-        return Outcome.UNRECOGNISED
+        return SUCCESS if _is_bodiless_success(call, reply) else Outcome.UNRECOGNISED
     if not answer.code:
         return _find_listed_outcome(call, reply) or SUCCESS
     code = first_at(document, answer.code)
@@ -137,6 +137,16 @@ def _classify_2xx(call: Call, reply: Reply) -> Outcome:
     if code is ABSENT:
         return Outcome.UNRECOGNISED
     return SUCCESS if is_one_of(code, answer.ok) else _find_listed_outcome(call, reply) or Outcome.UNLISTED
+
+
+def _is_bodiless_success(call: Call, reply: Reply) -> bool:
+    """Return whether a 204 says that something was ended or changed. A success of any other operation has a body."""
+    answer = call.profile.answer
+    coded = answer.code and not answer.code_optional
+    return reply.status == 204 and not (reply.body or coded) and call.operation in _MAY_HAVE_NO_BODY
+
+
+_MAY_HAVE_NO_BODY: Final = (CLOSE_ORDER, UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION)
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:
@@ -216,6 +226,8 @@ def _object_to_success(call: Call, reply: Reply) -> Objection | None:
     expected, data = call.expected, reply.document
     if expected.proofs and match.is_sent_back(expected.proofs, data):
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
+    if data is ABSENT:  # a 204 names nothing
+        return None
     if path := call.profile.answer.data:
         data = at(data, path, data)
     named_otherwise = expected.asked or expected.compared.renamed

@@ -296,6 +296,20 @@ def test_outcome_where_only_failures_have_codes(document: object, expected: Outc
     assert expected is classify(call_for("refunds.create", ONLY_IN_FAILURES), reply(document))
 
 
+ENDING: Final = ("orders.close", "subscriptions.update", "subscriptions.cancel")
+
+
+@pytest.mark.parametrize("operation", [each.name for each in OPERATIONS])
+@pytest.mark.parametrize("profile", [PROFILE, ONLY_IN_FAILURES, CODED], ids=["no code", "optional", "required"])
+def test_success_without_a_body(operation: str, profile: Profile) -> None:
+    """A 204 is success if it ends or changes something, and a success needs no code. It names nothing."""
+    named = evolve(profile, answer=evolve(profile.answer, out_trade_no="no", subscription_id="id"))
+    answer, success = call_for(operation, named), operation in ENDING and profile is not CODED
+
+    assert (Outcome.SUCCESS if success else Outcome.UNRECOGNISED) is classify(answer, reply(None, 204))
+    assert Outcome.UNRECOGNISED is classify(answer, reply(None, 200))  # it may have been cut off
+
+
 OF_REFUNDS: Final = evolve(
     ENVELOPED,
     codes=evolve(

@@ -11,6 +11,7 @@ from payasync import (
     Credentials,
     InvalidSignatureError,
     NoAnswerError,
+    OutcomeUnknownError,
     Profile,
     Reply,
     RetryPolicy,
@@ -103,6 +104,19 @@ async def test_other_successes_do_not_verify(response: Answer) -> None:
     """A success with a wrong, incomplete or missing signature is not believed; nor are names that stand twice."""
     with pytest.raises(InvalidSignatureError):
         await queried(response)
+
+
+async def test_success_without_a_body_is_signed() -> None:
+    """A 204 is verified over no bytes; without the signature, it is not believed."""
+    genuine, forged = signed(b"", status=204), [answer(204, b"")] * 3
+    with Recorder([genuine, *forged]) as service:
+        async with Session(service.url, credentials=KEYS, profile=PROFILE, tls=TLS, retry=FAST) as pay:
+            closed = await pay.orders.close("T1")
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await pay.orders.close("T2")
+
+    assert (204, None, None) == (closed.http_status, closed.state, closed.data)
+    assert isinstance(caught.value.reason, InvalidSignatureError)
 
 
 @pytest.mark.parametrize(("away", "verified"), [(0, True), (-300, True), (300, True), (-301, False), (301, False)])
