@@ -134,10 +134,10 @@ def _is_needed(profile: Profile, group: Group, thing: str, point: Point) -> bool
     verification = profile.notification.verification
     if thing == _SIGNATURE:
         return verification == "body" or (verification == "header" and point.name in _SIGNING)
-    if thing == _CONFIRMED:
+    if thing == _CONFIRMED and (verification != "none" or point.name not in _SIGNING):
         return verification == "none"
     if point.name in _SIGNING:
-        methods = tuple(each.name for each in _ASKS) if thing == _QUERIED else (f"{group}.",)
+        methods = tuple(each.name for each in _ASKS) if thing in {_QUERIED, _CONFIRMED} else (f"{group}.",)
         return any(name.startswith(methods) for name in point.needed_by)
     return not _is_given(profile, point.name)
 

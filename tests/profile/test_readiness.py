@@ -165,6 +165,11 @@ answer.message = "m"
 BODY: Final = 'notification = {verification = "body", ack_status = 200}\n'
 HEADER: Final = 'notification = {verification = "header", ack_status = 200, header = {signature = "X-Signature"}}\n'
 NOBODY: Final = 'notification = {verification = "none", ack_status = 200}\n'
+CONFIRMED: Final = """notification = {verification = "none", ack_status = 200, out_trade_no = "o", out_refund_no = "r"}
+answer = {order_status = "s", refund_status = "s"}
+states = {order = {paid = ["P"]}, refund = {succeeded = ["S"]}}
+"""
+"""Unsigned notifications, and all that asks about them."""
 ANSWERS: Final = 'answer = {signature = "sign"}\n'
 
 
@@ -236,6 +241,11 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
                     "signature.algorithm, signature.encoding"
                 )
             ],
+        ),
+        (
+            "notifications",
+            f"signed = []\nstatus.refund.name = 'r'\n{CONFIRMED}",
+            [],
         ),
     ],
 )
