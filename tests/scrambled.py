@@ -119,7 +119,9 @@ class Draw:
     def _auth(self) -> Auth:
         return Auth(
             header=self._one("authorization", f"X-{self._name()}"),
-            value=self._one("Basic {basic}", "{secret_key}", f"{self._name()} {{public_key}}/{{secret_key}}"),
+            value=self._one(
+                "Basic {basic}", "Basic {basic_user}", "{secret_key}", f"{self._name()} {{public_key}}/{{secret_key}}"
+            ),
             headers={f"X-{self._name()}": self._one("{public_key}", "{merchant_id}", "{basic}")},
         )
 

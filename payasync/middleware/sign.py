@@ -229,8 +229,8 @@ def _fill(value: str, credentials: Credentials) -> Secret:
 
 def _reveal(credentials: Credentials, name: str) -> str:
     """Return what a placeholder of `auth` stands for."""
-    if name == "basic":
-        both = (_reveal(credentials, each) for each in SENDER[name])
-        return base64.b64encode(":".join(both).encode()).decode()
+    if name in {"basic", "basic_user"}:
+        user, password = (*(_reveal(credentials, each) for each in SENDER[name]), "")[:2]
+        return base64.b64encode(f"{user}:{password}".encode()).decode()
     value = getattr(credentials, name)
     return value.reveal() if isinstance(value, Secret) else str(value)

@@ -236,6 +236,7 @@ SENDER: Final[Mapping[str, tuple[str, ...]]] = {
     "public_key": ("public_key",),
     "merchant_id": (),
     "basic": ("public_key", "secret_key"),
+    "basic_user": ("secret_key",),
 }
 """What a header of `auth` may hold in braces, each with the keys that it needs."""
 
@@ -244,8 +245,8 @@ SENDER: Final[Mapping[str, tuple[str, ...]]] = {
 class Auth:
     """The headers by which the service knows the merchant, in the operations that are listed in `bearer`.
 
-    Each value holds `{secret_key}`, `{public_key}`, `{merchant_id}` or `{basic}`, which is `public_key:secret_key` in
-    base64. It never holds a key itself.
+    Each value holds `{secret_key}`, `{public_key}`, `{merchant_id}`, `{basic}` or `{basic_user}`: in base64,
+    `public_key:secret_key`, or `secret_key:` as a user without a password. It never holds a key itself.
 
     Args:
         header: The name of the header.

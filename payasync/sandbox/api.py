@@ -333,6 +333,7 @@ def _placeholders(merchant: Credentials) -> dict[str, str]:
         "public_key": public,
         "merchant_id": merchant.merchant_id,
         "basic": base64.b64encode(f"{public}:{secret}".encode()).decode(),
+        "basic_user": base64.b64encode(f"{secret}:".encode()).decode(),
     }
 
 

@@ -208,7 +208,7 @@ def _describe_security(auth: Auth) -> dict[str, Any]:
     """Return the security schemes of the headers that carry keys, by the names of the headers."""
     schemes: dict[str, Any] = {}
     for header, value in auth.all_headers.items():
-        scheme = {"Bearer {secret_key}": "bearer", "Basic {basic}": "basic"}.get(value)
+        scheme = {"Bearer {secret_key}": "bearer", "Basic {basic}": "basic", "Basic {basic_user}": "basic"}.get(value)
         if scheme and header.lower() == "authorization":
             form: Schema = {"type": "http", "scheme": scheme}
         else:

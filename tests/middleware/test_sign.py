@@ -270,6 +270,16 @@ async def test_headers_hold_what_the_profile_names() -> None:
     assert "canary" not in f"{sent} {sent!r}"
 
 
+async def test_key_is_a_user_without_a_password() -> None:
+    """`{basic_user}` needs the secret key only, and has nothing behind its colon."""
+    end = way()
+    auth = Auth(value="Basic {basic_user}")
+    await authorize(auth, Credentials("M1", secret_key="sk_canary"), end.send)(bare_call(CREATE_PAYMENT, bearer=True))
+
+    encoded = base64.b64encode(b"sk_canary:").decode()
+    assert {"Authorization": Secret(f"Basic {encoded}")} == end.calls[0].headers
+
+
 @pytest.mark.parametrize(
     ("auth", "missing", "carried"),
     [

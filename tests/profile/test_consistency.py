@@ -169,7 +169,7 @@ def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
     assert in_query == getattr(Profile(headers={"x-order": "1"}, **taken), key)
 
 
-PLACEHOLDERS: Final = "{secret_key} {public_key} {merchant_id} {basic}"
+PLACEHOLDERS: Final = "{secret_key} {public_key} {merchant_id} {basic} {basic_user}"
 
 
 @pytest.mark.parametrize("value", ["", "sk_canary", "Bearer sk_canary", "Bearer {sk_canary}", "{secret}", "{}"])

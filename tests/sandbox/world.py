@@ -187,6 +187,7 @@ class World:
         assert merchant.secret_key
         public, secret = merchant.public_key.reveal(), merchant.secret_key.reveal()
         keys = {"public_key": public, "secret_key": secret, "merchant_id": merchant.merchant_id}
+        keys["basic_user"] = base64.b64encode(f"{secret}:".encode()).decode()
         keys["basic"] = base64.b64encode(f"{public}:{secret}".encode()).decode()
         headers = {auth.header: auth.value, **auth.headers}
         return {name: value.format(**keys) for name, value in headers.items() if operation.name in self.profile.bearer}
