@@ -341,7 +341,11 @@ def _fill_notification(given: NotificationShape) -> NotificationShape:
 _SUBSCRIBE: Final = "subscriptions.create"
 _DESCRIBED_BY: Final = {"payment": "payments.status", "order": "orders.query", "refund": "refunds.status"}
 """By thing, the operation that asks about it."""
-_NAMED_BY: Final = {("payment", "total_amt"): ("payments.create", "amount")}
+_NAMED_BY: Final = {
+    ("payment", "total_amt"): ("payments.create", "amount"),
+    ("refund", "total_amt"): ("refunds.create", "total_amt"),
+    ("refund", "refund_amt"): ("refunds.create", "refund_amt"),
+}
 """What a thing's response calls as another operation does."""
 _NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
 
@@ -648,7 +652,8 @@ class Dialect:
         if refused or not answer.code_optional:
             if code is not None:
                 set_at(document, self.names.code_path, code)
-            set_at(document, self.names.message_path, message)
+            if code is None or self.names.message_path != self.names.code_path:
+                set_at(document, self.names.message_path, message)
         place, _, name = answer.request_id.partition(":")
         if place == "header":
             headers[name] = request_id

@@ -127,6 +127,8 @@ def _describe_refusal(dialect: Dialect, operation: Operation) -> Schema:
     if given := [code for code in codes if code is not None]:
         set_at(sample, words.code_path, given[0])
     schema = _describe(sample, words, signed=bool(words.answer.refusals_signed))
+    if words.code_path == words.message_path and None in codes:
+        given = []  # any message may stand there
     _set_enum(schema, words.code_path if given else "", given)
     optional = [sibling_path(words.message_path, "field"), *([words.code_path] if given and None in codes else [])]
     for path in filter(None, optional):

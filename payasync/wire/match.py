@@ -103,6 +103,10 @@ def comparison_of(operation: Operation, profile: Profile) -> Comparison:
     found = [
         each for key, name, kind in _document_names(operation) for each in _places(profile, operation, key, name, kind)
     ]
+    if operation in {CREATE_REFUND, QUERY_REFUND}:
+        # At the place of both amounts, a refund has its own.
+        own_amount = {each.path for each in found if each.name == _WIRE["refund_amt"][0]}
+        found = [each for each in found if each.name != _WIRE["total_amt"][0] or each.path not in own_amount]
     if operation in _OF_PAYMENT:
         found = [evolve(each, required=False) if each.kind is ValueKind.AMOUNT else each for each in found]
     if operation not in OPERATIONS:
@@ -137,7 +141,9 @@ def _argument(key: str, name: str) -> str:
 def _places(profile: Profile, operation: Operation, key: str, name: str, kind: ValueKind) -> Iterable[ComparedField]:
     """Yield where a response may name what a request names; nothing if the profile switches that off."""
     path: str | None = getattr(profile.answer, key)
-    sent_as = wire_name(profile, operation.name, _argument(key, name))
+    # A query about a refund has no amounts of its own: they are called as the refund called them.
+    asks = operation == QUERY_REFUND and kind is not ValueKind.NUMBER
+    sent_as = wire_name(profile, CREATE_REFUND.name if asks else operation.name, _argument(key, name))
     if path == "" or not sent_as:
         return
     yield ComparedField(name, sent_as, path or sent_as, kind, required=path is not None)

@@ -30,7 +30,7 @@ from payasync.profile.schema import REFUSALS, Endpoint
 from payasync.resources.orders import PlaceOrder
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect, WireNames
-from payasync.sandbox.model import RefusedError
+from payasync.sandbox.model import Refund, RefusedError
 from payasync.sandbox.signatures import ServiceSigner, make_keys
 from payasync.strict_json import at
 from tests.sandbox.world import SAMPLES
@@ -89,6 +89,27 @@ def test_codes_that_stand_in_messages() -> None:
         gone
     )
     assert "there is no such order" == words(codes=codes).message(gone)
+
+
+def test_code_in_the_place_of_the_message() -> None:
+    """If code and message have one place, a refusal with a code has the code there."""
+    shape = AnswerShape(code="error.text", message="error.text", code_optional=True)
+    dialect = Dialect(Profile(answer=shape, codes=ResultCodes(absent=("no such order",))))
+    gone, wrong = (
+        dialect.build_refusal(RefusedError(why, "it is wrong"), PLACE_ORDER, "r").document["error"]
+        for why in ("absent", "invalid")
+    )
+
+    assert ("no such order", "it is wrong") == (gone["text"], wrong["text"])
+
+
+def test_refund_is_described_as_it_was_made() -> None:
+    """Both amounts of a refund have the names that the refund itself gave them."""
+    fields = {"total_amt": "amount", "refunds.create": {"total_amt": "paid", "refund_amt": "amount"}}
+    refund = Refund(out_refund_no="R", out_trade_no="T", total_amt=450, refund_amt=200, fingerprint="")
+    told = Dialect(Profile(fields=fields)).describe_refund(refund)
+
+    assert (450, 200) == (told["paid"], told["amount"])
 
 
 OF_THEIR_OWN: Final = {why: number for number, why in enumerate(REFUSALS)}

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from payasync import AnswerShape, Auth, HttpCodes, Profile, SandboxShape, SortedPairs
+from payasync import AnswerShape, Auth, HttpCodes, Profile, ResultCodes, SandboxShape, SortedPairs
 from payasync.endpoints import OPERATIONS, Argument, Operation
 from payasync.profile.schema import REFUSALS, SIGN
 from payasync.sandbox import PROFILE, Sandbox
@@ -175,6 +175,16 @@ def test_codes_of_refusals_are_documented(codes: Any, expected: object, *, requi
         assert (expected, required) == (refusal["properties"].get("code"), "code" in refusal["required"])
 
 
+def test_code_in_the_place_of_the_message_is_documented() -> None:
+    """If code and message have one place, any text may stand there."""
+    shape = AnswerShape(code="m", message="m", code_optional=True)
+    document = described(Profile(answer=shape, codes=ResultCodes(absent=("N",))))
+    refusal = operation_of(document, NAMES[0])["responses"]["default"]["content"]["application/json"]["schema"]
+
+    assert "enum" not in refusal["properties"]["m"]
+    assert "m" in refusal["required"]
+
+
 KEY: Final = {"type": "apiKey", "in": "header"}
 
 
@@ -182,6 +192,7 @@ KEY: Final = {"type": "apiKey", "in": "header"}
     ("auth", "schemes"),
     [
         (Auth(), {"Authorization": {"type": "http", "scheme": "bearer"}}),
+        (Auth(value="Basic {basic_user}"), {"Authorization": {"type": "http", "scheme": "basic"}}),
         (Auth(value="Basic {basic}"), {"Authorization": {"type": "http", "scheme": "basic"}}),
         (Auth(value="{secret_key}"), {"Authorization": {**KEY, "name": "Authorization"}}),
         (

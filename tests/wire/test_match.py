@@ -252,6 +252,19 @@ def test_each_of_the_six_is_compared_where_its_path_leads(key: str, wire: str) -
     assert mismatch({wire: mine}, off, {wire: other}) is None
 
 
+@pytest.mark.parametrize("operation", [CREATE_REFUND, QUERY_REFUND], ids=["5", "7"])
+@pytest.mark.parametrize("answer", [{}, {"total_amt": "amount"}, {"total_amt": "amount", "refund_amt": "amount"}])
+def test_amount_of_a_refund_under_the_name_of_an_order_s(operation: Operation, answer: Mapping[str, Any]) -> None:
+    """If a service calls both amounts alike, a response about a refund has the refund's amount there."""
+    fields = {"total_amt": "amount", "refunds.create": {"total_amt": "paid", "refund_amt": "amount"}}
+    profile = Profile(fields=fields, answer=AnswerShape(**answer))
+    where, sent = comparison_of(operation, profile), {"totalAmt": 450, "refundAmt": 200}
+
+    assert mismatch(sent, where, {"amount": 200}) is None
+    assert mismatch(sent, where, {"amount": 450})
+    assert mismatch({"totalAmt": 450}, comparison_of(QUERY_ORDER, profile), {"amount": 200})
+
+
 @pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
 def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) -> None:
     """A payment's total is compared at its path and as `amount`, if it is there; an empty path switches both off."""
