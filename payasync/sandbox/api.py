@@ -92,8 +92,12 @@ class Api:
         return [*(route for operation in operations for route in self._routes(operation)), described]
 
     def _routes(self, operation: Operation) -> list[web.RouteDef]:
+        sharing = self._dialect.names.sharing(operation.name)
+        if operation != sharing[0]:
+            return []
+
         async def handler(request: web.Request) -> web.StreamResponse:
-            return await self._handle(operation, request)
+            return await self._handle(await self._meant(sharing, request), request)
 
         names, paths = self._dialect.names, [operation.path]
         if names.places[operation.name] == "path":
@@ -125,6 +129,14 @@ class Api:
             )
         finally:
             self._keys.end(key, request)
+
+    async def _meant(self, sharing: list[Operation], request: web.Request) -> Operation:
+        """Return which of the operations at an address a request means; the first, if it fits none of them."""
+        for operation in sharing if len(sharing) > 1 else ():
+            received, _ = await self._receive(operation, request)
+            if not isinstance(received, RefusedError) and self._dialect.is_meant(operation, received):
+                return operation
+        return sharing[0]
 
     async def _receive(self, operation: Operation, request: web.Request) -> tuple[Received, frozenset[str]]:
         """Return a request's fields, and the numbers that it names, for faults that wait for a number."""

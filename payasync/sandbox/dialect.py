@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Container, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -196,6 +197,31 @@ class WireNames:
         if name == "identifier" and (parameter := self.parameters.get(operation)):
             return parameter.name
         return wire_name(self.profile, operation, argument) or wire_name(PROFILE, operation, argument)
+
+    def marks(self, operation: str) -> frozenset[str]:
+        """Return the wire names of the arguments without which no request of an operation is complete."""
+        required = self.profile.accept.required.get(operation, ())
+        arguments = self.arguments[operation].items()
+        return frozenset(name for name, each in arguments if each.required or each.name in required)
+
+    def sharing(self, operation: str) -> list[Operation]:
+        """Return the operations with the method and the path of one, itself included, in the document's order."""
+        return [
+            each
+            for each in self.operations.values()
+            if self._address(each) == self._address(self.operations[operation])
+        ]
+
+    def _address(self, operation: Operation) -> tuple[str, str]:
+        at_end = self.places[operation.name] == "path" and not operation.in_path
+        return operation.method, re.sub(r"{\w+}", "{}", operation.path) + "/{}" * at_end
+
+    def differ(self, one: str, other: str) -> bool:
+        """Return whether a constant, or an argument that only one of them has, tells two operations' requests apart."""
+        constants, others = self.constants[one], self.constants[other]
+        alone = (self.marks(each) - self.arguments[rival].keys() for each, rival in ((one, other), (other, one)))
+        told = any(constants[name] != others[name] for name in constants.keys() & others.keys()) or all(alone)
+        return told and self.operations[one].in_path == self.operations[other].in_path
 
     @property
     def title(self) -> str:
@@ -551,6 +577,14 @@ class Dialect:
         amounts = {each for each in texts.keys() & arguments.keys() if SORTS[arguments[each].name] == "amount"}
         return {**fields, **texts, **{each: read_digits(texts[each]) for each in amounts}}
 
+    def is_meant(self, operation: Operation, fields: Mapping[str, Any]) -> bool:
+        """Return whether a request at an address of several operations has what this one's requests have."""
+        with suppress(RefusedError):
+            for name, value in self.names.constants[operation.name].items():
+                check_constant(name, value, fields, as_text=not operation.has_body)
+            return all(at(fields, name) is not ABSENT for name in self.names.marks(operation.name))
+        return False
+
     def read(self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
         """Return a request's arguments by our names, checked; unknown fields count for the signature only.
 
@@ -664,22 +698,19 @@ class Dialect:
 
 
 def _check_addresses(names: WireNames) -> None:
-    """Refuse two operations with one method and path: the sandbox could not tell their requests apart."""
-    seen: dict[tuple[str, str], str] = {}
+    """Refuse two operations with one method and path whose requests the sandbox could not tell apart."""
     for operation in names.operations.values():
-        path = operation.path
-        for argument in operation.in_path:
-            path = path.replace(f"{{{argument}}}", "{}")
-        if names.places[operation.name] == "path" and not operation.in_path:
-            path += "/{}"
-        other = seen.setdefault((operation.method, path), operation.name)
-        if other != operation.name:
-            given = operation.name if operation.name in names.profile.endpoints else other
-            raise invalid_setting(
-                f"endpoints.{given}",
-                f"gives {other} and {operation.name} one address, {operation.method} {operation.path}, and the sandbox "
-                "could not tell their requests apart: give one of them another method or path",
-            )
+        for other in names.sharing(operation.name):
+            if other == operation:
+                break
+            if not names.differ(operation.name, other.name):
+                given = operation.name if operation.name in names.profile.endpoints else other.name
+                raise invalid_setting(
+                    f"endpoints.{given}",
+                    f"gives {other.name} and {operation.name} one address, {operation.method} {operation.path}, and "
+                    "the sandbox could not tell their requests apart: give one of them another method or path, or each "
+                    "its own value of a constant",
+                )
 
 
 def _check_codes(names: WireNames) -> None:

@@ -25,6 +25,7 @@ from payasync.sandbox.dialect import STATUSES, Dialect, WireNames, locate_point,
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
 from payasync.sandbox.rules import FREQUENCIES
 from payasync.signing.schemes import SortedPairs, Template
+from payasync.strict_json import at
 
 Schema = dict[str, Any]
 
@@ -196,7 +197,9 @@ def describe_service(dialect: Dialect) -> dict[str, Any]:
         path = f"{operation.path}/{{{operation.reference}}}" if at_end else operation.path
         for argument in re.findall(r"{(\w+)}", path):
             path = path.replace(f"{{{argument}}}", f"{{{words.name(operation.name, argument)}}}")
-        paths.setdefault(path, {})[operation.method.lower()] = _describe_operation(dialect, operation)
+        described, methods = _describe_operation(dialect, operation), paths.setdefault(path, {})
+        if (first := methods.setdefault(operation.method.lower(), described)) is not described:
+            _add_alternative(first, described)
     return {
         "openapi": "3.1.0",
         "info": {"title": "payasync sandbox", "version": __version__, "description": _DESCRIPTION},
@@ -204,6 +207,23 @@ def describe_service(dialect: Dialect) -> dict[str, Any]:
         "paths": paths,
         "components": {"securitySchemes": _describe_security(words.profile.auth)},
     }
+
+
+def _add_alternative(first: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Add to the description of an operation another one at its address, which its fields tell apart."""
+    first["operationId"] += f" or {other['operationId']}"
+    sides = [{(each["name"], each["in"]): each for each in side["parameters"]} for side in (first, other)]
+    first["parameters"] = []
+    for key, each in (sides[1] | sides[0]).items():
+        found = [side[key] for side in sides if key in side]
+        required = len(found) == len(sides) and all(one["required"] for one in found)
+        first["parameters"].append(
+            {**each, "required": required, "schema": {"anyOf": [one["schema"] for one in found]}}
+        )
+    for path in ("requestBody", "responses.200", "responses.default"):
+        media = at(first, f"{path}.content.application/json", None)
+        if media:
+            media["schema"] = {"anyOf": [media["schema"], at(other, f"{path}.content.application/json.schema")]}
 
 
 def _describe_security(auth: Auth) -> dict[str, Any]:

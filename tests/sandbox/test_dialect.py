@@ -12,6 +12,7 @@ from payasync import (
     AnswerShape,
     DuplicateError,
     HttpCodes,
+    NoAnswerError,
     NotificationShape,
     OutcomeUnknownError,
     Parameter,
@@ -23,7 +24,7 @@ from payasync import (
     SandboxShape,
     ServiceError,
 )
-from payasync.endpoints import PLACE_ORDER, QUERY_PAYMENT, Operation
+from payasync.endpoints import OPERATIONS, PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
 from payasync.journal import SqliteJournal
 from payasync.profile.schema import REFUSALS, Endpoint
@@ -31,6 +32,7 @@ from payasync.resources.orders import PlaceOrder
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import Dialect, WireNames
 from payasync.sandbox.model import Refund, RefusedError
+from payasync.sandbox.openapi import describe_service
 from payasync.sandbox.signatures import ServiceSigner, make_keys
 from payasync.strict_json import at
 from tests.sandbox.world import SAMPLES
@@ -343,6 +345,53 @@ def test_two_operations_have_two_addresses(one: Endpoint, other: Endpoint | None
     with pytest.raises(ConfigurationError, match="could not tell their requests apart") as caught:
         Dialect(Profile(endpoints=endpoints))
     assert f"endpoints.{'orders.close' if other else 'orders.query'}" == caught.value.field
+
+
+GATEWAY: Final = Profile(
+    bearer=(),
+    signed=(),
+    merchant=(),
+    fields=PROFILE.fields,
+    formats=PROFILE.formats,
+    states=PROFILE.states,
+    answer=PROFILE.answer,
+    payment_status=Parameter("no"),
+    refund_status=Parameter("no"),
+    endpoints={each.name: Endpoint(method="POST", path="/gateway") for each in OPERATIONS},
+    constants={each.name: {"service": each.name} for each in OPERATIONS},
+)
+
+
+@pytest.mark.parametrize("operation", [each.name for each in OPERATIONS])
+async def test_constants_tell_operations_at_one_address_apart(operation: str) -> None:
+    """All operations may have one address if a constant names each; a fault meets only its own operation."""
+    async with Sandbox(profile=GATEWAY) as sandbox, sandbox.session(retry=RetryPolicy(attempts=1, quota=0)) as pay:
+        sandbox.faults.server_error(operation, status=502)
+        with pytest.raises((OutcomeUnknownError, NoAnswerError), match="502"):
+            await pay.send(SAMPLES[operation])
+        if operation == "refunds.status":
+            await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+            await pay.send(SAMPLES["refunds.create"])
+            assert "R1" == (await pay.send(SAMPLES[operation])).get("outRefundNo")
+
+
+async def test_arguments_tell_operations_at_one_address_apart() -> None:
+    """Two operations may have one address if each requires an argument that the other does not have."""
+    ask = Endpoint(method="POST", path="/ask")
+    profile = evolve(
+        GATEWAY, constants={}, endpoints={"orders.query": ask, "payments.status": ask}, payment_status=Parameter("id")
+    )
+    async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
+        await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        payment = await pay.payments.create(amount=700, currency="CAD")
+        described = describe_service(Dialect(profile))["paths"]["/ask"]["post"]["requestBody"]
+
+        assert "T1" == (await pay.orders.query("T1")).get("outTradeNo")
+        assert payment.payment_id == (await pay.payments.status(str(payment.payment_id))).payment_id
+        with pytest.raises(ServiceError, match="outTradeNo is missing"):
+            await pay.request("POST", "/ask", fields={})
+    schemas = described["content"]["application/json"]["schema"]["anyOf"]
+    assert [["outTradeNo"], ["id"]] == [each["required"] for each in schemas]
 
 
 async def test_one_path_with_and_without_an_argument() -> None:
