@@ -83,6 +83,8 @@ _KEY_PREFIX: Final = "payasync-"
 def derive_idempotency_key(merchant: str, operation: str, name: str, sends: int = 0) -> str:
     """Return the idempotency key of a write that has a name; the name cannot be read from it.
 
+    It has 31 characters: services limit their keys, some to the 36 of a UUID.
+
     Args:
         merchant: The merchant's number.
         operation: The operation's name.
@@ -90,12 +92,12 @@ def derive_idempotency_key(merchant: str, operation: str, name: str, sends: int 
         sends: How often it was sent before, and refused. A service may repeat a refusal under the same key.
     """
     facts = json.dumps([merchant, operation, name, sends]).encode()
-    return _KEY_PREFIX + base64.urlsafe_b64encode(hashlib.sha256(facts).digest()).decode().rstrip("=")
+    return _KEY_PREFIX + base64.urlsafe_b64encode(hashlib.sha256(facts).digest()[:16]).decode().rstrip("=")
 
 
 def draw_idempotency_key() -> str:
     """Return the idempotency key of a write that nothing names."""
-    return _KEY_PREFIX + secrets.token_hex(16)
+    return _KEY_PREFIX + secrets.token_urlsafe(16)
 
 
 class ValueKind(enum.Enum):
@@ -142,17 +144,25 @@ class Comparison:
 
     Attributes:
         fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
+        uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
         names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
-        renamed: The service calls one of them otherwise than the document, or nests it.
+        renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
     """
 
     fields: tuple[ComparedField, ...] = field(default=(), converter=_ordered)
+    uncompared: tuple[tuple[str, str], ...] = ()
     names: frozenset[str] | None = field(
         init=False, default=Factory(lambda self: _simple_names(self.fields), takes_self=True)
     )
     renamed: bool = field(
         init=False,
-        default=Factory(lambda self: any(each.name != each.sent_as for each in self.fields), takes_self=True),
+        default=Factory(
+            lambda self: any(
+                name != sent_as
+                for name, sent_as in (*((each.name, each.sent_as) for each in self.fields), *self.uncompared)
+            ),
+            takes_self=True,
+        ),
     )
 
 

@@ -291,7 +291,7 @@ def renamed(argument: str, ask: Ask, value: object, shown: str) -> Effect:
 
 
 KEY_OF_R1: Final = "payasync-" + base64.urlsafe_b64encode(
-    hashlib.sha256(b'["M1", "refunds.create", "refunds.create:R1", 0]').digest()
+    hashlib.sha256(b'["M1", "refunds.create", "refunds.create:R1", 0]').digest()[:16]
 ).decode().rstrip("=")
 """The idempotency key of M1's refund R1: the number itself is not in it."""
 PAGE: Final = "https://shop.example/thanks"

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 from attrs import evolve
@@ -51,10 +52,11 @@ def test_every_write_carries_one(operation: Any) -> None:
 
 @pytest.mark.parametrize("request_", [REFUND, PAYMENT, PlaceOrder(total_amt=1, currency="CAD", out_trade_no="T" * 64)])
 def test_form(request_: Request[Any]) -> None:
-    """A key has at most 64 characters, all of them safe in a URL, and shows no number of the merchant."""
+    """A key is no longer than a UUID, is safe in a URL, and shows no number of the merchant."""
     key = call_of(request_, intent="invoice-42").idempotency_key
 
-    assert re.fullmatch("payasync-[A-Za-z0-9_-]{1,55}", key)
+    assert re.fullmatch("payasync-[A-Za-z0-9_-]{22}", key)
+    assert len(key) <= len(str(UUID(int=0)))
     assert request_.reference is None or request_.reference not in key
     assert "invoice-42" not in key
     assert key not in repr(call_of(request_, intent="invoice-42"))
