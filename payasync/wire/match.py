@@ -123,7 +123,15 @@ def comparison_of(operation: Operation, profile: Profile) -> Comparison:
         found = [evolve(each, also=own) if each.name == _WIRE["out_trade_no"][0] else each for each in found]
         found += _identifier(profile, operation, "out_trade_no", own)
         found += [ComparedField(PAYMENT, PAYMENT, path, ValueKind.NUMBER) for path in own]
-    return Comparison(found)
+    return Comparison(found, tuple(_uncompared(profile, operation)))
+
+
+def _uncompared(profile: Profile, operation: Operation) -> Iterable[tuple[str, str]]:
+    """Yield the document's wire names of what the profile does not compare, each with the name that it is sent as."""
+    for key, name, _ in _document_names(operation):
+        sent_as = wire_name(profile, operation.name, _argument(key, name))
+        if getattr(profile.answer, key) == "" and sent_as:
+            yield name, sent_as
 
 
 def _document_names(operation: Operation) -> Iterable[tuple[str, str, ValueKind]]:
@@ -179,11 +187,12 @@ def compared_fields(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def by_document_names(call: Call) -> Mapping[str, object]:
-    """Return the fields of a call that are compared, by the document's wire names; others may be among them."""
+    """Return what a call names of what can be compared, by the document's wire names; others may be among them."""
     compared, fields = call.expected.compared, call.fields
     if not compared.renamed:
         return fields
     found = {each.name: at(fields, each.sent_as) for each in compared.fields}
+    found |= {name: at(fields, sent_as) for name, sent_as in compared.uncompared}
     return {name: value for name, value in found.items() if value is not ABSENT}
 
 

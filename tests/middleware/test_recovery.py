@@ -11,8 +11,8 @@ from attrs import evolve
 from payasync import OrderResponse, Profile, RefundResponse, RetryPolicy, Session, errors
 from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.profile.schema import Accept, AnswerShape
-from tests.building import PROFILE, call_for, codec
+from payasync.profile.schema import Accept, AnswerShape, Endpoint
+from tests.building import FULL, PROFILE, call_for, codec
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.sessions import connect
@@ -36,6 +36,21 @@ def test_where_the_profile_does_not_say_how_to_ask(profile: Profile) -> None:
 def test_what_nothing_names_is_not_asked_about(operation: str) -> None:
     """A write without the merchant's own number has no query."""
     assert query_about(codec(PROFILE), call_for(operation, PROFILE)) is None
+
+
+@pytest.mark.parametrize("renamed", [{}, {"out_trade_no": "order_no"}, {"merchant_id": "mch_id"}])
+def test_query_wants_a_number_that_is_not_compared(renamed: dict[str, str]) -> None:
+    """The query about a refund names its order if the service wants that, even if no response is compared with it."""
+    profile = evolve(
+        PROFILE,
+        fields={**PROFILE.fields, **renamed},
+        answer=evolve(PROFILE.answer, out_trade_no=""),
+        endpoints={"refunds.status": Endpoint(with_=("out_trade_no",))},
+    )
+    query = query_about(codec(profile), call_for("refunds.create", profile))
+
+    assert query is not None
+    assert FULL["refunds.create"].out_trade_no == query.fields[renamed.get("out_trade_no", "outTradeNo")]
 
 
 def unknown(operation: str | None, reference: str | None) -> errors.OutcomeUnknownError:
