@@ -282,10 +282,26 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
         if "." in name and not _nests(profile, operation, each.name):
             why = f"is {name!r}, which nests, and stands outside the body in {operation}: give it a name without a dot"
             raise invalid_setting(key, why)
-        constants = {*profile.constants.get(operation, {}), *(profile.constants.get("*", {}) if "." in name else ())}
-        if (each.required or "." in name) and name.partition(".")[0] in constants:
+        constants = {**(profile.constants.get("*", {}) if "." in name else {}), **profile.constants.get(operation, {})}
+        if (each.required or "." in name) and _stands_in(constants, name):
             why = f"is the argument {each.name}, which every call gives: the constant would never be sent"
             raise invalid_setting(f"constants.{operation}.{name}", why)
+        top, dot, _ = name.partition(".")
+        for constant in constants if dot else ():
+            if constant.startswith(f"{top}."):
+                why = f"stands beside {name!r}, which nests: write an object, without quotes around the dotted name"
+                raise invalid_setting(f"constants.{operation}.{constant}", why)
+
+
+def _stands_in(constants: object, name: str) -> bool:
+    """Return whether constants hold a value where an argument stands: at its name, or in place of an object above."""
+    for step in name.split("."):
+        if not isinstance(constants, Mapping):
+            return True
+        if step not in constants:
+            return False
+        constants = constants[step]
+    return True
 
 
 def _nests(profile: "Profile", operation: str, argument: str) -> bool:

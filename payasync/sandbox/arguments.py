@@ -14,7 +14,7 @@ from payasync.profile.schema import Accept
 from payasync.sandbox.model import RefusedError
 from payasync.sandbox.rules import FREQUENCIES
 from payasync.settings import is_number
-from payasync.strict_json import encodable
+from payasync.strict_json import ABSENT, at, encodable
 
 Check = Callable[[object], Any]
 Sort = Literal[
@@ -233,12 +233,12 @@ def check_constant(name: str, expected: object, fields: Mapping[str, Any], *, as
     Raises:
         RefusedError: It is missing, or it has another value.
     """
-    if name not in fields:
+    if (found := fields[name] if name in fields else at(fields, name)) is ABSENT:
         raise RefusedError("invalid", f"{name} is missing", field=name)
     # Compared as JSON: to Python, 1 equals true.
     wanted, given = (
         json.dumps(with_integers(value), sort_keys=True, ensure_ascii=False)
-        for value in (str(expected) if as_text else expected, fields[name])
+        for value in (str(expected) if as_text else expected, found)
     )
     if given != wanted:
         raise RefusedError("invalid", f"{name} must be {wanted}", field=name)

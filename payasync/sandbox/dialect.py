@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
@@ -130,6 +130,15 @@ _LIKE: Final[Mapping[str, str]] = {"started": "renewed"}
 """Events that a profile with fewer names sends under another name."""
 
 
+def _beside(names: Iterable[str], constants: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield constants by their names. An object that holds arguments, too, gives its members, by dotted names."""
+    for name, value in constants.items():
+        if isinstance(value, Mapping) and any(each.startswith(f"{name}.") for each in names):
+            yield from _beside(names, {f"{name}.{member}": inner for member, inner in value.items()})
+        else:
+            yield name, value
+
+
 class WireNames:
     """Names, values and places of one profile, worked out once, with no point open.
 
@@ -178,7 +187,9 @@ class WireNames:
         self.constants: Final[Mapping[str, Mapping[str, Any]]] = {
             operation.name: {
                 name: value
-                for name, value in {**everywhere, **profile.constants.get(operation.name, {})}.items()
+                for name, value in _beside(
+                    self.arguments[operation.name], {**everywhere, **profile.constants.get(operation.name, {})}
+                )
                 if name not in self.arguments[operation.name]
             }
             for operation in OPERATIONS

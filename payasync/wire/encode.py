@@ -85,12 +85,18 @@ def make_writer(kind: Kind, profile: Profile) -> Writer:
     converter.register_unstructure_hook_func(_is_date, partial(_write_date, profile))
     write: Writer = make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=True, **overrides)
     nested = [name for name in names.values() if "." in name]
-    return partial(_write_nested, write, nested) if nested else write
+    constants = {**profile.constants.get("*", {}), **profile.constants.get(operation, {})}
+    shared = {top: constants[top] for top in (name.partition(".")[0] for name in nested) if top in constants}
+    return partial(_write_nested, write, nested, shared) if nested else write
 
 
-def _write_nested(write: Writer, nested: Iterable[str], request: Request[Response]) -> dict[str, Any]:
-    """Return the fields of a request, with those whose names are dotted inside objects."""
+def _write_nested(
+    write: Writer, nested: Iterable[str], shared: Mapping[str, Any], request: Request[Response]
+) -> dict[str, Any]:
+    """Return the fields of a request, with those whose names are dotted inside objects, beside the constants there."""
     written = write(request)
+    if shared:
+        written |= strict_json.copy_plain(shared)
     for name in nested:
         if name in written:
             *above, last = name.split(".")

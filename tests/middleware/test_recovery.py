@@ -12,7 +12,7 @@ from payasync import OrderResponse, Profile, RefundResponse, RetryPolicy, Sessio
 from payasync.middleware.recovery import query_about
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import Accept, AnswerShape, Endpoint
-from tests.building import FULL, PROFILE, call_for, codec
+from tests.building import PROFILE, call_for, codec
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.sessions import connect
@@ -47,10 +47,11 @@ def test_query_wants_a_number_that_is_not_compared(renamed: dict[str, str]) -> N
         answer=evolve(PROFILE.answer, out_trade_no=""),
         endpoints={"refunds.status": Endpoint(with_=("out_trade_no",))},
     )
-    query = query_about(codec(profile), call_for("refunds.create", profile))
+    refund, name = call_for("refunds.create", profile), renamed.get("out_trade_no", "outTradeNo")
+    query = query_about(codec(profile), refund)
 
     assert query is not None
-    assert FULL["refunds.create"].out_trade_no == query.fields[renamed.get("out_trade_no", "outTradeNo")]
+    assert refund.fields[name] == query.fields[name]
 
 
 def unknown(operation: str | None, reference: str | None) -> errors.OutcomeUnknownError:

@@ -114,6 +114,35 @@ def test_a_constant_may_be_named_as_what_is_not_always_there(
     assert constants == Profile(constants=constants, **further).constants
 
 
+NESTED: Final = {"orders.place": {"total_amt": "sum.of.value", "currency": "sum.unit"}}
+
+
+@pytest.mark.parametrize("everywhere", ["*", "orders.place"])
+def test_a_constant_may_share_an_object_with_arguments(everywhere: str) -> None:
+    """An object of constants may hold other members than the arguments with dotted names."""
+    constants = {everywhere: {"sum": {"of": {"scale": 2}, "kind": "gross"}}}
+
+    assert constants == Profile(constants=constants, fields=NESTED, signed=()).constants
+
+
+@pytest.mark.parametrize("value", ["x", {"of": 1}, {"of": {"value": 1}}, {"of": {"value": {"scale": 2}}}])
+def test_a_constant_stands_in_place_of_no_argument(value: object) -> None:
+    """A constant must not have the place of an argument with a dotted name, or of an object around it."""
+    assert never_sent("orders.place", "sum.of.value", "total_amt") == refusal(
+        Profile, constants={"orders.place": {"sum": value}}, fields=NESTED, signed=()
+    )
+
+
+def test_a_constant_beside_arguments_is_no_dotted_text() -> None:
+    """A constant with a dot in its name is refused beside a dotted argument: it would not stand in the object."""
+    words = "stands beside 'sum.of.value', which nests: write an object, without quotes around the dotted name"
+    key = "constants.orders.place.sum.kind"
+
+    assert (key, f"{key} {words}") == refusal(
+        Profile, constants={"orders.place": {"sum.kind": "gross"}}, fields=NESTED, signed=()
+    )
+
+
 @pytest.mark.parametrize("second", ["x-version", "X-VERSION"])
 def test_a_header_stands_once(second: str) -> None:
     """Two headers whose names differ only in case are refused, because they are the same header."""

@@ -242,6 +242,24 @@ def test_constant_has_its_type_and_its_value(
     assert field == refused(Profile(**BARE, constants=constants), PLACE_ORDER, {**ORDER, **fields})
 
 
+SHARED: Final = Profile(
+    **BARE,
+    constants={"orders.place": {"sum": {"of": {"scale": 2}, "kind": "gross"}}},
+    fields={"orders.place": {"total_amt": "sum.of.value", "currency": "sum.unit"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [({}, None), ({"kind": "net"}, "sum.kind"), ({"of": {"value": 450}}, "sum.of.scale"), ({"unit": 1}, "sum.unit")],
+)
+def test_constant_beside_nested_arguments(changed: dict[str, Any], field: str | None) -> None:
+    """In an object with arguments, each constant is compared by itself."""
+    given = {"of": {"scale": 2, "value": 450}, "unit": "CAD", "kind": "gross", **changed}
+
+    assert field == refused(SHARED, PLACE_ORDER, {"outTradeNo": "T1", "sum": given})
+
+
 @pytest.mark.parametrize(("value", "field"), [("1", None), ("2", "v"), ("", "v")])
 def test_constant_in_a_query_is_its_digits(value: str, field: str | None) -> None:
     """In a query, a constant is compared as text."""

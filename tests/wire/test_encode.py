@@ -80,6 +80,19 @@ def test_nested_constants_are_each_calls_own() -> None:
     assert {"*": {"device": {"parts": [1]}}} == profile.constants
 
 
+def test_constants_stand_beside_nested_arguments() -> None:
+    """An object holds its constants and the arguments with dotted names, and each call has its own."""
+    constants = {"orders.place": {"sum": {"of": {"scale": 2}}}}
+    names = {"orders.place": {"total_amt": "sum.of.value", "currency": "sum.unit"}}
+    made = codec(evolve(PROFILE, constants=constants, fields={**PROFILE.fields, **names}, signed=()))
+    order = PlaceOrder(total_amt=450, currency="CAD")
+    first = made.call(order).fields["sum"]
+    first["of"].clear()
+
+    assert {"of": {"scale": 2, "value": 450}, "unit": "CAD"} == made.call(order).fields["sum"]
+    assert {"orders.place": {"sum": {"of": {"scale": 2}}}} == constants
+
+
 def test_the_callers_field_wins_over_a_constant() -> None:
     """A field of the caller replaces a constant of the same name."""
     constants = {"*": {"currency": "USD", "v": 1}, "orders.place": {"sceneType": "H5", "w": 1}}
