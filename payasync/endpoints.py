@@ -101,6 +101,9 @@ CANCEL_SUBSCRIPTION: Final = Operation(
     "subscriptions.cancel", "POST", "/subscriptions/cancel", AuthKind.NOT_SHOWN, Kind.UNKEYED, "subscription_id"
 )
 
+MAY_HAVE_NO_BODY: Final = (CLOSE_ORDER, UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION)
+"""Operations that end or change something: a success may be a 204. A success of any other operation has a body."""
+
 
 def camel_case(name: str) -> str:
     """Return the wire name of an argument that the document shows: `total_amt` is `totalAmt`."""

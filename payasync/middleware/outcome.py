@@ -4,7 +4,7 @@ import enum
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from payasync.endpoints import CANCEL_SUBSCRIPTION, CLOSE_ORDER, PLACE_ORDER, UPDATE_SUBSCRIPTION, Kind
+from payasync.endpoints import CLOSE_ORDER, MAY_HAVE_NO_BODY, PLACE_ORDER, Kind
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -140,13 +140,10 @@ def _classify_2xx(call: Call, reply: Reply) -> Outcome:
 
 
 def _is_bodiless_success(call: Call, reply: Reply) -> bool:
-    """Return whether a 204 says that something was ended or changed. A success of any other operation has a body."""
+    """Return whether a 204 says that something was ended or changed."""
     answer = call.profile.answer
     coded = answer.code and not answer.code_optional
-    return reply.status == 204 and not (reply.body or coded) and call.operation in _MAY_HAVE_NO_BODY
-
-
-_MAY_HAVE_NO_BODY: Final = (CLOSE_ORDER, UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION)
+    return reply.status == 204 and not (reply.body or coded) and call.operation in MAY_HAVE_NO_BODY
 
 
 def _classify_status(call: Call, reply: Reply) -> Outcome:

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from payasync.credentials import Credentials, Secret
-from payasync.endpoints import ARGUMENTS, FURTHER, OPERATIONS, TEXTS, Argument, Operation, is_path
+from payasync.endpoints import ARGUMENTS, FURTHER, MAY_HAVE_NO_BODY, OPERATIONS, TEXTS, Argument, Operation, is_path
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     BODY,
@@ -131,6 +131,7 @@ def _check_names(profile: "Profile") -> None:
         ("notification.tells", profile.notification.tells, KINDS),
         ("notification.id", profile.notification.id, KINDS),
         ("sandbox.codes", profile.sandbox.codes, REFUSALS),
+        ("sandbox.omits", profile.sandbox.omits, ARGUMENTS),
     )
     for key, given, allowed in named:
         for name in given:
@@ -551,6 +552,12 @@ def _check_sandbox(profile: "Profile") -> None:
         for key, paths in read.items():
             if any(name in path.split(".") for path in paths):
                 raise invalid_setting(f"sandbox.constants.{name}", f"stands where {key} is read: keep one of the two")
+    for operation, paths in profile.sandbox.omits.items():
+        bodiless = [each.name for each in MAY_HAVE_NO_BODY]
+        demanded = answer.signature or (answer.code and not answer.code_optional)
+        if "*" in paths and (operation not in bodiless or demanded or len(paths) > 1):
+            rule = f'may be ["*"] only for {", ".join(bodiless)}, where neither a code nor answer.signature is required'
+            raise invalid_setting(f"sandbox.omits.{operation}", rule)
 
 
 def check_keys(profile: "Profile", credentials: Credentials) -> None:

@@ -822,6 +822,7 @@ class SandboxShape:
             refusal that is not named has its HTTP status and no code.
         constants: Fields of every response and notification. They stand in the signed object if there is one, else in
             the document itself.
+        omits: By operation, what its successes do not hold, by paths in the payload. `["*"]`: they are a 204.
     """
 
     failures: Literal["", "status", "200"] = ""
@@ -839,3 +840,4 @@ class SandboxShape:
         converter=_copy_json,
         validator=each_must_be("JSON", lambda value: not find_flaw(value, MAX_DEPTH - 1)),
     )
+    omits: Mapping[str, tuple[str, ...]] = field(factory=dict, converter=to_dict_of_tuples)

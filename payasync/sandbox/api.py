@@ -328,7 +328,7 @@ class Api:
             body=outgoing.body.encode(),
             status=outgoing.status,
             headers={**outgoing.headers, **challenge, **(headers or {})},
-            content_type="application/json",
+            content_type="application/json" if outgoing.body else None,
         )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from http import HTTPStatus
 from itertools import pairwise
 from typing import Any, Final, Literal, get_args
 
@@ -92,6 +93,14 @@ def _put(holder: Any, step: str, value: object) -> None:
         holder[int(step)] = value
     else:
         holder[step] = value
+
+
+def _remove(document: Mapping[str, Any], path: str) -> None:
+    """Remove what stands at a dotted path, if it is there."""
+    above, _, name = path.rpartition(".")
+    holder = at(document, above)
+    if isinstance(holder, dict):
+        holder.pop(name, None)
 
 
 def write_time(moment: datetime, shape: NotificationShape) -> str:
@@ -424,8 +433,8 @@ class Outgoing:
 
     @property
     def body(self) -> str:
-        """The JSON as it is sent."""
-        return json.dumps(self.document, ensure_ascii=False)
+        """The JSON as it is sent; a 204 has none."""
+        return "" if self.status == HTTPStatus.NO_CONTENT else json.dumps(self.document, ensure_ascii=False)
 
 
 _ORDER: Final = Order(out_trade_no="T", payment_id="P", token="", origin="order", total_amt=1, currency="CAD")
@@ -664,8 +673,12 @@ class Dialect:
             given = at(fields, names.name(operation.name, name))
             if path and given is not ABSENT and at(data, path, None) is None:
                 set_at(data, path, given)
+        omitted = names.profile.sandbox.omits.get(operation.name, ())
+        for path in omitted:
+            _remove(data, path)
         set_at(document, names.answer.data, data)
-        return self._complete(document, 200, names.answer.ok[0], "done", request_id)
+        status = HTTPStatus.NO_CONTENT if "*" in omitted else HTTPStatus.OK
+        return self._complete(document, status.value, names.answer.ok[0], "done", request_id)
 
     def build_refusal(self, refused: RefusedError, operation: Operation | None, request_id: str) -> Outgoing:
         """Return the response to a request that was refused."""

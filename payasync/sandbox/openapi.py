@@ -25,7 +25,7 @@ from payasync.sandbox.dialect import STATUSES, Dialect, WireNames, locate_point,
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
 from payasync.sandbox.rules import FREQUENCIES
 from payasync.signing.schemes import SortedPairs, Template
-from payasync.strict_json import at
+from payasync.strict_json import ABSENT, at
 
 Schema = dict[str, Any]
 
@@ -113,9 +113,10 @@ def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
     for name in describe_request(words, operation)[1]:
         argument = words.arguments[operation.name].get(name)
         set_at(sent, name, 0 if argument and SORTS[argument.name] == "amount" else "")
-    schema = _describe(dialect.build_success(operation, payload, sent, "-").document, words, signed=True)
+    document = dialect.build_success(operation, payload, sent, "-").document
+    schema, place = _describe(document, words, signed=True), locate_point(words.answer, f"{thing}_status")
     states = [words.state(thing, state) for state in _STATES[thing]]
-    _set_enum(schema, locate_point(words.answer, f"{thing}_status"), states)
+    _set_enum(schema, place if at(document, place) is not ABSENT else "", states)
     if not words.answer.code_optional:
         _set_enum(schema, words.code_path, words.answer.ok[:1])
     return schema
@@ -221,9 +222,10 @@ def _add_alternative(first: dict[str, Any], other: Mapping[str, Any]) -> None:
             {**each, "required": required, "schema": {"anyOf": [one["schema"] for one in found]}}
         )
     for path in ("requestBody", "responses.200", "responses.default"):
-        media = at(first, f"{path}.content.application/json", None)
-        if media:
-            media["schema"] = {"anyOf": [media["schema"], at(other, f"{path}.content.application/json.schema")]}
+        media, its = (at(side, f"{path}.content.application/json", None) for side in (first, other))
+        if media and its:
+            media["schema"] = {"anyOf": [media["schema"], its["schema"]]}
+    first["responses"] = {**other["responses"], **first["responses"]}
 
 
 def _describe_security(auth: Auth) -> dict[str, Any]:
@@ -330,14 +332,17 @@ def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any
             for place in (places.timestamp, places.nonce, places.signature)
             if place
         }
+    refused = {"application/json": {"schema": refusal}, "text/plain": {"schema": TEXT}}
+    default = {"description": _REFUSED, "headers": headers, "content": refused}
+    if "*" in dialect.names.profile.sandbox.omits.get(operation.name, ()):
+        return {"204": {"description": "Done.", "headers": headers}, "default": default}
     inside = dialect.failures_inside
     done: Schema = {"oneOf": [success, refusal]} if inside else success
-    refused = {"application/json": {"schema": refusal}, "text/plain": {"schema": TEXT}}
     return {
         "200": {
             "description": "Done, or refused by its result code." if inside else "Done.",
             "headers": headers,
             "content": {"application/json": {"schema": done}},
         },
-        "default": {"description": _REFUSED, "headers": headers, "content": refused},
+        "default": default,
     }

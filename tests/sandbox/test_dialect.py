@@ -365,6 +365,40 @@ def test_two_operations_have_two_addresses(one: Endpoint, other: Endpoint | None
     assert f"endpoints.{'orders.close' if other else 'orders.query'}" == caught.value.field
 
 
+async def test_successes_lack_what_the_service_omits() -> None:
+    """A success lacks what `omits` names, at any depth. A 204 has no body, and everything was done."""
+    answer = evolve(PROFILE.answer, code_optional=True, payment_id="a.id", order_status="a.status")
+    omits = {"orders.place": ["a.status", "totalAmt", "none.such"], "orders.close": ["*"]}
+    profile = evolve(PROFILE, answer=answer, sandbox=SandboxShape(codes=PROFILE.sandbox.codes, omits=omits))
+    async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
+        placed = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        queried = await pay.orders.query("T1")
+        closed, described = await pay.orders.close("T1"), describe_service(Dialect(profile))["paths"]
+
+        assert "closed" == sandbox.ledger.order_state("T1")
+    assert (None, None, "pending") == (placed.state, placed.get("totalAmt"), queried.state)
+    assert queried.get("a.id") == placed.get("a.id") is not None
+    assert (204, None, None) == (closed.http_status, closed.data, closed.state)
+    assert {"204", "default"} == described["/payment/closeorder"]["post"]["responses"].keys()
+
+
+@pytest.mark.parametrize(
+    ("operation", "paths", "answer"),
+    [
+        ("orders.place", ["*"], AnswerShape()),
+        ("orders.close", ["*", "a"], AnswerShape()),
+        ("orders.close", ["*"], AnswerShape(code="code", ok=("OK",))),
+        ("orders.close", ["*"], AnswerShape(signature="sign")),
+        ("orders.shut", ["a"], AnswerShape()),
+    ],
+)
+def test_what_a_success_cannot_omit(operation: str, paths: list[str], answer: AnswerShape) -> None:
+    """A profile whose sandbox would send a 204 that a session does not believe is refused."""
+    with pytest.raises(ConfigurationError) as caught:
+        Profile(answer=answer, sandbox=SandboxShape(omits={operation: paths}))
+    assert f"sandbox.omits.{operation}" == caught.value.field
+
+
 GATEWAY: Final = Profile(
     bearer=(),
     signed=(),
