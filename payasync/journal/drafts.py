@@ -89,6 +89,12 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
     """
     name = call.operation.name
     found = {argument: at(call.fields, field) for argument, field in call.layout.names.items()}
+    unsent = call.expected.asked or {}
+    found |= {
+        argument: unsent.get(camel_case(argument), ABSENT)
+        for argument in COUNTED.get(name, ())
+        if argument not in found
+    }
     arguments = {argument: value for argument, value in found.items() if value is not ABSENT}
     counted: Mapping[str, Any] = arguments
     if name not in ARGUMENTS:

@@ -32,6 +32,7 @@ from payasync.profile.schema import (
 from payasync.profile.wire_names import (
     IDENTIFIER_OF,
     OURS,
+    UNSENT,
     USUAL,
     all_names,
     arguments_of,
@@ -243,9 +244,22 @@ def _check_fields(profile: "Profile") -> None:
             key, allowed = f"fields.{operation}.{name}", [*arguments, *OURS]
             if name not in allowed:
                 raise invalid_setting(key, f"is no argument of {operation}; allowed are {', '.join(allowed)}")
+            if not table[name]:
+                _check_unsent(profile, operation, name)
             point = arguments[name].point if name in arguments else ""
             if point and point != name and given_name(profile, "", point):
                 raise invalid_setting(key, f"and fields.{point} both give the name: keep one of the two")
+
+
+def _check_unsent(profile: "Profile", operation: str, name: str) -> None:
+    """Refuse an empty name of an argument that cannot be left out of a request."""
+    key = f"fields.{operation}.{name}"
+    if (operation, name) not in UNSENT:
+        raise invalid_setting(key, "must not be empty")
+    if name in _operation(profile, operation).in_path:
+        raise invalid_setting(key, f"must not be empty, because the path has {{{name}}}")
+    if name == "currency" and len(profile.accept.currency) != 1:
+        raise invalid_setting(key, "is empty: say in accept.currency which one currency the service has")
 
 
 def _check_given_names(profile: "Profile") -> None:

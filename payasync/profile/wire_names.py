@@ -15,6 +15,10 @@ OURS: Final[Mapping[str, str]] = {"nonce": NONCE, "sign": SIGN, "merchant_id": M
 """The fields that payasync itself sets, with the document's names for them."""
 USUAL: Final = "query"
 """The place of the identifier of endpoints 6 and 7, unless the profile gives another."""
+UNSENT: Final = frozenset(
+    {("refunds.create", "total_amt"), ("orders.place", "currency"), ("payments.create", "currency")}
+)
+"""Operations with an argument that every call gives, and that some services do not take."""
 IDENTIFIER_OF: Final[Mapping[str, str]] = {QUERY_PAYMENT.name: "payment_status", QUERY_REFUND.name: "refund_status"}
 """By query, the key of the profile that gives the name and the place of its identifier."""
 
@@ -68,12 +72,20 @@ def wire_name(profile: "Profile", operation: str, argument: Argument | str) -> s
     if argument.name == "identifier":
         parameter = parameter_of(profile, operation)
         return parameter.name if parameter else ""
+    if is_unsent(profile, operation, argument.name):
+        return ""
     return (
         given_name(profile, operation, argument.name)
         or given_name(profile, "", argument.point)
         or given_name(profile, "", argument.name)
         or OURS.get(argument.name, argument.wire)
     )
+
+
+def is_unsent(profile: "Profile", operation: str, argument: str) -> bool:
+    """Return whether a service does not take an argument that every call gives: the profile gives an empty name."""
+    table = profile.fields.get(operation) if (operation, argument) in UNSENT else None
+    return isinstance(table, Mapping) and table.get(argument) == ""
 
 
 def given_name(profile: "Profile", operation: str, name: str) -> str:

@@ -30,7 +30,7 @@ from payasync.profile.schema import (
     paths_of,
 )
 from payasync.profile.signed_fields import join_path, service_parts
-from payasync.profile.wire_names import arguments_of, operation_of, place_of, wire_name
+from payasync.profile.wire_names import arguments_of, is_unsent, operation_of, place_of, wire_name
 from payasync.sandbox.arguments import (
     ARGUMENTS,
     SORTS,
@@ -207,7 +207,7 @@ class WireNames:
     def _arguments_of(self, operation: str) -> tuple[Argument, ...]:
         known = {each.name for each in ARGUMENTS[operation]}
         return (
-            *ARGUMENTS[operation],
+            *(each for each in ARGUMENTS[operation] if not is_unsent(self.profile, operation, each.name)),
             *(each for each in arguments_of(self.profile, operation) if each.name not in known),
         )
 
@@ -634,6 +634,9 @@ class Dialect:
                 arguments[argument.name] = self._checked(name, SORTS[argument.name], fields)
                 check_accepted(profile.accept, argument.name, name, value)
             demanded.discard(argument.name)
+        if is_unsent(profile, operation.name, "currency"):
+            arguments["currency"] = profile.accept.currency[0]
+            demanded.discard("currency")
         for name in sorted(demanded - fields.keys()):
             raise RefusedError("invalid", f"{name} is missing", field=name)
         return arguments

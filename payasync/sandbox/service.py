@@ -193,6 +193,8 @@ class Service:
         Raises:
             RefusedError: The number names another refund, or the order has less left to refund.
         """
+        if "total_amt" not in given:  # the service does not take it
+            given["total_amt"] = self.order(given["out_trade_no"]).total_amt
         refund = Refund(fingerprint=fingerprint, created=self.store.now(), **given)
         if first := self.store.find(Refund, out_refund_no=refund.out_refund_no):
             return rules.repeat_refund(first, refund, refused=self._terms.once)

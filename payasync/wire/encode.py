@@ -23,6 +23,7 @@ from payasync.profile.schema import ANYTHING, IDENTIFIER
 from payasync.profile.signed_fields import proof_names, proof_paths
 from payasync.profile.wire_names import (
     IDENTIFIER_OF,
+    UNSENT,
     operation_of,
     parameter_of,
     place_of,
@@ -167,7 +168,8 @@ class Template:
         plain: All fields stand in the body.
         keyed: It is a write, and the service takes an idempotency key.
         further: The arguments that the document does not give the endpoint, and that the service wants there.
-        unsent: Those that it does not want. A response must match them all the same.
+        unsent: Those that it does not want, and arguments that it does not take. A response must match them all the
+            same where it is compared in them.
         refused: The names that `extra` may not hold, with why.
     """
 
@@ -344,7 +346,10 @@ class Codec:
             plain=operation.has_body and not blank.layout.elsewhere,
             keyed=profile.idempotency.used and not operation.read,
             further=tuple(each.name for each in FURTHER.get(name, ()) if each.name in names),
-            unsent=tuple(each.name for each in FURTHER.get(name, ()) if each.name not in names),
+            unsent=(
+                *(each.name for each in FURTHER.get(name, ()) if each.name not in names),
+                *(argument for each, argument in UNSENT if each == name and argument not in names),
+            ),
             refused=(
                 (frozenset(each.partition(".")[0] for each in names.values()), _ARGUMENT),
                 (frozenset(ours), _SET),
@@ -360,7 +365,7 @@ def _missing_argument(name: str, operation: Operation) -> InvalidArgumentError:
 
 
 def _compare_unsent(call: Call, request: Request[Response], unsent: Iterable[str]) -> Call:
-    """Return a query whose response must also match the arguments that are not sent."""
+    """Return a call whose response must also match the arguments that are not sent."""
     given = {camel_case(name): getattr(request, name) for name in unsent}
     asked = {name: value for name, value in given.items() if value is not ABSENT}
     return call.derived(expected=evolve(call.expected, asked=asked)) if asked else call

@@ -20,6 +20,8 @@ from payasync.journal.drafts import (
     request_from_intent,
 )
 from payasync.journal.intents import Draft, Intent
+from payasync.profile.schema import Accept
+from payasync.profile.wire_names import wire_name
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription
 from payasync.wire.call import Call
 from payasync.wire.request import Request
@@ -56,6 +58,22 @@ def test_call_and_request_are_drafted_alike(name: str) -> None:
     of_arguments = draft_from_request(WRITTEN[name], "M1", "a", whole)
 
     assert evolve(of_arguments, request=of_wire.request, queued=False, named=of_wire.named) == of_wire
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [("refunds.create", "total_amt"), ("orders.place", "currency"), ("payments.create", "currency")],
+)
+def test_argument_that_is_not_sent_counts(name: str, argument: str) -> None:
+    """An amount or currency that the service does not take still tells two writes apart, queued or not."""
+    request: Any = WRITTEN[name]
+    one = Accept(currency=(getattr(request, "currency", "CAD"),))
+    call = codec(evolve(PROFILE, fields={**PROFILE.fields, name: {argument: ""}}, accept=one)).call(request)
+    of_wire = draft_from_call(call, "M1", keep_all_but_customer)
+
+    assert wire_name(PROFILE, name, argument) not in call.fields
+    assert getattr(request, argument) == of_wire.request[argument]
+    assert draft_from_request(request, "M1", None, whole).hash == of_wire.hash
 
 
 def test_draft_says_what_the_call_is_about() -> None:

@@ -143,6 +143,33 @@ def test_a_constant_beside_arguments_is_no_dotted_text() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("operation", "argument", "further", "why"),
+    [
+        ("refunds.create", "refund_amt", {}, "must not be empty"),
+        ("orders.close", "out_trade_no", {}, "must not be empty"),
+        (
+            "refunds.create",
+            "total_amt",
+            {"endpoints": {"refunds.create": Endpoint(path="/{total_amt}")}},
+            "must not be empty, because the path has {total_amt}",
+        ),
+        ("orders.place", "currency", {}, "is empty: say in accept.currency which one currency the service has"),
+        (
+            "payments.create",
+            "currency",
+            {"accept": Accept(currency=("CAD", "USD"))},
+            "is empty: say in accept.currency which one currency the service has",
+        ),
+    ],
+)
+def test_empty_name(operation: str, argument: str, further: Mapping[str, Any], why: str) -> None:
+    """Only the total of a refund, and the currency of a service that has one, can be left out of a request."""
+    key = f"fields.{operation}.{argument}"
+
+    assert (key, f"{key} {why}") == refusal(Profile, fields={operation: {argument: ""}}, **further)
+
+
 @pytest.mark.parametrize("second", ["x-version", "X-VERSION"])
 def test_a_header_stands_once(second: str) -> None:
     """Two headers whose names differ only in case are refused, because they are the same header."""

@@ -114,6 +114,22 @@ def test_refund_is_described_as_it_was_made() -> None:
     assert (450, 200) == (told["paid"], told["amount"])
 
 
+@pytest.mark.parametrize("asked", ["refunds.create", "orders.place"])
+async def test_service_that_takes_less(asked: str) -> None:
+    """If the profile gives an argument an empty name, it is neither sent nor demanded."""
+    fields = {**PROFILE.fields, "refunds.create": {"total_amt": ""}, "orders.place": {"currency": ""}}
+    profile = evolve(PROFILE, fields=fields, accept=Accept(currency=("CAD",)))
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        sandbox.faults.reset_after_commit(asked)
+        order = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        await sandbox.customer.authorize(order)
+        refund = await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+
+        assert ("pending", "succeeded") == (order.state, refund.state)
+        assert (450, 200) == (sandbox.ledger.paid("T1"), sandbox.ledger.refunded("T1"))
+        assert Profile.from_toml(profile.to_toml()) == profile
+
+
 OF_THEIR_OWN: Final = {why: number for number, why in enumerate(REFUSALS)}
 LISTED: Final = ResultCodes(not_executed=("PARAM", "AUTH"), retryable=("BUSY", "WAIT"), duplicate=(77, 78), absent=(0,))
 
