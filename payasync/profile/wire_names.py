@@ -88,6 +88,15 @@ def is_unsent(profile: "Profile", operation: str, argument: str) -> bool:
     return isinstance(table, Mapping) and table.get(argument) == ""
 
 
+def has_another(profile: "Profile", operation: str, argument: str) -> bool:
+    """Return whether an operation sends another of its arguments under a name that is elsewhere that of this one."""
+    if operation not in ARGUMENTS or _has(profile, operation, argument):
+        return False
+    return wire_name(profile, operation, argument) in (
+        name for each, name in wire_names(profile, operation).items() if each != "identifier"
+    )
+
+
 def given_name(profile: "Profile", operation: str, name: str) -> str:
     """Return what the profile calls an argument for one operation, or for all (empty); empty if it says nothing."""
     table = profile.fields.get(operation, {}) if operation else profile.fields

@@ -30,7 +30,7 @@ from payasync.profile.schema import (
     paths_of,
 )
 from payasync.profile.signed_fields import join_path, service_parts
-from payasync.profile.wire_names import arguments_of, is_unsent, operation_of, place_of, wire_name
+from payasync.profile.wire_names import arguments_of, has_another, is_unsent, operation_of, place_of, wire_name
 from payasync.sandbox.arguments import (
     ARGUMENTS,
     SORTS,
@@ -673,6 +673,8 @@ class Dialect:
         document, data, names = dict[str, Any](), dict(payload), self.names
         for name in COMPARED:
             path = getattr(names.answer, name)
+            if has_another(names.profile, operation.name, name):
+                continue
             given = at(fields, names.name(operation.name, name))
             if path and given is not ABSENT and at(data, path, None) is None:
                 set_at(data, path, given)

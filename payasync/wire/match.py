@@ -27,7 +27,7 @@ from payasync.endpoints import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, service_parts
-from payasync.profile.wire_names import wire_name
+from payasync.profile.wire_names import has_another, wire_name
 from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
 from payasync.wire.response import is_empty_envelope
@@ -101,7 +101,10 @@ _AMOUNT_OF: Final[Mapping[Operation, str]] = {
 def comparison_of(operation: Operation, profile: Profile) -> Comparison:
     """Return what a response to an operation is compared in."""
     found = [
-        each for key, name, kind in _document_names(operation) for each in _places(profile, operation, key, name, kind)
+        each
+        for key, name, kind in _document_names(operation)
+        if operation in _OF_PAYMENT or not has_another(profile, operation.name, key)
+        for each in _places(profile, operation, key, name, kind)
     ]
     if operation in {CREATE_REFUND, QUERY_REFUND}:
         # At the place of both amounts, a refund has its own.

@@ -265,6 +265,16 @@ def test_amount_of_a_refund_under_the_name_of_an_order_s(operation: Operation, a
     assert mismatch({"totalAmt": 450}, comparison_of(QUERY_ORDER, profile), {"amount": 200})
 
 
+@pytest.mark.parametrize("key", ["total_amt", "refund_amt"])
+def test_amount_of_a_subscription_is_no_other_amount(key: str) -> None:
+    """A subscription's amount is not compared as a total or a refund, though the service calls all of them alike."""
+    fields = {key: "amount", "subscription_amount": "amount", "refunds.create": {"total_amt": "total"}}
+    profile = Profile(fields=fields, answer=AnswerShape(**{key: "told"}))
+
+    assert COMPARED[key] not in {each.name for each in comparison_of(CREATE_SUBSCRIPTION, profile).fields}
+    assert COMPARED[key] in {each.name for each in comparison_of(CREATE_REFUND, profile).fields}
+
+
 @pytest.mark.parametrize("operation", [CREATE_PAYMENT, QUERY_PAYMENT], ids=["1", "6"])
 def test_total_of_a_payment_stands_where_the_profile_says(operation: Operation) -> None:
     """A payment's total is compared at its path and as `amount`, if it is there; an empty path switches both off."""
