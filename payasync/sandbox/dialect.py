@@ -148,6 +148,10 @@ def _beside(names: Iterable[str], constants: Mapping[str, Any]) -> Iterator[tupl
             yield name, value
 
 
+_STATE_LIKE: Final[Mapping[str, str]] = {"scheduled": "active"}
+"""States that a profile with fewer of them shows as another one."""
+
+
 class WireNames:
     """Names, values and places of one profile, worked out once, with no point open.
 
@@ -259,8 +263,9 @@ class WireNames:
 
     def state(self, thing: str, state: str) -> Code:
         """Return the service's value for one of our states of an order, payment, refund or subscription."""
-        values = getattr(self.profile.states, thing).get(state) or getattr(PROFILE.states, thing)[state]
-        value: Code = values[0]
+        given: Mapping[str, tuple[Code, ...]] = getattr(self.profile.states, thing)
+        like = _STATE_LIKE.get(state, state) if given else state
+        value: Code = (given.get(state) or given.get(like) or getattr(PROFILE.states, thing)[state])[0]
         return value
 
     def path(self, name: str, thing: str = "") -> str:
@@ -720,7 +725,7 @@ class Dialect:
         place, _, name = answer.request_id.partition(":")
         if place == "header":
             headers[name] = request_id
-        else:
+        elif at(document, answer.request_id, None) is None:  # else a success has a number of its own there
             set_at(document, answer.request_id, request_id)
         self._add_constants(document, "" if refused and not answer.refusals_signed else answer.signature)
         return Outgoing(status=status, code=code, headers=headers, document=document, refused=refused)

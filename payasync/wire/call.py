@@ -118,6 +118,7 @@ class ComparedField:
         path: Where a response names it, below the payload.
         kind: How the two are compared.
         required: The profile gives the path, so that a success must name it.
+        of_success: A refusal has its own number at this path.
         also: Other paths at which the same value may stand instead, such as the service's own number of a payment.
     """
 
@@ -126,6 +127,7 @@ class ComparedField:
     path: str
     kind: ValueKind
     required: bool = False
+    of_success: bool = False
     also: tuple[str, ...] = ()
 
 

@@ -26,7 +26,7 @@ from payasync.endpoints import (
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape
-from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, service_parts
+from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path, service_parts
 from payasync.profile.wire_names import has_another, wire_name
 from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
@@ -126,6 +126,8 @@ def comparison_of(operation: Operation, profile: Profile) -> Comparison:
         found = [evolve(each, also=own) if each.name == _WIRE["out_trade_no"][0] else each for each in found]
         found += _identifier(profile, operation, "out_trade_no", own)
         found += [ComparedField(PAYMENT, PAYMENT, path, ValueKind.NUMBER) for path in own]
+    if (number := profile.answer.request_id) and not number.startswith("header:"):
+        found = [evolve(each, of_success=join_path(profile.answer.data, each.path) == number) for each in found]
     return Comparison(found, tuple(_uncompared(profile, operation)))
 
 
@@ -219,7 +221,7 @@ def mismatch(
         theirs = at(data, each.path, None)
         if theirs is None and not (each.required or each.also):
             continue
-        counts = success or (each.kind is ValueKind.NUMBER and not _is_missing(theirs))
+        counts = success or (each.kind is ValueKind.NUMBER and not each.of_success and not _is_missing(theirs))
         if counts and theirs != mine and (found := _mismatch(each, mine, theirs, data)):
             return found
     return None

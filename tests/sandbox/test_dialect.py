@@ -1,6 +1,7 @@
 """A sandbox's dialect: it reads requests, and writes responses and notifications, as the profile says."""
 
 from collections.abc import Awaitable
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,6 +129,24 @@ async def test_service_that_takes_less(asked: str) -> None:
         assert ("pending", "succeeded") == (order.state, refund.state)
         assert (450, 200) == (sandbox.ledger.paid("T1"), sandbox.ledger.refunded("T1"))
         assert Profile.from_toml(profile.to_toml()) == profile
+
+
+async def test_service_with_fewer_states_and_numbers() -> None:
+    """A subscription is active where no state is *scheduled*; a place for two numbers has the subscription's."""
+    answer = evolve(PROFILE.answer, request_id="id", subscription_id="id", data="", code_optional=True)
+    states = evolve(PROFILE.states, subscription={"active": ("ON",), "cancelled": ("OFF",)})
+    async with Sandbox(evolve(PROFILE, answer=answer, states=states)) as sandbox, sandbox.session() as pay:
+        made = await pay.subscriptions.create(
+            frequency="monthly", amount=900, start_date=date(2100, 1, 31), customer={"email": "a@example.com"}
+        )
+        assert made.subscription_id
+        ended = await pay.subscriptions.cancel(made.subscription_id)
+        with pytest.raises(ServiceError) as caught:
+            await pay.subscriptions.cancel("S0")
+
+    assert ("active", "cancelled") == (made.state, ended.state)
+    assert caught.value.response is not None
+    assert caught.value.response.request_id not in {None, "S0"}
 
 
 OF_THEIR_OWN: Final = {why: number for number, why in enumerate(REFUSALS)}

@@ -265,11 +265,22 @@ def test_amount_of_a_refund_under_the_name_of_an_order_s(operation: Operation, a
     assert mismatch({"totalAmt": 450}, comparison_of(QUERY_ORDER, profile), {"amount": 200})
 
 
+def test_refusal_with_a_number_of_its_own() -> None:
+    """A refusal's number at `answer.request_id` is not compared, though a success has the subscription's there."""
+    shape = AnswerShape(data="in", subscription_id="id", request_id="in.id", code="code", ok=[0])
+    profile, sent = Profile(fields={"subscription_id": "no"}, answer=shape), {"no": "S1"}
+    where = comparison_of(CANCEL_SUBSCRIPTION, profile)
+
+    assert mismatch(sent, where, {"id": "E1"}, success=False) is None
+    assert mismatch(sent, where, {"id": "S2"})
+
+
 @pytest.mark.parametrize("key", ["total_amt", "refund_amt"])
 def test_amount_of_a_subscription_is_no_other_amount(key: str) -> None:
     """A subscription's amount is not compared as a total or a refund, though the service calls all of them alike."""
     fields = {key: "amount", "subscription_amount": "amount", "refunds.create": {"total_amt": "total"}}
-    profile = Profile(fields=fields, answer=AnswerShape(**{key: "told"}))
+    told: dict[str, Any] = {key: "told"}
+    profile = Profile(fields=fields, answer=AnswerShape(**told))
 
     assert COMPARED[key] not in {each.name for each in comparison_of(CREATE_SUBSCRIPTION, profile).fields}
     assert COMPARED[key] in {each.name for each in comparison_of(CREATE_REFUND, profile).fields}
