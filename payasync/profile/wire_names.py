@@ -5,7 +5,20 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from payasync.endpoints import ARGUMENTS, FURTHER, OPERATIONS, QUERY_PAYMENT, QUERY_REFUND, Argument, Operation
+from payasync.endpoints import (
+    ARGUMENTS,
+    CLOSE_ORDER,
+    CREATE_PAYMENT,
+    CREATE_REFUND,
+    FURTHER,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_ORDER,
+    QUERY_PAYMENT,
+    QUERY_REFUND,
+    Argument,
+    Operation,
+)
 from payasync.profile.schema import MERCHANT, NONCE, SIGN, Parameter, Place
 
 if TYPE_CHECKING:
@@ -21,6 +34,13 @@ UNSENT: Final = frozenset(
 """Operations with an argument that every call gives, and that some services do not take."""
 IDENTIFIER_OF: Final[Mapping[str, str]] = {QUERY_PAYMENT.name: "payment_status", QUERY_REFUND.name: "refund_status"}
 """By query, the key of the profile that gives the name and the place of its identifier."""
+_MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
+    QUERY_ORDER.name: (PLACE_ORDER,),
+    CLOSE_ORDER.name: (PLACE_ORDER,),
+    QUERY_PAYMENT.name: (CREATE_PAYMENT, PLACE_ORDER),
+    QUERY_REFUND.name: (CREATE_REFUND,),
+}
+"""By operation, the writes that made what its responses are about."""
 
 
 def operation_of(profile: "Profile", operation: Operation) -> Operation:
@@ -95,6 +115,17 @@ def has_another(profile: "Profile", operation: str, argument: str) -> bool:
     return wire_name(profile, operation, argument) in (
         name for each, name in wire_names(profile, operation).items() if each != "identifier"
     )
+
+
+def shown_names(profile: "Profile", operation: str, argument: str) -> tuple[str, ...]:
+    """Return the wire names that an argument may have in responses to an operation; none if they are open.
+
+    An operation that does not take the argument itself may call it as the write does that it is about, or as all do.
+    """
+    takers = (operation, *(each.name for each in _MADE_BY.get(operation, ())))
+    first = next((each for each in takers if argument not in OURS and _has(profile, each, argument)), operation)
+    names = (wire_name(profile, each, argument) for each in (first, operation))
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def given_name(profile: "Profile", operation: str, name: str) -> str:

@@ -30,7 +30,15 @@ from payasync.profile.schema import (
     paths_of,
 )
 from payasync.profile.signed_fields import join_path, service_parts
-from payasync.profile.wire_names import arguments_of, has_another, is_unsent, operation_of, place_of, wire_name
+from payasync.profile.wire_names import (
+    arguments_of,
+    has_another,
+    is_unsent,
+    operation_of,
+    place_of,
+    shown_names,
+    wire_name,
+)
 from payasync.sandbox.arguments import (
     ARGUMENTS,
     SORTS,
@@ -271,8 +279,8 @@ class WireNames:
     def path(self, name: str, thing: str = "") -> str:
         """Return where responses name one of the things that they are compared in; empty if it is switched off."""
         path: str | None = getattr(self.answer, name)
-        operation, argument = _NAMED_BY.get((thing, name), (_DESCRIBED_BY.get(thing, PLACE_ORDER.name), name))
-        return path or self.name(operation, argument)
+        argument = "amount" if (thing, name) == ("payment", "total_amt") else name
+        return path or shown_names(self.profile, _DESCRIBED_BY.get(thing, PLACE_ORDER.name), argument)[0]
 
     def code(self, why: Why, operation: str = "") -> Code | None:
         """Return the service's result code for a refusal; `None` if its HTTP status alone tells it.
@@ -392,12 +400,6 @@ def _fill_notification(given: NotificationShape) -> NotificationShape:
 _SUBSCRIBE: Final = "subscriptions.create"
 _DESCRIBED_BY: Final = {"payment": "payments.status", "order": "orders.query", "refund": "refunds.status"}
 """By thing, the operation that asks about it."""
-_NAMED_BY: Final = {
-    ("payment", "total_amt"): ("payments.create", "amount"),
-    ("refund", "total_amt"): ("refunds.create", "total_amt"),
-    ("refund", "refund_amt"): ("refunds.create", "refund_amt"),
-}
-"""What a thing's response calls as another operation does."""
 _NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
 
 Failures = Literal["", "status", "200"]

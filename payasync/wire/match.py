@@ -27,7 +27,7 @@ from payasync.endpoints import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path, service_parts
-from payasync.profile.wire_names import has_another, wire_name
+from payasync.profile.wire_names import has_another, shown_names, wire_name
 from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
 from payasync.wire.response import is_empty_envelope
@@ -154,16 +154,15 @@ def _argument(key: str, name: str) -> str:
 def _places(profile: Profile, operation: Operation, key: str, name: str, kind: ValueKind) -> Iterable[ComparedField]:
     """Yield where a response may name what a request names; nothing if the profile switches that off."""
     path: str | None = getattr(profile.answer, key)
-    # A query about a refund has no amounts of its own: they are called as the refund called them.
-    asks = operation == QUERY_REFUND and kind is not ValueKind.NUMBER
-    sent_as = wire_name(profile, CREATE_REFUND.name if asks else operation.name, _argument(key, name))
-    if path == "" or not sent_as:
+    named = shown_names(profile, operation.name, _argument(key, name))
+    if path == "" or not named:
         return
-    yield ComparedField(name, sent_as, path or sent_as, kind, required=path is not None)
+    sent_as, places = named[0], (path,) if path else named
+    yield from (ComparedField(name, sent_as, each, kind, required=path is not None) for each in places)
     if name == _AMOUNT:
         # A service may name the amount of a payment as orders do, or as the request does.
         total = wire_name(profile, PLACE_ORDER.name, "total_amt")
-        others = (each for each in (sent_as, total) if each != (path or sent_as))
+        others = dict.fromkeys(each for each in (*named, total) if each not in places)
         yield from (ComparedField(name, sent_as, each, kind) for each in others)
 
 
@@ -178,8 +177,8 @@ def _identifier(profile: Profile, operation: Operation, key: str, own: tuple[str
     if path != "" and (key == "out_refund_no" or path or own):
         # A path that is given must hold the number, whatever stands under the identifier's own name.
         also = own if path else (*own, sent_as)
-        place = path or wire_name(profile, operation.name, key)
-        yield ComparedField(sent_as, sent_as, place, ValueKind.NUMBER, required=path is not None, also=also)
+        for place in (path,) if path else shown_names(profile, operation.name, key):
+            yield ComparedField(sent_as, sent_as, place, ValueKind.NUMBER, required=path is not None, also=also)
 
 
 def compared_fields(fields: Mapping[str, object]) -> dict[str, object]:
@@ -317,8 +316,9 @@ def may_be_success(
     if path and _is_said(state := at(data, path)):
         return profile.states.name(thing, state) is None  # `contradiction` judges the states that are known
     if not path and any(
-        _is_said(at(data, getattr(profile.answer, key) or wire_name(profile, operation.name, _argument(key, name))))
+        _is_said(at(data, getattr(profile.answer, key) or place))
         for key, name, _ in _document_names(operation)
+        for place in shown_names(profile, operation.name, _argument(key, name))
     ):
         return True
     made = [getattr(profile.answer, key) for key in _MADE.get(operation, ())]

@@ -1,21 +1,36 @@
 """`[endpoints]` and `[fields]`: what a service calls arguments, and where they stand."""
 
+import json
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from payasync import InvalidArgumentError, NoAnswerError, Profile, RetryPolicy, Session
+from payasync import (
+    CreateRefund,
+    InvalidArgumentError,
+    NoAnswerError,
+    OutcomeUnknownError,
+    PlaceOrder,
+    Profile,
+    RetryPolicy,
+    Session,
+)
+from payasync.endpoints import QUERY_PAYMENT
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
-from tests.foreign.recorder import Recorder, answer
+from payasync.wire.match import comparison_of
+from payasync.wire.request import Request
+from tests.foreign.recorder import RESET, Recorder, answer
 from tests.profile.refusal import refused
 from tests.wire.ten import CREDENTIALS
 
 ELSEWHERE: Final = Path(__file__).with_name("elsewhere.toml").read_text(encoding="utf-8")
 """A service that differs from the document in each way: methods, paths, places and names."""
+PLACE: Final = PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD")
+REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=20)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +143,53 @@ async def test_order_of_a_refund_is_compared() -> None:
             assert "T0" == (await pay.refunds.status("R1"))["outTradeNo"]
             with pytest.raises(NoAnswerError, match="outTradeNo is T0 in the response, and T1 in the request"):
                 await pay.refunds.status("R1", out_trade_no="T1")
+
+
+NESTED: Final = """
+signed = []
+status.refund.name = "ref"
+fields.currency = "cur"
+fields."orders.place" = {total_amt = "sum.total", currency = "sum.cur"}
+fields."refunds.create" = {refund_amt = "sum.back", out_refund_no = "refund.no", out_trade_no = "order.no"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "body", "why"),
+    [
+        (PLACE, {"sum": {"total": 1}}, "sum.total is 1 in the response, and 450 in the request"),
+        (PLACE, {"totalAmt": 1}, "sum.total is 1"),
+        (PLACE, {"sum": {"cur": "USD"}}, "sum.cur is USD"),
+        (PLACE, {"cur": "USD"}, "sum.cur is USD"),
+        (REFUND, {"sum": {"back": 1}}, "sum.back is 1"),
+        (REFUND, {"refundAmt": 1}, "sum.back is 1"),
+        (REFUND, {"refund": {"no": "R2"}}, "refund.no is R2"),
+        (REFUND, {"order": {"no": "T2"}}, "order.no is T2"),
+    ],
+)
+async def test_query_names_what_the_write_named(write: Request[Any], body: dict[str, Any], why: str) -> None:
+    """The response to a query after a lost write is compared under the write's own names and under the general ones."""
+    good = {"ref": "R1"} if write is REFUND else {"outTradeNo": "T1"}
+    replies = answer(200, json.dumps({**good, **body}).encode())
+    with Recorder([RESET], otherwise=replies) as service:
+        async with Session(
+            service.url, credentials=CREDENTIALS, profile=Profile.from_toml(NESTED), retry=RetryPolicy(base_delay=0)
+        ) as pay:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await pay.send(write)
+            lost = caught.value
+            with pytest.raises(OutcomeUnknownError) as again:
+                await pay.reconcile(lost)
+
+    assert why in f"{again.value.reason}"
+
+
+@pytest.mark.parametrize("amount", ["charge.sum", "amount"])
+async def test_payment_names_its_amount(amount: str) -> None:
+    """The response to a query about a payment is compared under the name that the amount has when it is made."""
+    profile = Profile.from_toml(f'status.payment.name = "no"\nfields."payments.create".amount = "{amount}"')
+
+    assert amount in {each.path for each in comparison_of(QUERY_PAYMENT, profile).fields}
 
 
 async def test_sandbox_plays_such_a_service(tmp_path: Path) -> None:
