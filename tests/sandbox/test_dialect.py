@@ -140,7 +140,7 @@ async def test_service_with_fewer_states_and_numbers() -> None:
             frequency="monthly", amount=900, start_date=date(2100, 1, 31), customer={"email": "a@example.com"}
         )
         assert made.subscription_id
-        ended = await pay.subscriptions.cancel(made.subscription_id)
+        ended = await pay.subscriptions.cancel(str(made.subscription_id))
         with pytest.raises(ServiceError) as caught:
             await pay.subscriptions.cancel("S0")
 
