@@ -260,8 +260,8 @@ def _under_stored_key(call: Call, intent: Intent, lease: Lease) -> Call:
         return call
     lifetime, age = call.profile.idempotency.lifetime, key_age(intent, intent.updated)
     left = (call.timeouts.total if lifetime is None else lifetime) - age
-    repeat_lease = evolve(lease, seconds=min(lease.seconds, left))
-    return call.derived(lease=repeat_lease if age else lease, repeat_lease=repeat_lease)
+    left = min(lease.seconds, left)
+    return call.derived(lease=evolve(lease, seconds=left) if age else evolve(lease, repeat_seconds=left))
 
 
 def _report_unknown(notify: Notify | None, call: Call, reason: str) -> None:

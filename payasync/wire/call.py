@@ -205,16 +205,23 @@ class Lease:
         begun: When it began, by the clock, or a moment earlier.
         seconds: How long it lasts.
         clock: Returns seconds, and counts them while the machine is suspended, too.
+        repeat_seconds: How long it lasts for all sends but the first, if an idempotency key bounds them.
     """
 
     begun: float
     seconds: float
     clock: Callable[[], float]
+    repeat_seconds: float | None = None
 
     @property
     def over(self) -> bool:
         """Whether it may be over; if the clock was set back, this is unknown, so it may be."""
         return not 0 <= self.clock() - self.begun < self.seconds
+
+    def for_repeats(self) -> "Lease":
+        """Return the lease of all sends but the first."""
+        seconds = self.seconds if self.repeat_seconds is None else self.repeat_seconds
+        return Lease(self.begun, seconds, self.clock)
 
 
 @define
@@ -257,7 +264,6 @@ class Call:
         sent_before: An earlier call sent the same write, and may have succeeded.
         lease: The time in which this process may send it; nothing is written afterwards.
         idempotency_key: Its key, if it is a write and the profile says where the key stands.
-        repeat_lease: The time in which a write that only its key names may be sent again, in place of `lease`.
         note_used: Records in the journal that the service said "used before"; returns whether that is durable.
         progress: How far this attempt has come; the only attribute that changes.
     """
@@ -280,7 +286,6 @@ class Call:
     sent_before: bool = False
     lease: Lease | None = None
     idempotency_key: str = field(default="", repr=False)
-    repeat_lease: Lease | None = None
     note_used: Callable[[], Awaitable[bool]] | None = field(default=None, repr=False)
     progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 

@@ -276,7 +276,7 @@ class Codec:
         if number is None:
             total = call.timeouts.total
             seconds = total if shape.lifetime is None else min(total, shape.lifetime)
-            call = call.derived(repeat_lease=Lease(boot_time(), seconds, boot_time))
+            call = call.derived(lease=Lease(boot_time(), inf, boot_time, repeat_seconds=seconds))
         return call.with_idempotency_key(key)
 
     def _derive_key(self, operation: Operation, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final
 
 import pytest
@@ -508,15 +509,15 @@ KEYED: Final = evolve(PROFILE, idempotency=Idempotency(header="Idempotency-Key")
 
 @pytest.mark.parametrize(("lasts", "sends"), [(0.0, 1), (0.5, 2), (1.6, 3)])
 async def test_key_that_has_expired(lasts: float, sends: int) -> None:
-    """A write that only its key names is repeated as long as its `repeat_lease` lasts, which its first send ignores."""
+    """A write that only its key names is repeated until its key has expired, which its first send ignores."""
     hours, lost = Hours(now=START), way(errors.NoAnswerError("lost"))
-    lease = Lease(START, lasts, lambda: hours.now)
-    payment = bare_call(CREATE_PAYMENT, profile=KEYED, timeouts=Timeouts(), deadline=START + 45, repeat_lease=lease)
+    lease = Lease(START, inf, lambda: hours.now, repeat_seconds=lasts)
+    payment = bare_call(CREATE_PAYMENT, profile=KEYED, timeouts=Timeouts(), deadline=START + 45, lease=lease)
     with pytest.raises(errors.OutcomeUnknownError):
         await layer(hours=hours)(payment.with_idempotency_key("k"), lost.send)
 
     assert sends == len(lost.calls)
-    assert [None, *[lease] * (sends - 1)] == [call.lease for call in lost.calls]
+    assert [lease, *[lease.for_repeats()] * (sends - 1)] == [call.lease for call in lost.calls]
 
 
 async def test_used_before_under_a_key() -> None:
