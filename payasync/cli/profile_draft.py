@@ -309,7 +309,7 @@ _HEAD: Final = """\
 """
 _ASIDE: Final = 38
 """The column of comments, if the line is no longer."""
-_ROOTS: Final = tuple("status" if each.name.endswith("_status") else each.name for each in fields(Profile))
+_ROOTS: Final = tuple("status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init)
 
 
 def _place_of(table: Key) -> tuple[int, int]:

@@ -118,7 +118,8 @@ def classify(call: Call, result: AttemptResult) -> Outcome:
     outcome = _classify_2xx(call, result) if 200 <= status < 300 else _classify_status(call, result)
     if status >= 500 or outcome is Outcome.REDIRECT:
         return outcome
-    if call.profile.answer.signed and _is_unverified(call, outcome, result):
+    shape = call.profile.answer
+    if (shape.signature or shape.header) and _is_unverified(call, outcome, result):
         return Outcome.UNVERIFIED
     refused = outcome is not SUCCESS
     objected = _object_to_refusal(call, outcome, result) if refused else _object_to_success(call, result)
@@ -131,12 +132,15 @@ def _classify_2xx(call: Call, reply: Reply) -> Outcome:
         return SUCCESS if _is_bodiless_success(call, reply) else Outcome.UNRECOGNISED
     if not answer.code:
         return _find_listed_outcome(call, reply) or SUCCESS
-    code = first_at(document, answer.code)
+    paths = answer.code
+    code = at(document, paths) if isinstance(paths, str) else first_at(document, paths)
+    if is_one_of(code, answer.ok):
+        return SUCCESS
     if answer.code_optional and (code is ABSENT or code is None):
         return _find_listed_outcome(call, reply) or SUCCESS
     if code is ABSENT:
         return Outcome.UNRECOGNISED
-    return SUCCESS if is_one_of(code, answer.ok) else _find_listed_outcome(call, reply) or Outcome.UNLISTED
+    return _find_listed_outcome(call, reply) or Outcome.UNLISTED
 
 
 def _is_bodiless_success(call: Call, reply: Reply) -> bool:
@@ -227,8 +231,8 @@ def _object_to_success(call: Call, reply: Reply) -> Objection | None:
         return None
     if path := call.profile.answer.data:
         data = at(data, path, data)
-    named_otherwise = expected.asked or expected.compared.renamed
-    return match.mismatch(match.fields_to_match(call) if named_otherwise else call.fields, expected.compared, data)
+    fields = call.fields if expected.as_sent else match.fields_to_match(call)
+    return match.mismatch(fields, expected.compared, data)
 
 
 def _may_be_signed_success(call: Call, document: object, data: object) -> bool:

@@ -79,7 +79,7 @@ def _authentication_points(profile: "Profile") -> Iterator[Point]:
 
 def _list_points(profile: "Profile") -> Iterator[Point]:
     yield from _authentication_points(profile)
-    for each in fields(type(profile)):
+    for each in filter(lambda one: one.init, fields(type(profile))):
         value = getattr(profile, each.name)
         if QUESTION in each.metadata:
             yield _point(each.name, value, each.default, each.metadata[QUESTION])

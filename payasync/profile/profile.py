@@ -5,7 +5,6 @@ with the name of the field and the value to put there.
 """
 
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -53,7 +52,7 @@ def _copy_tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
     return cast("dict[str, dict[str, Any]]", copied)
 
 
-@frozen(kw_only=True, slots=False, field_transformer=check_types(""))
+@frozen(kw_only=True, field_transformer=check_types(""))
 class Profile:
     """What a service does, in Python or in TOML.
 
@@ -121,13 +120,14 @@ class Profile:
     idempotency: Idempotency = Idempotency()
     notification: NotificationShape = NotificationShape()
     sandbox: SandboxShape = SandboxShape()
+    scheme: Scheme | None = field(init=False, default=None, eq=False, repr=False)
+    """The signature scheme; of a `SortedPairs`, options that are not given follow the names in `fields`."""
 
     def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "scheme", self._make_scheme())  # not cached later: each call reads it
         check_profile(self)
 
-    @cached_property
-    def scheme(self) -> Scheme | None:
-        """The signature scheme; of a `SortedPairs`, options that are not given follow the names in `fields`."""
+    def _make_scheme(self) -> Scheme | None:
         scheme = self.signature
         if not isinstance(scheme, SortedPairs) or not self.fields:
             return scheme

@@ -7,7 +7,7 @@ document states; a point that the document leaves open is empty. The `asks` of a
 import math
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
@@ -476,7 +476,7 @@ class AnswerShape:
             why = "and answer.redirect_url both give the customer's address: keep one of the two"
             raise invalid_setting("answer.redirect_template", why)
 
-    @cached_property
+    @property
     def signed(self) -> bool:
         """Whether responses have a signature, in the document or in a header."""
         return bool(self.signature or self.header)

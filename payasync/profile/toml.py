@@ -84,8 +84,9 @@ def _locate(where: str, line: int | None) -> str:
 
 
 def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
-    keys = tuple(dict.fromkeys("status" if each.name in _STATUS else each.name for each in fields(kind)))
-    parts: dict[str, Any] = {each.name: each.type for each in fields(kind) if each.type and has(each.type)}
+    given_ones = [each for each in fields(kind) if each.init]
+    keys = tuple(dict.fromkeys("status" if each.name in _STATUS else each.name for each in given_ones))
+    parts: dict[str, Any] = {each.name: each.type for each in given_ones if each.type and has(each.type)}
     arguments: dict[str, Any] = {}
     for key, given in tables.items():
         _check_key(key, key, keys)
@@ -245,7 +246,7 @@ def write_toml(profile: "Profile") -> str:
 def _list_changes(part: Any) -> dict[str, Any]:
     """Return the values that differ from their defaults, by key."""
     changed = {}
-    for each in fields(type(part)):
+    for each in filter(lambda one: one.init, fields(type(part))):
         value = getattr(part, each.name)
         default = each.default.factory() if isinstance(each.default, Factory) else each.default  # type: ignore[arg-type]
         if default is NOTHING or value != default:

@@ -176,11 +176,15 @@ class Expected:
         compared: What the call may name.
         proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
         asked: Of a query: what the write that it asks about named, by wire names.
+        as_sent: The call's own fields are what it may name, under the names that they are compared by.
     """
 
     compared: Comparison = Comparison()
     proofs: tuple[str, ...] = ()
     asked: Mapping[str, object] | None = None
+    as_sent: bool = field(
+        init=False, default=Factory(lambda self: not (self.asked or self.compared.renamed), takes_self=True)
+    )
 
 
 @frozen

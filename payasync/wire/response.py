@@ -30,6 +30,8 @@ class Response:
     _reply: Reply
     _shape: AnswerShape = field(eq=False)
     _states: States = field(eq=False)
+    _sent: Mapping[str, Any] | None = field(default=None, eq=False)
+    """The fields of the request, if the customer's address is made of them."""
 
     thing: ClassVar[str] = ""
     """Which table of the profile's states is this response's."""
@@ -37,7 +39,8 @@ class Response:
     @classmethod
     def of(cls, call: Call, reply: Reply) -> Self:
         """Return what a reply to a call says."""
-        return cls(reply, call.profile.answer, call.profile.states)
+        answer = call.profile.answer
+        return cls(reply, answer, call.profile.states, call.fields if answer.redirect_template else None)
 
     @property
     def http_status(self) -> int:
@@ -124,7 +127,8 @@ class Response:
         path = getattr(self._shape, name)
         if not path:
             raise not_configured(f"answer.{name}", f"the path, inside the response's data, of its {name}")
-        return scalar_at(payload(self._shape, self._reply.document), path)
+        value = at(payload(self._shape, self._reply.document), path)
+        return value if isinstance(value, str) or type(value) is int else None
 
 
 def scalar_at(document: Any, paths: Paths) -> str | int | None:
@@ -176,14 +180,6 @@ class OrderResponse(Response):
 
     thing = "order"
 
-    _sent: Mapping[str, Any] = field(factory=dict, eq=False)
-
-    @classmethod
-    def of(cls, call: Call, reply: Reply) -> Self:
-        """Return what a reply to a call says."""
-        answer = call.profile.answer
-        return cls(reply, answer, call.profile.states, call.fields if answer.redirect_template else {})
-
     @property
     def redirect_url(self) -> str | None:
         """Where the customer goes to authorise (docs/service.md#orders); `None` if the response does not say it.
@@ -194,7 +190,7 @@ class OrderResponse(Response):
             NotConfiguredError: The profile does not say where it stands.
         """
         if template := self._shape.redirect_template:
-            return _fill_address(template, self.data, self._sent)
+            return _fill_address(template, self.data, self._sent or {})
         found = self._located("redirect_url")
         return found if isinstance(found, str) else None
 
