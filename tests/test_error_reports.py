@@ -453,13 +453,13 @@ FREE: Final[dict[str, Any]] = {**SUBSCRIPTION, "amount": 0}
 REFUSED: Final[dict[str, Ask]] = {
     "unsignable": subscribe(customer={**CUSTOMER, "note": "a=b&c"}),
     "unsendable": subscribe(customer={**CUSTOMER, "size": float("nan")}),
-    "text": subscribe(customer=CUSTOMER["email"]),
+    "text": subscribe(customer=f"{CUSTOMER['email']}\ud800"),
     "wire name left open": lambda pay: pay.subscriptions.update("S1", customer=CUSTOMER),
     "amount": subscribe(amount=0),
     "timeout": subscribe(timeout=0),
     "object": lambda pay: pay.send(CreateSubscription(**FREE)),
     "update": lambda pay: pay.send(UpdateSubscription(subscription_id="", customer=CUSTOMER)),
-    "object of a text": lambda pay: pay.send(UpdateSubscription(subscription_id="S1", customer=CUSTOMER["email"])),
+    "list": subscribe(customer=[CUSTOMER["email"]]),
     "fields": lambda pay: pay.request("POST", "/plan", fields={"customer": {**CUSTOMER, "size": float("inf")}}),
 }
 

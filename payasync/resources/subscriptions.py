@@ -16,8 +16,8 @@ from payasync.wire.validators import (
     NOTHING,
     copy_object,
     validate_amount,
+    validate_customer,
     validate_date,
-    validate_object,
     validate_word,
 )
 
@@ -39,7 +39,7 @@ class CreateSubscription(Request[SubscriptionResponse]):
         frequency: How often the customer is billed, in the service's words.
         amount: Per billing: an int, in the unit that the service counts in.
         start_date: The first day.
-        customer: The customer's details, as a mapping of JSON values.
+        customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
@@ -52,7 +52,7 @@ class CreateSubscription(Request[SubscriptionResponse]):
     frequency: str = field(validator=validate_word)
     amount: int = field(validator=validate_amount)
     start_date: date = field(validator=validate_date)
-    customer: Mapping[str, Any] = field(converter=copy_object, validator=validate_object, repr=False)
+    customer: Mapping[str, Any] | str = field(converter=copy_object, validator=validate_customer, repr=False)
 
 
 @_frameless_init
@@ -65,7 +65,7 @@ class UpdateSubscription(Request[SubscriptionResponse]):
         frequency: How often the customer is billed, in the service's words.
         amount: Per billing: an int, in the unit that the service counts in.
         start_date: The first day.
-        customer: The customer's details, as a mapping of JSON values.
+        customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
@@ -79,8 +79,8 @@ class UpdateSubscription(Request[SubscriptionResponse]):
     frequency: str | Absent = field(default=ABSENT, validator=validate_word)
     amount: int | Absent = field(default=ABSENT, validator=validate_amount)
     start_date: date | Absent = field(default=ABSENT, validator=validate_date)
-    customer: Mapping[str, Any] | Absent = field(
-        default=ABSENT, converter=copy_object, validator=validate_object, repr=False
+    customer: Mapping[str, Any] | str | Absent = field(
+        default=ABSENT, converter=copy_object, validator=validate_customer, repr=False
     )
 
 
@@ -111,7 +111,7 @@ class Subscriptions(Namespace):
         frequency: str,
         amount: int,
         start_date: date,
-        customer: Mapping[str, Any],
+        customer: Mapping[str, Any] | str,
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
         intent: str | None = None,
@@ -123,7 +123,7 @@ class Subscriptions(Namespace):
             frequency: How often the customer is billed, in the service's words.
             amount: Per billing: an int, in the unit that the service counts in.
             start_date: The first day; the profile's `formats` says how it is written.
-            customer: The customer's details, as a mapping of JSON values.
+            customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of what it is for: its key in the session's journal. It is not sent.
@@ -152,7 +152,7 @@ class Subscriptions(Namespace):
         frequency: str | Absent = ABSENT,
         amount: int | Absent = ABSENT,
         start_date: date | Absent = ABSENT,
-        customer: Mapping[str, Any] | Absent = ABSENT,
+        customer: Mapping[str, Any] | str | Absent = ABSENT,
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
         intent: str | None = None,
@@ -165,7 +165,7 @@ class Subscriptions(Namespace):
             frequency: How often the customer is billed, in the service's words.
             amount: Per billing: an int, in the unit that the service counts in.
             start_date: The first day.
-            customer: The customer's details, as a mapping of JSON values.
+            customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of what it is for: its key in the session's journal. It is not sent.

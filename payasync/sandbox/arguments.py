@@ -129,9 +129,11 @@ def check_date(written: str, value: object) -> date:
 
 
 def check_customer(value: object) -> str:
-    """Return a customer's details as JSON."""
-    if not isinstance(value, dict) or not value:
-        raise ValueError("an object that is not empty")
+    """Return a customer's details, or the text that stands for the customer, as JSON."""
+    if isinstance(value, str):
+        check_text(value)
+    if not isinstance(value, dict | str) or not value:
+        raise ValueError("an object or a text, and not empty")
     return json.dumps(value)
 
 

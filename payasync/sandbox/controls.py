@@ -150,7 +150,7 @@ class Factories:
         amount: int = 900,
         *,
         start_date: date | None = None,
-        customer: Mapping[str, Any] | None = None,
+        customer: Mapping[str, Any] | str | None = None,
     ) -> str:
         """Make a subscription, and return its number.
 
@@ -158,7 +158,7 @@ class Factories:
             frequency: How often it is billed.
             amount: What each period costs.
             start_date: When its first period begins; left out: today, by the sandbox's time.
-            customer: Details.
+            customer: Details, or the text by which the service knows the customer.
 
         Raises:
             InvalidArgumentError: An argument is invalid; the error names it.

@@ -90,7 +90,7 @@ def _describe_argument(words: WireNames, argument: Argument) -> Schema:
         "date": _describe_date(words.date_format),
         "frequency": {"type": "string", "pattern": f"^(?:{'|'.join(frequencies)})$"},
         "flag": {"enum": [True, False, "true", "false"]},
-        "customer": {"type": "object", "minProperties": 1},
+        "customer": {"type": ["object", "string"], "minProperties": 1, "minLength": 1, "maxLength": MAX_TEXT},
     }
     schema, length = schemas[SORTS[argument.name]], accept.length.get(argument.name)
     return schema if length is None else {**schema, "maxLength": min(length, schema.get("maxLength", length))}

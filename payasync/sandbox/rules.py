@@ -19,8 +19,8 @@ from payasync.sandbox.model import (
     Why,
 )
 
-_DAYS: Final = {"daily": 1, "weekly": 7}
-_MONTHS: Final = {"monthly": 1, "quarterly": 3, "yearly": 12}
+_DAYS: Final = {"daily": 1, "day": 1, "weekly": 7, "week": 7}
+_MONTHS: Final = {"monthly": 1, "month": 1, "quarterly": 3, "quarter": 3, "yearly": 12, "year": 12}
 FREQUENCIES: Final = (*_DAYS, *_MONTHS)
 """How often a subscription may be billed; written in any case."""
 

@@ -129,6 +129,14 @@ def validate_object(request: Any, attribute: "Attribute[Any]", value: object) ->
         check_object(attribute.name, value, request.operation)
 
 
+def validate_customer(request: Any, attribute: "Attribute[Any]", value: object) -> None:
+    """Check a customer's details, or the text by which the service knows the customer; the error shows neither."""
+    if isinstance(value, Mapping):
+        validate_object(request, attribute, value)
+    elif not isinstance(value, str) or not value.strip() or not encodable(value):
+        _refuse(request, attribute, f"{OBJECT_RULE}, or {WORD_RULE}", value if value is ABSENT else _kind(value))
+
+
 def copy_object(value: Any) -> Any:
     """Return a copy of a mapping, unless it cannot be sent: `validate_object` refuses that."""
     if value is NOTHING:

@@ -56,6 +56,18 @@ def test_frequency_that_has_changed() -> None:
     assert [date(2027, 2, 7), date(2027, 3, 7), date(2027, 4, 7)] == days
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("daily", "day"), ("weekly", "week"), ("monthly", "month"), ("quarterly", "quarter"), ("yearly", "YEAR")],
+)
+def test_units_of_time_are_frequencies(one: str, other: str) -> None:
+    """A service may name the unit of time, such as `month`, in place of the frequency."""
+    start, begun = date(2027, 1, 31), date(2027, 4, 30)
+
+    assert next_period(begun, one, start) == next_period(begun, other, start)
+    assert current_period(start, one, begun) == current_period(start, other, begun)
+
+
 @pytest.mark.parametrize("frequency", FREQUENCIES)
 def test_calendar_ends(frequency: str) -> None:
     """After the last year there is no period."""
@@ -247,13 +259,16 @@ async def test_neither_yes_nor_no(sandbox: Sandbox, foreign: Foreign, flag: obje
     assert "active" == sandbox.ledger.subscription_state(number)
 
 
-@pytest.mark.parametrize("word", ["hourly", "month", "", "1"])
+@pytest.mark.parametrize("word", ["hourly", "months", "", "1"])
 async def test_unknown_frequency(foreign: Foreign, word: str) -> None:
     """An unknown frequency is refused, and the message lists the known ones."""
     answer = await foreign.subscribe(billingFrequency=word)
 
     assert ((422, "SBX_INVALID"), "billingFrequency") == (answer.told, answer.document["field"])
-    assert "one of daily, weekly, monthly, quarterly, yearly" in answer.document["message"]
+    assert (
+        "one of daily, day, weekly, week, monthly, month, quarterly, quarter, yearly, year"
+        in answer.document["message"]
+    )
 
 
 @pytest.mark.parametrize(

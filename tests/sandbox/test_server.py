@@ -7,6 +7,7 @@ import socket
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import product
 from typing import Any, Final
 
 import aiohttp
@@ -252,13 +253,24 @@ async def test_urls_in_any_language(foreign: Foreign, sandbox: Sandbox, url: str
     assert {None} == {each.status for each in sandbox.ledger.deliveries()}
 
 
-@pytest.mark.parametrize("name", ["billingFrequency", "amount", "startDate", "customer"])
-@pytest.mark.parametrize("value", [None, "", 0, [], {}, "2027-02-30"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *product(["billingFrequency", "amount", "startDate", "customer"], [None, "", 0, [], {}]),
+        *product(["billingFrequency", "amount", "startDate"], ["2027-02-30"]),
+        ("customer", "x" * 4097),
+    ],
+)
 async def test_invalid_subscriptions(foreign: Foreign, name: str, value: object) -> None:
     """An invalid field of a subscription is refused by its name."""
     answer = await foreign.subscribe(**{name: value})
 
     assert (INVALID, name) == (answer.told, answer.document["field"])
+
+
+async def test_customer_may_be_a_text(foreign: Foreign) -> None:
+    """A service may know its customers by a text, so a subscription takes one."""
+    assert 200 == (await foreign.subscribe(customer="cus_1")).status
 
 
 @pytest.mark.parametrize(

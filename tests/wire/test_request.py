@@ -18,7 +18,7 @@ from payasync.strict_json import ABSENT, MAX_DEPTH
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import MAX_AMOUNT, invalid_argument
-from tests.building import FULL
+from tests.building import FULL, codec
 
 AMOUNTS: Final[dict[str, Callable[[Any], Request[Response]]]] = {
     "amount": lambda value: CreatePayment(amount=value, currency="USD"),
@@ -182,7 +182,6 @@ def test_a_datetime_is_a_date(value: date) -> None:
     ("value", "why"),
     [
         (None, "a mapping of names to JSON values"),
-        ("text", "a mapping of names to JSON values"),
         ([("a", 1)], "a mapping of names to JSON values"),
         ({1: "a"}, "without an object with a name that is no text"),
         ({"a": float("nan")}, "without a number that is not finite"),
@@ -192,7 +191,7 @@ def test_a_datetime_is_a_date(value: date) -> None:
         (cyclic(), f"without nested deeper than {MAX_DEPTH}"),
         (deep(), f"without nested deeper than {MAX_DEPTH}"),
     ],
-    ids=["none", "text", "pairs", "name", "nan", "surrogate", "integer", "date", "cyclic", "deep"],
+    ids=["none", "pairs", "name", "nan", "surrogate", "integer", "date", "cyclic", "deep"],
 )
 @pytest.mark.parametrize("name", OBJECTS)
 def test_objects_must_be_json(name: str, value: object, why: str) -> None:
@@ -202,6 +201,31 @@ def test_objects_must_be_json(name: str, value: object, why: str) -> None:
 
     assert name == caught.value.field
     assert caught.value.value is (None if value is None else type(value))
+
+
+def test_extra_is_no_text() -> None:
+    """A text in place of `extra` is refused."""
+    with pytest.raises(InvalidArgumentError, match="extra must be a mapping of names to JSON values"):
+        OBJECTS["extra"]("text")
+
+
+def test_customer_may_be_a_text() -> None:
+    """A service may know its customers by a text, which is sent as it is given."""
+    request = OBJECTS["customer"]("cus_1")
+    updated = UpdateSubscription(subscription_id="S1", customer="cus_1")
+
+    assert ["cus_1", "cus_1"] == [codec().call(each).fields["payer"] for each in (request, updated)]
+    assert "cus_1" not in repr(request)
+
+
+@pytest.mark.parametrize("value", ["", " ", "a@example.com\ud800"])
+def test_customer_that_cannot_be_sent(value: str) -> None:
+    """A text that is empty or no Unicode is refused as a customer. The error does not show it."""
+    rule = "customer must be a mapping of names to JSON values, or a text that is not empty"
+    with pytest.raises(InvalidArgumentError, match=rule) as caught:
+        OBJECTS["customer"](value)
+
+    assert str is caught.value.value
 
 
 @pytest.mark.parametrize("name", OBJECTS)
