@@ -357,11 +357,11 @@ _STATEFUL: Final[Mapping[str | None, tuple[str, ...]]] = {
 
 
 def _find_state(profile: Profile, kind: Kind | None, data: Any) -> str | None:
-    """Return our name of the state, which is at the same path as in responses."""
+    """Return our name of the state, which is at the same path as in responses, or in the field that tells the kind."""
     for thing in _STATEFUL.get(kind, ()):
-        path = getattr(profile.answer, f"{thing}_status")
-        if path and (state := profile.states.name(thing, at(data, path))):
-            return state
+        for path in (getattr(profile.answer, f"{thing}_status"), profile.notification.tells.get(kind or "")):
+            if path and (state := profile.states.name(thing, at(data, path))):
+                return state
     return None
 
 

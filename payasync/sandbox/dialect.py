@@ -566,7 +566,8 @@ class Dialect:
         if path:
             set_at(payload, path, subject.number)
         if (tells := shape.tells.get(event.kind)) and at(payload, tells, None) is None:
-            set_at(payload, tells, subject.number)
+            thing = subject.origin if isinstance(subject, Order) else event.kind
+            set_at(payload, tells, self.names.state(thing, subject.state))
         set_at(document, shape.data, payload)
         if shape.kind:
             name = self.names.event(event.kind, event.name)

@@ -365,6 +365,23 @@ def test_field_that_contradicts(document: dict[str, Any], routed: str | None, wo
     assert "kind" == refused.value.field
 
 
+@pytest.mark.parametrize(
+    ("data", "state"),
+    [
+        ({"back": {"state": "BACK"}}, "succeeded"),
+        ({"back": {"state": "BACK"}, "refund": "OPEN"}, "processing"),
+        ({"back": {"state": "WHAT"}, "refund": "WHAT"}, None),
+        ({"back": {"state": 1}}, None),
+    ],
+)
+def test_field_that_tells_the_kind_may_hold_the_state(data: dict[str, Any], state: str | None) -> None:
+    """If no state is where responses have it, the field that tells the kind is read as the state."""
+    answer, states = AnswerShape(refund_status="refund"), States(refund={"succeeded": ["BACK"], "processing": ["OPEN"]})
+    profile = evolve(shaped(kind="", kinds={}, tells=TELLS), answer=answer, states=states)
+
+    assert state == parse(json.dumps({"data": data}).encode(), {}, profile=profile).state
+
+
 def test_unsigned_field_tells_nothing() -> None:
     """If the signature stands in the body, only a field that it covers may tell the kind."""
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("sign", "state"))

@@ -1,7 +1,8 @@
 """A sandbox's dialect: it reads requests, and writes responses and notifications, as the profile says."""
 
+import json
 from collections.abc import Awaitable
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,11 +29,12 @@ from payasync import (
 from payasync.endpoints import OPERATIONS, PLACE_ORDER, QUERY_PAYMENT, Operation
 from payasync.errors import ConfigurationError
 from payasync.journal import SqliteJournal
-from payasync.profile.schema import REFUSALS, Endpoint
+from payasync.profile.schema import KINDS, REFUSALS, Endpoint
 from payasync.resources.orders import PlaceOrder
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.dialect import SAMPLES as EVENTS
 from payasync.sandbox.dialect import Dialect, WireNames
-from payasync.sandbox.model import Refund, RefusedError
+from payasync.sandbox.model import Event, Refund, RefusedError
 from payasync.sandbox.openapi import describe_service
 from payasync.sandbox.signatures import ServiceSigner, make_keys
 from payasync.strict_json import at
@@ -398,6 +400,16 @@ def test_two_operations_have_two_addresses(one: Endpoint, other: Endpoint | None
     with pytest.raises(ConfigurationError, match="could not tell their requests apart") as caught:
         Dialect(Profile(endpoints=endpoints))
     assert f"endpoints.{'orders.close' if other else 'orders.query'}" == caught.value.field
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
+def test_field_that_tells_the_kind_holds_the_state(event: Event) -> None:
+    """If the field that tells the kind holds nothing else, it holds the state."""
+    shape = NotificationShape(verification="none", tells={kind: f"told.{kind}" for kind in KINDS})
+    body = Dialect(evolve(PROFILE, notification=shape)).build_notification(event, datetime.now(UTC))
+    thing = "order" if event.kind == "payment" else event.kind
+
+    assert {event.kind: words().state(thing, event.subject.state)} == json.loads(body or "")["told"]
 
 
 async def test_successes_lack_what_the_service_omits() -> None:
