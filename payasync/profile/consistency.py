@@ -5,7 +5,7 @@ no contradiction: `audit()` shows it, and a call that needs the point names it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
@@ -30,6 +30,7 @@ from payasync.profile.schema import (
     paths_of,
 )
 from payasync.profile.wire_names import (
+    FIRST,
     IDENTIFIER_OF,
     OURS,
     UNSENT,
@@ -294,6 +295,8 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
         if "." in name and (each.name in OURS or "" in name.split(".")):
             allowed = "a name without a dot" if each.name in OURS else "a name, or several with a dot between them"
             raise invalid_setting(key, f"must be {allowed}, not {name!r}")
+        if "." in name and _parts_lists(names.values()):
+            raise invalid_setting(key, f"is {name!r}: in a request, a list has one entry, with the number 0")
         if "." in name and not _nests(profile, operation, each.name):
             why = f"is {name!r}, which nests, and stands outside the body in {operation}: give it a name without a dot"
             raise invalid_setting(key, why)
@@ -327,6 +330,20 @@ def _nests(profile: "Profile", operation: str, argument: str) -> bool:
 
 def _operation(profile: "Profile", name: str) -> Operation:
     return operation_of(profile, next(each for each in OPERATIONS if each.name == name))
+
+
+def _parts_lists(names: Iterable[str]) -> bool:
+    """Return whether something is to be the one entry of a list, and also another entry, or a member of an object."""
+    inside: dict[str, set[str]] = {}
+    for name in names:
+        steps = name.split(".")
+        for position, step in enumerate(steps):
+            inside.setdefault(".".join(steps[:position]), set()).add(step)
+    return any(
+        (FIRST in steps and len(steps) > 1) or any(step.isdecimal() and step != FIRST for step in steps)
+        for place, steps in inside.items()
+        if place
+    )
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -28,6 +28,8 @@ OURS: Final[Mapping[str, str]] = {"nonce": NONCE, "sign": SIGN, "merchant_id": M
 """The fields that payasync itself sets, with the document's names for them."""
 USUAL: Final = "query"
 """The place of the identifier of endpoints 6 and 7, unless the profile gives another."""
+FIRST: Final = "0"
+"""The step of a dotted name that is the one entry of a list."""
 UNSENT: Final = frozenset(
     {("refunds.create", "total_amt"), ("orders.place", "currency"), ("payments.create", "currency")}
 )

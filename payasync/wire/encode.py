@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from functools import partial
+from itertools import pairwise
 from math import inf
 from typing import Any, Final, TypeAlias, get_args
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import ANYTHING, IDENTIFIER
 from payasync.profile.signed_fields import proof_names, proof_paths
 from payasync.profile.wire_names import (
+    FIRST,
     IDENTIFIER_OF,
     UNSENT,
     operation_of,
@@ -94,18 +96,29 @@ def make_writer(kind: Kind, profile: Profile) -> Writer:
 def _write_nested(
     write: Writer, nested: Iterable[str], shared: Mapping[str, Any], request: Request[Response]
 ) -> dict[str, Any]:
-    """Return the fields of a request, with those whose names are dotted inside objects, beside the constants there."""
+    """Return the fields of a request, with those whose names are dotted inside objects, beside the constants there.
+
+    The number 0 in a name is the one entry of a list.
+    """
     written = write(request)
     if shared:
         written |= strict_json.copy_plain(shared)
     for name in nested:
         if name in written:
-            *above, last = name.split(".")
-            inner = written
-            for step in above:
-                inner = inner.setdefault(step, {})
-            inner[last] = written.pop(name)
+            value, steps = written.pop(name), name.split(".")
+            inner: Any = written
+            for step, following in pairwise(steps):
+                inner = _enter(inner, step, [] if following == FIRST else {})
+            _enter(inner, steps[-1], value)
     return written
+
+
+def _enter(holder: Any, step: str, empty: Any) -> Any:
+    """Return what an object, or a list of one entry, holds at a step; if it holds nothing, put something there."""
+    if step != FIRST:
+        return holder.setdefault(step, empty)
+    holder[:] = holder or [empty]
+    return holder[0]
 
 
 def _refuse_unnamed(profile: Profile, point: str, _: object) -> str:

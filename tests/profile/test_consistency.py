@@ -125,6 +125,16 @@ def test_a_constant_may_share_an_object_with_arguments(everywhere: str) -> None:
     assert constants == Profile(constants=constants, fields=NESTED, signed=()).constants
 
 
+@pytest.mark.parametrize("names", [("units.0.no", "units.no"), ("units.1.no", "no"), ("units.0.no", "units.1.sum")])
+def test_lists_of_requests_have_one_entry(names: tuple[str, str]) -> None:
+    """A dotted name can put a value into the one entry of a list, and into no other."""
+    fields = {"orders.place": dict(zip(("out_trade_no", "total_amt"), names, strict=True))}
+    key, words = refusal(Profile, fields=fields, signed=())
+
+    assert str(key).startswith("fields.orders.place.")
+    assert "in a request, a list has one entry, with the number 0" in words
+
+
 @pytest.mark.parametrize("value", ["x", {"of": 1}, {"of": {"value": 1}}, {"of": {"value": {"scale": 2}}}])
 def test_a_constant_stands_in_place_of_no_argument(value: object) -> None:
     """A constant must not have the place of an argument with a dotted name, or of an object around it."""

@@ -38,6 +38,7 @@ from payasync.sandbox.model import Event, Refund, RefusedError
 from payasync.sandbox.openapi import describe_service
 from payasync.sandbox.signatures import ServiceSigner, make_keys
 from payasync.strict_json import at
+from tests.building import codec
 from tests.sandbox.world import SAMPLES
 
 
@@ -149,6 +150,19 @@ async def test_service_with_fewer_states_and_numbers() -> None:
     assert ("active", "cancelled") == (made.state, ended.state)
     assert caught.value.response is not None
     assert caught.value.response.request_id not in {None, "S0"}
+
+
+async def test_service_that_takes_a_list() -> None:
+    """The number 0 in a dotted name is the one entry of a list, in requests and responses."""
+    names = {"out_trade_no": "units.0.no", "total_amt": "units.0.sum.value", "currency": "units.0.sum.unit"}
+    shape = evolve(PROFILE.answer, out_trade_no="units.0.no", total_amt="units.0.sum.value")
+    profile = evolve(PROFILE, fields={**PROFILE.fields, "orders.place": names}, answer=shape, signed=())
+    async with Sandbox(profile) as sandbox, sandbox.session() as pay:
+        order = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        sent = codec(profile).call(PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD")).fields
+
+    assert [{"no": "T1", "sum": {"value": 450, "unit": "CAD"}}] == sent["units"]
+    assert ("T1", "pending") == (order["units"][0]["no"], order.state)
 
 
 OF_THEIR_OWN: Final = {why: number for number, why in enumerate(REFUSALS)}
