@@ -22,7 +22,7 @@ from payasync.journal.intents import Intent, Step
 from payasync.journal.reconcile_policy import KEY_OVER, NAMELESS, NOT_KEPT, Finding, QueryResult, decide
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import Pace
-from payasync.wire.call import Call, Reply, Send, derive_idempotency_key
+from payasync.wire.call import Call, Lease, Reply, Send, derive_idempotency_key
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from tests.building import PROFILE as REQUESTS
@@ -128,11 +128,13 @@ class Shop:
         self.journal = journal
         self.clock = clock
         self.keys: list[str] = []
+        self.leases: list[Lease | None] = []
 
     async def see(self, call: Call, send: Send) -> Reply:
-        """Note the key of each write."""
+        """Note the key and the lease of each write."""
         if not call.read:
             self.keys.append(call.idempotency_key)
+            self.leases.append(call.lease)
         return await send(call)
 
     async def lose(self, request: Request[Response], *, queued: bool = True, fault: str = "reset_after_commit") -> None:
@@ -214,6 +216,29 @@ async def test_nothing_is_sent_after_the_lifetime(shop: Shop, seconds: float) ->
         assert Report(manual=1) == report
         assert f"{NAMELESS}, {KEY_OVER}" == (await only(shop.journal)).reason
     assert 1 == len(shop.keys)
+
+
+async def test_what_is_left_of_the_lifetime(shop: Shop) -> None:
+    """A write that is sent again shortly before its key ends has only that time to leave this machine."""
+    await shop.lose(PAYMENT)
+    report = await shop.reconcile(after=LIFETIME - 10)
+    first, again = shop.leases
+
+    assert 1 == report.sent
+    assert first
+    assert again
+    assert first.seconds > 10
+    assert (10.0, None) == (again.seconds, again.repeat_seconds)
+
+
+@pytest.mark.parametrize("idempotency", [Idempotency(header="Idempotency-Key", lifetime=5.0)], ids=["short"])
+async def test_short_lifetime(shop: Shop) -> None:
+    """If a key ends before its call does, the call repeats nothing after that."""
+    await shop.lose(PAYMENT)
+    (first,) = shop.leases
+
+    assert first
+    assert 5.0 == first.repeat_seconds
 
 
 @pytest.mark.parametrize("idempotency", [Idempotency(header="Idempotency-Key")], ids=["open"])

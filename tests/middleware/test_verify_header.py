@@ -4,6 +4,7 @@ import time
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from multidict import CIMultiDict
 
 from payasync import (
@@ -18,6 +19,7 @@ from payasync import (
     Secret,
     ServiceError,
     Session,
+    SortedPairs,
 )
 from payasync.endpoints import QUERY_ORDER
 from payasync.middleware.verify import verify
@@ -191,6 +193,17 @@ def test_session_needs_what_only_a_response_says() -> None:
 
     assert "answer.header" == field
     assert words.startswith("the signature in 'Signature:s' covers nothing that only a response says")
+
+
+def test_header_covers_the_whole_body() -> None:
+    """A signature in a header covers nested values and each name, whatever the scheme leaves out of sorted pairs."""
+    pairs = SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("sign", "data"), nested="omit")
+    profile = evolve(PROFILE, signature=pairs)
+
+    assert (
+        profile
+        is Session("https://pay.example", credentials=Credentials("M1", signing_key=OWN), profile=profile).profile
+    )
 
 
 async def test_request_may_not_say_what_a_response_proves() -> None:

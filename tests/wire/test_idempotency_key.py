@@ -63,12 +63,13 @@ def test_form(request_: Request[Any]) -> None:
 
 
 def test_number_or_intent_names_it() -> None:
-    """A write with a number has the same key in every process; else its `intent` names the key."""
+    """A write with a number has the same key in every process; else its operation and `intent` name the key."""
     number, intent = call_of(REFUND).idempotency_key, call_of(PAYMENT, "invoice-42").idempotency_key
 
     assert number == call_of(REFUND).idempotency_key == call_of(REFUND, "invoice-42").idempotency_key
     assert intent == call_of(PAYMENT, "invoice-42").idempotency_key
     assert number != intent
+    assert intent != call_of(FULL["subscriptions.create"], "invoice-42").idempotency_key
 
 
 @pytest.mark.parametrize(
