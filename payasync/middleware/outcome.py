@@ -404,7 +404,7 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
         kind = DuplicateError
     elif outcome is Outcome.RATE_LIMITED:
         kind = RateLimitedError
-    elif reply.status in {401, 403} and outcome is Outcome.NOT_EXECUTED:
+    elif reply.status in call.profile.http.unauthenticated and outcome is Outcome.NOT_EXECUTED:
         kind = AuthenticationError
     message = scalar_at(reply.document, call.profile.answer.message)
     hint = "; ask for its state" if outcome is Outcome.DUPLICATE else ""

@@ -608,6 +608,7 @@ class HttpCodes:
         not_executed: 4xx, but for 429, that mean that nothing was done.
         absent: 4xx, but for 429, that mean, on a query, that there is no such order or refund.
         duplicate: 4xx, but for 429, that mean that the number was used before.
+        unauthenticated: 4xx, but for 429, with which a refusal is about the merchant's keys.
         rate_limit_precedes_execution: Whether a 429 means that nothing was done.
     """
 
@@ -628,6 +629,12 @@ class HttpCodes:
         converter=to_tuple,
         validator=_REFUSALS,
         metadata=asks("4xx that mean that the number was used before", assumed=True),
+    )
+    unauthenticated: tuple[int, ...] = field(
+        default=(401, 403),
+        converter=to_tuple,
+        validator=_REFUSALS,
+        metadata=asks("4xx with which a refusal is about the merchant's keys", assumed=True),
     )
     rate_limit_precedes_execution: bool = field(
         default=False, metadata=asks("whether a 429 was not executed", assumed=True)

@@ -302,6 +302,8 @@ class WireNames:
     def status(self, why: Why, operation: str = "") -> int:
         """Return the HTTP status of a refusal: the usual one, unless the profile reads it as something else."""
         usual, meaning = STATUSES[why], _MEANINGS.get(why, "not_executed")
+        if why in {"unauthenticated", "bad_signature"} and usual not in (keys := self.profile.http.unauthenticated):
+            usual = next(iter(keys), usual)
         listed: tuple[int, ...] = getattr(self.profile.http, meaning, ())
         if not listed or usual in listed:
             return usual

@@ -130,7 +130,14 @@ def test_sandbox_answers_what_calls_need() -> None:
         "notification.signature",
     } == {name for name, point in points.items() if point.status == "open"}
     assumed = {name for name, point in points.items() if point.status == "assumed"}
-    assert {*ASSUMED[1:], *COMPARED, *SIGNED_VALUES, "http.not_executed", "http.duplicate"} == assumed
+    assert {
+        *ASSUMED[1:],
+        *COMPARED,
+        *SIGNED_VALUES,
+        "http.not_executed",
+        "http.duplicate",
+        "http.unauthenticated",
+    } == assumed
 
 
 def value_at(profile: Profile, name: str) -> Any:

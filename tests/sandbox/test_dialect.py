@@ -215,6 +215,14 @@ def test_status_means_to_the_profile_that_nothing_was_done(codes: Any, http: Htt
     assert expected == told.status("wrong_state")
 
 
+@pytest.mark.parametrize(("statuses", "expected"), [([401, 403], 401), ([403], 403), ([], 401)])
+def test_status_is_about_keys(statuses: list[int], expected: int) -> None:
+    """A wrong signature has a status that the profile reads as such, and no other refusal follows it."""
+    told = words(http=HttpCodes(unauthenticated=statuses))
+
+    assert [expected, expected, 404] == [told.status(why) for why in ("bad_signature", "unauthenticated", "absent")]
+
+
 def test_names_of_events() -> None:
     """Event names follow the sandbox's own order. The last name is used for the rest, except for orders."""
     kinds = {"payment": ["p1", "p2"], "refund": ["r1"], "subscription": ["s1", "s2", "s3"]}
