@@ -27,7 +27,7 @@ from payasync.endpoints import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path, service_parts
-from payasync.profile.wire_names import has_another, shown_names, wire_name
+from payasync.profile.wire_names import has_another, is_unsent, shown_names, wire_name
 from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
 from payasync.wire.response import is_empty_envelope
@@ -107,9 +107,12 @@ def comparison_of(operation: Operation, profile: Profile) -> Comparison:
         for each in _places(profile, operation, key, name, kind)
     ]
     if operation in {CREATE_REFUND, QUERY_REFUND}:
-        # At the place of both amounts, a refund has its own.
-        own_amount = {each.path for each in found if each.name == _WIRE["refund_amt"][0]}
-        found = [each for each in found if each.name != _WIRE["total_amt"][0] or each.path not in own_amount]
+        # At the place of both amounts, a refund has its own. A service that takes no total need not show one.
+        (total, _), (own_amount, _) = _WIRE["total_amt"], _WIRE["refund_amt"]
+        others = {each.path for each in found if each.name == own_amount}
+        if is_unsent(profile, CREATE_REFUND.name, "total_amt"):
+            others |= {each.path for each in found if each.name == total}
+        found = [each for each in found if each.name != total or each.path not in others]
     if operation in _OF_PAYMENT:
         found = [evolve(each, required=False) if each.kind is ValueKind.AMOUNT else each for each in found]
     if operation not in OPERATIONS:

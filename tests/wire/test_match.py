@@ -265,6 +265,15 @@ def test_amount_of_a_refund_under_the_name_of_an_order_s(operation: Operation, a
     assert mismatch({"totalAmt": 450}, comparison_of(QUERY_ORDER, profile), {"amount": 200})
 
 
+@pytest.mark.parametrize("operation", [CREATE_REFUND, QUERY_REFUND], ids=["5", "7"])
+def test_total_that_a_refund_does_not_send(operation: Operation) -> None:
+    """If a refund does not send the order's total, no response about a refund must show it."""
+    profile = Profile(fields={"refunds.create": {"total_amt": ""}}, answer=AnswerShape(total_amt="sum"))
+
+    assert mismatch({"totalAmt": 450}, comparison_of(operation, profile), {}) is None
+    assert mismatch({"totalAmt": 450}, comparison_of(QUERY_ORDER, profile), {})
+
+
 def test_refusal_with_a_number_of_its_own() -> None:
     """A refusal's number at `answer.request_id` is not compared, though a success has the subscription's there."""
     shape = AnswerShape(data="in", subscription_id="id", request_id="in.id", code="code", ok=[0])
