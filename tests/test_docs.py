@@ -136,7 +136,8 @@ def test_examples_show_every_key() -> None:
 def all_keys() -> Iterator[str]:
     """Yield the keys that a profile may have."""
     for each in fields(Profile):
-        yield "status" if each.name.endswith("_status") else each.name
+        if each.init:
+            yield "status" if each.name.endswith("_status") else each.name
     for table, kind in TABLES.items():
         yield from (f"{table}.{each.name.removesuffix('_')}" for each in fields(kind))
     for table, names in NAMES.items():
