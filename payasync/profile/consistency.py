@@ -311,14 +311,20 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
                 raise invalid_setting(f"constants.{operation}.{constant}", why)
 
 
-def _stands_in(constants: object, name: str) -> bool:
-    """Return whether constants hold a value where an argument stands: at its name, or in place of an object above."""
+def _stands_in(constants: Mapping[str, Any], name: str) -> bool:
+    """Return whether constants hold a value where an argument stands: at its name, or in place of what is around it."""
+    here: Any = constants
     for step in name.split("."):
-        if not isinstance(constants, Mapping):
+        if step == FIRST:
+            if not isinstance(here, list) or len(here) != 1:
+                return True
+            here = here[0]
+        elif not isinstance(here, Mapping):
             return True
-        if step not in constants:
+        elif step not in here:
             return False
-        constants = constants[step]
+        else:
+            here = here[step]
     return True
 
 

@@ -148,10 +148,11 @@ _LIKE: Final[Mapping[str, str]] = {"started": "renewed"}
 
 
 def _beside(names: Iterable[str], constants: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield constants by their names. An object that holds arguments, too, gives its members, by dotted names."""
+    """Yield constants by their names. What holds arguments, too, gives its members, by dotted names."""
     for name, value in constants.items():
-        if isinstance(value, Mapping) and any(each.startswith(f"{name}.") for each in names):
-            yield from _beside(names, {f"{name}.{member}": inner for member, inner in value.items()})
+        if isinstance(value, Mapping | list) and any(each.startswith(f"{name}.") for each in names):
+            members = value.items() if isinstance(value, Mapping) else enumerate(value)
+            yield from _beside(names, {f"{name}.{member}": inner for member, inner in members})
         else:
             yield name, value
 

@@ -319,6 +319,19 @@ def test_constant_beside_nested_arguments(changed: dict[str, Any], field: str | 
     assert field == refused(SHARED, PLACE_ORDER, {"outTradeNo": "T1", "sum": given})
 
 
+@pytest.mark.parametrize(("count", "field"), [(1, None), (2, "items.0.count")])
+def test_constant_beside_arguments_in_a_list(count: int, field: str | None) -> None:
+    """In a list with arguments, each constant is compared by itself."""
+    profile = Profile(
+        **BARE,
+        constants={"orders.place": {"items": [{"count": 1}]}},
+        fields={"orders.place": {"total_amt": "items.0.price"}},
+    )
+
+    given = {"items": [{"count": count, "price": 450}], "currency": "CAD"}
+    assert field == refused(profile, PLACE_ORDER, given)
+
+
 @pytest.mark.parametrize(("value", "field"), [("1", None), ("2", "v"), ("", "v")])
 def test_constant_in_a_query_is_its_digits(value: str, field: str | None) -> None:
     """In a query, a constant is compared as text."""

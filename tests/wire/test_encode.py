@@ -93,6 +93,20 @@ def test_constants_stand_beside_nested_arguments() -> None:
     assert {"orders.place": {"sum": {"of": {"scale": 2}}}} == constants
 
 
+def test_constants_stand_beside_arguments_in_a_list() -> None:
+    """The one entry of a list holds its constants and the arguments with dotted names."""
+    profile = evolve(
+        PROFILE,
+        constants={"orders.place": {"items": [{"count": 1}]}},
+        fields={**PROFILE.fields, "orders.place": {"total_amt": "items.0.price"}},
+        signed=(),
+    )
+
+    assert [{"count": 1, "price": 450}] == codec(profile).call(PlaceOrder(total_amt=450, currency="CAD")).fields[
+        "items"
+    ]
+
+
 def test_the_callers_field_wins_over_a_constant() -> None:
     """A field of the caller replaces a constant of the same name."""
     constants = {"*": {"currency": "USD", "v": 1}, "orders.place": {"sceneType": "H5", "w": 1}}
