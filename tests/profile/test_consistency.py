@@ -135,13 +135,13 @@ def test_lists_of_requests_have_one_entry(names: tuple[str, str]) -> None:
     assert "in a request, a list has one entry, with the number 0" in words
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("sum.of.value", each) for each in ("x", {"of": 1}, {"of": {"value": 1}}, {"of": {"value": {"scale": 2}}})),
-        *(("sum.0.value", each) for each in ("x", {"kind": "gross"}, [], [{}, {}], [1], [{"value": 1}])),
-    ],
-)
+IN_PLACE: Final[Mapping[str, tuple[object, ...]]] = {
+    "sum.of.value": ("x", {"of": 1}, {"of": {"value": 1}}, {"of": {"value": {"scale": 2}}}),
+    "sum.0.value": ("x", {"kind": "gross"}, [], [{}, {}], [1], [{"value": 1}]),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in IN_PLACE.items() for value in values])
 def test_a_constant_stands_in_place_of_no_argument(name: str, value: object) -> None:
     """A constant must not have the place of an argument with a dotted name, or of what is around it."""
     assert never_sent("orders.place", name, "total_amt") == refusal(
