@@ -135,6 +135,15 @@ def test_what_responses_are_compared_with_is_kept() -> None:
     assert {"merchantId": "M1"} == draft_from_call(strange, "M1", keep_amounts).named
 
 
+def test_named_beyond_the_arguments_under_other_names() -> None:
+    """What the service calls otherwise is stored under the document's names, by which responses are compared."""
+    fields = {"currency": "ccy", "merchant_id": "shop"}
+    theirs = evolve(PROFILE, fields={**PROFILE.fields, **fields}, constants={"refunds.create": {"ccy": "CAD"}})
+    made = draft_from_call(codec(theirs).call(refund()), "M1", keep_amounts)
+
+    assert {"merchantId": "M1", "currency": "CAD"} == made.named
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
     """With `keep_amounts`, a direct call's draft has only the arguments that its digest counts, without customer."""
