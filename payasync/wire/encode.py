@@ -358,17 +358,16 @@ class Codec:
             ours.add(wire_name(profile, name, "merchant_id"))
         in_body = operation.has_body and not blank.layout.elsewhere
         keyed = profile.idempotency.used and not operation.read
+        others = tuple(each.name for each in FURTHER.get(name, ()))
+        unsent = [argument for each, argument in UNSENT if each == name and argument not in names]
         template = self._templates[kind] = Template(
             write=self._writers[kind],
             identifiers=tuple(each for each in IDENTIFIERS if each in fields_dict(kind)),
             blank=blank,
             in_body=in_body,
-            plain=in_body and not keyed and name not in FURTHER,
-            further=tuple(each.name for each in FURTHER.get(name, ()) if each.name in names),
-            unsent=(
-                *(each.name for each in FURTHER.get(name, ()) if each.name not in names),
-                *(argument for each, argument in UNSENT if each == name and argument not in names),
-            ),
+            plain=in_body and not (keyed or others or unsent),
+            further=tuple(each for each in others if each in names),
+            unsent=(*(each for each in others if each not in names), *unsent),
             refused=(
                 (frozenset(each.partition(".")[0] for each in names.values()), _ARGUMENT),
                 (frozenset(ours), _SET),
