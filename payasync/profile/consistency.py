@@ -62,6 +62,10 @@ LONG_ENOUGH: Final = 16
 _STATUS: Final = IDENTIFIER_OF
 _NAMED: Final = sorted({each.name for arguments in ARGUMENTS.values() for each in arguments} - {"identifier"})
 """The arguments whose names a profile may change."""
+_NEVER_UNSIGNED: Final = frozenset(
+    {"amount", "total_amt", "refund_amt", "currency", "identifier", "out_trade_no", "out_refund_no", "subscription_id"}
+)
+"""Arguments that say how much is paid, and for what: a signed operation must sign them."""
 _BRACES: Final = re.compile(r"\{(\w*)\}")
 _DEFAULTS: Final = frozenset({"accept", "user-agent"})
 """Headers of every request that `[headers]` may replace, and that no key may."""
@@ -195,10 +199,12 @@ def _signature_headers(profile: "Profile") -> tuple[str, ...]:
 
 
 def _check_names_in_scheme(profile: "Profile") -> None:
-    """Refuse a scheme that would sign the signature, or lets a number hold a delimiter."""
+    """Refuse a scheme that would sign the signature, lets a number hold a delimiter, or cannot sign a dotted name."""
     scheme = profile.scheme
     if not isinstance(scheme, SortedPairs):
         return
+    for operation in profile.signed if scheme.nested != "json" else ():
+        _check_dotted_names_are_signed(profile, operation, scheme)
     for name in sorted(names_of(profile, "sign").difference(scheme.exclude)):
         raise invalid_setting("signature.exclude", f'must hold "{name}": a signature cannot sign itself')
     if shifting := guarded_names(profile).intersection(scheme.allow_delimiters):
@@ -207,21 +213,30 @@ def _check_names_in_scheme(profile: "Profile") -> None:
         raise invalid_setting("signature.allow_delimiters", why)
 
 
+def _check_dotted_names_are_signed(profile: "Profile", operation: str, scheme: SortedPairs) -> None:
+    """Refuse a dotted name in an object that sorted pairs refuse, or leave unsigned with an amount or a number."""
+    nested = scheme.nested
+    effect = "refuses the object around it" if nested == "refuse" else "leaves it unsigned"
+    for each in arguments_of(profile, operation):
+        name, matters = wire_name(profile, operation, each), each.name in _NEVER_UNSIGNED
+        top, dot, _ = name.partition(".")
+        if not dot or top in scheme.exclude or (nested == "omit" and not matters):
+            continue
+        allowed = '"json"' if matters else '"json" or "omit"'
+        why = f'is {name!r}, and signature.nested = "{nested}" {effect} in {operation}'
+        hint = f"set signature.nested = {allowed}, or give a name without a dot"
+        raise invalid_setting(_key_of_name(profile, operation, each), f"{why}: {hint}")
+
+
 def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> None:
-    """Refuse a path that is none, or that has braces around what is no argument of the operation."""
-    key, arguments = f"endpoints.{operation}", [each.name for each in arguments_of(profile, operation)]
+    """Refuse further arguments, a path or a place that an operation cannot have."""
+    key, arguments = f"endpoints.{operation}", arguments_of(profile, operation)
     further = [each.name for each in FURTHER.get(operation, ())]
     for name in endpoint.with_:
         if name not in further:
             allowed = f"allowed are {', '.join(further)}" if further else "this operation has no further arguments"
             raise invalid_setting(f"{key}.with", f"must not hold {name!r}; {allowed}")
-    path = endpoint.path
-    if path and not is_path(_BRACES.sub("x", path)):
-        raise invalid_setting(f"{key}.path", f"must be a path below the base URL, such as /v2/orders, not {path!r}")
-    for name in _BRACES.findall(path):
-        if name not in {*arguments, "merchant_id"}:
-            allowed = ", ".join(sorted({*arguments, "merchant_id"}))
-            raise invalid_setting(f"{key}.path", f"has {{{name}}}, which is no argument; allowed are {allowed}")
+    _check_path(profile, operation, endpoint.path)
     place, parameter = endpoint.place, parameter_of(profile, operation)
     if place and parameter and parameter.place != USUAL:
         status = f"{IDENTIFIER_OF[operation]}.place"
@@ -230,6 +245,24 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
         raise invalid_setting(f"{key}.place", "must not be 'path': write the arguments into endpoints.path, in braces")
     if place == "body" and _operation(profile, operation).method == "GET":
         raise invalid_setting(f"{key}.place", "must not be 'body' with method GET, which has no body: give a method")
+
+
+def _check_path(profile: "Profile", operation: str, path: str) -> None:
+    """Refuse a path that is none, or that does not have each argument of the operation once."""
+    key, in_braces = f"endpoints.{operation}", _BRACES.findall(path)
+    if path and not is_path(_BRACES.sub("x", path)):
+        raise invalid_setting(f"{key}.path", f"must be a path below the base URL, such as /v2/orders, not {path!r}")
+    arguments = {*(each.name for each in arguments_of(profile, operation)), "merchant_id"}
+    for name in in_braces:
+        if name not in arguments:
+            allowed = ", ".join(sorted(arguments))
+            raise invalid_setting(f"{key}.path", f"has {{{name}}}, which is no argument; allowed are {allowed}")
+        if in_braces.count(name) > 1:
+            raise invalid_setting(f"{key}.path", f"has {{{name}}} twice: write each argument once")
+    if in_braces and place_of(profile, operation) == "path":
+        given = key if profile.endpoints[operation].place else IDENTIFIER_OF[operation]
+        why = f"must not be 'path' beside {{{in_braces[0]}}} in {key}.path: write every argument in braces there"
+        raise invalid_setting(f"{given}.place", why)
 
 
 def _check_fields(profile: "Profile") -> None:
@@ -290,8 +323,10 @@ def _check_wire_names(profile: "Profile", operation: str) -> None:
         for other, its in {**ours, **names}.items() if name and its_own else ():
             if other != each.name and _overlap(name, its):
                 also = "also the wire name" if name == its else f"in one object with the wire name {its!r}"
-                why = f"is {name!r}, which is {also} of {other}: one would replace the other"
-                raise invalid_setting(key, why)
+                why = f"is {name!r}, which is {also} of {other} in {operation}: one would replace the other"
+                for_all = key in {f"fields.{each.name}", f"fields.{each.point}"}
+                hint = f'. Give {operation} names of its own in [fields."{operation}"]' if for_all else ""
+                raise invalid_setting(key, why + hint)
         if "." in name and (each.name in OURS or "" in name.split(".")):
             allowed = "a name without a dot" if each.name in OURS else "a name, or several with a dot between them"
             raise invalid_setting(key, f"must be {allowed}, not {name!r}")

@@ -14,7 +14,7 @@ from payasync.errors import ConfigurationError
 from payasync.profile.schema import CODE_LISTS, Endpoint, Parameter, ResultCodes
 from payasync.settings import describe_value, invalid_setting
 from payasync.signing.schemes import SortedPairs, Template
-from payasync.strict_json import encodable
+from payasync.strict_json import ABSENT, at, encodable
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
@@ -40,6 +40,12 @@ _DEEPEST: Final = 8
 """The most steps of a key that has a line of its own."""
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _INTEGER_BITS: Final = 64
+_TABLES: Final = ("endpoints", "fields", "constants", "codes", "accept.required", "sandbox.omits")
+"""The tables whose keys are names of operations."""
+_OPERATION_IN_KEY: Final = re.compile(
+    rf"(?<![\w.])((?:{'|'.join(map(re.escape, _TABLES))})\.)({'|'.join(map(re.escape, (*ARGUMENTS, '*')))})(?!\w)"
+)
+_STATUS_IN_KEY: Final = re.compile(r"(?<![\w.])(payment|refund)_status\.(name|place)\b")
 
 
 def read_text(kind: type[P], text: str, where: str = "profile") -> P:
@@ -65,8 +71,13 @@ def read_text(kind: type[P], text: str, where: str = "profile") -> P:
         while path and path not in lines:
             path = path.rpartition(".")[0]
         error.add(line=lines.get(path))
-        error.args = (f"{_locate(where, error.line)}: {error}",)
+        error.args = (f"{_locate(where, error.line)}: {_write_keys(str(error))}",)
         raise
+
+
+def _write_keys(words: str) -> str:
+    """Return the words of an error with the keys that are in them as TOML writes them."""
+    return _OPERATION_IN_KEY.sub(r'\1"\2"', _STATUS_IN_KEY.sub(r"status.\1.\2", words))
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:
@@ -88,6 +99,7 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
     keys = tuple(dict.fromkeys("status" if each.name in _STATUS else each.name for each in given_ones))
     parts: dict[str, Any] = {each.name: each.type for each in given_ones if each.type and has(each.type)}
     arguments: dict[str, Any] = {}
+    _check_quotes(tables)
     for key, given in tables.items():
         _check_key(key, key, keys)
         if key == "status":
@@ -110,6 +122,17 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
         for argument, name in _STATUS.items():
             _rename_key(error, argument, f"status.{name}")
         raise
+
+
+def _check_quotes(tables: Mapping[str, Any]) -> None:
+    """Refuse the name of an operation without quotes: in TOML it is a table inside a table."""
+    for table in _TABLES:
+        for operation in ARGUMENTS:
+            if at(tables, f"{table}.{operation}") is not ABSENT:
+                key = f'{table}."{operation}"'
+                written = f"{key} = [...]" if "." in table else f"[{key}]"
+                why = f"the operation {operation} must stand in quotes, because its name has a dot: {written}"
+                raise ConfigurationError(why, field=f"{table}.{operation}")
 
 
 def _family_of(path: str, given: object) -> tuple[type, object]:

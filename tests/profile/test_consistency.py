@@ -49,9 +49,79 @@ from tests.profile.refusal import refusal, refused
 def test_two_arguments_under_one_name(fields: Mapping[str, str], point: str, other: str) -> None:
     """Two arguments of one request must not share a wire name, because one would replace the other."""
     name = fields[point]
-    words = f"fields.{point} is {name!r}, which is also the wire name of {other}: one would replace the other"
+    key, words = refusal(Profile, fields=fields)
 
-    assert (f"fields.{point}", words) == refusal(Profile, fields=fields)
+    assert f"fields.{point}" == key
+    assert words.startswith(f"fields.{point} is {name!r}, which is also the wire name of {other} in ")
+
+
+def test_one_name_for_all_operations_in_an_object_of_one() -> None:
+    """If a name for all operations does not fit one operation, the error names it, and where its own names stand."""
+    words = (
+        "fields.currency is 'amount.currency', which is in one object with the wire name 'amount' of amount in "
+        "payments.create: one would replace the other. Give payments.create names of its own in "
+        '[fields."payments.create"]'
+    )
+
+    assert ("fields.currency", words) == refusal(Profile, fields={"currency": "amount.currency"})
+
+
+@pytest.mark.parametrize(
+    ("nested", "operation", "argument", "allowed"),
+    [
+        ("refuse", "refunds.create", "refund_amt", 'set signature.nested = "json", or give'),
+        ("refuse", "orders.place", "subject", 'set signature.nested = "json" or "omit", or give'),
+        ("omit", "refunds.create", "refund_amt", 'set signature.nested = "json", or give'),
+        ("omit", "orders.query", "out_trade_no", 'set signature.nested = "json", or give'),
+        ("omit", "orders.place", "currency", 'set signature.nested = "json", or give'),
+    ],
+)
+def test_a_dotted_name_that_the_signature_refuses_or_omits(
+    nested: Any, operation: str, argument: str, allowed: str
+) -> None:
+    """Sorted pairs must sign the objects of dotted names; without an amount or a number inside, they may omit them."""
+    scheme = SortedPairs(algorithm="hmac-sha256", nested=nested)
+    key, words = refusal(Profile, fields={operation: {argument: "a.b"}}, signature=scheme)
+
+    assert f"fields.{operation}.{argument}" == key
+    assert f"is 'a.b', and signature.nested = \"{nested}\" " in words
+    assert allowed in words
+
+
+@pytest.mark.parametrize(
+    ("nested", "signed", "argument"),
+    [("json", ("orders.place",), "total_amt"), ("omit", ("orders.place",), "subject"), ("refuse", (), "total_amt")],
+)
+def test_a_dotted_name_that_the_signature_takes(nested: Any, signed: tuple[str, ...], argument: str) -> None:
+    """A dotted name may stand in an object that is signed, or where nothing needs to be signed."""
+    fields = {"orders.place": {argument: "a.b"}}
+    scheme = SortedPairs(algorithm="hmac-sha256", nested=nested)
+
+    assert fields == Profile(fields=fields, signature=scheme, signed=signed).fields
+
+
+@pytest.mark.parametrize(
+    ("path", "parts", "key", "words"),
+    [
+        ("/r/{identifier}", {"refund_status": Parameter("no", "path")}, "refund_status.place", "beside {identifier}"),
+        ("/{merchant_id}/r", {"refund_status": Parameter("no", "path")}, "refund_status.place", "beside {merchant_id}"),
+        ("/r/{identifier}/{identifier}", {}, "endpoints.refunds.status.path", "has {identifier} twice"),
+    ],
+)
+def test_an_argument_stands_once_in_the_path(path: str, parts: Mapping[str, Any], key: str, words: str) -> None:
+    """An argument stands once in a path: in braces, or at the end if there are no braces."""
+    given = refusal(Profile, endpoints={"refunds.status": Endpoint(path=path)}, **parts)
+
+    assert key == given[0]
+    assert words in given[1]
+
+
+def test_a_place_in_the_path_beside_braces() -> None:
+    """The place `path` of an endpoint is refused beside braces in its path."""
+    key, words = refusal(Profile, endpoints={"orders.query": Endpoint(path="/o/{out_trade_no}", place="path")})
+
+    assert "endpoints.orders.query.place" == key
+    assert "must not be 'path' beside {out_trade_no} in endpoints.orders.query.path" in words
 
 
 def test_one_name_in_two_operations() -> None:

@@ -154,7 +154,7 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
     [
         ('bearer = ["payments.creat"]', "bearer", 1, "bearer must not hold 'payments.creat'; allowed are"),
         ('\n[signature]\nalgorithm = "md5"', "signature.key_param", 2, "signature.key_param must be given with"),
-        ('[constants."*"]\nsign = "x"', "constants.*.sign", 2, "constants.*.sign must not set sign"),
+        ('[constants."*"]\nsign = "x"', "constants.*.sign", 2, 'constants."*".sign must not set sign'),
         ('[status.payment]\nname = ""', "status.payment.name", 2, "status.payment.name is empty: a parameter"),
         ('[status.payment]\nplace = "path"', "status.payment.name", 1, "status.payment.name is missing"),
         (
@@ -168,19 +168,19 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
             '[codes."refunds.create"]\nabsent = [1]\nduplicate = [1]',
             "codes.refunds.create.duplicate",
             3,
-            "codes.refunds.create.absent and codes.refunds.create.duplicate both hold 1",
+            'codes."refunds.create".absent and codes."refunds.create".duplicate both hold 1',
         ),
         (
             '[answer]\nok = [1]\n[codes."orders.place"]\nabsent = [1]',
             "codes.orders.place.absent",
             4,
-            "answer.ok and codes.orders.place.absent both hold 1",
+            'answer.ok and codes."orders.place".absent both hold 1',
         ),
         (
             '[codes."refunds.create"]\nabsnt = []',
             "codes.refunds.create.absnt",
             2,
-            "codes.refunds.create must not hold 'absnt'; allowed are absent, duplicate, not_executed, retryable",
+            "codes.\"refunds.create\" must not hold 'absnt'; allowed are absent, duplicate, not_executed, retryable",
         ),
     ],
 )
@@ -190,6 +190,57 @@ def test_contradiction(text: str, field: str, line: int, why: str) -> None:
 
     assert str(error).startswith(f"profile, line {line}: {why}")
     assert (field, line) == (error.field, error.line)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "written"),
+    [
+        ('[endpoints.orders.place]\npath = "/x"', "endpoints.orders.place", '[endpoints."orders.place"]'),
+        ("[codes.refunds.create]\nabsent = [1]", "codes.refunds.create", '[codes."refunds.create"]'),
+        ('[fields.orders.place]\ncurrency = "c"', "fields.orders.place", '[fields."orders.place"]'),
+        ("[constants.orders.place]\nv = 1", "constants.orders.place", '[constants."orders.place"]'),
+        (
+            'accept.required.orders.place = ["subject"]',
+            "accept.required.orders.place",
+            'accept.required."orders.place" = [...]',
+        ),
+        ('[sandbox.omits.orders]\nclose = ["*"]', "sandbox.omits.orders.close", 'sandbox.omits."orders.close" = [...]'),
+    ],
+)
+def test_operation_without_quotes(text: str, field: str, written: str) -> None:
+    """If an operation has no quotes in TOML, the error says so, with the key as it must be written and the line."""
+    error = refused(Profile.from_toml, f'name = "x"\n{text}')
+    operation = ".".join(field.split(".")[-2:])
+
+    assert str(error) == (
+        f"profile, line {error.line}: the operation {operation} must stand in quotes, because its name has a dot: "
+        f"{written}"
+    )
+    assert (field, 2 + text.startswith("[sandbox")) == (error.field, error.line)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "words"),
+    [
+        ('endpoints."orders.query".path = "x"', "endpoints.orders.query.path", 'endpoints."orders.query".path must be'),
+        (
+            'status.refund = {name = "no", place = "path"}\nendpoints."refunds.status".path = "/r/{identifier}"',
+            "status.refund.place",
+            """status.refund.place must not be 'path' beside {identifier} in endpoints."refunds.status".path:""",
+        ),
+        (
+            'status.refund = {name = "no", place = "path"}\nendpoints."refunds.status".place = "body"',
+            "endpoints.refunds.status.place",
+            'endpoints."refunds.status".place and status.refund.place both give the place',
+        ),
+    ],
+)
+def test_errors_write_keys_as_toml_does(text: str, field: str, words: str) -> None:
+    """Each key in the words of an error about TOML is written as in TOML; the field of the error is dotted."""
+    error = refused(Profile.from_toml, text)
+
+    assert words in str(error)
+    assert field == error.field
 
 
 @pytest.mark.parametrize(
