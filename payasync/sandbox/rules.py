@@ -172,7 +172,7 @@ def reserve(order: Order, refund: Refund) -> Order:
         raise RefusedError("refund_mismatch", f"the order's amount is {order.total_amt}", argument="total_amt")
     left = order.total_amt - order.reserved
     if refund.refund_amt > left:
-        raise RefusedError("wrong_state", f"{left} is left to refund", argument="refund_amt")
+        raise RefusedError("refund_mismatch", f"{left} is left to refund", argument="refund_amt")
     return evolve(order, reserved=order.reserved + refund.refund_amt)
 
 

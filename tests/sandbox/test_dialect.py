@@ -674,7 +674,7 @@ APART: Final = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, codes={why: why.u
 
 
 async def test_refusals_of_a_paid_order_have_their_own_codes() -> None:
-    """A paid order is not closed, a refund names its whole amount, and only a paid order is refunded."""
+    """A paid order is not closed, only a paid one is refunded, and one code is for each amount that does not fit."""
     refund: Any = {"out_refund_no": "R1", "refund_amt": 1}
     whole: Any = {**refund, "refund_amt": 451}
     async with Sandbox(APART) as sandbox, sandbox.session(retry=FAST) as pay:
@@ -687,7 +687,7 @@ async def test_refusals_of_a_paid_order_have_their_own_codes() -> None:
         ]
         codes = [await code_of(each) for each in refused]
 
-    assert ["ALREADY_PAID", "REFUND_MISMATCH", "WRONG_STATE", "WRONG_STATE"] == codes
+    assert ["ALREADY_PAID", "REFUND_MISMATCH", "REFUND_MISMATCH", "WRONG_STATE"] == codes
 
 
 async def code_of(call: Awaitable[object]) -> object:
@@ -826,9 +826,9 @@ absent = ["BAD"]
 [sandbox.codes]
 invalid = "WRONG"
 unauthenticated = "WHO"
-wrong_state = "NOT_ENOUGH"
+wrong_state = "OTHER"
 already_paid = "PAID"
-refund_mismatch = "OTHER"
+refund_mismatch = "NOT_ENOUGH"
 """
 """A service with codes only in failures and only in lists, with parts of an address, and with codes of refunds."""
 
@@ -864,7 +864,7 @@ async def test_codes_in_failures_only_and_an_address_of_parts(failures: Any, tmp
     inside = failures == "200"
     assert [
         ("NONE", 200 if inside else 404),
-        ("NOT_ENOUGH", 200 if inside else 409),
+        ("NOT_ENOUGH", 200 if inside else 422),
         ("BAD", 200 if inside else 404),
     ] == told
 

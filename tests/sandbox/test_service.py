@@ -138,7 +138,7 @@ async def test_sum_of_refunds_stays_within_what_was_paid(world: World) -> None:
     await world.sandbox.given.paid_order(out_trade_no="T1")
     told = [await world.tell(refund(out_refund_no=f"R{count}")) for count in range(3)]
 
-    assert ["done", "done", "wrong_state"] == [each.why for each in told]
+    assert ["done", "done", "invalid"] == [each.why for each in told]
     assert ("refundAmt", 400) == (told[2].field, world.sandbox.ledger.refunded("T1"))
     assert "50 is left to refund" in str(told[2].document)
 
@@ -178,7 +178,7 @@ async def test_refund_is_processing_until_it_ends(slow_world: World) -> None:
     await world.sandbox.bank.settle_refund("R1")
     found = await world.pay.refunds.status("R1")
 
-    assert ("processing", "wrong_state", 0) == (made.state, more.why, before)
+    assert ("processing", "invalid", 0) == (made.state, more.why, before)
     assert ("succeeded", 400) == (found.state, world.sandbox.ledger.refunded("T1"))
 
 
@@ -296,8 +296,8 @@ async def test_concurrent_refunds_never_exceed_what_was_paid(world: World) -> No
     requests = [refund(out_refund_no=f"R{count}", refund_amt=7) for count in range(PARTS)]
     told = await asyncio.gather(*map(world.tell, requests))
 
-    assert ({"done": 64, "wrong_state": 36}, 448) == (
-        {why: [each.why for each in told].count(why) for why in ("done", "wrong_state")},
+    assert ({"done": 64, "invalid": 36}, 448) == (
+        {why: [each.why for each in told].count(why) for why in ("done", "invalid")},
         world.sandbox.ledger.refunded("T1"),
     )
 
