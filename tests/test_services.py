@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from attrs import frozen
 
-from payasync import Credentials, PayasyncError, Profile, RetryPolicy, Session
+from payasync import Credentials, PayasyncError, Profile, RetryPolicy, ServiceError, Session
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.notifications import Notification, Receiver, SqliteInbox
 from payasync.profile.readiness import inspect_groups
@@ -216,6 +216,20 @@ async def story(profile: Profile, folder: Path) -> list[str]:
         await Reconciler(pay, journal).run_once()
         found += [f"{each.operation} {each.state}" for each in await journal.list()]
     return [*found, *sorted(told)]
+
+
+async def test_words_of_alder() -> None:
+    """As in Alder's document, `return_code` tells a success, and only failures have `err_code` and `err_msg`."""
+    async with Sandbox(profile_of("alder")) as sandbox, sandbox.session(retry=FAST) as pay:
+        placed = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        with pytest.raises(ServiceError) as caught:
+            await pay.orders.query("T9")
+
+    assert caught.value.response is not None
+    words = {"return_code", "err_code", "err_msg", "return_msg"}
+    assert {"return_code"} == words & placed.document.keys()
+    assert ("SUCCESS", "NOTEXIST") == (placed.document["return_code"], caught.value.response.document["err_code"])
+    assert {"err_code", "err_msg"} == words & caught.value.response.document.keys()
 
 
 @pytest.mark.parametrize("service", SERVICES)

@@ -170,8 +170,10 @@ class WireNames:
     Attributes:
         profile: As given.
         answer: Where things stand in responses.
-        code_path: Where a result code is sent, if there are several places for it.
-        message_path: The same of the message.
+        code_path: Where a refusal has its result code, if there are several places for it.
+        done_path: Where a success has its result code.
+        message_path: The same as `code_path`, of the message.
+        done_message_path: Where a success has its message; empty if only refusals have one.
         notification: The same for notifications.
         date_format: How dates are written, as for `strptime`.
         signature: The scheme, with the algorithm and encoding of the sandbox's own where they are open.
@@ -185,7 +187,12 @@ class WireNames:
         self.profile: Final = profile
         self.answer: Final = _fill_answer(profile.answer)
         self.code_path: Final = _first_path(self.answer.code)
+        self.done_path: Final = (paths_of(profile.answer.code) or (self.code_path,))[-1]
         self.message_path: Final = _first_path(self.answer.message)
+        holder = f"{self.code_path.rpartition('.')[0]}."
+        beside = self.message_path.startswith(holder) and not self.done_path.startswith(holder)
+        several = profile.answer.code and len(paths_of(profile.answer.message)) > 1
+        self.done_message_path: Final = "" if several or beside else self.message_path
         self.notification: Final = _fill_notification(profile.notification)
         self.date_format: Final[str] = profile.formats.get("start_date") or PROFILE.formats["start_date"]
         self.signature: Final = _fill_signature(profile.scheme)
@@ -362,8 +369,8 @@ def _first_path(paths: Paths) -> str:
 def _fill_answer(given: AnswerShape) -> AnswerShape:
     """Return a shape with its open points filled; an empty `data` means the document, an empty `signature` none.
 
-    A point is left out if its own place would collide with one that the profile answers. Of several paths, the sandbox
-    uses the first.
+    A point is left out if its own place would collide with one that the profile answers. Of several paths, refusals
+    have the first.
     """
     given = evolve(given, code=_first_path(given.code), message=_first_path(given.message))
     points = [name for name in fields_dict(AnswerShape) if name not in _NO_PATHS]
@@ -722,12 +729,14 @@ class Dialect:
         *,
         refused: bool = False,
     ) -> Outgoing:
-        answer, headers = self.names.answer, dict[str, str]()
+        answer, names, headers = self.names.answer, self.names, dict[str, str]()
+        code_path = names.code_path if refused else names.done_path
+        message_path = names.message_path if refused else names.done_message_path
         if refused or not answer.code_optional:
             if code is not None:
-                set_at(document, self.names.code_path, code)
-            if code is None or self.names.message_path != self.names.code_path:
-                set_at(document, self.names.message_path, message)
+                set_at(document, code_path, code)
+            if code is None or message_path != code_path:
+                set_at(document, message_path, message)
         place, _, name = answer.request_id.partition(":")
         if place == "header":
             headers[name] = request_id

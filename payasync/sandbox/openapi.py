@@ -118,7 +118,7 @@ def _describe_success(dialect: Dialect, operation: Operation) -> Schema:
     states = [words.state(thing, state) for state in _STATES[thing]]
     _set_enum(schema, place if at(document, place) is not ABSENT else "", states)
     if not words.answer.code_optional:
-        _set_enum(schema, words.code_path, words.answer.ok[:1])
+        _set_enum(schema, words.done_path, words.answer.ok[:1])
     return schema
 
 

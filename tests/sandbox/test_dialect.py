@@ -887,6 +887,36 @@ def test_numbers_in_paths(answer: dict[str, str], document: dict[str, Any]) -> N
     assert document == refused.document
 
 
+IN_TWO_PLACES: Final = {"code": ["why", "result"], "ok": ["YES"], "request_id": "header:X-Id"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "done", "refused"),
+    [
+        ({"message": "words"}, {"result": "YES", "words": "done"}, {"why": "N", "words": "no"}),
+        ({"message": ["words", "text"]}, {"result": "YES"}, {"why": "N", "words": "no"}),
+        (
+            {"message": "why.words", "code": ["why.code", "result"]},
+            {"result": "YES"},
+            {"why": {"code": "N", "words": "no"}},
+        ),
+        ({"message": ["words", "text"], "code": "result"}, {"result": "YES"}, {"result": "N", "words": "no"}),
+        ({"message": "words", "code": "result"}, {"result": "YES", "words": "done"}, {"result": "N", "words": "no"}),
+        ({"message": "words", "code_optional": True}, {}, {"why": "N", "words": "no"}),
+    ],
+)
+def test_code_of_a_success_stands_in_the_last_place(answer: Any, done: Any, refused: Any) -> None:
+    """Of several places, a success has its code in the last, and a refusal in the first.
+
+    Only refusals have a message if there are several places for it, or if it stands in an object with their own code.
+    """
+    shape = AnswerShape(**IN_TWO_PLACES | answer)
+    dialect = Dialect(Profile(answer=shape, codes=ResultCodes(absent=("N",))))
+
+    assert done == dialect.build_success(PLACE_ORDER, {}, {}, "r").document
+    assert refused == dialect.build_refusal(RefusedError("absent", "no"), None, "r").document
+
+
 async def test_number_in_an_address_of_parts() -> None:
     """The customer finds an order by an address whose template has nothing but the order's number."""
     profile = answering(redirect_url="", redirect_template="https://pay.example/{outTradeNo}/{totalAmt}")

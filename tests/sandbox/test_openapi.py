@@ -130,6 +130,9 @@ DIALECTS: Final = {
         ),
         codes=evolve(PROFILE.codes, by_operation={"refunds.create": {"absent": ["NO_REFUND"]}}),
     ),
+    "codes in two places": evolve(
+        PROFILE, answer=evolve(PROFILE.answer, code=["error.code", "result"], message=["error.text", "text"])
+    ),
     "constants": evolve(
         PROFILE,
         answer=evolve(PROFILE.answer, data="outer.data", signature="outer.seal", refusals_signed=False),
