@@ -4,7 +4,7 @@ import enum
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from payasync.endpoints import CLOSE_ORDER, MAY_HAVE_NO_BODY, PLACE_ORDER, Kind
+from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, MAY_HAVE_NO_BODY, PLACE_ORDER, Kind
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -407,7 +407,8 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
     elif reply.status in call.profile.http.unauthenticated and outcome is Outcome.NOT_EXECUTED:
         kind = AuthenticationError
     message = scalar_at(reply.document, call.profile.answer.message)
-    hint = "; ask for its state" if outcome is Outcome.DUPLICATE else ""
+    advised = "ask for its state" if _has_query(call) else f"look at {call.reference} at the service"
+    hint = f"; {advised}" if outcome is Outcome.DUPLICATE else ""
     return kind(
         f"HTTP {reply.status}, {outcome.value}{_quote_message(call, reply)}{hint}",
         code=scalar_at(reply.document, call.profile.answer.code),
@@ -419,9 +420,14 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
     )
 
 
+def _has_query(call: Call) -> bool:
+    """Return whether the profile says how to ask about what a write is about."""
+    return call.operation != CREATE_REFUND or call.profile.refund_status is not None
+
+
 def advice(call: Call) -> str:
     """Return the advice for a person about a write that may have been carried out."""
-    if has_own_number(call):
+    if has_own_number(call) and _has_query(call):
         return QUERY_HINT
     if call.reference is not None:
         return f"it may have been done: look at {call.reference} at the service, and do not repeat it"

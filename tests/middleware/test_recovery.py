@@ -274,3 +274,25 @@ async def test_advice_where_nothing_can_be_asked(
         "ask for its state" in told,
     )
     assert hinted == (NUMBER_HINT in told)
+
+
+LOST: Final = (
+    RESET,
+    errors.OutcomeUnknownError,
+    "it may have been done: look at R1 at the service, and do not repeat it",
+)
+USED: Final = (answer(200, b'{"code":"SBX_DUPLICATE"}'), errors.DuplicateError, "; look at R1 at the service")
+
+
+@pytest.mark.parametrize(("response", "kind", "words"), [LOST, USED], ids=["lost", "used before"])
+async def test_advice_about_a_refund_that_cannot_be_asked_about(
+    response: Answer, kind: type[Exception], words: str
+) -> None:
+    """While `status.refund` is open, an error about a refund tells the caller to look at the service."""
+    with Recorder(otherwise=response) as service:
+        async with pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
+            with pytest.raises(kind) as caught:
+                await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=100)
+
+    assert words in str(caught.value)
+    assert "ask for its state" not in str(caught.value)
