@@ -107,7 +107,6 @@ def test_examples_leave_nothing_out() -> None:
     assumed = {f"http.{name}" for name in HttpCodes.__annotations__}
     assumed |= {
         "answer.code_optional",
-        "answer.redirect_template",
         "signature.skip_null",
         "signature.booleans",
         "signature.numbers",

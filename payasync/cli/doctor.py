@@ -29,8 +29,9 @@ from payasync.profile.audit import Point
 from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Readiness, inspect_groups, optional_points
-from payasync.profile.schema import Parameter
+from payasync.profile.schema import Endpoint, Parameter
 from payasync.profile.signed_fields import check_answers_covered, proof_paths
+from payasync.profile.wire_names import IDENTIFIER_OF, operation_of, place_of
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
 from payasync.transport.send import describe_failure
 
@@ -132,7 +133,7 @@ def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterato
         words = str(error) if given else "not set: needed by all methods"
         yield Finding(str(error.field or MERCHANT_ID), "wrong" if given else "missing", words)
     public = {"public_key"} if _is_symmetric(profile) else {"public_key", "service_keys"}
-    for name, needed in _keys_needed(profile):
+    for name, needed in _keys_needed(profile, environ):
         variable = f"PAYASYNC_{name.upper()}"
         try:
             keys = Credentials.from_env({MERCHANT_ID: "any", **_variable(variable, environ)})
@@ -192,16 +193,20 @@ def _is_symmetric(profile: Profile) -> bool:
     return getattr(scheme, "algorithm", "open") != "" and bool(getattr(scheme, "symmetric", False))
 
 
-def _keys_needed(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield each key with its purpose."""
+def _keys_needed(profile: Profile, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each key with its purpose; of two that serve one purpose, the usual one if neither is given."""
     symmetric = _is_symmetric(profile)
     signed = [*(["responses"] if profile.answer.signed else [])]
     if profile.notification.verification in {"body", "header"}:
         signed.append("notifications")
     for name in ("secret_key", "public_key"):
         yield name, list_methods(profile.bearer) if name in profile.auth.needs else ""
-    yield "signing_key", list_methods(profile.signed) or (" and ".join(signed) if symmetric else "")
-    yield "service_keys", "" if symmetric else " and ".join(signed)
+    yield "signing_key", list_methods(profile.signed)
+    if not symmetric:
+        yield "service_keys", " and ".join(signed)
+    else:
+        either = signed and not profile.signed and not _variable("PAYASYNC_SIGNING_KEY", environ)
+        yield "service_keys", f"{' and '.join(signed)}. PAYASYNC_SIGNING_KEY serves, too" if either else ""
     yield "notification_keys", "notifications" if profile.notification.verification == "standard-webhooks" else ""
 
 
@@ -289,7 +294,7 @@ class DoctorScreen:
         self._console.print(group_table(inspect_groups(profile)))
         if every:
             self._console.print("\n[bold]Points[/]\n")
-            self._console.print(_point_table(points, {each.name for each in optional}, self._console.width))
+            self._console.print(_point_table(profile, points, {each.name for each in optional}, self._console.width))
         else:
             self._console.print(f"\nOpen, but optional: {len(optional)}. payasync doctor --all shows every point.")
 
@@ -321,7 +326,7 @@ def group_table(groups: Sequence[Readiness]) -> Table:
     return table
 
 
-def _point_table(points: Sequence[Point], optional: Collection[str], width: int) -> Table:
+def _point_table(profile: Profile, points: Sequence[Point], optional: Collection[str], width: int) -> Table:
     """Return the points as a table, optional ones after other open ones.
 
     On a narrow terminal, what needs a point stands below its name.
@@ -343,17 +348,28 @@ def _point_table(points: Sequence[Point], optional: Collection[str], width: int)
         status = shown_as[point.name]
         name = f"[bold]{escape(point.name)}[/]"
         unset = point.status == "open" or point.value in (None, "")
-        shown = escape(point.means if unset else _in_words(point.value))
+        shown = escape(point.means if unset else _in_words(profile, point))
         needed = f"[dim]{escape(list_methods(point.needed_by) or 'notifications')}[/]"
         cells = [name, shown, needed] if width >= _WIDE else [f"{name}\n{needed}", shown]
         table.add_row(f"[{_STYLES[status]}]{status}[/]", *cells)
     return table
 
 
-def _in_words(value: object) -> str:
-    """Return a value of a profile in words."""
+def _in_words(profile: Profile, point: Point) -> str:
+    """Return the value of a point of a profile in words."""
+    for operation in (operation_of(profile, each) for each in OPERATIONS):
+        if isinstance(point.value, Parameter) and point.name == IDENTIFIER_OF.get(operation.name):
+            usual = "body" if operation.has_body else "query"
+            in_path = "identifier" in operation.in_path
+            return f"{point.value.name}, in the {'path' if in_path else place_of(profile, operation.name) or usual}"
+        if isinstance(point.value, Endpoint) and point.name == f"endpoints.{operation.name}":
+            place = f", in the {point.value.place}" if point.value.place else ""
+            further = f", with {', '.join(point.value.with_)}" if point.value.with_ else ""
+            return f"{operation.method} {operation.path}{place}{further}"
+    return _value_in_words(point.value)
+
+
+def _value_in_words(value: object) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {_in_words(each)}" for name, each in value.items())
-    if isinstance(value, tuple | list):
-        return ", ".join(map(str, value)) or "none"
-    return f"{value.name}, in the {value.place}" if isinstance(value, Parameter) else str(value)
+        return "; ".join(f"{name}: {_value_in_words(each)}" for name, each in value.items())
+    return (", ".join(map(str, value)) or "none") if isinstance(value, tuple | list) else str(value)

@@ -20,11 +20,14 @@ from payasync.profile.schema import (
     Question,
     ResultCodes,
 )
-from payasync.profile.wire_names import wire_name
+from payasync.profile.wire_names import names_of, wire_name
 from payasync.signing.schemes import SortedPairs, Template
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
+
+_IN_PLACE_OF: Final = {"signature": "header", "redirect_template": "redirect_url"}
+"""Keys of `answer`, each with the one that it is not asked for beside."""
 
 Status = Literal["answered", "assumed", "open"]
 
@@ -91,7 +94,7 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
             for name, endpoint in value.items():
                 yield Point(f"endpoints.{name}", "answered", (name,), endpoint, "how the endpoint differs")
         elif each.name == "auth":
-            points = _part_points(profile.answer, "auth", value)
+            points = _part_points(profile, "auth", value)
             yield from (
                 evolve(point, needed_by=profile.bearer or ALL) for point in points if point.status == "answered"
             )
@@ -100,7 +103,7 @@ def _list_points(profile: "Profile") -> Iterator[Point]:
             yield _point("formats.start_date", value.get("start_date", ""), "", question)
         elif has(type(value)):
             part = each.name, value
-            yield from _idempotency_points(value) if each.name == "idempotency" else _part_points(profile.answer, *part)
+            yield from _idempotency_points(value) if each.name == "idempotency" else _part_points(profile, *part)
 
 
 def _field_points(profile: "Profile") -> Iterator[Point]:
@@ -151,26 +154,25 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
         yield evolve(point, needed_by=needed_by)
 
 
-def _part_points(answer: AnswerShape, section: str, part: Any) -> Iterator[Point]:
+def _part_points(profile: "Profile", section: str, part: Any) -> Iterator[Point]:
     default = type(part)()
     for each in fields(type(part)):
         value, usual = getattr(part, each.name), getattr(default, each.name)
-        question = (
-            None if part is answer and answer.header and each.name == "signature" else each.metadata.get(QUESTION)
-        )
+        replaced = part is profile.answer and getattr(part, _IN_PLACE_OF.get(each.name, ""), None)
+        question = None if replaced else each.metadata.get(QUESTION)
         if question and not (question.changed and value == usual):
-            yield from _effective(answer, _point(f"{section}.{each.name}", value, usual, question))
+            yield from _effective(profile, _point(f"{section}.{each.name}", value, usual, question))
     for operation, table in part.by_operation.items() if isinstance(part, ResultCodes) else ():
         for key, codes in table.items():
             means = f"result codes of {operation}, which go before codes.{key}"
-            yield from _effective(answer, Point(f"codes.{operation}.{key}", "answered", (operation,), codes, means))
+            yield from _effective(profile, Point(f"codes.{operation}.{key}", "answered", (operation,), codes, means))
 
 
-def _effective(answer: AnswerShape, point: Point) -> Iterator[Point]:
+def _effective(profile: "Profile", point: Point) -> Iterator[Point]:
     """Yield a point with what follows from its value; as open, if it has no effect without another."""
-    missing = _find_missing(answer, point.name)
+    missing = _find_missing(profile.answer, point.name)
     if not missing:
-        yield _explain(answer, point)
+        yield _explain(profile, point)
     elif point.status == "answered":
         means = f"{point.means}; the value that is given has no effect without {missing}"
         yield evolve(point, status="open", value=None, means=means)
@@ -193,9 +195,9 @@ def _find_missing(answer: AnswerShape, name: str) -> str:
             return ""
 
 
-def _explain(answer: AnswerShape, point: Point) -> Point:
+def _explain(profile: "Profile", point: Point) -> Point:
     """Return a point with what follows from its value, and from its neighbours."""
-    path, means = point.value, point.means
+    answer, path, means = profile.answer, point.value, point.means
     section, _, name = point.name.partition(".")
     if point.name == "answer.code" and not path:
         path = None
@@ -213,11 +215,12 @@ def _explain(answer: AnswerShape, point: Point) -> Point:
         else:
             means += "it is compared under its wire name, if it is there" if path is None else "it is not compared"
     elif section == "answer" and name in COMPARED:
-        wire, total = camel_case(name), name == "total_amt"
+        used = sorted(names_of(profile, name)) or [camel_case(name)]
+        wire, total = " or ".join(used), name == "total_amt"
         if path is None:
-            path = wire
+            path, means = ", ".join(used), means.replace(camel_case(name), wire)
         elif path == "":
-            means = "totalAmt and amount are not compared" if total else f"{wire} is not compared"
+            means = f"{wire} and amount are not compared" if total else f"{wire} is not compared"
         else:
             means = f"a success that lacks it, or names another {wire}, is refused"
             means += "; of payments.create, one that names another amount, here or as amount" if total else ""

@@ -5,9 +5,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
+from payasync.endpoints import ARGUMENTS, QUERY_ORDER, QUERY_REFUND
 from payasync.profile.audit import Point
 from payasync.profile.profile import Profile
+from payasync.profile.schema import ALL
+from payasync.profile.wire_names import wire_name
 
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
 """Methods, or other things, that a profile makes ready together."""
@@ -155,8 +157,11 @@ def _keys_of_absent(profile: Profile) -> Iterator[str]:
 
 
 def _is_given(profile: Profile, name: str) -> bool:
-    """Return whether an open point has a value, which has no effect while another one is missing."""
+    """Return whether an open point has a value: one without effect yet, or each name that a call must have."""
     section, _, key = name.partition(".")
+    if section == "fields":
+        takers = [(method, each) for method in ALL for each in ARGUMENTS[method] if each.point == key and each.required]
+        return bool(takers) and all(wire_name(profile, *taker) for taker in takers)
     value: Any = getattr(getattr(profile, section), key, None) if section in {"states", "recovery"} else None
     return value not in (None, {})
 

@@ -75,7 +75,8 @@ class Numbers:
         """
         number = self.find(name, named)
         if number is None:
-            raise invalid_argument(name, "a number as a text, or a response of this sandbox that contains it", named)
+            rule = "a number as a text, or a response of this sandbox that contains it"
+            raise invalid_argument(name, rule, named, instead="give the number")
         return number
 
 
@@ -309,7 +310,7 @@ class Customer:
             number = self._numbers.find("out_trade_no", named) or self._numbers.find("payment_id", named)
             order = self._store.order_named(number or "")
         if order is None:
-            raise invalid_argument("order", _PAYABLE, named)
+            raise invalid_argument("order", _PAYABLE, named, instead="give the number, such as order.out_trade_no")
         return order
 
     def _find_in(self, address: str) -> Order | None:

@@ -37,9 +37,11 @@ _URL: Final = re.compile(
 )
 
 
-def invalid_argument(name: str, rule: str, value: object, operation: Operation | None = None) -> InvalidArgumentError:
-    """Return the error for a bad argument: it names the field, the rule and the value."""
-    hint = ": leave it out" if value is None else "; was an await forgotten?" if isawaitable(value) else ""
+def invalid_argument(
+    name: str, rule: str, value: object, operation: Operation | None = None, *, instead: str = "leave it out"
+) -> InvalidArgumentError:
+    """Return the error for a bad argument: it names the field, the rule and the value, and what to do with `None`."""
+    hint = f": {instead}" if value is None else "; was an await forgotten?" if isawaitable(value) else ""
     message = f"{name} must be {rule}, not {_shown(value)}{hint}"
     about = operation.name if operation else None
     return InvalidArgumentError(message, field=name, rule=rule, value=value, operation=about)

@@ -152,6 +152,35 @@ def test_values_are_shown_in_words() -> None:
     assert "payment_status outTradeNo, in the query" in output
 
 
+ELSEWHERE: Final = """
+status.payment.name = "charge"
+status.refund.name = "refund_no"
+[endpoints."payments.status"]
+path = "/charges/{identifier}"
+[endpoints."refunds.status"]
+method = "POST"
+path = "/refunds/find"
+place = "body"
+with = ["out_trade_no"]
+[endpoints."orders.query"]
+method = "GET"
+"""
+
+
+def test_endpoints_are_shown_in_words(tmp_path: Path) -> None:
+    """An endpoint is shown by its method, path and place. So is an identifier at the place where it is sent."""
+    path = tmp_path / "service.toml"
+    path.write_text(ELSEWHERE)
+
+    assert {
+        "answered endpoints.payments.status GET /charges/{identifier} payments.status",
+        "answered endpoints.refunds.status POST /refunds/find, in the body, with out_trade_no refunds.status",
+        "answered endpoints.orders.query GET /payment/orderquery orders.query",
+        "answered payment_status charge, in the path payments.status",
+        "answered refund_status refund_no, in the body refunds.status, .create",
+    } <= set(lines(run("--profile", str(path), "--all")))
+
+
 def test_compared_fields_have_one_line() -> None:
     """Each assumed point about responses has its name and its value on one line."""
     wires = ("out_trade_no outTradeNo", "total_amt totalAmt", "merchant_id merchantId")
@@ -355,6 +384,28 @@ def test_keys_of_headers_are_missing(value: str, missing: list[str]) -> None:
 
     expected = [(name, "missing", "not set: needed by payments.create") for name in missing]
     assert expected == [(each.name, each.verdict, each.words) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ((), {"SERVICE_KEYS": "not set: needed by notifications. PAYASYNC_SIGNING_KEY serves, too"}),
+        (("SERVICE_KEYS",), {"SERVICE_KEYS": "set"}),
+        (("SIGNING_KEY",), {"SIGNING_KEY": "set"}),
+    ],
+    ids=["neither", "the service's", "the merchant's"],
+)
+def test_either_key_verifies(keys: tuple[str, ...], expected: dict[str, str]) -> None:
+    """A service that signs notifications alone, with a shared secret, needs one of two keys; either is enough."""
+    signing = 'signature = {algorithm = "hmac-sha256", encoding = "hex"}\n'
+    header = 'notification = {verification = "header", header = {signature = "X-Signature"}}\n'
+    profile = Profile.from_toml(f"signed = []\nbearer = []\n{signing}{header}")
+    environ = {"PAYASYNC_MERCHANT_ID": "M1", **{f"PAYASYNC_{name}": CANARY for name in keys}}
+    found = list(doctor.inspect_credentials(profile, environ))[1:]
+
+    assert {f"PAYASYNC_{name}": words for name, words in expected.items()} == {
+        each.name: each.words for each in found if each.name.startswith("PAYASYNC_")
+    }
 
 
 def test_key_file_that_others_can_read(tmp_path: Path) -> None:

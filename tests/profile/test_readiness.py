@@ -213,6 +213,15 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
         ),
         # The parts of an address are as good as the address.
         ("orders", READY["orders"].replace('redirect_url = "url"', 'redirect_template = "https://a.example/{no}"'), []),
+        # What a subscription is created with counts, whatever further arguments a change may have.
+        (
+            "subscriptions",
+            READY["subscriptions"]
+            .replace("fields =", 'fields.subscription_id = "i"\nfields."subscriptions.create" =')
+            .replace("subscription_amount", "amount")
+            .replace(', subscription_id = "i"}', "}"),
+            [],
+        ),
         # A value that has no effect yet is not asked for again.
         ("recovery", f"answer.signature = 'sign'\n{READY['recovery']}", ["when it is final: answer.refusals_signed"]),
         (

@@ -235,6 +235,13 @@ async def test_values_that_are_no_number(sandbox: Sandbox, value: object) -> Non
             await attrgetter(method)(sandbox)(value)
 
         assert (field, value) == (caught.value.field, caught.value.value)
+        assert str(caught.value).endswith("not None: give the number") is (value is None)
+
+
+async def test_no_address_of_an_order(sandbox: Sandbox) -> None:
+    """A customer without an order is told to give its number: the profile may name no address, so that it is `None`."""
+    with pytest.raises(InvalidArgumentError, match=r"not None: give the number, such as order\.out_trade_no$"):
+        await sandbox.customer.authorize(None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
