@@ -276,7 +276,7 @@ async def test_advice_where_nothing_can_be_asked(
     assert hinted == (NUMBER_HINT in told)
 
 
-LOST: Final = (
+LOST_REFUND: Final = (
     RESET,
     errors.OutcomeUnknownError,
     "it may have been done: look at R1 at the service, and do not repeat it",
@@ -284,7 +284,7 @@ LOST: Final = (
 USED: Final = (answer(200, b'{"code":"SBX_DUPLICATE"}'), errors.DuplicateError, "; look at R1 at the service")
 
 
-@pytest.mark.parametrize(("response", "kind", "words"), [LOST, USED], ids=["lost", "used before"])
+@pytest.mark.parametrize(("response", "kind", "words"), [LOST_REFUND, USED], ids=["lost", "used before"])
 async def test_advice_about_a_refund_that_cannot_be_asked_about(
     response: Answer, kind: type[Exception], words: str
 ) -> None:
