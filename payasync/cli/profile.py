@@ -45,8 +45,8 @@ def init(file: Path, *, force: bool) -> None:
     """Ask about each point that the service's document leaves open, and write the answers to FILE.
 
     The default of FILE is service.toml. The questions come in the order of what they make ready: payments, orders,
-    refunds, recovery, notifications, subscriptions. Each answer is checked immediately. FILE also lists open points, as
-    comments with examples.
+    refunds, recovery, notifications, subscriptions. Each answer is checked immediately. FILE also lists open points and
+    rare tables, as comments with examples.
 
     The exit code is 0 if FILE is written, 2 if it cannot be written or there is no terminal, and 130 after Ctrl-C,
     which writes nothing.
@@ -168,7 +168,7 @@ class ProfileScreen:
             import_module("readline")  # lets a person edit a line; Windows lacks it
         self._lines.title(INIT, f"your answers become {plain(str(file))}")
         self._lines.write("Enter skips a question, - skips a group, and Ctrl-D skips all that follow.", hang=0)
-        self._lines.write("Ctrl-C writes nothing. Items of a list have commas between them.", hang=0)
+        self._lines.write("Ctrl-C writes nothing. Items of a list have commas between them; none: no items.", hang=0)
 
     def group(self, group: Group) -> None:
         """Show the title of a group."""

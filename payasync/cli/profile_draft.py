@@ -24,6 +24,8 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,9})?")
 _ITEM: Final = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^",]*)\s*(?:,|$)')
+NONE: Final = "none"
+"""What a person types for an empty list; in quotes, it is a text."""
 _ALWAYS: Final[Callable[[Profile], object]] = lambda _: True  # noqa: E731 - the default of a field
 
 
@@ -117,7 +119,7 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         Prompt("answer.payment_id", "paymentId"),
     ),
     "orders": (
-        Prompt("signed", Profile().signed, "the methods that are signed"),
+        Prompt("signed", Profile().signed, "the methods that are signed, or none"),
         Prompt(
             "signature.algorithm",
             "hmac-sha256",
@@ -278,7 +280,7 @@ class ProfileDraft:
         return other if other and other not in given and other.key not in self.answers else None
 
     def to_toml(self) -> str:
-        """Return the profile as TOML, with what each key means, and the open points as comments."""
+        """Return the profile as TOML, with what each key means, and open points and rare tables as comments."""
         tables: dict[Key, list[str]] = {(): []}
         table: Key = ()
         written: set[Key] = set()
@@ -295,9 +297,13 @@ class ProfileDraft:
             if prompt.key not in written:
                 line = f"# {_dotted(prompt.key[-1:])} = {_write(prompt.example)}"
                 tables.setdefault(prompt.key[:-1], []).append(_explain(line, prompt))
-        return _HEAD + "\n".join(
-            "\n".join([*([f"{'' if key in active else '# '}[{_dotted(key)}]"] if key else []), *lines, ""])
-            for key, lines in sorted(tables.items(), key=lambda each: _place_of(each[0]))
+        return (
+            _HEAD
+            + "\n".join(
+                "\n".join([*([f"{'' if key in active else '# '}[{_dotted(key)}]"] if key else []), *lines, ""])
+                for key, lines in sorted(tables.items(), key=lambda each: _place_of(each[0]))
+            )
+            + _RARE
         )
 
 
@@ -307,6 +313,40 @@ _HEAD: Final = """\
 # If the line of its table begins with "#", remove that one, too.
 
 """
+_RARE: Final = """
+## The rest is rarely needed. Remove the "# " before each line of an example whose case is yours.
+
+## If a method or a path differs: docs/profile.md#other-paths-and-methods
+# [endpoints."orders.query"]
+# method = "GET"
+# path = "/v2/orders/{out_trade_no}"
+
+## If a field of a request has another name: docs/profile.md#other-names
+# [fields."orders.place"]              # of one operation; names of all operations stand in [fields]
+# total_amt = "amount"
+
+## If a key is not sent as "Authorization: Bearer": docs/profile.md#keys-in-other-headers
+# [auth]                               # of the methods in bearer
+# value = "Basic {basic}"
+
+## If each write carries a key under which it is done once: docs/profile.md#idempotency-keys
+# [idempotency]
+# header = "Idempotency-Key"
+# lifetime = 86400                     # seconds that the service keeps a key
+
+## If a header signs a text of the request: docs/profile.md#a-signature-in-a-header
+# [signature]                          # in place of the one above, and of answer.signature
+# family = "template"
+# algorithm = "hmac-sha256"
+# encoding = "hex"
+# text = "{method}\\n{path}\\n{body}"
+# header = "X-Signature"
+
+## If a notification's kind follows from a field: docs/profile.md#kinds-without-event-names
+# [notification.tells]
+# refund = "refundStatus"
+"""
+"""What no question is about. "##" stands before words, and "#" before what may be uncommented."""
 _ASIDE: Final = 38
 """The column of comments, if the line is no longer."""
 _ROOTS: Final = tuple("status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init)
@@ -354,7 +394,7 @@ def parse_answer(prompt: Prompt, typed: str) -> Value:
             raise invalid_setting(prompt.name, f"must be a number, such as {prompt.shown}, not {text!r}")
         return type(example)(text)
     if isinstance(example, tuple):
-        return tuple(_parse_items(prompt, text))
+        return () if text.lower() == NONE else tuple(_parse_items(prompt, text))
     return _unquote(prompt, text) if text[0] == '"' and not prompt.name.endswith("_body") else text
 
 

@@ -1,6 +1,8 @@
 """The answers to `payasync profile init`, and the file that they make."""
 
+import re
 import tomllib
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -9,6 +11,7 @@ from payasync import ConfigurationError, Profile
 from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt, parse_answer
 from payasync.profile.readiness import inspect_groups, key_of
 
+PROFILE_PAGE: Final = (Path(__file__).parents[2] / "docs" / "profile.md").read_text(encoding="utf-8")
 QUESTIONS: Final = {prompt.name: prompt for prompts in PROMPTS.values() for prompt in prompts}
 
 
@@ -80,7 +83,8 @@ def test_file_lists_open_points() -> None:
 
 def test_comments_are_keys() -> None:
     """With each "#" at the beginning of a line removed, the file is TOML with every key that has a question."""
-    _, _, lines = ProfileDraft().to_toml().partition("\n\n")
+    _, _, text = ProfileDraft().to_toml().partition("\n\n")
+    lines, *_ = text.partition("\n## ")
     document = tomllib.loads("".join(f"{line.removeprefix('# ')}\n" for line in lines.splitlines()))
 
     for prompt in QUESTIONS.values():
@@ -90,9 +94,36 @@ def test_comments_are_keys() -> None:
         assert prompt.example == (tuple(held) if isinstance(held, list) else held)
 
 
+UNSIGNED: Final = re.compile(r'^\[signature\]\n(.+\n)*|^signature = "data.+|^refusals_signed.+', re.MULTILINE)
+"""What a file holds only if fields are signed."""
+
+
+@pytest.mark.parametrize("made", [ProfileDraft(), with_examples("header")], ids=["nothing", "everything"])
+def test_rare_examples_are_valid(made: ProfileDraft) -> None:
+    """The file ends with examples of rare tables. Each is valid without its "#", and names a section of the docs."""
+    text, *examples = made.to_toml().split("\n\n## If ")
+    text, _, _ = text.partition("\n## ")
+    sections = {
+        f"#{line.lstrip('# ').replace(' ', '-').lower()}" for line in PROFILE_PAGE.splitlines() if line[:3] == "###"
+    }
+    given = [Profile.from_toml(text)]
+    for example in examples:
+        case, *lines = example.splitlines()
+        before = UNSIGNED.sub("", text) if "in place of" in example else text
+        given.append(Profile.from_toml("\n".join([before, *(line.removeprefix("# ") for line in lines)])))
+
+        assert case.partition("docs/profile.md")[2] in sections
+        assert all(len(line) <= 100 for line in example.splitlines())
+    assert [7, 0] == [len(given), sum(each in given[:place] for place, each in enumerate(given))]
+
+
 @pytest.mark.parametrize(
     ("name", "typed", "expected"),
     [
+        ("signed", "none", ()),
+        ("answer.ok", " None ", ()),
+        ("answer.ok", '"none"', ("none",)),
+        ("answer.data", "none", "none"),
         ("answer.data", "  data ", "data"),
         ("answer.data", '"data"', "data"),
         ("notification.ack_body", '"ok"', '"ok"'),
@@ -110,7 +141,7 @@ def test_comments_are_keys() -> None:
     ],
 )
 def test_answer(name: str, typed: str, expected: object) -> None:
-    """A text needs no quotes. In a list of codes, digits are a number, and digits in quotes are a text."""
+    """A text needs no quotes. Digits in a list of codes are a number, and `none` in place of a list is an empty one."""
     value = parse_answer(QUESTIONS[name], typed)
 
     assert (expected, type(expected)) == (value, type(value))
