@@ -136,8 +136,8 @@ def exchanged(body: str, operation: str = "orders.query", **parts: Any) -> Excha
 ODD: Final = WireNames(
     evolve(
         PROFILE,
-        fields={**PROFILE.fields, "sign": "head.mac", "customer": "who.is"},
-        signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("head.mac",), nested="json"),
+        fields={**PROFILE.fields, "sign": "mac", "customer": "who.is"},
+        signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("mac",), nested="json"),
         auth=Auth(header="X-Shop", value="{public_key}"),
     )
 )
@@ -147,14 +147,14 @@ ODD: Final = WireNames(
     ("operation", "body", "shown"),
     [
         ("orders.query", '{"a":  1.50}', '{"a":  1.50}'),
-        ("orders.query", '{"head": {"mac": "12", "v": 1}}', '{"head": {"mac": "<masked, 2 characters>", "v": 1}}'),
+        ("orders.query", '{"mac": "12", "v": 1}', '{"mac": "<masked, 2 characters>", "v": 1}'),
         ("orders.query", '{"head": "mac"}', '{"head": "mac"}'),
         ("orders.query", '{"who": 1}', '{"who": 1}'),
         ("subscriptions.create", '{"who": {"is": {}}, "b": "é"}', '{"who": "<customer details>", "b": "é"}'),
         (
             "",
-            '{"who": 1, "head": {"mac": null}}',
-            '{"who": "<customer details>", "head": {"mac": "<masked, 4 characters>"}}',
+            '{"who": 1, "mac": null}',
+            '{"who": "<customer details>", "mac": "<masked, 4 characters>"}',
         ),
         # If it is not JSON, nobody knows where the signature begins.
         ("orders.query", '{"a": 1', '{"a": 1'),
@@ -170,7 +170,7 @@ def test_body_is_as_it_was_sent_but_for_what_is_masked(operation: str, body: str
 
 def test_genuine_signature_is_shown() -> None:
     """The signature of the merchant is shown, because it belongs to this sandbox."""
-    body = '{"head": {"mac": "12"}}'
+    body = '{"mac": "12"}'
 
     assert f"POST /x\n\n{body}" == format_request(exchanged(body, signed=str), ODD)
 

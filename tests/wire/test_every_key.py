@@ -487,6 +487,7 @@ LOST: Final = ("OutcomeUnknownError", ["refund", "status"])
 FOUND: Final = ("RefundResponse", ["refund", "status"])
 AGAIN: Final = ("RefundResponse", ["refund", "status", "refund"])
 NOT_PAID: Final = ("ServiceError", ["payments"])
+BARRED: Final = ("AuthenticationError", NOT_PAID[1])
 PERHAPS_PAID: Final = ("OutcomeUnknownError", ["payments"])
 
 
@@ -520,6 +521,7 @@ MEANINGS: Final = (
     means("http.duplicate = [410]", refund, FOUND, USED, *said(b"{}", 409), DONE),
     means("http.not_executed = [418]", create, NOT_PAID, PERHAPS_PAID, *said(b"{}", 418)),
     means("http.not_executed = [418]", create, PERHAPS_PAID, NOT_PAID, *said(b"{}", 400)),
+    means("http.unauthenticated = [401]", create, NOT_PAID, BARRED, *said(b"{}", 403)),
     means("http.absent = [404]", refund, AGAIN, LOST, RESET, *said(b"{}", 404), DONE, base=AT_ONCE),
     means(
         "http.rate_limit_precedes_execution = true",
