@@ -34,6 +34,7 @@ from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import conflict_error
 from payasync.journal.transactions import Transaction
+from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import BOOT_CLOCK, boot_time, canonical_url, check_function, parse_base_url
@@ -423,8 +424,10 @@ class Journal(ABC):
         if end is None:
             return []
         given, write = profile or Profile(), next(each for each in OPERATIONS if each.name == operation)
-        # A notification need not name all that a response must name.
-        things = [evolve(each, required=False) for each in comparison_of(write, given).fields]
+        query = status_query(operation, reference)
+        about = (write, query.operation) if query else (write,)
+        # A notification need not name all that a response must name, and may name it as the response to a query does.
+        things = [evolve(each, required=False) for one in about for each in comparison_of(one, given).fields]
         places = {"outTradeNo": given.notification.out_trade_no, "outRefundNo": given.notification.out_refund_no}
         things += [ComparedField(name, name, path, ValueKind.NUMBER) for name, path in places.items() if path]
         report = transactions.StateReport(

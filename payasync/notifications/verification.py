@@ -16,6 +16,7 @@ from attrs import evolve, field, frozen
 from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from payasync.credentials import Credentials, Secret
+from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
 from payasync.middleware.verify import hidden_field, is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
@@ -37,7 +38,7 @@ from payasync.profile.signed_fields import join_path, notification_coverage
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
 from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import at
-from payasync.wire.match import COMPARED_NAMES
+from payasync.wire.match import COMPARED_NAMES, comparison_of
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is another"
 """The possible causes of a wrong signature."""
@@ -498,9 +499,7 @@ class BodyVerification(Verification):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
-        names = partial(
-            signed_fields.names_read_in_notifications, self.profile, _compared_paths(self.profile), document
-        )
+        names = partial(_names_read, self.profile, document)
         if doubt := hidden_field(self.scheme, signed, above, name, names):
             raise _error(field, f"proves nothing: {doubt}")
         if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
@@ -509,9 +508,12 @@ class BodyVerification(Verification):
             _check_time(shape.time, at(document, shape.time), shape, now)
 
 
-def _compared_paths(profile: Profile) -> list[str]:
+def _names_read(profile: Profile, document: object) -> frozenset[str]:
+    """Return the signed fields of a notification that payasync reads, under each name that they may have."""
     given = (getattr(profile.answer, name) for name in COMPARED)
-    return [*COMPARED_NAMES, *(path for path in given if path)]
+    named = (each.path for operation in OPERATIONS for each in comparison_of(operation, profile).fields)
+    compared = {*COMPARED_NAMES, *(path for path in given if path), *named}
+    return signed_fields.names_read_in_notifications(profile, compared, document)
 
 
 @frameless

@@ -357,7 +357,11 @@ def names_only_the_number(query: Call, data: object) -> bool:
     fields = fields_to_match(query)
     if not any(each.sent_as == number and _names(each, fields, data) for each in comparison.fields):
         return False
-    paths = [getattr(shape, key) or wire_name(profile, operation, argument) for key, operation, argument in _AMOUNTS]
+    paths = [path for key, _, _ in _AMOUNTS if (path := getattr(shape, key))]
+    for operation, argument in (
+        (operation, argument) for key, operation, argument in _AMOUNTS if not getattr(shape, key)
+    ):
+        paths += (wire_name(profile, operation, argument), *shown_names(profile, query.operation.name, argument))
     paths += [path for key in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, key))]
     paths += service_parts(profile)
     if query.operation == QUERY_ORDER:  # a refund of the order names the order, too

@@ -17,6 +17,7 @@ from payasync.journal import Journal, Outcome
 from payasync.journal.intents import END_STATES, STATES, TRANSITIONS, BeginResult, Draft, Intent, State, Step
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.sqlite_journal import SqliteJournal
+from payasync.profile.profile import Profile
 from payasync.resources.orders import CloseOrder
 from payasync.resources.payments import CreatePayment
 from tests.journal.building import LEASE, MERCHANT, PAYMENT, SERVICE, START, Clock, draft, kept, refund
@@ -796,6 +797,18 @@ async def test_service_s_word_of_another_amount(
 
     assert ([], state) == (ended, (await got(journal, 1)).state)
     assert (state != "succeeded") is ("refundAmt is 201 in the response, and 200 in the request" in caplog.text)
+
+
+@pytest.mark.parametrize("data", [{"amount": {"value": 201}}, {"refundAmt": 201}, {"outRefundNo": "R2"}])
+async def test_service_s_word_under_other_names(journal: Journal, data: dict[str, Any]) -> None:
+    """A notification is compared under the names of the write, and under the general ones, as a query is."""
+    names = {"refund_amt": "amount.value", "out_refund_no": "refund.no"}
+    profile = Profile(fields={"refunds.create": names}, signed=())
+    await in_state(journal, "unknown")
+
+    assert [] == await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT, profile=profile)
+    good = {"amount": {"value": 200}, "refundAmt": 200, "outRefundNo": "R1"}
+    assert 1 == len(await journal.told("refunds.create", "R1", "succeeded", good, merchant=MERCHANT, profile=profile))
 
 
 async def test_service_s_word_against_what_was_rejected(journal: Journal) -> None:

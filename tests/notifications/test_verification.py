@@ -899,6 +899,15 @@ def test_field_that_is_hidden_in_a_text_of_a_notification(name: str, place: str)
     assert f"could have hidden {name} there" in str(error)
 
 
+@pytest.mark.parametrize("fields", [{"refund_amt": "cents"}, {"refunds.create": {"refund_amt": "cents"}}])
+def test_field_with_another_name_that_is_hidden_in_a_text(fields: dict[str, Any]) -> None:
+    """A text of a notification must not hide what is compared, under the name that the profile gives it, either."""
+    profile = evolve(SHARED, fields=fields)
+    hidden = signed({"body": "Coffee&cents=20", **REFUND}, SHARED_KEY)
+
+    assert "could have hidden cents there" in str(refusal(hidden, profile, SHARED_KEYS, None))
+
+
 def test_object_that_is_hidden_in_a_text_of_a_notification() -> None:
     """If nested values are signed as JSON, the payload as a text has the same signature, and payasync reads nothing."""
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json")

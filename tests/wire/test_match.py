@@ -859,6 +859,16 @@ def test_payload_of_what_is_not_there(
     assert expected is names_only_the_number(call, told)
 
 
+@pytest.mark.parametrize("told", [{"totalAmt": 450}, {"sum": {"total": 450}}, {"refundAmt": 1}, {"amount": 450}])
+def test_payload_of_what_is_not_there_under_other_names(told: dict[str, Any]) -> None:
+    """A "not found" payload may name no amount under the name of the write, and none under the general name."""
+    names = {"orders.place": {"total_amt": "sum.total"}, "refunds.create": {"refund_amt": "back"}}
+    call = Codec(evolve(SIGNED, fields=names, signed=()), OWN_KEY).call(QueryOrder(out_trade_no="T1"))
+
+    assert names_only_the_number(call, {"outTradeNo": "T1"})
+    assert not names_only_the_number(call, {"outTradeNo": "T1", **told})
+
+
 ENVELOPED: Final = evolve(
     SIGNED,
     signature=SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json", allow_delimiters=("body", "data")),
