@@ -112,12 +112,12 @@ def _remove(document: Mapping[str, Any], path: str) -> None:
 
 
 def write_time(moment: datetime, shape: NotificationShape) -> str:
-    """Return a time as the service writes it in notifications: without an offset, if it has a time zone."""
+    """Return a time as the service writes it in notifications: `2026-11-22 10:30:00`, if it has a time zone."""
     if shape.zone is None:
         return format_instant(moment)
     local = moment.astimezone(shape.zone)
     # An hour that the clocks repeat would be read as the first of the two.
-    return (local if local.fold else local.replace(tzinfo=None)).isoformat(timespec="milliseconds")
+    return (local if local.fold else local.replace(tzinfo=None)).isoformat(" ", "seconds")
 
 
 def sibling_path(path: str, name: str) -> str:

@@ -887,6 +887,24 @@ def test_numbers_in_paths(answer: dict[str, str], document: dict[str, Any]) -> N
     assert document == refused.document
 
 
+@pytest.mark.parametrize(
+    ("moment", "written"),
+    [
+        ("2026-11-22T15:30:00.789Z", "2026-11-22 10:30:00"),
+        ("2026-11-01T05:30:00Z", "2026-11-01 01:30:00"),
+        ("2026-11-01T06:30:00Z", "2026-11-01 01:30:00-05:00"),
+    ],
+)
+def test_time_of_a_zone(moment: str, written: str) -> None:
+    """With `timezone`, a time has no offset and no fraction of a second, but a repeated hour has its offset."""
+    shape = evolve(PROFILE.notification, timezone="America/Toronto")
+    dialect = Dialect(evolve(PROFILE, notification=shape))
+    body = dialect.build_notification(EVENTS[0], datetime.fromisoformat(moment))
+
+    assert body is not None
+    assert written == json.loads(body)["timestamp"]
+
+
 IN_TWO_PLACES: Final = {"code": ["why", "result"], "ok": ["YES"], "request_id": "header:X-Id"}
 
 
