@@ -20,6 +20,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.readiness import Group, inspect_groups
 from payasync.profile.signed_fields import check_answers_covered
 from payasync.profile.toml import lines_of
+from payasync.sandbox.dialect import explain_unplayable
 from payasync.settings import check_private, new_private
 
 INIT, CHECK = "profile init", "profile check"
@@ -239,3 +240,5 @@ class ProfileScreen:
             self._lines.write(
                 ("Ready for nothing yet. ", "bold yellow"), "To answer questions, run: payasync profile init"
             )
+        if why := explain_unplayable(profile):
+            self._lines.write(("Optional: ", "bold"), plain(why), hang=2)

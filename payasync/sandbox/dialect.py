@@ -12,7 +12,17 @@ from typing import Any, Final, Literal, get_args
 
 from attrs import evolve, fields_dict, frozen
 
-from payasync.endpoints import OPERATIONS, PLACE_ORDER, QUERY_PAYMENT, QUERY_REFUND, Argument, Operation
+from payasync.endpoints import (
+    CREATE_PAYMENT,
+    CREATE_REFUND,
+    CREATE_SUBSCRIPTION,
+    OPERATIONS,
+    PLACE_ORDER,
+    QUERY_PAYMENT,
+    QUERY_REFUND,
+    Argument,
+    Operation,
+)
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
@@ -410,6 +420,10 @@ def _fill_notification(given: NotificationShape) -> NotificationShape:
 _SUBSCRIBE: Final = "subscriptions.create"
 _DESCRIBED_BY: Final = {"payment": "payments.status", "order": "orders.query", "refund": "refunds.status"}
 """By thing, the operation that asks about it."""
+_NUMBERED: Final = frozenset({PLACE_ORDER.name, CREATE_REFUND.name})
+"""The operations that can be refused because of a used number."""
+_MAKE: Final = frozenset({CREATE_PAYMENT.name, PLACE_ORDER.name, CREATE_SUBSCRIPTION.name})
+"""The operations that name nothing that could be absent."""
 _NUMBERS: Final = frozenset({"out_trade_no", "out_refund_no", "identifier", "subscription_id"})
 
 Failures = Literal["", "status", "200"]
@@ -774,13 +788,29 @@ def _check_codes(names: WireNames) -> None:
     never = set() if profile.signed else {"bad_signature", "nonce_used"}
     if not (profile.bearer or profile.merchant):
         never.add("unauthenticated")
-    for why, status in STATUSES.items():
-        if status in INSIDE and why not in never and names.code(why) is None:
-            raise invalid_setting(
-                f"sandbox.codes.{why}",
-                "must be given, because the sandbox sends refusals inside HTTP 200, where only a code tells them from "
-                'a success. Give your service\'s code, or set sandbox.failures to "status"',
-            )
+    needed: list[Why] = [why for why, status in STATUSES.items() if status in INSIDE and why not in never]
+    if missing := [f"sandbox.codes.{why}" for why in needed if not _has_code(names, why)]:
+        raise ConfigurationError(
+            f"the sandbox needs {', '.join(missing)}, because it sends refusals inside HTTP 200, where only a code "
+            'tells them from a success. Give your service\'s codes, or set sandbox.failures to "status"',
+            field=missing[0],
+        )
+
+
+def _has_code(names: WireNames, why: Why) -> bool:
+    """Return whether a refusal has a code in general, or else in each operation that can give it."""
+    writes = {each.name for each in OPERATIONS if not each.read} if names.profile.idempotency.used else set[str]()
+    able = {"duplicate": {*_NUMBERED, *writes}, "absent": {each.name for each in OPERATIONS} - _MAKE}.get(why)
+    return names.code(why) is not None or (able is not None and all(names.code(why, each) is not None for each in able))
+
+
+def explain_unplayable(profile: Profile) -> str:
+    """Return what a sandbox of a profile needs before it can start; empty if it can."""
+    try:
+        Dialect(profile)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
 
 
 def check_failures(failures: Failures) -> Failures:

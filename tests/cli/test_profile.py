@@ -280,6 +280,21 @@ def test_check(tmp_path: Path, toml: str, code: int, words: str) -> None:
     assert ["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"] == groups
 
 
+def test_check_names_what_the_sandbox_needs(tmp_path: Path) -> None:
+    """If the sandbox could not play the service, `check` says in one line what it needs. The exit code stays."""
+    file = tmp_path / "my.toml"
+    file.write_text(
+        'signed = []\nbearer = []\nmerchant = []\n[answer]\ncode = "c"\nok = ["0"]\n'
+        '[codes]\nduplicate = ["1"]\nabsent = ["2"]\n[http]\nnot_executed = []\n[sandbox.codes]\ninvalid = "3"\n'
+    )
+    shown = " ".join(run("check", file).output.split())
+
+    keys = "sandbox.codes.wrong_state, sandbox.codes.already_paid, sandbox.codes.refund_mismatch"
+    assert f"Optional: the sandbox needs {keys}, because it sends refusals inside HTTP 200" in shown
+    file.write_text("")
+    assert "Optional: the sandbox" not in run("check", file).output
+
+
 @pytest.mark.parametrize(
     ("toml", "words"),
     [

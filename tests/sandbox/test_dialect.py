@@ -14,6 +14,7 @@ from payasync import (
     AnswerShape,
     DuplicateError,
     HttpCodes,
+    Idempotency,
     NoAnswerError,
     NotificationShape,
     OutcomeUnknownError,
@@ -402,10 +403,52 @@ def test_refusal_inside_200_needs_a_code(why: str) -> None:
     assert f"sandbox.codes.{why}" == caught.value.field
 
 
+OWN: Final = {
+    "orders.place": {"duplicate": ["TAKEN"]},
+    "refunds.create": {"duplicate": ["USED"], "absent": ["NONE"]},
+    "orders.query": {"absent": ["NONE"]},
+    "orders.close": {"absent": ["NONE"]},
+    "payments.status": {"absent": ["NONE"]},
+    "refunds.status": {"absent": ["NONE"]},
+    "subscriptions.update": {"absent": ["NONE"]},
+    "subscriptions.cancel": {"absent": ["NONE"]},
+}
+"""The codes of each operation that can be refused because of a number."""
+
+
+@pytest.mark.parametrize(
+    ("without", "parts", "missing"),
+    [
+        (
+            {"nonce_used", "invalid", "absent"},
+            {},
+            "sandbox.codes.invalid, sandbox.codes.nonce_used, sandbox.codes.absent",
+        ),
+        (
+            {"duplicate", "absent"},
+            {"codes": ResultCodes(by_operation={name: OWN[name] for name in OWN if name != "orders.query"})},
+            "sandbox.codes.absent",
+        ),
+        (
+            {"duplicate"},
+            {"codes": ResultCodes(by_operation=OWN), "idempotency": Idempotency(header="Idempotency-Key")},
+            "sandbox.codes.duplicate",
+        ),
+    ],
+)
+def test_all_codes_that_are_missing_are_named(without: set[str], parts: dict[str, Any], missing: str) -> None:
+    """If codes of refusals inside HTTP 200 are missing, one error names all of them."""
+    named = {name: code for name, code in NAMED.items() if name not in without}
+    profile = evolve(CODED, codes=ResultCodes(), sandbox=SandboxShape(failures="200", codes=named))
+    with pytest.raises(ConfigurationError, match=f"^the sandbox needs {missing}, because"):
+        Sandbox(evolve(profile, **parts))
+
+
 @pytest.mark.parametrize(
     ("without", "parts"),
     [
         ({"busy"}, {}),
+        ({"duplicate", "absent"}, {"codes": ResultCodes(by_operation=OWN)}),
         ({"bad_signature", "nonce_used"}, {"signed": []}),
         ({"bad_signature", "nonce_used", "unauthenticated"}, BARE),
         ({"duplicate", "absent"}, {"codes": ResultCodes(duplicate=("USED",), absent=("NONE",))}),
