@@ -827,8 +827,8 @@ class SandboxShape:
             `wrong_state`, `already_paid`, `refund_mismatch`, `duplicate`, `absent` and `busy`. `duplicate`, `absent`
             and `busy` default to the first code of `codes.duplicate`, `codes.absent` and `codes.retryable`. Any other
             refusal that is not named has its HTTP status and no code.
-        constants: Fields of every response and notification. They stand in the signed object if there is one, else in
-            the document itself.
+        constants: Fields of every success, refusal and notification. They stand in the signed object if there is one,
+            else in the document itself.
         omits: By operation, what its successes do not hold, by paths in the payload. `["*"]`: they are a 204.
     """
 
