@@ -184,7 +184,9 @@ class Profile:
 
 def not_configured(point: str, put: str) -> NotConfiguredError:
     """Return the error for an open point, with the value to put there."""
+    thing = point.removesuffix("_status")
+    table = f" (TOML: [status.{thing}])" if point in {"payment_status", "refund_status"} else ""
     return NotConfiguredError(
-        f"{point} is open: the service's document does not show it. Put {put} into the profile, as {point!r}",
+        f"{point} is open: the service's document does not show it. Put {put} into the profile, as {point!r}{table}",
         field=point,
     )

@@ -768,12 +768,12 @@ def _check_addresses(names: WireNames) -> None:
                 break
             if not names.differ(operation.name, other.name):
                 given = operation.name if operation.name in names.profile.endpoints else other.name
-                raise invalid_setting(
-                    f"endpoints.{given}",
+                why = (
                     f"gives {other.name} and {operation.name} one address, {operation.method} {operation.path}, and "
                     "the sandbox could not tell their requests apart: give one of them another method or path, or each "
-                    "its own value of a constant",
+                    "its own value of a constant"
                 )
+                raise ConfigurationError(f'endpoints."{given}" {why}', field=f"endpoints.{given}")
 
 
 def _check_codes(names: WireNames) -> None:

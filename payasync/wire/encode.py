@@ -378,7 +378,7 @@ class Codec:
 
 
 def _missing_argument(name: str, operation: Operation) -> InvalidArgumentError:
-    rule = f"given, because the profile's endpoints.{operation.name} names it"
+    rule = f'given, because the profile\'s endpoints."{operation.name}" names it'
     return InvalidArgumentError(f"{name} must be {rule}", field=name, rule=rule, operation=operation.name)
 
 

@@ -212,13 +212,14 @@ async def test_reconcile_what_nothing_names(error: errors.PayasyncError) -> None
 
 
 async def test_reconcile_where_the_profile_does_not_say_how() -> None:
-    """If the profile does not map the query, `reconcile` names the open point, and sends nothing."""
+    """If the profile does not map the query, `reconcile` names the open point and its table, and sends nothing."""
     with Recorder() as service:
         async with pay_with(service, profile=evolve(SANDBOX, refund_status=None)) as pay:
             with pytest.raises(errors.NotConfiguredError) as caught:
                 await pay.reconcile(unknown("refunds.create", "R1"))
 
     assert ("refund_status", "refunds.status") == (caught.value.field, caught.value.operation)
+    assert "as 'refund_status' (TOML: [status.refund])" in str(caught.value)
     assert [] == service.requests
 
 

@@ -126,10 +126,11 @@ async def test_path_that_lacks_its_argument() -> None:
     profile = Profile.from_toml('endpoints."orders.place".path = "/orders/{out_trade_no}"\nsigned = []')
     with Recorder() as service:
         async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
-            with pytest.raises(InvalidArgumentError, match="out_trade_no must be given, because") as caught:
+            with pytest.raises(InvalidArgumentError, match="because the profile's endpoints") as caught:
                 await pay.orders.place(total_amt=1, currency="CAD")
 
     assert ("out_trade_no", []) == (caught.value.field, service.requests)
+    assert 'out_trade_no must be given, because the profile\'s endpoints."orders.place" names it' in str(caught.value)
 
 
 async def test_order_of_a_refund_is_compared() -> None:
