@@ -5,7 +5,7 @@ no contradiction: `audit()` shows it, and a call that needs the point names it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 LONG_ENOUGH: Final = 16
 """Characters of a shared secret; a shorter one is used, with a warning."""
 
-_STATUS: Final = IDENTIFIER_OF
 _NAMED: Final = sorted({each.name for arguments in ARGUMENTS.values() for each in arguments} - {"identifier"})
 """The arguments whose names a profile may change."""
 _NEVER_UNSIGNED: Final = frozenset(
@@ -69,6 +68,7 @@ _NEVER_UNSIGNED: Final = frozenset(
 _BRACES: Final = re.compile(r"\{(\w*)\}")
 _DEFAULTS: Final = frozenset({"accept", "user-agent"})
 """Headers of every request that `[headers]` may replace, and that no key may."""
+_AUTHORIZATION: Final = frozenset({"authorization"})
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
 """Two days that differ in each part of a date."""
 _SLIP: Final = 0.88
@@ -86,7 +86,6 @@ def check_profile(profile: "Profile") -> None:
         raise invalid_setting("identifier", f"must be a regular expression, not {profile.identifier!r}")
     _check_formats(profile.formats)
     _check_scheme(profile)
-    _check_template(profile)
     _check_answer_header(profile)
     for operation, endpoint in profile.endpoints.items():
         _check_endpoint(profile, operation, endpoint)
@@ -95,10 +94,7 @@ def check_profile(profile: "Profile") -> None:
     _check_names_in_scheme(profile)
     for operation in ARGUMENTS:
         _check_wire_names(profile, operation)
-    _check_headers(profile.headers)
-    _check_auth(profile)
-    for each in OPERATIONS:
-        _check_fields_in_headers(profile, each)
+    _check_headers(profile)
     for operation, names in profile.accept.required.items():
         for name in names:
             _check_required(profile, operation, name)
@@ -175,32 +171,13 @@ def _check_scheme(profile: "Profile") -> None:
         )
 
 
-def _check_template(profile: "Profile") -> None:
-    """Refuse a header of the signature that something else sets, too, and names of fields that are not sent."""
-    ours = {name.lower() for name in _signature_headers(profile)}
-    if not ours:
-        return
-    both = set(profile.bearer).intersection(profile.signed)
-    for table, names in (("headers", profile.headers), ("auth", profile.auth.all_headers if both else ())):
-        for name in names:
-            if name.lower() in ours:
-                why = f"and {table} both set the header {name}, and one would replace the other: keep one of the two"
-                raise invalid_setting("signature.header", why)
-    for name in ("nonce", "sign"):
-        if names_of(profile, name) - {OURS[name]}:
-            why = 'has no effect with signature.family "template", which adds no fields: leave it out'
-            raise invalid_setting(f"fields.{name}", why)
-
-
-def _signature_headers(profile: "Profile") -> tuple[str, ...]:
-    """Return the names of the headers that the signature adds to requests."""
-    scheme = profile.signature
-    return (scheme.header, *scheme.headers) if isinstance(scheme, Template) else ()
-
-
 def _check_names_in_scheme(profile: "Profile") -> None:
     """Refuse a scheme that would sign the signature, lets a number hold a delimiter, or cannot sign a dotted name."""
     scheme = profile.scheme
+    for name in ("nonce", "sign") if isinstance(scheme, Template) else ():
+        if names_of(profile, name) - {OURS[name]}:
+            why = 'has no effect with signature.family "template", which adds no fields: leave it out'
+            raise invalid_setting(f"fields.{name}", why)
     if not isinstance(scheme, SortedPairs):
         return
     for operation in profile.signed if scheme.nested != "json" else ():
@@ -302,7 +279,7 @@ def _check_given_names(profile: "Profile") -> None:
     given = {
         f"fields.{point}": name for point, name in profile.fields.items() if isinstance(name, str) and point not in OURS
     }
-    given |= {f"{key}.name": parameter.name for key in _STATUS.values() if (parameter := getattr(profile, key))}
+    given |= {f"{key}.name": parameter.name for key in IDENTIFIER_OF.values() if (parameter := getattr(profile, key))}
     for operation, table in profile.constants.items():
         given |= {f"constants.{operation}.{name}": name for name in table}
         for name, value in table.items():
@@ -400,60 +377,61 @@ def _key_of_name(profile: "Profile", operation: str, argument: Argument) -> str:
     return f"fields.{argument.point or argument.name}"
 
 
-def _check_headers(headers: Mapping[str, str]) -> None:
-    seen: dict[str, str] = {}
-    for name, value in headers.items():
-        other = seen.setdefault(name.lower(), name)
+def _check_headers(profile: "Profile") -> None:
+    """Refuse a header that is none, that payasync sets, or that carries two things."""
+    scheme, auth = profile.signature, profile.auth
+    for name, value in profile.headers.items():
         if not is_header(name, value):
-            why = f": {name!r} must be of visible ASCII characters"
-        elif is_reserved_header(name):
-            why = f" must not set {name}, because payasync sets it"
-        elif other != name:
-            why = f": {other} and {name} are the same header: keep one"
-        else:
-            continue
-        raise ConfigurationError(f"headers{why}", field=f"headers.{name}")
+            raise ConfigurationError(f"headers: {name!r} must be of visible ASCII characters", field=f"headers.{name}")
+    fixed = _claim({}, {f"headers.{name}": name for name in profile.headers}, _DEFAULTS)
+    keys = {"auth.header": auth.header} | {f"auth.headers.{name}": name for name in auth.headers}
+    with_keys = _claim(fixed, keys, _AUTHORIZATION)
+    signing: dict[str, str] = {}
+    if isinstance(scheme, Template):
+        signing = {"signature.header": scheme.header} | {f"signature.headers.{name}": name for name in scheme.headers}
+    both = set(profile.bearer).intersection(profile.signed)
+    claimed = with_keys | _claim(with_keys if both else fixed, signing, _AUTHORIZATION | _DEFAULTS)
+    arguments: dict[str, str] = {}
+    for operation in ARGUMENTS:
+        arguments |= _claim(claimed, _arguments_in_headers(profile, operation))
+    if profile.idempotency.header:
+        _claim(claimed | arguments, {"idempotency.header": profile.idempotency.header})
 
 
-def _check_auth(profile: "Profile") -> None:
-    """Refuse a header that payasync sets itself, or that stands in two tables: one would replace the other."""
-    seen = {name.lower(): f"headers.{name}" for name in profile.headers}
-    keys = [("auth.header", profile.auth.header), *((f"auth.headers.{name}", name) for name in profile.auth.headers)]
-    for key, name in keys:
+def _claim(claimed: Mapping[str, str], names: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
+    """Return the keys of the profile that give headers, by the headers' names in lower case, with further ones.
+
+    Args:
+        claimed: The keys by such names.
+        names: The names of further headers, by their keys.
+        allowed: Names, in lower case, that are not refused although payasync sets such a header.
+
+    Raises:
+        ConfigurationError: A name is that of no header, or is claimed already: one header would replace the other.
+    """
+    found = dict(claimed)
+    for key, name in names.items():
         lower = name.lower()
         if not is_header(name, "-"):
-            raise invalid_setting(key, f"must be the name of a header, not {name!r}")
-        if lower in _DEFAULTS or (is_reserved_header(name) and lower != "authorization"):
+            raise invalid_setting(key, f"must be the name of a header, not {describe_value(name)}")
+        if lower not in allowed and (lower in _DEFAULTS or is_reserved_header(name)):
             raise invalid_setting(key, f"must not be {name}, because payasync sets it")
-        if (other := seen.setdefault(lower, key)) != key:
+        if (other := found.setdefault(lower, key)) != key:
             raise invalid_setting(key, f"and {other} are the same header: keep one")
+    return found
 
 
-def _check_fields_in_headers(profile: "Profile", operation: Operation) -> None:
-    """Refuse an argument in a header that is none, or that carries something else."""
-    if place_of(profile, operation.name) != "header":
-        return
-    seen: dict[str, str] = {}
-    for each in arguments_of(profile, operation.name):
-        name, key = wire_name(profile, operation.name, each), _key_of_name(profile, operation.name, each)
-        if not name or each.name in operation_of(profile, operation).in_path:
-            continue
-        if not is_header(name, "-") or is_reserved_header(name):
-            raise ConfigurationError(
-                f"{key}: {name!r} must not carry an identifier: use a header of its own", field=key
-            )
-        tables = (
-            ("headers", profile.headers),
-            ("auth", profile.auth.all_headers),
-            ("signature", _signature_headers(profile)),
-        )
-        for table, headers in tables:
-            if name.lower() in map(str.lower, headers):
-                why = f"{key}: {name!r} is also in {table}: one would replace the other"
-                raise ConfigurationError(why, field=key)
-        if (other := seen.setdefault(name.lower(), each.name)) != each.name:
-            why = f"{key}: {name!r} is also the header of {other}: one would replace the other"
-            raise ConfigurationError(why, field=key)
+def _arguments_in_headers(profile: "Profile", operation: str) -> dict[str, str]:
+    """Return the headers that carry arguments of an operation, by the keys that name them."""
+    if place_of(profile, operation) != "header":
+        return {}
+    in_path = _operation(profile, operation).in_path
+    given = {each: wire_name(profile, operation, each) for each in arguments_of(profile, operation)}
+    return {
+        _key_of_name(profile, operation, each): name
+        for each, name in given.items()
+        if name and each.name not in in_path
+    }
 
 
 def _check_idempotency(profile: "Profile") -> None:
@@ -464,27 +442,12 @@ def _check_idempotency(profile: "Profile") -> None:
         raise invalid_setting("idempotency.field", "and idempotency.header both carry the key: keep one of the two")
     if given.lifetime is not None and not given.used:
         raise invalid_setting("idempotency.lifetime", "has no effect without idempotency.header or idempotency.field")
-    if header and (not is_header(header, "-") or is_reserved_header(header) or header.lower() in _DEFAULTS):
-        raise invalid_setting("idempotency.header", f"must be a header of its own, not {describe_value(header)}")
-    if header and header.lower() in map(str.lower, _other_headers(profile)):
-        why = f"is {header!r}, which carries something else already: one would replace the other"
-        raise invalid_setting("idempotency.header", why)
     if "." in name:
         raise invalid_setting("idempotency.field", f"must be a name without a dot, not {name!r}")
     constants = (constant for table in profile.constants.values() for constant in table)
     if name and any(_overlap(name, other) for other in (*all_names(profile), *constants)):
         why = f"is {name!r}, which is another field of a request already: one would replace the other"
         raise invalid_setting("idempotency.field", why)
-
-
-def _other_headers(profile: "Profile") -> Iterator[str]:
-    """Yield the headers that a profile uses for something else than the key."""
-    yield from profile.headers
-    yield from profile.auth.all_headers
-    yield from _signature_headers(profile)
-    for operation in ARGUMENTS:
-        if place_of(profile, operation) == "header":
-            yield from wire_names(profile, operation).values()
 
 
 def _check_required(profile: "Profile", operation: str, name: str) -> None:

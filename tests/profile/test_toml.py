@@ -161,7 +161,7 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
             '[status.payment]\nname = "a"\n[status.refund]\nname = "Host"\nplace = "header"',
             "status.refund.name",
             4,
-            "status.refund.name: 'Host' must not carry an identifier",
+            "status.refund.name must not be Host, because payasync sets it",
         ),
         ("[answer]\nok = [0]\n[codes]\nabsent = [0]", "codes.absent", 4, "answer.ok and codes.absent both hold 0"),
         (

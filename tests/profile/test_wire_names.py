@@ -84,7 +84,7 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
         (
             'endpoints."refunds.create".place = "header"\nfields.out_trade_no = "X-No"\nfields.out_refund_no = "x-no"',
             "fields.out_refund_no",
-            "'x-no' is also the header of out_trade_no",
+            "and fields.out_trade_no are the same header: keep one",
         ),
         ('fields.subject = "a"\nfields.body = "a.b"', "fields.subject", "in one object with the wire name 'a.b'"),
         (
