@@ -12,12 +12,7 @@ from attrs import field, frozen
 from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.verify import read_as_signed, service_keys
-from payasync.notifications.verification import (
-    A_WORD,
-    check_secrets,
-    is_word,
-    sign_webhook,
-)
+from payasync.notifications.verification import A_WORD, check_secrets, is_word, sign_webhook
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import KINDS
 from payasync.settings import is_number

@@ -10,15 +10,7 @@ from multidict import CIMultiDict
 
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
 from payasync.notifications.inbox import Added, Inbox, Received
-from payasync.notifications.notification import (
-    MAX_BYTES,
-    WEBHOOK_ID,
-    Headers,
-    Notification,
-    Raw,
-    copy_body,
-    webhook_id,
-)
+from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import Profile, not_configured

@@ -322,20 +322,14 @@ def _find_kind(shape: NotificationShape, event: str | None, data: Any, routed: s
     by_field = list(kinds_told(shape, data))
     kind = by_event or (by_field[0] if len(by_field) == 1 else None)
     if by_event and by_field and by_event not in by_field:
-        rule = "the kind that its event has"
-        raise InvalidArgumentError(
-            f"kind: the notification holds {shape.tells[by_field[0]]}, which only those about a {by_field[0]} have, "
-            f"but its event is about a {by_event}",
-            field="kind",
-            rule=rule,
-        )
-    if kind and by_address and kind != by_address:
-        raise InvalidArgumentError(
-            f"kind: the notification is about a {kind}, but arrived at the address for {PLURALS[by_address]}",
-            field="kind",
-            rule="the kind that its address is for",
-        )
-    return kind or by_address
+        rule, told = "the kind that its event has", by_field[0]
+        why = f"holds {shape.tells[told]}, which only those about a {told} have, but its event is about a {by_event}"
+    elif kind and by_address and kind != by_address:
+        rule = "the kind that its address is for"
+        why = f"is about a {kind}, but arrived at the address for {PLURALS[by_address]}"
+    else:
+        return kind or by_address
+    raise InvalidArgumentError(f"kind: the notification {why}", field="kind", rule=rule)
 
 
 def kinds_told(shape: NotificationShape, data: Any) -> Iterator[Kind]:

@@ -210,14 +210,12 @@ def check_covered(profile: Profile) -> None:
 def _list_believed(shape: NotificationShape) -> Iterator[tuple[str, str, str]]:
     """Yield the profile's keys of believed values, each with its path and its place in the document."""
     yield "notification.data", shape.data, join_path(shape.data, "any field of it")
-    for name in ("out_trade_no", "out_refund_no", "subscription_id"):
-        if path := getattr(shape, name):
+    believed = [(name, getattr(shape, name)) for name in ("out_trade_no", "out_refund_no", "subscription_id")]
+    believed += [(f"tells.{kind}", path) for kind, path in shape.tells.items()]
+    believed += [(f"id.{kind}", path) for kind, paths in shape.id.items() for path in paths]
+    for name, path in believed:
+        if path:
             yield f"notification.{name}", path, join_path(shape.data, path)
-    for kind, path in shape.tells.items():
-        yield f"notification.tells.{kind}", path, join_path(shape.data, path)
-    for kind, paths in shape.id.items():
-        for path in paths:
-            yield f"notification.id.{kind}", path, join_path(shape.data, path)
 
 
 def is_made_by_service(profile: Profile, service_paths: frozenset[str], document: Mapping[str, Any]) -> bool:
@@ -355,51 +353,17 @@ class CustomVerification(Verification):
 
 
 @frozen
-class WebhookVerification(Verification):
-    """Verification by Standard Webhooks."""
-
-    keys: tuple[Secret, ...]
-    proves = True
-
-    def __attrs_post_init__(self) -> None:
-        check_secrets(self.keys)
-
-    @property
-    def timed(self) -> bool:
-        """Always true: the scheme signs the time."""
-        return True
-
-    @property
-    def checks(self) -> str:
-        """What is checked, in words."""
-        shape = self.profile.notification
-        window = f"{shape.headers.timestamp} within {shape.tolerance} seconds"
-        return f"{shape.headers.signature} over the body, by {len(self.keys)} of your keys; {window}"
-
-    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
-        """Check the headers of Standard Webhooks."""
-        shape = self.profile.notification
-        check_webhook(body, headers, keys=self.keys, tolerance=shape.tolerance, now=now, names=shape.headers)
-
-
-@frozen
-class HeaderVerification(Verification):
-    """Verification by a signature that stands in a header, over the exact body.
+class KeyedVerification(Verification):
+    """Verification by keys, of a signature that stands in a header, over the exact body.
 
     Attributes:
-        scheme: Has the algorithm and the encoding.
         keys: The keys, several while they rotate.
-        service_paths: As for `BodyVerification`.
+        service_paths: If a key signs requests, too, the paths of values that only the service sends.
     """
 
-    scheme: Keyed
     keys: tuple[Secret, ...]
-    service_paths: frozenset[str] | None = None
+    service_paths: frozenset[str] | None
     proves = True
-
-    def __attrs_post_init__(self) -> None:
-        for key in self.keys:
-            self.scheme.verify_text(b"", "", key=key)  # raises for a key that it cannot use
 
     @property
     def timed(self) -> bool:
@@ -410,10 +374,41 @@ class HeaderVerification(Verification):
     @property
     def checks(self) -> str:
         """What is checked, in words."""
+        names = self.profile.notification.headers
+        return self._describe(f"{names.signature} over the body", names.timestamp or self.profile.notification.time)
+
+    def _describe(self, what: str, sent: str) -> str:
+        window = f"; {sent} within {self.profile.notification.tolerance} seconds" if sent else ""
+        return f"{what}, by {len(self.keys)} of your keys{window}"
+
+    def _check_origin(self, field: str, document: Mapping[str, Any]) -> None:
+        """Check that a document is not a request that is sent back."""
+        if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
+            raise _error(field, SENT_BACK)
+
+
+@frozen
+class WebhookVerification(KeyedVerification):
+    """Verification by Standard Webhooks."""
+
+    def __attrs_post_init__(self) -> None:
+        check_secrets(self.keys)
+
+    def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
+        """Check the headers of Standard Webhooks."""
         shape = self.profile.notification
-        sent = shape.headers.timestamp or shape.time
-        window = f"; {sent} within {shape.tolerance} seconds" if sent else ""
-        return f"{shape.headers.signature} over the body, by {len(self.keys)} of your keys{window}"
+        check_webhook(body, headers, keys=self.keys, tolerance=shape.tolerance, now=now, names=shape.headers)
+
+
+@frozen
+class HeaderVerification(KeyedVerification):
+    """Verification by the algorithm and the encoding of the profile's scheme."""
+
+    scheme: Keyed
+
+    def __attrs_post_init__(self) -> None:
+        for key in self.keys:
+            self.scheme.verify_text(b"", "", key=key)  # raises for a key that it cannot use
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
         """Check the signature, and the time if a header has it."""
@@ -436,8 +431,7 @@ class HeaderVerification(Verification):
     def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:  # noqa: ARG002 - all of it is signed
         """Check that the document is not a request, and its time if no header has the time."""
         shape = self.profile.notification
-        if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
-            raise _error(shape.headers.signature, SENT_BACK)
+        self._check_origin(shape.headers.signature, document)
         if shape.time and not shape.headers.timestamp:
             _check_time(shape.time, at(document, shape.time), shape, now)
 
@@ -451,19 +445,10 @@ def _read_signed(names: SignedHeader, headers: CIMultiDict[str], body: bytes) ->
 
 
 @frozen
-class BodyVerification(Verification):
-    """Verification by the profile's scheme, over the object that holds the signature.
-
-    Attributes:
-        scheme: The profile's scheme.
-        keys: The keys, several while they rotate.
-        service_paths: If a key signs requests, too, the paths of values that only the service sends.
-    """
+class BodyVerification(KeyedVerification):
+    """Verification by the profile's scheme, over the object that holds the signature."""
 
     scheme: SignatureScheme
-    keys: tuple[Secret, ...]
-    service_paths: frozenset[str] | None = None
-    proves = True
 
     def __attrs_post_init__(self) -> None:
         if isinstance(self.scheme, SortedPairs):
@@ -480,10 +465,9 @@ class BodyVerification(Verification):
     def checks(self) -> str:
         """What is checked, in words."""
         shape, coverage = self.profile.notification, notification_coverage(self.profile)
-        window = f"; {shape.time} within {shape.tolerance} seconds" if shape.time else ""
         unsigned = [path for path in (shape.kind_path, shape.time) if path and coverage and not coverage.covers(path)]
         warning = f"; not signed: {', '.join(unsigned)}" if unsigned else ""
-        return f"{shape.signature} over the object that holds it, by {len(self.keys)} of your keys{window}{warning}"
+        return f"{self._describe(f'{shape.signature} over the object that holds it', shape.time)}{warning}"
 
     def check_document(self, body: bytes, document: Mapping[str, Any], now: float) -> None:
         """Check the signature in the document, and the time if the profile has its path."""
@@ -502,8 +486,7 @@ class BodyVerification(Verification):
         names = partial(_names_read, self.profile, document)
         if doubt := hidden_field(self.scheme, signed, above, name, names):
             raise _error(field, f"proves nothing: {doubt}")
-        if self.service_paths is not None and not is_made_by_service(self.profile, self.service_paths, document):
-            raise _error(field, SENT_BACK)
+        self._check_origin(field, document)
         if shape.time:
             _check_time(shape.time, at(document, shape.time), shape, now)
 
@@ -573,7 +556,7 @@ def verification_of(profile: Profile, credentials: Credentials, verifier: Verifi
         )
         return CustomVerification(whole, verifier)
     if shape.verification == "standard-webhooks":
-        return WebhookVerification(profile, credentials.notification_keys)
+        return WebhookVerification(profile, credentials.notification_keys, None)
     if shape.verification in {"body", "header"}:
         return _keyed_verification(profile, credentials)
     if not shape.verification:
@@ -594,5 +577,5 @@ def _keyed_verification(profile: Profile, credentials: Credentials) -> BodyVerif
     check_keys(profile, credentials)
     service_paths = check_sent_back(profile, credentials)
     if isinstance(scheme, Keyed) and not in_body:
-        return HeaderVerification(profile, scheme, keys, service_paths)
-    return BodyVerification(profile, cast("SignatureScheme", scheme), keys, service_paths)
+        return HeaderVerification(profile, keys, service_paths, scheme)
+    return BodyVerification(profile, keys, service_paths, cast("SignatureScheme", scheme))
