@@ -122,7 +122,7 @@ def interview(screen: "ProfileScreen") -> ProfileDraft:
             screen.group(group)
             with suppress(_GroupSkippedError):
                 for prompt in prompts:
-                    if prompt.key not in draft.answers and prompt.fits(draft.profile):
+                    if prompt.name not in draft.answers and prompt.fits(draft.profile):
                         draft = _ask(draft, prompt, screen)
             screen.verdict(group, draft.profile)
     except EOFError:

@@ -2,8 +2,8 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from attrs import Factory, field, fields, frozen
@@ -11,26 +11,42 @@ from attrs import Factory, field, fields, frozen
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Group
-from payasync.profile.schema import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES, Code
+from payasync.profile.schema import KINDS, ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES, Code
 from payasync.settings import invalid_setting
+from payasync.signing.algorithms import ALGORITHMS
 from payasync.signing.schemes import FREE_TEXT
 
 Value: TypeAlias = str | bool | int | float | tuple[Code, ...]
-Key: TypeAlias = tuple[str, ...]
-"""The steps of a key: `("accept", "required", "orders.place")`."""
 
 _WHERE: Final = re.compile(r"^profile(, line \d+)?: ")
-_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_LAST_STEP: Final = re.compile(r'\.?("[^"]+"|[^."]+)$')
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,9})?")
 _ITEM: Final = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^",]*)\s*(?:,|$)')
 NONE: Final = "none"
 """What a person types for an empty list; in quotes, it is a text."""
-_ALWAYS: Final[Callable[[Profile], object]] = lambda _: True  # noqa: E731 - the default of a field
 
-
-def _steps(key: str | Key) -> Key:
-    return tuple(key.split(".")) if isinstance(key, str) else key
+_MEANINGS: Final = {point.name: point.means for point in Profile().audit()}
+_ASKED_IF: Final[Mapping[str, Callable[[Profile], object]]] = {
+    "answer.ok": lambda p: p.answer.code,
+    "answer.refusals_signed": lambda p: p.answer.signature,
+    "codes": lambda p: p.answer.code or p.answer.message,
+    "formats.start_date": lambda p: p.fields.get("start_date"),
+    "notification.header.nonce": lambda _: False,  # only if another answer needs it
+    "notification.header.timestamp": lambda _: False,
+    "notification.header": lambda p: p.notification.verification == "header",
+    "notification.kinds": lambda p: p.notification.kind,
+    "notification.signature": lambda p: p.notification.verification == "body",
+    "notification.verification": lambda _: True,
+    "notification": lambda p: p.notification.verification,
+    "signature.allow_delimiters": lambda p: p.answer.signature,
+    "signature.encoding": lambda p: getattr(p.signature, "algorithm", ""),
+    "signature.key_param": lambda p: getattr(p.signature, "algorithm", "") and getattr(p.signature, "symmetric", False),
+    **{f"states.{thing}": attrgetter(f"answer.{thing}_status") for thing in ("order", *KINDS)},
+    "status.payment.place": lambda p: p.payment_status,
+    "status.refund.place": lambda p: p.refund_status,
+}
+"""Whether a question, or each one about a table, makes sense after the answers so far; the first entry counts."""
 
 
 @frozen
@@ -38,26 +54,14 @@ class Prompt:
     """A question about one key of a profile.
 
     Attributes:
-        key: The steps of the key.
+        name: The key as TOML writes it.
         example: An answer; the real one has the same type.
-        words: What to answer. Empty: what the audit says.
-        fits: Whether the question makes sense, given the answers so far.
+        asks: What to answer. Default: what the audit says.
     """
 
-    key: Key = field(converter=_steps)
+    name: str
     example: Value
-    words: str = ""
-    fits: Callable[[Profile], object] = _ALWAYS
-
-    @property
-    def name(self) -> str:
-        """The key as TOML writes it."""
-        return ".".join(step if _BARE_KEY.fullmatch(step) else json.dumps(step) for step in self.key)
-
-    @property
-    def asks(self) -> str:
-        """What to answer."""
-        return self.words or _MEANINGS[self.name]
+    asks: str = field(default=Factory(lambda self: _MEANINGS[self.name], takes_self=True))
 
     @property
     def shown(self) -> str:
@@ -68,38 +72,16 @@ class Prompt:
             return f"{self.example:g}"
         return ", ".join(map(str, self.example)) if isinstance(self.example, tuple) else str(self.example)
 
+    def fits(self, profile: Profile) -> bool:
+        """Return whether the question makes sense, given the answers so far."""
+        answers = (rule(profile) for key, rule in _ASKED_IF.items() if f"{self.name}.".startswith(f"{key}."))
+        return bool(next(answers, True))
 
-_MEANINGS: Final = {point.name: point.means for point in Profile().audit()}
 
-
-def _states(thing: str, examples: Mapping[str, Code], names: tuple[str, ...]) -> Iterator[Prompt]:
+def _states(thing: str, names: tuple[str, ...], **examples: str) -> Iterator[Prompt]:
     for name in names:
-        example: tuple[Code, ...] = (examples.get(name, name.upper()),)
-        words = f"the service's values that mean {name}"
-        yield Prompt(f"states.{thing}.{name}", example, words, lambda p: getattr(p.answer, f"{thing}_status"))
-
-
-def _identifier(thing: str, name: str, path: str) -> Iterator[Prompt]:
-    yield Prompt(f"status.{thing}.name", name, f"the name of the identifier of GET {path}")
-    given: Callable[[Profile], object] = lambda p: getattr(p, f"{thing}_status")  # noqa: E731 - two need it
-    yield Prompt(f"status.{thing}.place", "query", "its place: query, path or header", given)
-
-
-def _coded(profile: Profile) -> object:
-    return profile.answer.code or profile.answer.message
-
-
-def _notified(profile: Profile) -> object:
-    return profile.notification.verification
-
-
-def _after_another(_: Profile) -> object:
-    """Ask only if another answer needs this one."""
-    return False
-
-
-def _verified(how: str) -> Callable[[Profile], object]:
-    return lambda profile: profile.notification.verification == how
+        example = examples.get(name, name.upper())
+        yield Prompt(f"states.{thing}.{name}", (example,), f"the service's values that mean {name}")
 
 
 PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
@@ -108,118 +90,80 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         Prompt("amount_unit", "minor"),
         Prompt("bearer", ("payments.create", "payments.status"), "the methods that carry Authorization: Bearer"),
         Prompt("answer.data", "data"),
-        Prompt("answer.code_optional", example=False, words="true if only failures have a result code"),
+        Prompt("answer.code_optional", example=False, asks="true if only failures have a result code"),
         Prompt("answer.code", "code"),
-        Prompt("answer.ok", (0, "SUCCESS"), "the codes that mean success", lambda p: p.answer.code),
+        Prompt("answer.ok", (0, "SUCCESS"), "the codes that mean success"),
         Prompt("answer.message", "msg"),
         Prompt("answer.request_id", "header:X-Request-Id"),
-        *_identifier("payment", "outTradeNo", "/payment/status"),
+        Prompt("status.payment.name", "outTradeNo", "the name of the identifier of GET /payment/status"),
+        Prompt("status.payment.place", "query", "its place: query, path or header"),
         Prompt("answer.payment_status", "status"),
-        *_states("payment", {"paid": "CAPTURED"}, ORDER_STATES),
+        *_states("payment", ORDER_STATES, paid="CAPTURED"),
         Prompt("answer.payment_id", "paymentId"),
     ),
     "orders": (
         Prompt("signed", Profile().signed, "the methods that are signed, or none"),
-        Prompt(
-            "signature.algorithm",
-            "hmac-sha256",
-            "one of md5 hmac-md5 hmac-sha256 hmac-sha512 rsa-sha256 rsa-sha512 ed25519",
-        ),
-        Prompt(
-            "signature.key_param",
-            "key",
-            "if the signed text ends with the key: the name before it",
-            lambda p: getattr(p.signature, "algorithm", "") and getattr(p.signature, "symmetric", False),
-        ),
-        Prompt(
-            "signature.encoding",
-            "hex",
-            "one of hex HEX base64",
-            lambda p: getattr(p.signature, "algorithm", ""),
-        ),
+        Prompt("signature.algorithm", "hmac-sha256", f"one of {' '.join(ALGORITHMS)}"),
+        Prompt("signature.key_param", "key", "if the signed text ends with the key: the name before it"),
+        Prompt("signature.encoding", "hex", "one of hex HEX base64"),
         Prompt("answer.redirect_url", "payUrl"),
         Prompt("answer.order_status", "tradeStatus"),
-        *_states("order", {"pending": "NOTPAY", "paid": "SUCCESS"}, ORDER_STATES),
+        *_states("order", ORDER_STATES, pending="NOTPAY", paid="SUCCESS"),
         Prompt("fields.return_url", "returnUrl"),
         Prompt("accept.currency", ("CAD", "USD"), "the accepted currencies, if not all"),
         Prompt("accept.scene_type", ("JSAPI",), "the accepted scene types, if not all"),
         Prompt("accept.amount", (1, 5000000), "the least and the greatest amount"),
         Prompt(
-            ("accept", "required", "orders.place"),
-            ("subject", "notify_url"),
-            "further arguments that an order must have",
+            'accept.required."orders.place"', ("subject", "notify_url"), "further arguments that an order must have"
         ),
         Prompt("accept.length.subject", 30, "the most characters of an order's subject"),
     ),
     "refunds": (
-        *_identifier("refund", "outRefundNo", "/payment/refund/status"),
+        Prompt("status.refund.name", "outRefundNo", "the name of the identifier of GET /payment/refund/status"),
+        Prompt("status.refund.place", "query", "its place: query, path or header"),
         Prompt("answer.refund_status", "refundStatus"),
-        *_states("refund", {"succeeded": "SUCCESS"}, REFUND_STATES),
+        *_states("refund", REFUND_STATES, succeeded="SUCCESS"),
     ),
     "recovery": (
-        Prompt("codes.absent", ("ORDER_NOT_FOUND",), fits=_coded),
+        Prompt("codes.absent", ("ORDER_NOT_FOUND",)),
         Prompt("http.absent", (404,), "the HTTP statuses that mean that there is no such order or refund"),
         Prompt(
             "recovery.quarantine",
             60.0,
             "seconds after which 'not found' is final; without them, nothing is sent twice",
         ),
-        Prompt("codes.not_executed", ("PARAM_ERROR",), fits=_coded),
-        Prompt("codes.retryable", ("BUSY",), fits=_coded),
-        Prompt("codes.duplicate", ("OUT_TRADE_NO_USED",), fits=_coded),
+        Prompt("codes.not_executed", ("PARAM_ERROR",)),
+        Prompt("codes.retryable", ("BUSY",)),
+        Prompt("codes.duplicate", ("OUT_TRADE_NO_USED",)),
         Prompt("answer.signature", "data.sign"),
-        Prompt(
-            "answer.refusals_signed",
-            example=False,
-            words="true or false: whether a failure is signed, too",
-            fits=lambda p: p.answer.signature,
-        ),
-        Prompt(
-            "signature.allow_delimiters",
-            (*FREE_TEXT, "payUrl"),
-            "signed fields that may hold & and =",
-            lambda p: p.answer.signature,
-        ),
+        Prompt("answer.refusals_signed", example=False, asks="true or false: whether a failure is signed, too"),
+        Prompt("signature.allow_delimiters", (*FREE_TEXT, "payUrl"), "signed fields that may hold & and ="),
     ),
     "notifications": (
         Prompt("notification.verification", "standard-webhooks"),
-        Prompt("notification.signature", "data.sign", fits=_verified("body")),
+        Prompt("notification.signature", "data.sign"),
         Prompt(
             "notification.header.signature",
             "X-Signature",
             "the header of the signature, or Name:v1 if it holds t=…,v1=…",
-            _verified("header"),
         ),
-        Prompt(
-            "notification.header.text",
-            "{timestamp}.{body}",
-            "the signed text, of {body}, {timestamp} and {nonce}",
-            _verified("header"),
-        ),
-        Prompt("notification.header.timestamp", "X-Timestamp", "the header of {timestamp}", _after_another),
-        Prompt("notification.header.nonce", "X-Nonce", "the header of {nonce}", _after_another),
-        Prompt("notification.header.prefix", "sha256=", "what stands before the signature", _verified("header")),
-        Prompt("notification.ack_status", 200, fits=_notified),
-        Prompt("notification.ack_body", '{"return_code":"SUCCESS"}', fits=_notified),
-        Prompt("notification.nack_status", 400, fits=_notified),
-        Prompt("notification.nack_body", '{"return_code":"FAIL"}', fits=_notified),
-        Prompt("notification.data", "data", fits=_notified),
-        Prompt("notification.out_trade_no", "outTradeNo", fits=_notified),
-        Prompt("notification.out_refund_no", "outRefundNo", fits=_notified),
-        Prompt("notification.subscription_id", "subscriptionId", fits=_notified),
-        Prompt("notification.kind", "event", fits=_notified),
+        Prompt("notification.header.text", "{timestamp}.{body}", "the signed text, of {body}, {timestamp} and {nonce}"),
+        Prompt("notification.header.timestamp", "X-Timestamp", "the header of {timestamp}"),
+        Prompt("notification.header.nonce", "X-Nonce", "the header of {nonce}"),
+        Prompt("notification.header.prefix", "sha256=", "what stands before the signature"),
+        Prompt("notification.ack_status", 200),
+        Prompt("notification.ack_body", '{"return_code":"SUCCESS"}'),
+        Prompt("notification.nack_status", 400),
+        Prompt("notification.nack_body", '{"return_code":"FAIL"}'),
+        Prompt("notification.data", "data"),
+        Prompt("notification.out_trade_no", "outTradeNo"),
+        Prompt("notification.out_refund_no", "outRefundNo"),
+        Prompt("notification.subscription_id", "subscriptionId"),
+        Prompt("notification.kind", "event"),
+        *(Prompt(f"notification.kinds.{kind}", (f"{kind}.done",), f"the names of a {kind}'s events") for kind in KINDS),
+        Prompt("notification.time", "timestamp"),
         *(
-            Prompt(
-                f"notification.kinds.{kind}",
-                (f"{kind}.done",),
-                f"the names of a {kind}'s events",
-                lambda p: p.notification.kind,
-            )
-            for kind in ("payment", "refund", "subscription")
-        ),
-        Prompt("notification.time", "timestamp", fits=_notified),
-        *(
-            Prompt(f"notification.id.{kind}", example, f"the paths that identify one event of a {kind}", _notified)
+            Prompt(f"notification.id.{kind}", example, f"the paths that identify one event of a {kind}")
             for kind, example in (
                 ("payment", ("outTradeNo", "tradeStatus")),
                 ("refund", ("outRefundNo", "refundStatus")),
@@ -231,12 +175,12 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         Prompt("fields.frequency", "billingFrequency"),
         Prompt("fields.subscription_amount", "amount"),
         Prompt("fields.start_date", "startDate"),
-        Prompt("formats.start_date", "%Y-%m-%d", fits=lambda p: p.fields.get("start_date")),
+        Prompt("formats.start_date", "%Y-%m-%d"),
         Prompt("fields.customer", "customer"),
         Prompt("fields.subscription_id", "subscriptionId"),
         Prompt("answer.subscription_id", "subscriptionId", "the path of the service's number of a subscription"),
         Prompt("answer.subscription_status", "status"),
-        *_states("subscription", {}, SUBSCRIPTION_STATES),
+        *_states("subscription", SUBSCRIPTION_STATES),
     ),
 }
 """The questions, in the order of what they unlock."""
@@ -249,11 +193,11 @@ class ProfileDraft:
     """The answers so far, which make a valid profile.
 
     Attributes:
-        answers: By key.
+        answers: By the name of the question.
         profile: The profile that they make.
     """
 
-    answers: Mapping[Key, Value] = Factory(dict)
+    answers: Mapping[str, Value] = Factory(dict)
     profile: Profile = Factory(Profile)
 
     def with_answers(self, given: Mapping[Prompt, str]) -> "ProfileDraft":
@@ -265,8 +209,8 @@ class ProfileDraft:
         Raises:
             ConfigurationError: An answer is invalid, or contradicts another one. The error names the key.
         """
-        answers = {**self.answers, **{prompt.key: parse_answer(prompt, typed) for prompt, typed in given.items()}}
-        text = "".join(f"{_dotted(key)} = {_write(value)}\n" for key, value in answers.items())
+        answers = {**self.answers, **{prompt.name: parse_answer(prompt, typed) for prompt, typed in given.items()}}
+        text = "".join(f"{name} = {_write(value)}\n" for name, value in answers.items())
         try:
             return ProfileDraft(answers, Profile.from_toml(text))
         except ConfigurationError as error:
@@ -277,34 +221,25 @@ class ProfileDraft:
         """Return the question whose answer the given ones need; `None` if they are invalid in themselves."""
         named = (prompt for name, prompt in _ALL.items() if f"{name}.".startswith(f"{error.field}."))
         other = next(named, None)
-        return other if other and other not in given and other.key not in self.answers else None
+        return other if other and other not in given and other.name not in self.answers else None
 
     def to_toml(self) -> str:
         """Return the profile as TOML, with what each key means, and open points and rare tables as comments."""
-        tables: dict[Key, list[str]] = {(): []}
-        table: Key = ()
-        written: set[Key] = set()
-        for line in self.profile.to_toml().splitlines():
+        tables: dict[str, list[str]] = {"": []}
+        table, left = "", dict(_ALL)
+        for line in filter(None, self.profile.to_toml().splitlines()):
             if line.startswith("["):
-                table = _path_in(tomllib.loads(line))
-                tables[table] = []
-            elif line:
-                key = (*table, *tomllib.loads(line))
-                written.add(key)
-                tables[table].append(_explain(line, _ALL.get(_dotted(key))))
-        active = {key for key, lines in tables.items() if lines}
-        for prompt in _ALL.values():
-            if prompt.key not in written:
-                line = f"# {_dotted(prompt.key[-1:])} = {_write(prompt.example)}"
-                tables.setdefault(prompt.key[:-1], []).append(_explain(line, prompt))
-        return (
-            _HEAD
-            + "\n".join(
-                "\n".join([*([f"{'' if key in active else '# '}[{_dotted(key)}]"] if key else []), *lines, ""])
-                for key, lines in sorted(tables.items(), key=lambda each: _place_of(each[0]))
-            )
-            + _RARE
-        )
+                table = line[1:-1]
+                tables[table] = [line]
+            else:
+                name = ".".join(filter(None, (table, line.partition(" = ")[0])))
+                tables[table].append(_explain(line, left.pop(name, None)))
+        for name, prompt in left.items():
+            table = _LAST_STEP.sub("", name)
+            line = f"# {name.removeprefix(f'{table}.')} = {_write(prompt.example)}"
+            tables.setdefault(table, [f"# [{table}]"]).append(_explain(line, prompt))
+        ordered = sorted(tables, key=lambda each: (_ROOTS.index(each.partition(".")[0]), each.count(".")))
+        return _HEAD + "\n\n".join("\n".join(tables[each]) for each in ordered) + "\n" + _RARE
 
 
 _HEAD: Final = """\
@@ -349,27 +284,16 @@ _RARE: Final = """
 """What no question is about. "##" stands before words, and "#" before what may be uncommented."""
 _ASIDE: Final = 38
 """The column of comments, if the line is no longer."""
-_ROOTS: Final = tuple("status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init)
-
-
-def _place_of(table: Key) -> tuple[int, int]:
-    """Return the place of a table in the file: that of its part in a profile."""
-    return (_ROOTS.index(table[0]), len(table)) if table else (-1, 0)
+_ROOTS: Final = (
+    "",
+    *("status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init),
+)
+"""The first steps of keys, in the order of the file."""
 
 
 def _explain(line: str, prompt: Prompt | None) -> str:
     """Return a line with what its key means."""
     return f"{line:<{_ASIDE}}  # {prompt.asks}" if prompt else line
-
-
-def _path_in(tables: Mapping[str, object]) -> Key:
-    """Return the path of the innermost of tables that hold one another."""
-    ((name, inner),) = tables.items()
-    return (name, *_path_in(inner)) if isinstance(inner, dict) and inner else (name,)
-
-
-def _dotted(key: Key) -> str:
-    return ".".join(step if _BARE_KEY.fullmatch(step) else json.dumps(step) for step in key)
 
 
 def _write(value: Value) -> str:
@@ -407,7 +331,7 @@ def _unquote(prompt: Prompt, text: str) -> str:
 
 def _parse_items(prompt: Prompt, text: str) -> Iterator[Code]:
     """Yield the items of a list; digits are a number unless they stand in quotes, if the list may hold numbers."""
-    numbers = prompt.key[0] in {"states", "codes", "http"} or prompt.name in {"answer.ok", "accept.amount"}
+    numbers = prompt.name.startswith(("states.", "codes.", "http.", "answer.ok", "accept.amount"))
     place = 0
     while place < len(text):
         found = _ITEM.match(text, place)
