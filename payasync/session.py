@@ -35,7 +35,7 @@ from payasync.errors import (
 from payasync.middleware.chain import chain, guard, hide_frames
 from payasync.middleware.observe import Event, EventSink, observe
 from payasync.middleware.observe import Unknown as UnknownEvent
-from payasync.middleware.recovery import check_response, expect_match, query_about, query_after, unmatched_error
+from payasync.middleware.recovery import check_response, query_about, query_after, unmatched_error
 from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.middleware.sign import Sender, authorize, check_signable, require_signable, sign
 from payasync.middleware.verify import verify
@@ -772,7 +772,7 @@ class Session:
         """
         timeouts = self._timeouts_of(question, timeout, None)
         deadline = asyncio.get_running_loop().time() + timeouts.total
-        call = expect_match(self._codec.call(question, timeouts, deadline), asked)
+        call = self._codec.call(question, timeouts, deadline).expect_match(asked)
         return call, await self._reply_to(call)
 
     async def aclose(self, grace: float = 0) -> None:

@@ -136,13 +136,8 @@ class _Redactor:
 
 def _redactor(call: Call, document: Any) -> _Redactor:
     shape, customer = call.profile.answer, _customer_name(call)
-    names = {
-        *SIGNING,
-        call.layout.nonce,
-        call.layout.signature,
-        CUSTOMER,
-        *(_last_step(path) for path in (customer, shape.signature)),
-    }
+    last_steps = (path.rpartition(".")[2] for path in (customer, shape.signature))
+    names = {*SIGNING, call.layout.nonce, call.layout.signature, CUSTOMER, *last_steps}
     data = payload(shape, document)
     located = (at(data, path) for path in _own_paths(shape))
     own = (*(at(document, path) for path in (*paths_of(shape.code), shape.request_id)), *located)
@@ -151,10 +146,6 @@ def _redactor(call: Call, document: Any) -> _Redactor:
         tuple(_find_details(at(call.fields, customer, None))),
         tuple(value for value in own if isinstance(value, str) or type(value) is int),
     )
-
-
-def _last_step(path: str) -> str:
-    return path.rpartition(".")[2]
 
 
 def _find_details(value: Any) -> Iterator[str | int]:

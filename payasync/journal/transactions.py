@@ -252,9 +252,9 @@ def begin(
 ) -> Transaction[BeginResult]:
     """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
     until = now + timedelta(seconds=lease)
-    keyed = draft.idempotency_key is not None
+    key_sent, key_tick = (None, None) if draft.idempotency_key is None else (now, tick)
     first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
-    first |= {"key_sent": now if keyed else None, "key_tick": tick if keyed else None}
+    first |= {"key_sent": key_sent, "key_tick": key_tick}
     added, stored = yield from _add_draft(draft, binding, first, now)
     if added:
         return BeginResult(Step.SEND, stored[0])
@@ -321,14 +321,12 @@ def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Tran
     if begun.step is not Step.SEND:
         return begun
     stored = begun.intent
-    values = {"id": stored.id, **facts}
     if stored.state == "unknown" and stored.idempotency_key is not None:
-        values |= {"key": stored.idempotency_key, "key_sent": stored.key_sent, "key_tick": stored.key_tick}
+        key, key_sent, key_tick = stored.idempotency_key, stored.key_sent, stored.key_tick
     else:
         key = next_idempotency_key(stored, key)
-        values |= {"key": key, "key_sent": None, "key_tick": None}
-        if key is not None:
-            values |= {"key_sent": facts["now"], "key_tick": facts["tick"]}
+        key_sent, key_tick = (None, None) if key is None else (facts["now"], facts["tick"])
+    values = {"id": stored.id, **facts, "key": key, "key_sent": key_sent, "key_tick": key_tick}
     (sent,) = yield from find_intents(SEND, values)
     return BeginResult(Step.SEND, sent)
 

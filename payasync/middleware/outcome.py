@@ -4,7 +4,7 @@ import enum
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, MAY_HAVE_NO_BODY, PLACE_ORDER, Kind
+from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, MAY_HAVE_NO_BODY, PLACE_ORDER
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -20,7 +20,7 @@ from payasync.profile.schema import is_one_of, paths_of
 from payasync.profile.signed_fields import SignedFields
 from payasync.strict_json import ABSENT, at, first_at
 from payasync.wire import match
-from payasync.wire.call import Call, Objection, Reply
+from payasync.wire.call import Call, Objection, Reply, number_key
 from payasync.wire.response import OrderResponse, Response, parse_retry_after, payload, scalar_at
 
 AttemptResult: TypeAlias = Reply | PayasyncError
@@ -268,7 +268,7 @@ def recourse(call: Call) -> Recourse:
 
 def has_own_number(call: Call) -> bool:
     """Return whether a write carries the merchant's own number of an order or refund."""
-    return call.operation.kind is Kind.KEYED and call.reference is not None
+    return number_key(call.operation, call.reference) is not None
 
 
 def leaves_doubt(call: Call, outcome: Outcome) -> bool:

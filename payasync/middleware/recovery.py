@@ -1,10 +1,7 @@
 """Queries by the number of a write that show what became of it."""
 
-from collections.abc import Mapping
 from math import inf
 from typing import Final
-
-from attrs import evolve
 
 from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
 from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownError, PayasyncError
@@ -65,20 +62,9 @@ def query_about(codec: Codec, call: Call) -> Call | None:
     if request is None:
         return None
     try:
-        query = codec.call(request, call.timeouts, call.deadline)
+        return codec.call(request, call.timeouts, call.deadline).expect_match(asked)
     except PayasyncError:
         return None
-    return expect_match(query, asked)
-
-
-def expect_match(query: Call, asked: Mapping[str, object] | None) -> Call:
-    """Return a query whose response must also match the fields of a write.
-
-    Args:
-        query: The query.
-        asked: The numbers, amounts, currency and merchant of the write, by wire names.
-    """
-    return query.derived(expected=evolve(query.expected, asked=asked)) if asked else query
 
 
 def query_after(error: PayasyncError) -> Request[Response]:

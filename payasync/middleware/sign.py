@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, partial
-from typing import Any, TypeVar, cast
+from typing import Any, Final, cast
 
 from attrs import frozen
 from yarl import URL
@@ -32,7 +32,7 @@ from payasync.signing.templates import fill, names_in
 from payasync.wire.call import Call, Encoded, Layer, Reply, Send
 from payasync.wire.encode import encode, path_of
 
-T = TypeVar("T")
+SCHEME: Final = "the signature scheme"
 
 
 @frozen
@@ -129,7 +129,9 @@ async def _sign_and_send(scheme: Scheme, key: Secret, call: Call, send: Send) ->
     layout = call.layout
     call = call.with_fields(**{layout.nonce: os.urandom(16).hex()})
     make = partial(cast("SignatureScheme", scheme).sign, dict(call.fields), path=path_of(call), key=key)
-    signature = await _run_scheme(scheme, call, make, is_made=_is_text, wanted="a text")
+    signature = await await_in_time(call, _run_scheme(scheme, make), SCHEME)
+    if not isinstance(signature, str):
+        raise _failed_error(f"returned {type(signature).__name__}, not a text")
     return await send(call.with_fields(**{layout.signature: signature}))
 
 
@@ -137,7 +139,9 @@ async def _sign_request_and_send(scheme: RequestScheme, key: Secret, call: Call,
     """Sign what is sent, and send exactly that: the call keeps its encoded form."""
     encoded = encode(call)
     make = partial(scheme.sign_request, _request_of(call, encoded, sender), key=key)
-    headers = await _run_scheme(scheme, call, make, is_made=_is_table_of_texts, wanted="a table of texts")
+    headers = await await_in_time(call, _run_scheme(scheme, make), SCHEME)
+    if not isinstance(headers, Mapping) or not all(isinstance(text, str) for pair in headers.items() for text in pair):
+        raise _failed_error(f"returned {type(headers).__name__}, not a table of texts")
     return await send(call.derived(encoded=encoded).with_headers(headers))
 
 
@@ -158,31 +162,14 @@ def _request_of(call: Call, encoded: Encoded, sender: Sender) -> UnsignedRequest
     )
 
 
-def _is_text(made: object) -> bool:
-    return isinstance(made, str)
-
-
-def _is_table_of_texts(made: object) -> bool:
-    return isinstance(made, Mapping) and all(isinstance(text, str) for pair in made.items() for text in pair)
-
-
-async def _run_scheme(
-    scheme: object, call: Call, make: Callable[[], Awaitable[T] | T], *, is_made: Callable[[object], bool], wanted: str
-) -> T:
-    """Return what a scheme makes, in the time of the call."""
-    made = await await_in_time(call, _make_signature(scheme, make), "the signature scheme")
-    if not is_made(made):
-        raise _failed_error(f"returned {type(made).__name__}, not {wanted}")
-    return made
-
-
-async def _make_signature(scheme: object, make: Callable[[], Awaitable[T] | T]) -> T:
+async def _run_scheme(scheme: object, make: Callable[[], object]) -> object:
+    """Return what a scheme makes; a `blocking` one makes it in the signing thread."""
     try:
         if getattr(scheme, "blocking", False):
-            made: Any = await asyncio.get_running_loop().run_in_executor(_signing_thread(os.getpid()), make)
+            made = await asyncio.get_running_loop().run_in_executor(_signing_thread(os.getpid()), make)
         else:
             made = make()
-        return cast("T", await made if inspect.isawaitable(made) else made)
+        return await made if inspect.isawaitable(made) else made
     except PayasyncError:
         raise
     except Exception as error:  # noqa: BLE001 - a merchant's own scheme may raise anything
@@ -191,7 +178,7 @@ async def _make_signature(scheme: object, make: Callable[[], Awaitable[T] | T]) 
 
 
 def _failed_error(failure: str) -> NotSentError:
-    return NotSentError(f"the signature scheme {failure}: nothing was sent", reason="signing failed", permanent=True)
+    return NotSentError(f"{SCHEME} {failure}: nothing was sent", reason="signing failed", permanent=True)
 
 
 @cache

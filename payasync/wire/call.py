@@ -6,9 +6,10 @@ import hashlib
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final, Self, TypeAlias
 
-from attrs import Factory, define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 from multidict import CIMultiDict
 
 from payasync import strict_json
@@ -58,7 +59,6 @@ class Layout:
         in_path: The fields in the path, each with the argument whose braces it replaces.
         at_end: The field that ends the path.
         in_headers: The fields that travel as headers.
-        elsewhere: Some fields stand in the path or in headers.
     """
 
     names: Mapping[str, str] = field(factory=dict)
@@ -67,9 +67,11 @@ class Layout:
     in_path: tuple[tuple[str, str], ...] = ()
     at_end: str = ""
     in_headers: tuple[str, ...] = ()
-    elsewhere: bool = field(
-        init=False, default=Factory(lambda self: bool(self.in_path or self.at_end or self.in_headers), takes_self=True)
-    )
+
+    @cached_property
+    def elsewhere(self) -> bool:
+        """Whether some fields stand in the path or in headers."""
+        return bool(self.in_path or self.at_end or self.in_headers)
 
 
 def number_key(operation: Operation, reference: str | None) -> str | None:
@@ -131,11 +133,6 @@ class ComparedField:
     also: tuple[str, ...] = ()
 
 
-def _simple_names(fields: tuple[ComparedField, ...]) -> frozenset[str] | None:
-    simple = all("." not in each.path and not each.required for each in fields)
-    return frozenset(each.path for each in fields) if simple else None
-
-
 def _ordered(found: Iterable[ComparedField]) -> tuple[ComparedField, ...]:
     return tuple(sorted(found, key=lambda each: each.kind is not ValueKind.NUMBER))
 
@@ -147,25 +144,22 @@ class Comparison:
     Attributes:
         fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
         uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
-        names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
-        renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
     """
 
     fields: tuple[ComparedField, ...] = field(default=(), converter=_ordered)
     uncompared: tuple[tuple[str, str], ...] = ()
-    names: frozenset[str] | None = field(
-        init=False, default=Factory(lambda self: _simple_names(self.fields), takes_self=True)
-    )
-    renamed: bool = field(
-        init=False,
-        default=Factory(
-            lambda self: any(
-                name != sent_as
-                for name, sent_as in (*((each.name, each.sent_as) for each in self.fields), *self.uncompared)
-            ),
-            takes_self=True,
-        ),
-    )
+
+    @cached_property
+    def names(self) -> frozenset[str] | None:
+        """The paths, if all stand at the top of a payload and none is required: most payloads have none of them."""
+        simple = all("." not in each.path and not each.required for each in self.fields)
+        return frozenset(each.path for each in self.fields) if simple else None
+
+    @cached_property
+    def renamed(self) -> bool:
+        """Whether the service calls one of them, or of the uncompared, otherwise than the document, or nests it."""
+        compared = ((each.name, each.sent_as) for each in self.fields)
+        return any(name != sent_as for name, sent_as in (*compared, *self.uncompared))
 
 
 @frozen
@@ -176,15 +170,16 @@ class Expected:
         compared: What the call may name.
         proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
         asked: Of a query: what the write that it asks about named, by wire names.
-        as_sent: The call's own fields are what it may name, under the names that they are compared by.
     """
 
     compared: Comparison = Comparison()
     proofs: tuple[str, ...] = ()
     asked: Mapping[str, object] | None = None
-    as_sent: bool = field(
-        init=False, default=Factory(lambda self: not (self.asked or self.compared.renamed), takes_self=True)
-    )
+
+    @cached_property
+    def as_sent(self) -> bool:
+        """Whether the call's own fields are what it may name, under the names that they are compared by."""
+        return not (self.asked or self.compared.renamed)
 
 
 @frozen
@@ -312,6 +307,14 @@ class Call:
     def with_fields(self, /, **fields: Any) -> Self:
         """Return the call with further fields, by their wire names."""
         return self.derived(fields={**self.fields, **fields})
+
+    def expect_match(self, asked: Mapping[str, object] | None) -> Self:
+        """Return the call with further values that a response must match, by the document's wire names.
+
+        Args:
+            asked: Those of the write that a query asks about, or of arguments that are not sent; if any.
+        """
+        return self.derived(expected=evolve(self.expected, asked=asked)) if asked else self
 
     def with_idempotency_key(self, key: str) -> Self:
         """Return the call with another idempotency key, in the header or the field of the profile."""

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Final, TypeAlias, get_args
 from urllib.parse import quote
 
-from attrs import evolve, fields, fields_dict, frozen
+from attrs import fields, fields_dict, frozen
 from cattrs import Converter
 from cattrs.fns import identity
 from cattrs.gen import make_dict_unstructure_fn, override
@@ -275,7 +275,9 @@ class Codec:
         for name in template.further:
             if getattr(request, name) is ABSENT:
                 raise _missing_argument(name, request.operation)
-        call = self.with_idempotency_key(_compare_unsent(call, request, template.unsent))
+        unsent = {camel_case(name): getattr(request, name) for name in template.unsent}
+        call = call.expect_match({name: value for name, value in unsent.items() if value is not ABSENT})
+        call = self.with_idempotency_key(call)
         if not template.in_body:
             encode(call)  # refuses what can be placed neither in the path, in the query, nor in a header
         return call
@@ -290,15 +292,13 @@ class Codec:
         if call.read or not shape.used:
             return call
         name = number or call.intent
-        key = draw_idempotency_key() if name is None else self._derive_key(call.operation, name)
+        merchant, operation = self._merchant_id, call.operation.name
+        key = draw_idempotency_key() if name is None else derive_idempotency_key(merchant, operation, name)
         if number is None:
             total = call.timeouts.total
             seconds = total if shape.lifetime is None else min(total, shape.lifetime)
             call = call.derived(lease=Lease(boot_time(), inf, boot_time, repeat_seconds=seconds))
         return call.with_idempotency_key(key)
-
-    def _derive_key(self, operation: Operation, name: str) -> str:
-        return derive_idempotency_key(self._merchant_id, operation.name, name)
 
     def custom(self, operation: Operation, given: Mapping[str, Any], *, bearer: bool, signed: bool) -> Call:
         """Return a call to an endpoint that the document does not show, with wire names as they are given.
@@ -309,10 +309,10 @@ class Codec:
         check_object("fields", given, operation)
         if not operation.read:
             _check_unused("fields", given, ((self._key_name, _SET),))
-        if signed:
-            ours = frozenset(wire_name(self._profile, operation.name, each) for each in ("nonce", "sign"))
-            _check_unused("fields", given, ((ours, _SET), (self._proof_names, _PROOF)))
         blank = self._blank(operation, bearer=bearer, signed=signed)
+        if signed:
+            ours = frozenset({blank.layout.nonce, blank.layout.signature})
+            _check_unused("fields", given, ((ours, _SET), (self._proof_names, _PROOF)))
         call = blank.derived(fields=self._complete(blank, strict_json.copy_plain(given)), progress=Progress())
         if not operation.has_body:
             encode(call)
@@ -380,13 +380,6 @@ class Codec:
 def _missing_argument(name: str, operation: Operation) -> InvalidArgumentError:
     rule = f'given, because the profile\'s endpoints."{operation.name}" names it'
     return InvalidArgumentError(f"{name} must be {rule}", field=name, rule=rule, operation=operation.name)
-
-
-def _compare_unsent(call: Call, request: Request[Response], unsent: Iterable[str]) -> Call:
-    """Return a call whose response must also match the arguments that are not sent."""
-    given = {camel_case(name): getattr(request, name) for name in unsent}
-    asked = {name: value for name, value in given.items() if value is not ABSENT}
-    return call.derived(expected=evolve(call.expected, asked=asked)) if asked else call
 
 
 def layout_of(profile: Profile, operation: Operation) -> Layout:

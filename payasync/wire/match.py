@@ -23,6 +23,7 @@ from payasync.endpoints import (
     QUERY_REFUND,
     UPDATE_SUBSCRIPTION,
     Operation,
+    camel_case,
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape
@@ -82,14 +83,6 @@ _MADE: Final[Mapping[Operation, tuple[str, ...]]] = {
     CREATE_SUBSCRIPTION: ("subscription_id",),
 }
 """By write, the keys of `[answer]` that locate what the service makes."""
-
-_NUMBER_OF: Final[Mapping[Operation, str]] = {
-    PLACE_ORDER: "outTradeNo",
-    QUERY_ORDER: "outTradeNo",
-    CLOSE_ORDER: "outTradeNo",
-    CREATE_REFUND: "outRefundNo",
-}
-"""By operation without a parameter, the wire name of the merchant's number of what it is about."""
 
 _AMOUNT_OF: Final[Mapping[Operation, str]] = {
     PLACE_ORDER: "totalAmt",
@@ -342,7 +335,8 @@ def names_number_and_amounts(
         comparison: Where a payload may name these.
         data: The payload.
     """
-    wanted = {name for name in (_NUMBER_OF.get(operation), _AMOUNT_OF.get(operation)) if name in fields}
+    number = camel_case(operation.reference or "")
+    wanted = {name for name in (number, _AMOUNT_OF.get(operation)) if name in fields}
     return wanted <= {each.name for each in comparison.fields if each.name in wanted and _names(each, fields, data)}
 
 
@@ -357,16 +351,13 @@ def names_only_the_number(query: Call, data: object) -> bool:
     fields = fields_to_match(query)
     if not any(each.sent_as == number and _names(each, fields, data) for each in comparison.fields):
         return False
-    paths = [path for key, _, _ in _AMOUNTS if (path := getattr(shape, key))]
-    for operation, argument in (
-        (operation, argument) for key, operation, argument in _AMOUNTS if not getattr(shape, key)
-    ):
-        paths += (wire_name(profile, operation, argument), *shown_names(profile, query.operation.name, argument))
-    paths += [path for key in (*STATE_KEYS, *OWN_KEYS) if (path := getattr(shape, key))]
-    paths += service_parts(profile)
+    paths = [*service_parts(profile), *(getattr(shape, key) for key in (*STATE_KEYS, *OWN_KEYS))]
+    for key, operation, argument in _AMOUNTS:
+        named = wire_name(profile, operation, argument), *shown_names(profile, query.operation.name, argument)
+        paths += (getattr(shape, key),) if getattr(shape, key) else named
     if query.operation == QUERY_ORDER:  # a refund of the order names the order, too
         paths.append(shape.out_refund_no or wire_name(profile, CREATE_REFUND.name, "out_refund_no"))
-    return all(_is_missing(at(data, path, None)) for path in paths)
+    return all(_is_missing(at(data, path, None)) for path in filter(None, paths))
 
 
 def fields_to_match(call: Call) -> Mapping[str, object]:
