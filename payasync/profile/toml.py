@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -23,13 +23,9 @@ P = TypeVar("P", bound="Profile")
 
 _STATUS: Final = {"payment_status": "payment", "refund_status": "refund"}
 """Arguments that have another name in TOML: the tables of `[status]`."""
-_PARTS_BY_NAME: Final[Mapping[str, type]] = {"endpoints": Endpoint}
-"""Arguments that are tables of parts, by operation."""
 _USUAL_FAMILY: Final = "sorted-pairs"
 _FAMILIES: Final[Mapping[str, type]] = {_USUAL_FAMILY: SortedPairs, "template": Template}
 """The classes of signatures, by `signature.family`."""
-_BY_OPERATION: Final = "codes.by_operation"
-"""The argument whose entries are tables of `[codes]`."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _TOML_ERROR_LINE: Final = re.compile(r"at line (\d+), ")
 _LINE_BREAK: Final = r"character '\n'"
@@ -46,6 +42,7 @@ _OPERATION_IN_KEY: Final = re.compile(
     rf"(?<![\w.])((?:{'|'.join(map(re.escape, _TABLES))})\.)({'|'.join(map(re.escape, (*ARGUMENTS, '*')))})(?!\w)"
 )
 _STATUS_IN_KEY: Final = re.compile(r"(?<![\w.])(payment|refund)_status\.(name|place)\b")
+_STATUS_KEY: Final = r"status.\1.\2"
 
 
 def read_text(kind: type[P], text: str, where: str = "profile") -> P:
@@ -67,17 +64,14 @@ def read_text(kind: type[P], text: str, where: str = "profile") -> P:
     try:
         return _make_profile(kind, tables)
     except ConfigurationError as error:
-        path, lines = error.field or "", lines_of(text)
+        field, lines = _STATUS_IN_KEY.sub(_STATUS_KEY, error.field or ""), lines_of(text)
+        path = field
         while path and path not in lines:
             path = path.rpartition(".")[0]
-        error.add(line=lines.get(path))
-        error.args = (f"{_locate(where, error.line)}: {_write_keys(str(error))}",)
+        error.add(field=field or None, line=lines.get(path))
+        words = _OPERATION_IN_KEY.sub(r'\1"\2"', _STATUS_IN_KEY.sub(_STATUS_KEY, str(error)))
+        error.args = (f"{_locate(where, error.line)}: {words}",)
         raise
-
-
-def _write_keys(words: str) -> str:
-    """Return the words of an error with the keys that are in them as TOML writes them."""
-    return _OPERATION_IN_KEY.sub(r'\1"\2"', _STATUS_IN_KEY.sub(r"status.\1.\2", words))
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:
@@ -100,28 +94,19 @@ def _make_profile(kind: type[P], tables: Mapping[str, Any]) -> P:
     parts: dict[str, Any] = {each.name: each.type for each in given_ones if each.type and has(each.type)}
     arguments: dict[str, Any] = {}
     _check_quotes(tables)
-    for key, given in tables.items():
-        _check_key(key, key, keys)
+    for key, given in _check_table("", tables, keys).items():
         if key == "status":
-            for thing, inner in _check_table(key, given).items():
-                _check_key(f"{key}.{thing}", thing, tuple(_STATUS.values()))
+            for thing, inner in _check_table(key, given, tuple(_STATUS.values())).items():
                 arguments[f"{thing}_status"] = _make_part(f"{key}.{thing}", Parameter, inner)
-        elif key in _PARTS_BY_NAME:
-            arguments[key] = {
-                name: _make_part(f"{key}.{name}", _PARTS_BY_NAME[key], inner)
-                for name, inner in _check_table(key, given).items()
-            }
+        elif key == "endpoints":
+            table = _check_table(key, given)
+            arguments[key] = {name: _make_part(f"{key}.{name}", Endpoint, inner) for name, inner in table.items()}
         elif key == "codes":
             arguments[key] = _make_codes(given)
         else:
             kind_of_part, inner = _family_of(key, given) if key == "signature" else (parts.get(key), given)
             arguments[key] = _make_part(key, kind_of_part, inner) if kind_of_part else given
-    try:
-        return kind(**arguments)
-    except ConfigurationError as error:
-        for argument, name in _STATUS.items():
-            _rename_key(error, argument, f"status.{name}")
-        raise
+    return kind(**arguments)
 
 
 def _check_quotes(tables: Mapping[str, Any]) -> None:
@@ -153,37 +138,32 @@ def _family_of(path: str, given: object) -> tuple[type, object]:
 
 def _make_part(path: str, kind: Any, given: object) -> Any:
     """Return a part of a profile from its table."""
-    table, names = _check_table(path, given), {_key_of(each.name): each.name for each in fields(kind)}
-    for key in table:
-        _check_key(f"{path}.{key}", key, tuple(names))
+    names = {_key_of(each.name): each.name for each in fields(kind)}
+    table = _check_table(path, given, tuple(names))
     for each in fields(kind):
         if each.default is NOTHING and each.name not in table:
             raise invalid_setting(f"{path}.{each.name}", "is missing")
     parts = {each.name: part for each in fields(kind) for part in get_args(each.type) if has(part)}
+    arguments = {
+        names[key]: _make_part(f"{path}.{key}", parts[names[key]], value) if names[key] in parts else value
+        for key, value in table.items()
+    }
     try:
-        return kind(
-            **{
-                names[key]: _make_part(f"{path}.{key}", parts[names[key]], value) if names[key] in parts else value
-                for key, value in table.items()
-            }
-        )
+        return kind(**arguments)
     except ConfigurationError as error:
         for part in ("status", "endpoints", "header"):  # a `Parameter` does not know which one it is, for example
-            if error.field is not None and error.field.split(".")[0] == part:
-                _rename_key(error, part, path)
+            _rename_key(error, part, path)
         raise
 
 
 def _make_codes(given: object) -> ResultCodes:
     """Return the result codes; the tables of single operations stand between the general lists."""
-    table = _check_table("codes", given)
-    for key in table:
-        _check_key(f"codes.{key}", key, (*CODE_LISTS, *ARGUMENTS))
+    table = _check_table("codes", given, (*CODE_LISTS, *ARGUMENTS))
     lists = {key: value for key, value in table.items() if key in CODE_LISTS}
     try:
         return ResultCodes(**lists, by_operation={key: table[key] for key in table if key not in CODE_LISTS})
     except ConfigurationError as error:
-        _rename_key(error, _BY_OPERATION, "codes")
+        _rename_key(error, "codes.by_operation", "codes")
         raise
 
 
@@ -192,17 +172,17 @@ def _key_of(argument: str) -> str:
     return argument.removesuffix("_")
 
 
-def _check_table(path: str, given: object) -> dict[str, Any]:
+def _check_table(path: str, given: object, allowed: Collection[str] = ()) -> dict[str, Any]:
+    """Return a table; refuse any other value, and a key that is not allowed, if some are."""
     if not isinstance(given, dict):
         raise invalid_setting(path, f"must be a table, not {describe_value(given)}")
+    for key in given if allowed else ():
+        if key not in allowed:
+            where = f"{path}.{key}" if path else key
+            close = [f"[status.{_STATUS[key]}]"] if where in _STATUS else get_close_matches(key, allowed, n=1)
+            meant = f"did you mean {close[0]}? " if close else ""
+            raise invalid_setting(where, f"is unknown: {meant}allowed are {', '.join(allowed)}")
     return given
-
-
-def _check_key(path: str, key: str, allowed: tuple[str, ...]) -> None:
-    if key not in allowed:
-        close = [f"[status.{_STATUS[key]}]"] if path in _STATUS else get_close_matches(key, allowed, n=1)
-        meant = f"did you mean {close[0]}? " if close else ""
-        raise invalid_setting(path, f"is unknown: {meant}allowed are {', '.join(allowed)}")
 
 
 def _rename_key(error: ConfigurationError, name: str, path: str) -> None:
@@ -266,21 +246,19 @@ def write_toml(profile: "Profile") -> str:
     return "".join(f"{line}\n" for line in _write_table((), table)).lstrip("\n")
 
 
-def _list_changes(part: Any) -> dict[str, Any]:
-    """Return the values that differ from their defaults, by key."""
+def _list_changes(part: Any) -> Any:
+    """Return the values of a part, or of parts in a table, that differ from their defaults; other values unchanged."""
+    if isinstance(part, Mapping):
+        return {name: _list_changes(held) for name, held in part.items()}
+    if not has(type(part)):
+        return part
     changed = {}
     for each in filter(lambda one: one.init, fields(type(part))):
         value = getattr(part, each.name)
         default = each.default.factory() if isinstance(each.default, Factory) else each.default  # type: ignore[arg-type]
         if default is NOTHING or value != default:
-            changed[_key_of(each.name)] = _changes_in(value)
+            changed[_key_of(each.name)] = _list_changes(value)
     return changed
-
-
-def _changes_in(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _list_changes(held) if has(type(held)) else held for name, held in value.items()}
-    return _list_changes(value) if has(type(value)) else value
 
 
 def _write_table(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
@@ -306,9 +284,8 @@ def _write_value(path: tuple[str, ...], value: Any) -> str:
     if isinstance(value, str):
         if not encodable(value):
             raise _not_writable(path, "has a lone surrogate")
-        return json.dumps(value, ensure_ascii=False).replace(
-            "\x7f", "\\u007f"
-        )  # TOML escapes as JSON does, and DEL too
+        # TOML escapes as JSON does, and DEL too.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return f"[{', '.join(_write_value(path, each) for each in value)}]"
     if isinstance(value, Mapping):
