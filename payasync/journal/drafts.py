@@ -88,14 +88,11 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
         ConfigurationError: `keep` returns something that cannot be stored.
     """
     name = call.operation.name
-    found = {argument: at(call.fields, field) for argument, field in call.layout.names.items()}
-    unsent = call.expected.asked or {}
-    found |= {
-        argument: unsent.get(camel_case(argument), ABSENT)
-        for argument in COUNTED.get(name, ())
-        if argument not in found
-    }
-    arguments = {argument: value for argument, value in found.items() if value is not ABSENT}
+    found = ((argument, at(call.fields, field)) for argument, field in call.layout.names.items())
+    arguments = {argument: value for argument, value in found if value is not ABSENT}
+    if unsent := call.expected.asked:
+        named = ((argument, camel_case(argument)) for argument in COUNTED[name])
+        arguments |= {argument: unsent[field] for argument, field in named if field in unsent}
     counted: Mapping[str, Any] = arguments
     if name not in ARGUMENTS:
         own = call.profile.idempotency.field

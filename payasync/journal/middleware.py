@@ -259,8 +259,7 @@ def _under_stored_key(call: Call, intent: Intent, lease: Lease) -> Call:
     if recourse(call) is not Recourse.KEY:
         return call
     lifetime, age = call.profile.idempotency.lifetime, key_age(intent, intent.updated)
-    left = (call.timeouts.total if lifetime is None else lifetime) - age
-    left = min(lease.seconds, left)
+    left = min(lease.seconds, (call.timeouts.total if lifetime is None else lifetime) - age)
     return call.derived(lease=evolve(lease, seconds=left) if age else evolve(lease, repeat_seconds=left))
 
 

@@ -258,12 +258,8 @@ def decide(
     if accepted:
         return _wait_for_end(intent, result, pause, asked_at, patience)
     in_doubt = (asked_at - (intent.sent_at or intent.updated)).total_seconds()
-    if (
-        result.finding is Finding.UNASKABLE
-        and intent.number is None
-        and intent.idempotency_key
-        and lifetime is not None
-    ):
+    only_key_names_it = result.finding is Finding.UNASKABLE and intent.number is None and intent.idempotency_key
+    if only_key_names_it and lifetime is not None:
         return _repeat_under_key(intent, asked_at, in_doubt, lifetime, patience)
     final_after = absence_final_after(quarantine, used_before=intent.answered)
     if not (earlier or result.finding is Finding.NOT_DONE) or final_after == inf:

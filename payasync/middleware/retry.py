@@ -179,7 +179,7 @@ class Attempts:
                 if recovered is not None:
                     return recovered
                 action = Action.END if self._is_in_doubt() else decide_after_absence(call, outcome)
-            if call.lease is not None and call.lease.repeat_seconds is not None:
+            if call.lease is not None:
                 call = call.derived(lease=call.lease.for_repeats())
             lease_over = call.lease is not None and call.lease.over
             may_send = action is Action.REPEAT and sends < policy.attempts and not lease_over

@@ -307,12 +307,8 @@ class Codec:
             InvalidArgumentError: A field that cannot be sent, or that only the session may set.
         """
         check_object("fields", given, operation)
-        if not operation.read:
-            _check_unused("fields", given, ((self._key_name, _SET),))
         blank = self._blank(operation, bearer=bearer, signed=signed)
-        if signed:
-            ours = frozenset({blank.layout.nonce, blank.layout.signature})
-            _check_unused("fields", given, ((ours, _SET), (self._proof_names, _PROOF)))
+        _check_unused("fields", given, self._refused(blank))
         call = blank.derived(fields=self._complete(blank, strict_json.copy_plain(given)), progress=Progress())
         if not operation.has_body:
             encode(call)
@@ -341,6 +337,16 @@ class Codec:
             expected=Expected(comparison_of(operation, profile), self._proofs),
         )
 
+    def _refused(self, blank: Call) -> Refused:
+        """Return the names that no caller may give a call, with why."""
+        profile, operation, layout = self._profile, blank.operation.name, blank.layout
+        ours = frozenset() if blank.read else self._key_name
+        if operation in profile.merchant:
+            ours |= {wire_name(profile, operation, "merchant_id")}
+        if not blank.signed:
+            return ((ours, _SET),)
+        return (ours | {layout.nonce, layout.signature}, _SET), (self._proof_names, _PROOF)
+
     def _make_template(self, kind: Kind) -> Template:
         profile, name = self._profile, kind.operation.name
         key = IDENTIFIER_OF.get(name)
@@ -351,11 +357,8 @@ class Codec:
             self._writers[kind] = make_writer(kind, profile)
         bearer, signed = name in profile.bearer, name in profile.signed
         blank = self._blank(operation, bearer=bearer, signed=signed).as_template()
-        ours, names = {blank.layout.nonce, blank.layout.signature} if signed else set[str](), blank.layout.names
-        if not operation.read:
-            ours |= self._key_name
-        if name in profile.merchant:
-            ours.add(wire_name(profile, name, "merchant_id"))
+        names = blank.layout.names
+        arguments = frozenset(each.partition(".")[0] for each in names.values())
         in_body = operation.has_body and not blank.layout.elsewhere
         keyed = profile.idempotency.used and not operation.read
         others = tuple(each.name for each in FURTHER.get(name, ()))
@@ -368,11 +371,7 @@ class Codec:
             plain=in_body and not (keyed or others or unsent),
             further=tuple(each for each in others if each in names),
             unsent=(*(each for each in others if each not in names), *unsent),
-            refused=(
-                (frozenset(each.partition(".")[0] for each in names.values()), _ARGUMENT),
-                (frozenset(ours), _SET),
-                (self._proof_names if signed else frozenset(), _PROOF),
-            ),
+            refused=((arguments, _ARGUMENT), *self._refused(blank)),
         )
         return template
 

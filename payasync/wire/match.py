@@ -288,11 +288,11 @@ def contradiction(operation: Operation, profile: Profile, data: object, *, absen
     thing = _thing_of(operation)
     path: str = getattr(profile.answer, f"{thing}_status", "")
     state = profile.states.name(thing, at(data, path)) if path else None
-    if operation.read:
-        contradicted = absent and state is not None
-        return Objection(f"it says that there is no such {thing}, and that it is {state}") if contradicted else None
-    contradicted = state in _DONE.get(operation.name, ())
-    return Objection(f"it refuses the request, and says that the {thing} is {state}") if contradicted else None
+    if operation.read and absent and state is not None:
+        return Objection(f"it says that there is no such {thing}, and that it is {state}")
+    if state in _DONE.get(operation.name, ()):
+        return Objection(f"it refuses the request, and says that the {thing} is {state}")
+    return None
 
 
 def may_be_success(
