@@ -29,7 +29,6 @@ MAX_URL: Final = 2048
 FIRST_YEAR: Final = 1000
 """Earlier ones have fewer digits, which platforms write differently."""
 _DIGITS: Final = re.compile("[1-9][0-9]{0,15}")
-_CURRENCY_CODE: Final = re.compile(r"[A-Za-z]{3}")
 _FLAGS: Final = {"true": True, "false": False}
 _BREAKS: Final = r"\u0000-\u0020\u007f-\u009f\u2028\u2029"
 _PORT: Final = "0*(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
@@ -52,16 +51,41 @@ def make_checks(identifier: str, date_format: str) -> Mapping[Sort, Check]:
     return {
         "amount": check_amount,
         "text": check_text,
-        "currency": check_currency,
-        "word": check_word,
-        "sign": partial(check_word, most=MAX_SIGN),
-        "identifier": partial(check_pattern, re.compile(identifier)),
+        "currency": _text_check("a code of three letters", re.compile("[A-Za-z]{3}").fullmatch),
+        "word": _word_check(MAX_WORD),
+        "sign": _word_check(MAX_SIGN),
+        "identifier": _text_check(f"a text that matches {identifier}", re.compile(identifier).fullmatch),
         "url": check_url,
         "date": partial(check_date, date_format),
-        "frequency": check_frequency,
+        "frequency": _text_check(f"one of {', '.join(FREQUENCIES)}", lambda text: text.lower() in FREQUENCIES),
         "flag": check_flag,
         "customer": check_customer,
     }
+
+
+def _text_check(rule: str, is_valid: Callable[[str], object]) -> Callable[[object], str]:
+    """Return the check of a text, whose rule the error says."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not is_valid(value) or not encodable(value):
+            raise ValueError(rule)
+        return value
+
+    return check
+
+
+def _word_check(most: int) -> Check:
+    return _text_check(f"a text of 1 to {most} characters", lambda text: 0 < len(text) <= most)
+
+
+check_text: Final = _text_check(f"a text of {MAX_TEXT} characters at most", lambda text: len(text) <= MAX_TEXT)
+"""Returns a text for people; it may be empty."""
+
+check_url: Final = _text_check(
+    f"an absolute http or https URL of {MAX_URL} characters at most",
+    lambda text: len(text) <= MAX_URL and URL.fullmatch(text),
+)
+"""Returns an absolute http or https URL."""
 
 
 def check_amount(value: object) -> int:
@@ -76,46 +100,11 @@ def read_digits(text: str) -> int | str:
     return int(text) if _DIGITS.fullmatch(text) else text
 
 
-def check_text(value: object) -> str:
-    """Return a text for people; it may be empty."""
-    if not isinstance(value, str) or len(value) > MAX_TEXT or not encodable(value):
-        raise ValueError(f"a text of {MAX_TEXT} characters at most")
-    return value
-
-
-def check_word(value: object, most: int = MAX_WORD) -> str:
-    """Return a text that is not empty."""
-    if not isinstance(value, str) or not 0 < len(value) <= most or not encodable(value):
-        raise ValueError(f"a text of 1 to {most} characters")
-    return value
-
-
-def check_currency(value: object) -> str:
-    """Return the code of a currency."""
-    if not isinstance(value, str) or not _CURRENCY_CODE.fullmatch(value):
-        raise ValueError("a code of three letters")
-    return value
-
-
-def check_pattern(pattern: re.Pattern[str], value: object) -> str:
-    """Return a number that the merchant chose."""
-    if not isinstance(value, str) or not pattern.fullmatch(value) or not encodable(value):
-        raise ValueError(f"a text that matches {pattern.pattern}")
-    return value
-
-
 def read_url(url: str) -> tuple[str, str, str, str, str, str]:
     """Return the scheme, host, port, path, query and fragment of a URL; what is missing is empty."""
     found = URL.fullmatch(url)
     scheme, host, port, path, query, fragment = found.groups("") if found else ("",) * 6
     return scheme, host, port, path, query, fragment
-
-
-def check_url(value: object) -> str:
-    """Return an absolute http or https URL."""
-    if not isinstance(value, str) or len(value) > MAX_URL or not URL.fullmatch(value) or not encodable(value):
-        raise ValueError(f"an absolute http or https URL of {MAX_URL} characters at most")
-    return value
 
 
 def check_date(written: str, value: object) -> date:
@@ -135,13 +124,6 @@ def check_customer(value: object) -> str:
     if not isinstance(value, dict | str) or not value:
         raise ValueError("an object or a text, and not empty")
     return json.dumps(value)
-
-
-def check_frequency(value: object) -> str:
-    """Return how often a subscription is billed, as it was written."""
-    if not isinstance(value, str) or value.lower() not in FREQUENCIES:
-        raise ValueError(f"one of {', '.join(FREQUENCIES)}")
-    return value
 
 
 def check_flag(value: object) -> bool:

@@ -18,8 +18,6 @@ from payasync.endpoints import (
     CREATE_SUBSCRIPTION,
     OPERATIONS,
     PLACE_ORDER,
-    QUERY_PAYMENT,
-    QUERY_REFUND,
     Argument,
     Operation,
 )
@@ -34,7 +32,6 @@ from payasync.profile.schema import (
     Code,
     Kind,
     NotificationShape,
-    Parameter,
     Paths,
     Place,
     paths_of,
@@ -59,16 +56,7 @@ from payasync.sandbox.arguments import (
     read_digits,
     with_integers,
 )
-from payasync.sandbox.model import (
-    MERCHANT_ID,
-    Event,
-    Order,
-    Refund,
-    RefusedError,
-    Subscription,
-    Why,
-    format_instant,
-)
+from payasync.sandbox.model import MERCHANT_ID, Event, Order, Refund, RefusedError, Subscription, Why, format_instant
 from payasync.settings import invalid_setting
 from payasync.signing.schemes import Keyed, Scheme, SortedPairs
 from payasync.strict_json import ABSENT, at
@@ -153,8 +141,8 @@ STATUSES: Final[Mapping[Why, int]] = {
 _MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
 """The refusals that have one meaning, with the list of a profile's codes that means it."""
 
-_LIKE: Final[Mapping[str, str]] = {"started": "renewed"}
-"""Events that a profile with fewer names sends under another name."""
+_LIKE: Final[Mapping[str, str]] = {"started": "renewed", "scheduled": "active"}
+"""Events and states that a profile with fewer names has under another name."""
 
 
 def _beside(names: Iterable[str], constants: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -165,10 +153,6 @@ def _beside(names: Iterable[str], constants: Mapping[str, Any]) -> Iterator[tupl
             yield from _beside(names, {f"{name}.{member}": inner for member, inner in members})
         else:
             yield name, value
-
-
-_STATE_LIKE: Final[Mapping[str, str]] = {"scheduled": "active"}
-"""States that a profile with fewer of them shows as another one."""
 
 
 class WireNames:
@@ -187,7 +171,6 @@ class WireNames:
         notification: The same for notifications.
         date_format: How dates are written, as for `strptime`.
         signature: The scheme, with the algorithm and encoding of the sandbox's own where they are open.
-        parameters: How endpoints 6 and 7 take their identifier, by the operation's name.
         operations: The endpoints, as the profile changes them.
         arguments: The arguments of each operation, by their wire names.
         constants: What every request of an operation carries, unless an argument has that name.
@@ -206,10 +189,6 @@ class WireNames:
         self.notification: Final = _fill_notification(profile.notification)
         self.date_format: Final[str] = profile.formats.get("start_date") or PROFILE.formats["start_date"]
         self.signature: Final = _fill_signature(profile.scheme)
-        self.parameters: Final[Mapping[str, Parameter | None]] = {
-            QUERY_PAYMENT.name: profile.payment_status or PROFILE.payment_status,
-            QUERY_REFUND.name: profile.refund_status or PROFILE.refund_status,
-        }
         self.operations: Final[Mapping[str, Operation]] = {
             each.name: operation_of(profile, each) for each in OPERATIONS
         }
@@ -217,21 +196,9 @@ class WireNames:
             operation: {self.name(operation, argument): argument for argument in self._arguments_of(operation)}
             for operation in ARGUMENTS
         }
-        everywhere = profile.constants.get("*", {})
-        self.places: Final[Mapping[str, Place]] = {
-            name: parameter.place if parameter and parameter.place != "query" else place_of(profile, name)
-            for name in ARGUMENTS
-            for parameter in [self.parameters.get(name)]
-        }
+        self.places: Final[Mapping[str, Place]] = {name: place_of(profile, name) for name in ARGUMENTS}
         self.constants: Final[Mapping[str, Mapping[str, Any]]] = {
-            operation.name: {
-                name: value
-                for name, value in _beside(
-                    self.arguments[operation.name], {**everywhere, **profile.constants.get(operation.name, {})}
-                )
-                if name not in self.arguments[operation.name]
-            }
-            for operation in OPERATIONS
+            operation: self._constants_of(operation) for operation in ARGUMENTS
         }
 
     def _arguments_of(self, operation: str) -> tuple[Argument, ...]:
@@ -241,11 +208,13 @@ class WireNames:
             *(each for each in arguments_of(self.profile, operation) if each.name not in known),
         )
 
+    def _constants_of(self, operation: str) -> dict[str, Any]:
+        arguments, constants = self.arguments[operation], self.profile.constants
+        given = {**constants.get("*", {}), **constants.get(operation, {})}
+        return {name: value for name, value in _beside(arguments, given) if name not in arguments}
+
     def name(self, operation: str, argument: Argument | str) -> str:
         """Return the wire name of an argument, or of `nonce`, `sign` or `merchant_id`, of an operation."""
-        name = argument if isinstance(argument, str) else argument.name
-        if name == "identifier" and (parameter := self.parameters.get(operation)):
-            return parameter.name
         return wire_name(self.profile, operation, argument) or wire_name(PROFILE, operation, argument)
 
     def marks(self, operation: str) -> frozenset[str]:
@@ -290,7 +259,7 @@ class WireNames:
     def state(self, thing: str, state: str) -> Code:
         """Return the service's value for one of our states of an order, payment, refund or subscription."""
         given: Mapping[str, tuple[Code, ...]] = getattr(self.profile.states, thing)
-        like = _STATE_LIKE.get(state, state) if given else state
+        like = _LIKE.get(state, state)
         value: Code = (given.get(state) or given.get(like) or getattr(PROFILE.states, thing)[state])[0]
         return value
 
@@ -496,10 +465,13 @@ class Dialect:
         checks: The checks of arguments, by what they check.
 
     Raises:
-        ConfigurationError: Two operations have one address, or a refusal inside HTTP 200 would have no code.
+        ConfigurationError: Two operations have one address, a refusal inside HTTP 200 would have no code, or refusals
+            cannot be sent so.
     """
 
     def __init__(self, profile: Profile, failures: Failures = "") -> None:
+        if failures not in get_args(Failures):
+            raise ConfigurationError(f'failures must be "status" or "200", not {failures!r}', field="failures")
         guess: Failures = "200" if profile.answer.code and not profile.http.not_executed else "status"
         self.names: Final = WireNames(profile)
         self.failures_inside: Final = (failures or profile.sandbox.failures or guess) == "200"
@@ -811,14 +783,3 @@ def explain_unplayable(profile: Profile) -> str:
     except ConfigurationError as error:
         return str(error)
     return ""
-
-
-def check_failures(failures: Failures) -> Failures:
-    """Return how refusals are sent.
-
-    Raises:
-        ConfigurationError: There is no such way.
-    """
-    if failures not in get_args(Failures):
-        raise ConfigurationError(f'failures must be "status" or "200", not {failures!r}', field="failures")
-    return failures

@@ -11,7 +11,7 @@ from attrs import define, field
 
 from payasync.sandbox.dialect import WireNames
 from payasync.signing.schemes import Template
-from payasync.strict_json import at
+from payasync.strict_json import at, loads
 
 CUSTOMER: Final = "<customer details>"
 MAX_SHOWN: Final = 16_384
@@ -112,10 +112,7 @@ def _mask_key(value: str) -> str:
 
 def _mask_body(text: str, signatures: Iterable[str], customer: Iterable[str]) -> str:
     """Return a body as it was sent, or as JSON if something in it is masked."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        document = None
+    document = loads(text.encode())
     if not isinstance(document, dict):
         found = any(name.rpartition(".")[2] in text for name in (*signatures, *customer))
         return mask(text) if found else text

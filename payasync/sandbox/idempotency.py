@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
-from attrs import asdict, evolve
+from attrs import asdict
 
 from payasync.endpoints import Operation
 from payasync.sandbox.dialect import Dialect, Outgoing
@@ -80,18 +80,18 @@ class IdempotencyKeys:
             return Outgoing(**json.loads(before.outgoing))
         if self._in_progress.get(key, request) is not request:
             raise RefusedError("duplicate", "a request with the same idempotency key is in progress")
-        recorded = RecordedResponse(key=key, fingerprint=fingerprint, at=now)
+
+        def record(outgoing: Outgoing) -> None:
+            after = RecordedResponse(key=key, fingerprint=fingerprint, at=now, outgoing=json.dumps(asdict(outgoing)))
+            if before is None:
+                self._store.add(after)
+            else:
+                self._store.move(before, after)
+
         try:
             outgoing = act()
         except RefusedError as refused:
-            self._record(before, recorded, refuse(refused))
+            record(refuse(refused))
             raise
-        self._record(before, recorded, outgoing)
+        record(outgoing)
         return outgoing
-
-    def _record(self, before: RecordedResponse | None, recorded: RecordedResponse, outgoing: Outgoing) -> None:
-        after = evolve(recorded, outgoing=json.dumps(asdict(outgoing)))
-        if before is None:
-            self._store.add(after)
-        else:
-            self._store.move(before, after)

@@ -300,10 +300,10 @@ def _describe_body(properties: Mapping[str, Schema], required: Iterable[str]) ->
     for name in required:
         inner = schema
         for step in name.split("."):
-            if step not in inner["properties"] or step in inner["required"]:
-                inner = inner["properties"].get(step, inner)
-                continue
-            inner["required"].append(step)
+            if step not in inner["properties"]:
+                break
+            if step not in inner["required"]:
+                inner["required"].append(step)
             inner = inner["properties"][step]
     return schema
 

@@ -16,7 +16,7 @@ from payasync.sandbox.api import Api
 from payasync.sandbox.arguments import check_url
 from payasync.sandbox.clock import Clock, ClockSetting, read_clock_rate
 from payasync.sandbox.controls import Bank, Customer, Factories, Ledger, Numbers, manual_change
-from payasync.sandbox.dialect import Dialect, Failures, check_failures
+from payasync.sandbox.dialect import Dialect, Failures
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.openapi import MARK
@@ -102,7 +102,7 @@ class Sandbox:
         failures: Failures = "",
     ) -> None:
         self.profile: Final = _checked_profile(profile)
-        self._dialect = Dialect(profile, check_failures(failures))
+        self._dialect = Dialect(profile, failures)
         self._clock_rate = read_clock_rate(clock)
         self._terms = refund_terms(refunds, repeated_refunds)
         self._db = read_location(db)

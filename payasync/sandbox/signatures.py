@@ -295,10 +295,8 @@ class ServiceSigner:
         self._names: Final = dialect.names
         self._scheme: Final = dialect.names.signature
         self._answer: Final = dialect.names.answer
-        self._message_path: Final = dialect.names.message_path
         self._notification: Final = dialect.names.notification
         self._keys: Final = keys
-        self._nonce: Final = dialect.names.name(PLACE_ORDER.name, "nonce")
         for operation in (PLACE_ORDER, QUERY_PAYMENT, CREATE_REFUND, CREATE_SUBSCRIPTION):
             if self._answer.signature:
                 carried = {dialect.names.name(operation.name, name): "" for name in COMPARED}
@@ -352,7 +350,7 @@ class ServiceSigner:
             return evolve(outgoing, headers={**outgoing.headers, **signed_by})
         document = deepcopy(dict(outgoing.document))
         above = self._answer.signature.rpartition(".")[0]
-        holder, _, message = self._message_path.rpartition(".")
+        holder, _, message = self._names.message_path.rpartition(".")
         signed = table_at(document, above)
         if holder == above and message in signed and isinstance(self._scheme, SortedPairs):
             # A separator in the message would split the signed text: the client would not believe it.
@@ -424,7 +422,7 @@ class ServiceSigner:
     async def _sign(self, document: dict[str, Any], at: str, path: str) -> None:
         above, _, name = at.rpartition(".")
         signed = table_at(document, above)
-        signed[self._nonce] = secrets.token_hex(16)
+        signed[self._names.name(PLACE_ORDER.name, "nonce")] = secrets.token_hex(16)
         signed.pop(name, None)
         scheme, key = self._scheme, self._keys.service
         if isinstance(scheme, SortedPairs):
