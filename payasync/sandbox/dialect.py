@@ -193,20 +193,17 @@ class WireNames:
             each.name: operation_of(profile, each) for each in OPERATIONS
         }
         self.arguments: Final[Mapping[str, Mapping[str, Argument]]] = {
-            operation: {self.name(operation, argument): argument for argument in self._arguments_of(operation)}
-            for operation in ARGUMENTS
+            operation: {
+                self.name(operation, each): each
+                for each in (*arguments, *arguments_of(profile, operation))
+                if not is_unsent(profile, operation, each.name)
+            }
+            for operation, arguments in ARGUMENTS.items()
         }
         self.places: Final[Mapping[str, Place]] = {name: place_of(profile, name) for name in ARGUMENTS}
         self.constants: Final[Mapping[str, Mapping[str, Any]]] = {
             operation: self._constants_of(operation) for operation in ARGUMENTS
         }
-
-    def _arguments_of(self, operation: str) -> tuple[Argument, ...]:
-        known = {each.name for each in ARGUMENTS[operation]}
-        return (
-            *(each for each in ARGUMENTS[operation] if not is_unsent(self.profile, operation, each.name)),
-            *(each for each in arguments_of(self.profile, operation) if each.name not in known),
-        )
 
     def _constants_of(self, operation: str) -> dict[str, Any]:
         arguments, constants = self.arguments[operation], self.profile.constants
@@ -225,11 +222,8 @@ class WireNames:
 
     def sharing(self, operation: str) -> list[Operation]:
         """Return the operations with the method and the path of one, itself included, in the document's order."""
-        return [
-            each
-            for each in self.operations.values()
-            if self._address(each) == self._address(self.operations[operation])
-        ]
+        address = self._address(self.operations[operation])
+        return [each for each in self.operations.values() if self._address(each) == address]
 
     def _address(self, operation: Operation) -> tuple[str, str]:
         at_end = self.places[operation.name] == "path" and not operation.in_path

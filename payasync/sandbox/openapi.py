@@ -254,8 +254,8 @@ def _describe_operation(dialect: Dialect, operation: Operation) -> dict[str, Any
         described["description"] = _describe_signing(words)
     if operation.has_body:
         properties, required = describe_request(words, operation)
-        elsewhere = [name for name in properties if _place_of(words, operation, name) != "body"]
-        schema = _describe_body({name: each for name, each in properties.items() if name not in elsewhere}, required)
+        inside = {name: each for name, each in properties.items() if _place_of(words, operation, name) == "body"}
+        schema = _describe_body(inside, required)
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return described
 
@@ -324,14 +324,10 @@ def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any
     success, refusal = _describe_success(dialect, operation), _describe_refusal(dialect, operation)
     headers: dict[str, Any] = {MARK: {"required": True, "schema": {"const": "1"}}}
     request_id = dialect.names.answer.request_id
-    if request_id.startswith("header:"):
-        headers[request_id.removeprefix("header:")] = {"schema": TEXT}
-    if places := dialect.names.answer.header:
-        headers |= {
-            place.partition(":")[0]: {"schema": TEXT}
-            for place in (places.timestamp, places.nonce, places.signature)
-            if place
-        }
+    named = [request_id.removeprefix("header:")] if request_id.startswith("header:") else []
+    if signed := dialect.names.answer.header:
+        named += [place.partition(":")[0] for place in (signed.timestamp, signed.nonce, signed.signature) if place]
+    headers |= {name: {"schema": TEXT} for name in named}
     refused = {"application/json": {"schema": refusal}, "text/plain": {"schema": TEXT}}
     default = {"description": _REFUSED, "headers": headers, "content": refused}
     if "*" in dialect.names.profile.sandbox.omits.get(operation.name, ()):

@@ -17,7 +17,7 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import CREATE_REFUND, CREATE_SUBSCRIPTION, PLACE_ORDER, QUERY_PAYMENT
@@ -133,6 +133,7 @@ def _cryptography(name: str) -> Any:
     )
 
 
+@define
 class UnsignableError(Exception):
     """A field has no one form that could be signed.
 
@@ -140,9 +141,7 @@ class UnsignableError(Exception):
         field: Its wire name.
     """
 
-    def __init__(self, field: str) -> None:
-        super().__init__(field)
-        self.field = field
+    field: str
 
 
 def text_to_sign(scheme: Scheme, fields: Mapping[str, Any], *, path: str, key: str = "<signing key>") -> str:
