@@ -207,23 +207,21 @@ class Api:
 
     def _check_sender(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> None:
         """Check that the merchant sent a request, by token, number and signature, and use up its nonce."""
-        name, profile, merchant = operation.name, self._profile, self._credentials
-        number, nonce = (self._dialect.names.name(name, each) for each in ("merchant_id", "nonce"))
+        name, profile, merchant, words = operation.name, self._profile, self._credentials, self._dialect.names
+        number = words.name(name, "merchant_id")
         if name in profile.bearer:
             self._check_headers(request)
         stated = name in profile.merchant or "merchant_id" in operation.in_path
         if stated and fields[number] != merchant.merchant_id:
             raise RefusedError("unauthenticated", "no such merchant", field=number, status=403)
-        if name in profile.signed:
-            if isinstance(self._dialect.names.signature, Template):
-                nonce, drawn = self._check_headers_signed(self._dialect.names.signature, operation, fields, request)
-            elif self._dialect.names.has_fields_to_sign(name):
-                self._check_signature(operation, fields, request)
-                drawn = fields[nonce]
-            else:
-                drawn = ""
-            if drawn and not self._store.use_nonce(merchant.merchant_id, drawn):
-                raise RefusedError("nonce_used", "the nonce was used before", field=nonce)
+        if name in profile.signed and isinstance(words.signature, Template):
+            field, nonce = self._check_headers_signed(words.signature, operation, fields, request)
+        elif words.has_fields_to_sign(name):
+            field, nonce = self._check_signature(operation, fields, request)
+        else:
+            return
+        if nonce and not self._store.use_nonce(merchant.merchant_id, nonce):
+            raise RefusedError("nonce_used", "the nonce was used before", field=field)
 
     def _check_headers(self, request: web.Request) -> None:
         """Check that each header of the profile's `auth` is there once, with the merchant's keys."""
@@ -248,22 +246,21 @@ class Api:
         if said.get("merchant_id", merchant.merchant_id) != merchant.merchant_id:
             raise RefusedError("unauthenticated", "no such merchant", field=scheme.header, status=403)
         path, _, query = request.raw_path.partition("?")
-        url = f"{request.scheme}://{request.host}{request.raw_path}"
         values = {
             **said,
+            "merchant_id": merchant.merchant_id,
             "method": request.method,
             "path": path,
             "query": query,
             "target": request.raw_path,
-            "url": url,
+            "url": f"{request.scheme}://{request.host}{request.raw_path}",
+            "body": request[BODY].decode(),
         }
-        values["merchant_id"] = merchant.merchant_id
-        body, key = request[BODY].decode(), merchant.signing_key
-        message = fill_text(scheme.text, {**values, "body": body}).encode()
+        message, key = fill_text(scheme.text, values).encode(), merchant.signing_key
 
         def write_text() -> str:
             customer = self._dialect.names.name(operation.name, "customer").partition(".")[0]
-            return fill_text(scheme.text, {**values, "body": CUSTOMER if customer in fields else body})
+            return fill_text(scheme.text, {**values, "body": CUSTOMER} if customer in fields else values)
 
         if key is None or not verify_message(scheme, message, said["signature"], key):
             why = "the signature is not that of this request"
@@ -274,10 +271,13 @@ class Api:
             raise RefusedError("bad_signature", why, field=scheme.header)
         return scheme.header, said.get("nonce", "")
 
-    def _check_signature(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> None:
+    def _check_signature(
+        self, operation: Operation, fields: Mapping[str, Any], request: web.Request
+    ) -> tuple[str, str]:
+        """Check a signature among the fields, and return the name of the field with the nonce, and the nonce."""
         words, key = self._dialect.names, self._credentials.signing_key
         path = _signed_path(operation, request)
-        sign, customer = (words.name(operation.name, each) for each in ("sign", "customer"))
+        sign, nonce, customer = (words.name(operation.name, each) for each in ("sign", "nonce", "customer"))
 
         def write_text() -> str:
             hidden = customer.partition(".")[0]
@@ -293,6 +293,7 @@ class Api:
             message = "the signature is not that of these fields"
             raise RefusedError("bad_signature", message, field=sign, expected=write_text())
         keep_signed_text(request, write_text)
+        return nonce, fields[nonce]
 
     @web.middleware
     async def shape_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
