@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve, fields, frozen, has
 
-from payasync.endpoints import ARGUMENTS, AuthKind, camel_case, names_with
+from payasync.endpoints import ARGUMENTS, Argument, AuthKind, camel_case, names_with
 from payasync.profile.schema import (
     ALL,
     COMPARED,
@@ -16,7 +16,6 @@ from payasync.profile.schema import (
     QUESTION,
     WRITES,
     AnswerShape,
-    Idempotency,
     Question,
     ResultCodes,
 )
@@ -81,38 +80,33 @@ def _authentication_points(profile: "Profile") -> Iterator[Point]:
 
 
 def _list_points(profile: "Profile") -> Iterator[Point]:
+    apart = {"signature": _signature_points, "fields": _field_points, "idempotency": _idempotency_points}
     yield from _authentication_points(profile)
     for each in filter(lambda one: one.init, fields(type(profile))):
         value = getattr(profile, each.name)
         if QUESTION in each.metadata:
             yield _point(each.name, value, each.default, each.metadata[QUESTION])
-        elif each.name == "signature":
-            yield from _signature_points(profile)
-        elif each.name == "fields":
-            yield from _field_points(profile)
+        elif each.name in apart:
+            yield from apart[each.name](profile)
         elif each.name == "endpoints":
             for name, endpoint in value.items():
                 yield Point(f"endpoints.{name}", "answered", (name,), endpoint, "how the endpoint differs")
         elif each.name == "auth":
-            points = _part_points(profile, "auth", value)
-            yield from (
-                evolve(point, needed_by=profile.bearer or ALL) for point in points if point.status == "answered"
-            )
+            given = (point for point in _part_points(profile, "auth", value) if point.status == "answered")
+            yield from (evolve(point, needed_by=profile.bearer or ALL) for point in given)
         elif each.name == "formats":
-            question = Question("how the date is written, such as %Y-%m-%d", _methods_with("start_date"))
+            question = Question("how the date is written, such as %Y-%m-%d", tuple(takers_of("start_date")))
             yield _point("formats.start_date", value.get("start_date", ""), "", question)
         elif has(type(value)):
-            part = each.name, value
-            yield from _idempotency_points(value) if each.name == "idempotency" else _part_points(profile, *part)
+            yield from _part_points(profile, each.name, value)
 
 
 def _field_points(profile: "Profile") -> Iterator[Point]:
     """Yield the open wire names, and then each name that differs from the document's."""
     for name, means in OPEN_FIELDS.items():
-        methods = _methods_with(name)
-        arguments = {method: next(each for each in ARGUMENTS[method] if each.point == name) for method in methods}
-        names = {wire_name(profile, method, argument) for method, argument in arguments.items()}
-        yield _point(f"fields.{name}", "" if "" in names else ", ".join(sorted(names)), "", Question(means, methods))
+        takers = takers_of(name)
+        names = sorted({wire_name(profile, method, argument) for method, argument in takers.items()})
+        yield _point(f"fields.{name}", ", ".join(names) if all(names) else "", "", Question(means, tuple(takers)))
     for name, given in profile.fields.items():
         table = given if isinstance(given, Mapping) else {"": given}
         for argument, wire in table.items():
@@ -121,37 +115,33 @@ def _field_points(profile: "Profile") -> Iterator[Point]:
                 yield Point(key, "answered", (name,) if argument else ALL, wire, "the wire name")
 
 
-def _idempotency_points(given: Idempotency) -> Iterator[Point]:
+def takers_of(point: str) -> dict[str, Argument]:
+    """Return the argument whose wire name is an open point, by each operation that takes it."""
+    return {name: each for name, arguments in ARGUMENTS.items() for each in arguments if each.point == point}
+
+
+def _idempotency_points(profile: "Profile") -> Iterator[Point]:
     """Yield what the service is trusted with, if it takes a key."""
-    if not given.used:
-        return
-    name = "header" if given.header else "field"
-    means = "the service's word: under one key it carries out no second write within the key's lifetime"
-    yield Point(f"idempotency.{name}", "answered", WRITES, given.header or given.field, means)
-    question = fields(Idempotency).lifetime.metadata[QUESTION]
-    yield _point("idempotency.lifetime", given.lifetime, None, question)
-
-
-def _methods_with(open_field: str) -> tuple[str, ...]:
-    return tuple(name for name in ALL if any(each.point == open_field for each in ARGUMENTS[name]))
+    given = profile.idempotency
+    if given.used:
+        name = "header" if given.header else "field"
+        means = "the service's word: under one key it carries out no second write within the key's lifetime"
+        yield Point(f"idempotency.{name}", "answered", WRITES, given.header or given.field, means)
+        yield from _part_points(profile, "idempotency", given)
 
 
 def _signature_points(profile: "Profile") -> Iterator[Point]:
-    answer, scheme = profile.answer, profile.scheme
-    needed_by = ALL if answer.signed else profile.signed
-    if isinstance(scheme, Template):
-        for option in ("algorithm", "encoding"):
-            point = _point(f"signature.{option}", getattr(scheme, option), "", _SIGNATURE[option])
-            yield evolve(point, needed_by=needed_by)
-        yield Point("signature.text", "answered", needed_by, scheme.text, "the text that is signed")
-        return
-    if scheme is not None and not isinstance(scheme, SortedPairs):
+    scheme, usual = profile.scheme or SortedPairs(), SortedPairs()
+    needed_by = ALL if profile.answer.signed else profile.signed
+    if not isinstance(scheme, SortedPairs | Template):
         yield Point("signature", "answered", needed_by, type(scheme).__name__, "a scheme of your own")
         return
-    scheme, default = scheme or SortedPairs(), SortedPairs()
     for option, question in _SIGNATURE.items():
-        point = _point(f"signature.{option}", getattr(scheme, option), getattr(default, option), question)
-        yield evolve(point, needed_by=needed_by)
+        if hasattr(scheme, option):
+            point = _point(f"signature.{option}", getattr(scheme, option), getattr(usual, option), question)
+            yield evolve(point, needed_by=needed_by)
+    if isinstance(scheme, Template):
+        yield Point("signature.text", "answered", needed_by, scheme.text, "the text that is signed")
 
 
 def _part_points(profile: "Profile", section: str, part: Any) -> Iterator[Point]:
@@ -202,10 +192,8 @@ def _explain(profile: "Profile", point: Point) -> Point:
     if point.name == "answer.code" and not path:
         path = None
         means += ", and answer.ok has no effect" if answer.ok else ""
-    elif point.name == "answer.redirect_url" and answer.redirect_template:
-        return evolve(
-            point, status="assumed", value=answer.redirect_template, means="answer.redirect_template gives it"
-        )
+    elif point.name == "answer.redirect_url" and (template := answer.redirect_template):
+        return evolve(point, status="assumed", value=template, means="answer.redirect_template gives it")
     elif point.name == "answer.refusals_signed" and path is None:
         means += '; until then an unsigned "not found" is never final, and recovery.quarantine has no effect'
     elif point.name == "answer.subscription_id":

@@ -5,20 +5,17 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from payasync.endpoints import ARGUMENTS, QUERY_ORDER, QUERY_REFUND
-from payasync.profile.audit import Point
+from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
+from payasync.profile.audit import Point, takers_of
 from payasync.profile.profile import Profile
-from payasync.profile.schema import ALL
 from payasync.profile.wire_names import wire_name
 
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
 """Methods, or other things, that a profile makes ready together."""
 
 _SIGNED: Final = "request signatures"
-_QUERIED: Final = "how to query"
 _ABSENT: Final = "'not found'"
 _SIGNATURE: Final = "its signature"
-_CONFIRMED: Final = "how to confirm it"
 _SIGNING: Final = ("signature.algorithm", "signature.encoding")
 _SUBSCRIPTION: Final = ("frequency", "subscription_amount", "start_date", "customer", "subscription_id")
 _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
@@ -45,20 +42,26 @@ _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     "recovery": {
         _ABSENT: (),
         "when it is final": ("recovery.quarantine", "answer.refusals_signed"),
-        _QUERIED: ("refund_status", *_SIGNING),
+        "how to query": ("refund_status", *_SIGNING),
     },
     "notifications": {
         "verification": ("notification.verification",),
         "acknowledgement": ("notification.ack_status",),
-        _SIGNATURE: ("notification.signature", *_SIGNING),
-        _CONFIRMED: (
-            *("notification.out_trade_no", "answer.order_status", "states.order"),
-            *("notification.out_refund_no", "refund_status", "answer.refund_status", "states.refund"),
-            *_SIGNING,
-        ),
     },
 }
 """What each group needs, the most urgent first, and the points that say it."""
+_PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "body": {_SIGNATURE: ("notification.signature", *_SIGNING)},
+    "header": {_SIGNATURE: _SIGNING},
+    "none": {
+        "how to confirm it": (
+            *("notification.out_trade_no", "answer.order_status", "states.order"),
+            *("notification.out_refund_no", "refund_status", "answer.refund_status", "states.refund"),
+            *_SIGNING,
+        )
+    },
+}
+"""What notifications need besides, by how they are verified."""
 _ASKS: Final = (QUERY_ORDER, QUERY_REFUND)
 """The queries by which recovery finds a lost write."""
 _KEYS: Final = {"payment_status": "status.payment.name", "refund_status": "status.refund.name"}
@@ -114,34 +117,26 @@ def inspect_groups(profile: Profile) -> tuple[Readiness, ...]:
 def optional_points(profile: Profile) -> tuple[Point, ...]:
     """Return the open points that no group needs."""
     needed = {key for each in inspect_groups(profile) for missing in each.missing for key in missing.keys}
-    return tuple(point for point in profile.audit() if point.status == "open" and key_of(point.name) not in needed)
-
-
-def key_of(name: str) -> str:
-    """Return the key of a point as TOML writes it."""
-    return _KEYS.get(name, name)
+    open_points = (point for point in profile.audit() if point.status == "open")
+    return tuple(point for point in open_points if _KEYS.get(point.name, point.name) not in needed)
 
 
 def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -> Iterator[Missing]:
-    for thing, names in _NEEDS[group].items():
+    proofs = _PROOFS.get(profile.notification.verification, {}) if group == "notifications" else {}
+    for thing, names in {**_NEEDS[group], **proofs}.items():
         open_points = (points[name] for name in names if name in points and points[name].status == "open")
         needed = (point.name for point in open_points if _is_needed(profile, group, thing, point))
-        keys = _keys_of_absent(profile) if thing == _ABSENT else map(key_of, needed)
+        keys = _keys_of_absent(profile) if thing == _ABSENT else (_KEYS.get(name, name) for name in needed)
         if missing := tuple(keys):
             yield Missing(thing, missing)
 
 
 def _is_needed(profile: Profile, group: Group, thing: str, point: Point) -> bool:
     """Return whether a group needs an open point, given what the profile says of others."""
-    verification = profile.notification.verification
-    if thing == _SIGNATURE:
-        return verification == "body" or (verification == "header" and point.name in _SIGNING)
-    if thing == _CONFIRMED and (verification != "none" or point.name not in _SIGNING):
-        return verification == "none"
-    if point.name in _SIGNING:
-        methods = tuple(each.name for each in _ASKS) if thing in {_QUERIED, _CONFIRMED} else (f"{group}.",)
-        return any(name.startswith(methods) for name in point.needed_by)
-    return not _is_given(profile, point.name)
+    if point.name not in _SIGNING:
+        return not _is_given(profile, point.name)
+    methods = tuple(each.name for each in _ASKS) if group in {"recovery", "notifications"} else (f"{group}.",)
+    return thing == _SIGNATURE or any(name.startswith(methods) for name in point.needed_by)
 
 
 def _keys_of_absent(profile: Profile) -> Iterator[str]:
@@ -160,8 +155,8 @@ def _is_given(profile: Profile, name: str) -> bool:
     """Return whether an open point has a value: one without effect yet, or each name that a call must have."""
     section, _, key = name.partition(".")
     if section == "fields":
-        takers = [(method, each) for method in ALL for each in ARGUMENTS[method] if each.point == key and each.required]
-        return bool(takers) and all(wire_name(profile, *taker) for taker in takers)
+        required = [(method, each) for method, each in takers_of(key).items() if each.required]
+        return bool(required) and all(wire_name(profile, *each) for each in required)
     value: Any = getattr(getattr(profile, section), key, None) if section in {"states", "recovery"} else None
     return value not in (None, {})
 

@@ -10,7 +10,7 @@ import pytest
 
 from payasync import ConfigurationError, Profile
 from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt, parse_answer
-from payasync.profile.readiness import inspect_groups, key_of
+from payasync.profile.readiness import inspect_groups
 
 PROFILE_PAGE: Final = (Path(__file__).parents[2] / "docs" / "profile.md").read_text(encoding="utf-8")
 QUESTIONS: Final = {prompt.name: prompt for prompts in PROMPTS.values() for prompt in prompts}
@@ -45,7 +45,7 @@ def test_groups_are_asked_in_order_of_what_they_unlock() -> None:
 @pytest.mark.parametrize("profile", [Profile(), Profile.from_toml('notification.verification = "none"')])
 def test_each_needed_key_has_a_question(profile: Profile) -> None:
     """Each key that makes a group ready has a question; a table has one for each name in it."""
-    needed = {key_of(key) for each in inspect_groups(profile) for missing in each.missing for key in missing.keys}
+    needed = {key for each in inspect_groups(profile) for missing in each.missing for key in missing.keys}
 
     assert [] == [key for key in needed if not any(f"{name}.".startswith(f"{key}.") for name in QUESTIONS)]
 
