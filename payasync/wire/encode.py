@@ -351,7 +351,7 @@ class Codec:
         profile, name = self._profile, kind.operation.name
         key = IDENTIFIER_OF.get(name)
         if key and parameter_of(profile, name) is None:
-            raise not_configured(key, f"{IDENTIFIER} (TOML: [status.{key.removesuffix('_status')}])")
+            raise not_configured(key, IDENTIFIER)
         operation = operation_of(profile, kind.operation)
         if kind not in self._writers:
             self._writers[kind] = make_writer(kind, profile)

@@ -223,16 +223,16 @@ async def test_open_option_is_named_before_the_journal(option: str) -> None:
         ({"value": "t={timestamp},s={signature}"}, "value", "must hold {nonce}, which signature.text signs"),
         ({"value": "n={nonce},s={signature}"}, "value", "must hold {timestamp}"),
         ({"value": "é={signature}{timestamp}{nonce}"}, "value", "visible ASCII"),
-        ({"header": "Content-Type"}, "header", "a header that payasync does not set, not 'Content-Type'"),
+        ({"header": "Content-Type"}, "header", "must not be Content-Type, because payasync sets it"),
         ({"header": "a b"}, "header", "the name of a header"),
-        ({"headers": {"Cookie": "{nonce}"}}, "headers.Cookie", "a header that payasync does not set"),
+        ({"headers": {"Cookie": "{nonce}"}}, "headers.Cookie", "must not be Cookie, because payasync sets it"),
         ({"headers": {"X-Time": "{time}"}}, "headers.X-Time", "{time}, which is unknown"),
-        ({"headers": {"signature": "{nonce}"}}, "headers", "each header once"),
+        ({"headers": {"signature": "{nonce}"}}, "headers.signature", "and signature.header are the same header"),
     ],
 )
 def test_wrong_option_is_refused(options: dict[str, Any], key: str, why: str) -> None:
     """A template that could not be signed or verified is refused, with its key and what is allowed."""
-    name, words = refusal(template, **options)
+    name, words = refusal(lambda: Profile(signature=template(**options)))
 
     assert f"signature.{key}" == name
     assert why in words
