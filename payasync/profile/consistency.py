@@ -6,7 +6,6 @@ no contradiction: `audit()` shows it, and a call that needs the point names it.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import date
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from itertools import combinations
@@ -22,6 +21,7 @@ from payasync.profile.schema import (
     OPEN_FIELDS,
     REFUSALS,
     REFUSED,
+    Code,
     Endpoint,
     HttpCodes,
     NotificationShape,
@@ -69,8 +69,6 @@ _BRACES: Final = re.compile(r"\{(\w*)\}")
 _DEFAULTS: Final = frozenset({"accept", "user-agent"})
 """Headers of every request that `[headers]` may replace, and that no key may."""
 _AUTHORIZATION: Final = frozenset({"authorization"})
-_UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
-"""Two days that differ in each part of a date."""
 _SLIP: Final = 0.88
 """How similar a mistyped name is: `subjct` is meant for `subject`, and `subjectId` is not."""
 
@@ -82,37 +80,26 @@ def check_profile(profile: "Profile") -> None:
         ConfigurationError: The error names the key and the allowed values.
     """
     _check_names(profile)
-    if not _is_pattern(profile.identifier):
-        raise invalid_setting("identifier", f"must be a regular expression, not {profile.identifier!r}")
-    _check_formats(profile.formats)
     _check_scheme(profile)
     _check_answer_header(profile)
     for operation, endpoint in profile.endpoints.items():
         _check_endpoint(profile, operation, endpoint)
     _check_fields(profile)
-    _check_given_names(profile)
+    reserved = {name for each in OURS for name in names_of(profile, each)}
+    _check_constants(profile, reserved)
     _check_names_in_scheme(profile)
     for operation in ARGUMENTS:
-        _check_wire_names(profile, operation)
+        _check_wire_names(profile, operation, reserved)
     _check_headers(profile)
     for operation, names in profile.accept.required.items():
         for name in names:
             _check_required(profile, operation, name)
     _check_idempotency(profile)
-    _check_codes(profile)
-    _check_statuses(profile.http)
+    _check_meanings(profile)
     _check_refusal(profile.notification)
     _check_tells(profile.notification.tells)
     _check_notification_header(profile)
     _check_sandbox(profile)
-
-
-def _is_pattern(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except (re.error, TypeError, OverflowError, RecursionError):
-        return False
-    return True
 
 
 def _check_names(profile: "Profile") -> None:
@@ -142,17 +129,6 @@ def _check_names(profile: "Profile") -> None:
                 raise ConfigurationError(message, field=f"{key}.{name}" if isinstance(given, Mapping) else key)
 
 
-def _check_formats(formats: Mapping[str, str]) -> None:
-    for name, form in formats.items():
-        try:
-            one, other = (day.strftime(form) for day in _UNLIKE)
-        except ValueError:  # a lone surrogate
-            one = other = ""
-        if form and one == other:
-            rule = f"must write any two dates differently, as %Y-%m-%d does, not {describe_value(form)}"
-            raise invalid_setting(f"formats.{name}", rule)
-
-
 def _check_scheme(profile: "Profile") -> None:
     """Refuse a scheme that cannot verify what the profile wants verified, or whose `verify` nothing would await."""
     scheme, shape = profile.scheme, profile.notification
@@ -160,9 +136,10 @@ def _check_scheme(profile: "Profile") -> None:
         return
     verify = getattr(scheme, "verify", None)
     in_body = {"answer.signature": profile.answer.signature, "notification.verification": shape.verification == "body"}
-    for point in (point for point, given in in_body.items() if given and verify is None):
-        why = f"needs a signature that verifies fields; {type(scheme).__name__} signs the text of a whole request"
-        raise invalid_setting(point, why)
+    for point, given in in_body.items():
+        if given and verify is None:
+            why = f"needs a signature that verifies fields; {type(scheme).__name__} signs the text of a whole request"
+            raise invalid_setting(point, why)
     if verify is not None and any(map(iscoroutinefunction, (verify, type(verify).__call__))):
         raise ConfigurationError(
             "signature.verify must be a plain function, not a coroutine function, because nothing awaits it. "
@@ -273,54 +250,63 @@ def _check_unsent(profile: "Profile", operation: str, name: str) -> None:
         raise invalid_setting(key, "is empty: say in accept.currency which one currency the service has")
 
 
-def _check_given_names(profile: "Profile") -> None:
-    """Refuse a field under a wire name that only payasync itself may set, and a constant that is no JSON."""
-    reserved = {name for each in OURS for name in names_of(profile, each)}
-    given = {
-        f"fields.{point}": name for point, name in profile.fields.items() if isinstance(name, str) and point not in OURS
-    }
-    given |= {f"{key}.name": parameter.name for key in IDENTIFIER_OF.values() if (parameter := getattr(profile, key))}
+def _check_constants(profile: "Profile", reserved: Collection[str]) -> None:
+    """Refuse a constant that is no JSON, or that has a name that only payasync itself may set."""
     for operation, table in profile.constants.items():
-        given |= {f"constants.{operation}.{name}": name for name in table}
         for name, value in table.items():
+            key = f"constants.{operation}.{name}"
             if found := find_flaw({name: value}):
-                raise invalid_setting(f"constants.{operation}.{name}", f"must be JSON, without {found}")
-    for key, name in given.items():
-        if name in reserved:
-            raise invalid_setting(key, f"must not set {name}, because payasync sets it")
+                raise invalid_setting(key, f"must be JSON, without {found}")
+            if name in reserved:
+                raise invalid_setting(key, f"must not set {name}, because payasync sets it")
 
 
-def _check_wire_names(profile: "Profile", operation: str) -> None:
+def _check_wire_names(profile: "Profile", operation: str, reserved: Collection[str]) -> None:
     """Refuse two fields of one request under one name: one would replace the other, such as an amount."""
-    names = wire_names(profile, operation)
-    ours = {each: wire_name(profile, operation, each) for each in OURS}
-    for each in (*arguments_of(profile, operation), *map(Argument, OURS)):
-        name, key = {**ours, **names}.get(each.name, ""), _key_of_name(profile, operation, each)
-        its_own = name != OURS.get(each.name, each.wire)
-        for other, its in {**ours, **names}.items() if name and its_own else ():
-            if other != each.name and _overlap(name, its):
+    every = (*arguments_of(profile, operation), *map(Argument, OURS))
+    names = {each: name for each in every if (name := wire_name(profile, operation, each))}
+    for each, name in names.items():
+        key, given = _key_of_name(profile, operation, each), name != OURS.get(each.name, each.wire)
+        if given and each.name not in OURS and name in reserved:
+            raise invalid_setting(key, f"must not set {name}, because payasync sets it")
+        for other, its in names.items() if given else ():
+            if other != each and _overlap(name, its):
                 also = "also the wire name" if name == its else f"in one object with the wire name {its!r}"
-                why = f"is {name!r}, which is {also} of {other} in {operation}: one would replace the other"
+                why = f"is {name!r}, which is {also} of {other.name} in {operation}: one would replace the other"
                 for_all = key in {f"fields.{each.name}", f"fields.{each.point}"}
                 hint = f'. Give {operation} names of its own in [fields."{operation}"]' if for_all else ""
                 raise invalid_setting(key, why + hint)
-        if "." in name and (each.name in OURS or "" in name.split(".")):
-            allowed = "a name without a dot" if each.name in OURS else "a name, or several with a dot between them"
-            raise invalid_setting(key, f"must be {allowed}, not {name!r}")
-        if "." in name and _parts_lists(names.values()):
-            raise invalid_setting(key, f"is {name!r}: in a request, a list has one entry, with the number 0")
-        if "." in name and not _nests(profile, operation, each.name):
-            why = f"is {name!r}, which nests, and stands outside the body in {operation}: give it a name without a dot"
-            raise invalid_setting(key, why)
-        constants = {**(profile.constants.get("*", {}) if "." in name else {}), **profile.constants.get(operation, {})}
-        if (each.required or "." in name) and _stands_in(constants, name):
-            why = f"is the argument {each.name}, which every call gives: the constant would never be sent"
-            raise invalid_setting(f"constants.{operation}.{name}", why)
-        top, dot, _ = name.partition(".")
-        for constant in constants if dot else ():
-            if constant.startswith(f"{top}."):
-                why = f"stands beside {name!r}, which nests: write an object, without quotes around the dotted name"
-                raise invalid_setting(f"constants.{operation}.{constant}", why)
+        if "." in name:
+            _check_nested_name(profile, operation, each, names)
+        _check_constants_beside(profile, operation, each, name)
+
+
+def _check_nested_name(profile: "Profile", operation: str, argument: Argument, names: Mapping[Argument, str]) -> None:
+    """Refuse a dotted name that is no path in the body of a request."""
+    name, key = names[argument], _key_of_name(profile, operation, argument)
+    found = _operation(profile, operation)
+    in_body = found.has_body and place_of(profile, operation) not in {"path", "header"}
+    if argument.name in OURS or "" in name.split("."):
+        allowed = "a name without a dot" if argument.name in OURS else "a name, or several with a dot between them"
+        raise invalid_setting(key, f"must be {allowed}, not {name!r}")
+    if _parts_lists(names.values()):
+        raise invalid_setting(key, f"is {name!r}: in a request, a list has one entry, with the number 0")
+    if not in_body or argument.name in found.in_path:
+        why = f"is {name!r}, which nests, and stands outside the body in {operation}: give it a name without a dot"
+        raise invalid_setting(key, why)
+
+
+def _check_constants_beside(profile: "Profile", operation: str, argument: Argument, name: str) -> None:
+    """Refuse a constant that an argument of every call would replace, or that stands beside its object."""
+    top, dot, _ = name.partition(".")
+    constants = {**(profile.constants.get("*", {}) if dot else {}), **profile.constants.get(operation, {})}
+    if (argument.required or dot) and _stands_in(constants, name):
+        why = f"is the argument {argument.name}, which every call gives: the constant would never be sent"
+        raise invalid_setting(f"constants.{operation}.{name}", why)
+    for constant in constants if dot else ():
+        if constant.startswith(f"{top}."):
+            why = f"stands beside {name!r}, which nests: write an object, without quotes around the dotted name"
+            raise invalid_setting(f"constants.{operation}.{constant}", why)
 
 
 def _stands_in(constants: Mapping[str, Any], name: str) -> bool:
@@ -338,12 +324,6 @@ def _stands_in(constants: Mapping[str, Any], name: str) -> bool:
         else:
             here = here[step]
     return True
-
-
-def _nests(profile: "Profile", operation: str, argument: str) -> bool:
-    """Return whether an argument stands in the body, where a dotted name nests."""
-    found = _operation(profile, operation)
-    return found.has_body and argument not in found.in_path and place_of(profile, operation) not in {"path", "header"}
 
 
 def _operation(profile: "Profile", name: str) -> Operation:
@@ -435,7 +415,7 @@ def _arguments_in_headers(profile: "Profile", operation: str) -> dict[str, str]:
 
 
 def _check_idempotency(profile: "Profile") -> None:
-    """Refuse a key in two places, a lifetime of no key, and a header or field that is something else already."""
+    """Refuse a key in two places, a lifetime of no key, and a field that is something else already."""
     given = profile.idempotency
     header, name = given.header, given.field
     if header and name:
@@ -471,27 +451,19 @@ def _normalize_name(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _check_codes(profile: "Profile") -> None:
-    """Refuse a code in two lists: its meaning decides whether money moved."""
-    tables = {"codes": {key: getattr(profile.codes, key) for key in CODE_LISTS}}
-    tables |= {f"codes.{operation}": dict(table) for operation, table in profile.codes.by_operation.items()}
-    for where, table in tables.items():
-        lists = {"answer.ok": profile.answer.ok, **{f"{where}.{key}": codes for key, codes in table.items()}}
-        for (one, codes), (other, others) in combinations(lists.items(), 2):
-            if both := [code for code in codes if is_one_of(code, others)]:
+def _check_meanings(profile: "Profile") -> None:
+    """Refuse a code or a status in two lists: its meaning decides whether money moved."""
+    ok, codes, http = {"answer.ok": profile.answer.ok}, profile.codes, profile.http
+    tables: list[dict[str, tuple[Code, ...]]] = [ok | {f"codes.{key}": getattr(codes, key) for key in CODE_LISTS}]
+    for operation, table in codes.by_operation.items():
+        tables.append(ok | {f"codes.{operation}.{key}": values for key, values in table.items()})
+    if http.duplicate != HttpCodes().duplicate:
+        tables.append({"http.not_executed": http.not_executed, "http.duplicate": http.duplicate})
+    for table in tables:
+        for (one, values), (other, others) in combinations(table.items(), 2):
+            if both := [value for value in values if is_one_of(value, others)]:
                 message = f"{one} and {other} both hold {both[0]!r}: keep it in the one that it means"
                 raise ConfigurationError(message, field=other)
-
-
-def _check_statuses(http: HttpCodes) -> None:
-    """Refuse a status that means both "used before" and "nothing was done": the number may have been used."""
-    both = [status for status in http.duplicate if status in http.not_executed]
-    if both and http.duplicate != HttpCodes().duplicate:
-        why = (
-            f"and http.not_executed both hold {both[0]}, which has one meaning. Give http.not_executed without it, or "
-            "take it out of http.duplicate"
-        )
-        raise invalid_setting("http.duplicate", why)
 
 
 def _check_refusal(shape: NotificationShape) -> None:
@@ -576,16 +548,16 @@ def _check_sandbox(profile: "Profile") -> None:
         if is_one_of(code, answer.ok):
             raise invalid_setting(f"sandbox.codes.{why}", f"must not be {code!r}, which means success in answer.ok")
     read = {
-        "answer.code": paths_of(answer.code),
-        "answer.message": paths_of(answer.message),
-        "answer.data": (answer.data,),
-        "answer.signature": (answer.signature,),
-        "notification.data": (shape.data,),
-        "notification.signature": (shape.signature,),
+        "answer.code": answer.code,
+        "answer.message": answer.message,
+        "answer.data": answer.data,
+        "answer.signature": answer.signature,
+        "notification.data": shape.data,
+        "notification.signature": shape.signature,
     }
     for name in profile.sandbox.constants:
         for key, paths in read.items():
-            if any(name in path.split(".") for path in paths):
+            if any(name in path.split(".") for path in paths_of(paths)):
                 raise invalid_setting(f"sandbox.constants.{name}", f"stands where {key} is read: keep one of the two")
     for operation, paths in profile.sandbox.omits.items():
         bodiless = [each.name for each in MAY_HAVE_NO_BODY]

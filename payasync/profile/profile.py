@@ -4,9 +4,11 @@ A session has no default for an open point. A call that needs the point raises `
 with the name of the field and the value to put there.
 """
 
+import re
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal
 
 from attrs import Factory, evolve, field, frozen
 
@@ -31,12 +33,31 @@ from payasync.profile.schema import (
     SandboxShape,
     States,
     asks,
+    copy_json,
 )
 from payasync.profile.toml import read_text, write_toml
 from payasync.profile.wire_names import given_name, guarded_names, names_of
-from payasync.settings import check_types, read_guarded, to_dict, to_tuple
+from payasync.settings import check_types, each_must_be, must_be, read_guarded, to_dict, to_tuple
 from payasync.signing.schemes import FREE_TEXT, Scheme, SortedPairs
-from payasync.strict_json import copy_plain, find_flaw
+
+_UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
+"""Two days that differ in each part of a date."""
+
+
+def _is_pattern(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _tells_dates_apart(form: str) -> bool:
+    try:
+        one, other = (day.strftime(form) for day in _UNLIKE)
+    except ValueError:  # a lone surrogate
+        return False
+    return not form or one != other
 
 
 def _copy_names(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,12 +65,6 @@ def _copy_names(given: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         return given
     return {name: to_dict(value) for name, value in given.items()}
-
-
-def _copy_tables(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return a copy of constants that are JSON; any other value unchanged, for the checks to refuse."""
-    copied: Any = given if find_flaw(given) else copy_plain(given)
-    return cast("dict[str, dict[str, Any]]", copied)
 
 
 @frozen(kw_only=True, field_transformer=check_types(""))
@@ -96,15 +111,19 @@ class Profile:
     bearer: tuple[str, ...] = field(default=names_with(AuthKind.BEARER), converter=to_tuple)
     signed: tuple[str, ...] = field(default=names_with(AuthKind.SIGNED), converter=to_tuple)
     merchant: tuple[str, ...] = field(default=names_with(AuthKind.SIGNED), converter=to_tuple)
-    identifier: str = "[A-Za-z0-9_-]{1,64}"
+    identifier: str = field(default="[A-Za-z0-9_-]{1,64}", validator=must_be("a regular expression", _is_pattern))
     amount_unit: Literal["", "minor", "major"] = field(
         default="", metadata=asks("minor or major: the unit that amounts are counted in")
     )
     signature: Scheme | None = None
     endpoints: Mapping[str, Endpoint] = field(default=Factory(dict), converter=to_dict)
     fields: Mapping[str, str | Mapping[str, str]] = field(default=Factory(dict), converter=_copy_names)
-    formats: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
-    constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=_copy_tables)
+    formats: Mapping[str, str] = field(
+        default=Factory(dict),
+        converter=to_dict,
+        validator=each_must_be("a format that writes any two dates differently, as %Y-%m-%d does", _tells_dates_apart),
+    )
+    constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=copy_json)
     headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     auth: Auth = Auth()
     accept: Accept = ANYTHING

@@ -32,8 +32,6 @@ NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
 MERCHANT: Final = "merchantId"
 SIGNING: Final = (NONCE, SIGN)
-RESERVED: Final = frozenset({MERCHANT, *SIGNING})
-"""Wire names that only payasync itself may set."""
 
 OPEN_FIELDS: Final = {
     "return_url": "the wire name of the return URL",
@@ -89,6 +87,8 @@ _ONE_OR_SOME: Final = must_be(
     f"{_IN_THE_DOCUMENT}; or a list of such paths",
     lambda given: _is_path(given) if isinstance(given, str) else all(path and _is_path(path) for path in given),
 )
+_TOLERANCE: Final = must_be("a number of seconds above 0", lambda seconds: seconds > 0)
+_SECONDS: Final = must_be("a number of seconds, 0 or more", lambda seconds: seconds is None or 0 <= seconds < math.inf)
 _REFUSALS: Final = must_be(
     "a list of statuses from 400 to 499 without 429: what the others mean is settled",
     lambda statuses: all(400 <= status < 500 and status != 429 for status in statuses),  # noqa: PLR2004 - statuses
@@ -327,10 +327,8 @@ class Parameter:
 
 
 BODY: Final = "{body}"
-_IN_HEADERS: Final = must_be("the name of a header, or Name:key for one value of `t=1,v1=abc`", is_place)
-_PERHAPS_IN_HEADERS: Final = must_be(
-    "the name of a header, or Name:key for one value of `t=1,v1=abc`", lambda place: not place or is_place(place)
-)
+_A_PLACE: Final = "the name of a header, or Name:key for one value of `t=1,v1=abc`"
+_PERHAPS_IN_HEADERS: Final = must_be(_A_PLACE, lambda place: not place or is_place(place))
 
 
 @frozen(kw_only=True, field_transformer=check_types("header"))
@@ -348,7 +346,7 @@ class SignedHeader:
 
     """
 
-    signature: str = field(validator=_IN_HEADERS)
+    signature: str = field(validator=must_be(_A_PLACE, is_place))
     text: str = BODY
     timestamp: str = field(default="", validator=_PERHAPS_IN_HEADERS)
     nonce: str = field(default="", validator=_PERHAPS_IN_HEADERS)
@@ -455,7 +453,7 @@ class AnswerShape:
     header: SignedHeader | None = field(
         default=None, metadata=asks("the header that signs a response, over its exact body", changed=True)
     )
-    tolerance: int = field(default=300, validator=must_be("a number of seconds above 0", lambda value: value > 0))
+    tolerance: int = field(default=300, validator=_TOLERANCE)
     refusals_signed: bool | None = field(default=None, metadata=asks("true or false: whether a failure is signed, too"))
     out_trade_no: str | None = _a_compared_path("outTradeNo", (*_ORDERS, *_REFUNDS))
     out_refund_no: str | None = _a_compared_path("outRefundNo", _REFUNDS)
@@ -542,6 +540,11 @@ def is_one_of(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
 
 CODE_LISTS: Final = ("not_executed", "retryable", "duplicate", "absent")
 """The keys of `[codes]`, and of its tables for one operation."""
+
+
+def copy_json(given: Any) -> Any:
+    """Return a copy of a table that is JSON; any other value unchanged, for the checks to refuse."""
+    return given if find_flaw(given) else copy_plain(given)
 
 
 def _copy_lists(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -651,7 +654,7 @@ class Recovery:
 
     quarantine: float | None = field(
         default=None,
-        validator=must_be("a number of seconds, 0 or more", lambda value: value is None or 0 <= value < math.inf),
+        validator=_SECONDS,
         metadata=asks(
             "seconds after which 'not found' is final; without it, no write that a number names is sent a second time",
             WITH_A_NUMBER,
@@ -666,7 +669,7 @@ STANDARD_WEBHOOKS: Final = SignedHeader(
 
 _LIFETIME: Final = field(
     default=None,
-    validator=must_be("a number of seconds, 0 or more", lambda value: value is None or 0 <= value < math.inf),
+    validator=_SECONDS,
     metadata=asks(
         "seconds that the service keeps a key; without it, a write is repeated under its key only within its call",
         UNNAMED,
@@ -761,7 +764,7 @@ class NotificationShape:
         validator=must_be("a time zone, such as America/Toronto (where the system has none: install tzdata)", _is_zone),
         metadata=asks("the time zone of times without an offset", (), changed=True),
     )
-    tolerance: int = field(default=300, validator=must_be("a number of seconds above 0", lambda value: value > 0))
+    tolerance: int = field(default=300, validator=_TOLERANCE)
     id: Mapping[str, tuple[str, ...]] = field(
         factory=dict,
         converter=to_dict_of_tuples,
@@ -787,8 +790,7 @@ class NotificationShape:
     @property
     def kind_header(self) -> str:
         """The name of the header that holds the event's name; empty if there is none."""
-        place, colon, name = self.kind.partition(":")
-        return name if colon and place == "header" else ""
+        return self.kind.removeprefix("header:") if self.kind.startswith("header:") else ""
 
     @property
     def zone(self) -> ZoneInfo | None:
@@ -803,11 +805,6 @@ class NotificationShape:
 
 def _is_wait(seconds: float) -> bool:
     return 0 < seconds <= A_YEAR
-
-
-def _copy_json(given: Any) -> Any:
-    """Return a copy of a table that is JSON; any other value unchanged, for the checks to refuse."""
-    return given if find_flaw(given) else copy_plain(given)
 
 
 _WAIT: Final = f"above 0, and at most {A_YEAR} (a year)"
@@ -844,7 +841,7 @@ class SandboxShape:
     )
     constants: Mapping[str, Any] = field(
         factory=dict,
-        converter=_copy_json,
+        converter=copy_json,
         validator=each_must_be("JSON", lambda value: not find_flaw(value, MAX_DEPTH - 1)),
     )
     omits: Mapping[str, tuple[str, ...]] = field(factory=dict, converter=to_dict_of_tuples)

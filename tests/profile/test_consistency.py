@@ -6,10 +6,12 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+import attrs
 import pytest
 from attrs import evolve
 
@@ -31,7 +33,6 @@ from payasync.profile.schema import (
     SignedHeader,
     States,
 )
-from payasync.transport.aiohttp_request import ALWAYS
 from tests.foreign import signatures
 from tests.profile.refusal import refusal, refused
 
@@ -256,12 +257,113 @@ def test_empty_name(operation: str, argument: str, further: Mapping[str, Any], w
     assert (key, f"{key} {why}") == refusal(Profile, fields={operation: {argument: ""}}, **further)
 
 
-@pytest.mark.parametrize("second", ["x-version", "X-VERSION"])
-def test_a_header_stands_once(second: str) -> None:
-    """Two headers whose names differ only in case are refused, because they are the same header."""
-    words = f"headers.{second} and headers.X-Version are the same header: keep one"
+HEADERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "headers.{}": lambda name: {"headers": {name: "1"}},
+    "auth.header": lambda name: {"auth": Auth(header=name)},
+    "auth.headers.{}": lambda name: {"auth": Auth(header="X-Key", headers={name: "{basic}"})},
+    "signature.header": lambda name: {"signature": Template(text="{body}", header=name)},
+    "signature.headers.{}": lambda name: {"signature": Template(text="{body}", header="X-S", headers={name: "v1"})},
+    "payment_status.name": lambda name: {"payment_status": Parameter(name, "header")},
+    "fields.out_trade_no": lambda name: {
+        "endpoints": {"orders.query": Endpoint(place="header")},
+        "fields": {"out_trade_no": name},
+    },
+    "idempotency.header": lambda name: {"idempotency": Idempotency(header=name)},
+}
+"""The keys that give a header its name, in the order in which they are checked, each with a profile's parts."""
+OF_ONE_REQUEST: Final = [
+    (one, other)
+    for one, other in combinations(HEADERS, 2)
+    if one.partition(".")[0] != other.partition(".")[0]
+    and (one, other) != ("payment_status.name", "fields.out_trade_no")
+]
 
-    assert (f"headers.{second}", words) == refusal(Profile, headers={"X-Version": "1", "X-A": "1", second: "2"})
+
+@pytest.mark.parametrize(("one", "other"), OF_ONE_REQUEST)
+def test_a_header_carries_one_thing(one: str, other: str) -> None:
+    """Two things in one header of a request are refused, also if the names differ in case."""
+    parts: dict[str, Any] = {"bearer": ("orders.query",), **HEADERS[one]("X-Same"), **HEADERS[other]("x-same")}
+    key = other.format("x-same")
+
+    assert (key, f"{key} and {one.format('X-Same')} are the same header: keep one") == refusal(Profile, **parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "key", "other"),
+    [
+        ({"headers": {"X-Same": "1", "x-same": "2"}}, "headers.x-same", "headers.X-Same"),
+        ({"auth": Auth(headers={"AUTHORIZATION": "{basic}"})}, "auth.headers.AUTHORIZATION", "auth.header"),
+        (
+            {
+                "endpoints": {"refunds.create": Endpoint(place="header")},
+                "fields": {"out_trade_no": "X-Same", "out_refund_no": "x-same"},
+            },
+            "fields.out_refund_no",
+            "fields.out_trade_no",
+        ),
+    ],
+)
+def test_a_header_stands_once(parts: Mapping[str, Any], key: str, other: str) -> None:
+    """Two names in one table that differ only in case are refused, because they are the same header."""
+    assert (key, f"{key} and {other} are the same header: keep one") == refusal(Profile, **parts)
+
+
+def test_headers_of_different_requests() -> None:
+    """What stands in different requests, or in the query, may have one name."""
+    parts: dict[str, Any] = HEADERS["fields.out_trade_no"]("X-No") | HEADERS["payment_status.name"]("X-No")
+    profile = Profile(
+        refund_status=Parameter("Host"), signature=Template(text="{body}", header="Authorization"), **parts
+    )
+
+    assert "X-No" == profile.fields["out_trade_no"]
+
+
+SET_BY_PAYASYNC: Final = (
+    "Host",
+    "content-type",
+    "Cookie",
+    "Proxy-Authorization",
+    "Authorization",
+    "Accept",
+    "User-Agent",
+)
+MAY_BE_GIVEN: Final = [
+    *(("headers.{}", name) for name in ("Accept", "User-Agent")),
+    *((key, "Authorization") for key in ("auth.header", "auth.headers.{}", "signature.header", "signature.headers.{}")),
+]
+
+
+@pytest.mark.parametrize(("key", "name"), MAY_BE_GIVEN)
+def test_a_header_of_payasync_that_a_profile_may_give(key: str, name: str) -> None:
+    """A profile may give what each request accepts and who sends it, and the header of its key."""
+    parts: dict[str, Any] = {"bearer": (), **HEADERS[key](name)}
+
+    assert parts.items() <= attrs.asdict(Profile(**parts), recurse=False).items()
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (key, name)
+        for key in HEADERS
+        for name in SET_BY_PAYASYNC
+        if not key.startswith("signature") and (key, name) not in MAY_BE_GIVEN
+    ],
+)
+def test_a_header_of_payasync_carries_nothing_else(key: str, name: str) -> None:
+    """Any other header that payasync sets is refused."""
+    field = key.format(name)
+
+    assert (field, f"{field} must not be {name}, because payasync sets it") == refusal(Profile, **HEADERS[key](name))
+
+
+@pytest.mark.parametrize("name", ["X Key", "Zwölf", "X-A:"])
+@pytest.mark.parametrize("key", [key for key in HEADERS if not key.startswith(("signature", "headers"))])
+def test_a_header_has_the_name_of_one(key: str, name: str) -> None:
+    """A name that could split the request is refused."""
+    field = key.format(name)
+
+    assert (field, f"{field} must be the name of a header, not {name!r}") == refusal(Profile, **HEADERS[key](name))
 
 
 OTHER_FIELD: Final = "which is another field of a request already: one would replace the other"
@@ -272,29 +374,6 @@ OTHER_FIELD: Final = "which is another field of a request already: one would rep
     [
         ({"header": "Key", "field": "key"}, {}, "field", "and idempotency.header both carry the key"),
         ({"lifetime": 60.0}, {}, "lifetime", "has no effect without idempotency.header or idempotency.field"),
-        *(
-            ({"header": name}, {}, "header", f"must not be {name}, because payasync sets it")
-            for name in ("Authorization", "content-length", "Cookie", "Host", "Accept")
-        ),
-        *(
-            ({"header": name}, {}, "header", f"must be the name of a header, not {name!r}")
-            for name in ("Two Words", "Zwölf")
-        ),
-        ({"header": "X-KEY"}, {"headers": {"x-key": "1"}}, "header", "and headers.x-key are the same header"),
-        ({"header": "X-Key"}, {"auth": Auth(header="x-key")}, "header", "and auth.header are the same header"),
-        (
-            {"header": "Signed"},
-            {"signature": Template(text="{body}", header="signed")},
-            "header",
-            "signature.header are",
-        ),
-        ({"header": "no"}, {"refund_status": Parameter("No", "header")}, "header", "refund_status.name are"),
-        (
-            {"header": "currency"},
-            {"endpoints": {"payments.create": Endpoint(place="header")}},
-            "header",
-            "currency are",
-        ),
         *(({"field": name}, {}, "field", OTHER_FIELD) for name in ("totalAmt", "sign", "nonceStr", "merchantId")),
         ({"field": "theirs"}, {"fields": {"total_amt": "theirs"}}, "field", OTHER_FIELD),
         ({"field": "theirs"}, {"fields": {"nonce": "theirs"}}, "field", OTHER_FIELD),
@@ -306,22 +385,11 @@ OTHER_FIELD: Final = "which is another field of a request already: one would rep
 def test_an_idempotency_key_has_a_place_of_its_own(
     given: Mapping[str, Any], further: Mapping[str, Any], key: str, words: str
 ) -> None:
-    """An idempotency key stands in one header or field, in which nothing else stands."""
+    """An idempotency key stands in a header or in a field, in which nothing else stands."""
     field, error = refusal(Profile, idempotency=Idempotency(**given), **further)
 
     assert f"idempotency.{key}" == field
     assert words in error
-
-
-@pytest.mark.parametrize("key", ["payment_status", "refund_status"])
-def test_an_identifier_has_a_header_of_its_own(key: str) -> None:
-    """An identifier cannot travel in a header that the profile already sets. A query parameter may have that name."""
-    expected = (f"{key}.name", f"{key}.name and headers.x-order are the same header: keep one")
-    in_header, in_query = Parameter("X-Order", "header"), Parameter("X-Order")
-    taken: dict[str, Any] = {key: in_query}
-
-    assert expected == refusal(Profile, headers={"x-order": "1"}, **{key: in_header})
-    assert in_query == getattr(Profile(headers={"x-order": "1"}, **taken), key)
 
 
 PLACEHOLDERS: Final = "{secret_key} {public_key} {merchant_id} {basic} {basic_user}"
@@ -349,58 +417,6 @@ def test_braces_in_a_header_are_those_of_a_placeholder(value: str) -> None:
 def test_headers_with_keys_are_ascii(value: str) -> None:
     """A value that could split the request is refused."""
     assert ("auth.value", "auth.value must be of visible ASCII characters") == refusal(Auth, value=value)
-
-
-X_KEY: Final[Mapping[str, str]] = {"X-Key": "{public_key}"}
-
-
-@pytest.mark.parametrize(
-    ("auth", "further", "key", "why"),
-    [
-        (Auth(header=""), {}, "auth.header", "must be the name of a header, not ''"),
-        (Auth(headers={"X Key": "{basic}"}), {}, "auth.headers.X Key", "must be the name of a header, not 'X Key'"),
-        *(
-            (Auth(header=name), {}, "auth.header", f"must not be {name}, because payasync sets it")
-            for name in ("Host", "content-type", *ALWAYS, "Cookie", "Proxy-Authorization")
-        ),
-        (Auth(headers={"AUTHORIZATION": "{basic}"}), {}, "auth.headers.AUTHORIZATION", "and auth.header are the same"),
-        (
-            Auth(headers={**X_KEY, "x-key": "{basic}"}),
-            {},
-            "auth.headers.x-key",
-            "and auth.headers.X-Key are the same header: keep one",
-        ),
-        (Auth(header="x-key"), {"headers": {"X-Key": "1"}}, "auth.header", "and headers.X-Key are the same header"),
-        (
-            Auth(headers=X_KEY),
-            {"refund_status": Parameter("x-key", "header")},
-            "refund_status.name",
-            "and auth.headers.X-Key are the same header: keep one",
-        ),
-        (
-            Auth(headers=X_KEY),
-            {"endpoints": {"orders.query": Endpoint(place="header")}, "fields": {"out_trade_no": "X-Key"}},
-            "fields.out_trade_no",
-            "and auth.headers.X-Key are the same header: keep one",
-        ),
-    ],
-)
-def test_a_header_with_a_key_carries_nothing_else(auth: Auth, further: Mapping[str, Any], key: str, why: str) -> None:
-    """A header that payasync sets, that another table gives, or that carries an argument, is refused for a key."""
-    field, words = refusal(Profile, auth=auth, **further)
-
-    assert key == field
-    assert why in words
-
-
-@pytest.mark.parametrize("name", ["Host", "Authorization", "X Order", "X-Version"])
-def test_an_argument_has_a_header_of_its_own(name: str) -> None:
-    """An argument that an endpoint takes in a header is refused in a header that is none, or that is taken."""
-    endpoints, headers = {"orders.query": Endpoint(place="header")}, {"X-Version": "1"}
-    field, _ = refusal(Profile, endpoints=endpoints, headers=headers, fields={"out_trade_no": name})
-
-    assert "fields.out_trade_no" == field
-    assert endpoints == Profile(endpoints=endpoints, headers=headers, fields={"out_trade_no": "X-Order"}).endpoints
 
 
 @pytest.mark.parametrize(
@@ -453,7 +469,7 @@ def test_what_no_caller_gives_is_not_required_of_him(name: str) -> None:
 @pytest.mark.parametrize("form", ["hello", "Y-m-d", "%%Y-%%m-%%d", "%H:%M", " ", "\ud800%Y"])
 def test_each_date_is_written_in_its_own_way(form: str) -> None:
     """A date format that writes two dates alike is refused."""
-    words = f"formats.start_date must write any two dates differently, as %Y-%m-%d does, not {form!r}"
+    words = f"formats.start_date must be a format that writes any two dates differently, as %Y-%m-%d does, not {form!r}"
 
     assert ("formats.start_date", words) == refusal(Profile, formats={"start_date": form})
 
@@ -639,10 +655,7 @@ def test_contradictions_of_notifications(shape: dict[str, Any], signature: Any, 
 
 def test_a_status_has_one_meaning() -> None:
     """A status must not be in both `http.duplicate` and `http.not_executed`, whose default holds 422."""
-    words = (
-        "http.duplicate and http.not_executed both hold 422, which has one meaning. Give http.not_executed without it, "
-        "or take it out of http.duplicate"
-    )
+    words = "http.not_executed and http.duplicate both hold 422: keep it in the one that it means"
 
     assert ("http.duplicate", words) == refusal(Profile, http=HttpCodes(duplicate=(409, 422)))
     assert (409, 422) == Profile(http=HttpCodes(duplicate=(409, 422), not_executed=(400,))).http.duplicate
@@ -853,21 +866,10 @@ X-Merchant = "{merchant_id}"
 @pytest.mark.parametrize(
     ("text", "key", "why"),
     [
-        (f'{TEMPLATE}[headers]\nx-sign = "a"', "signature.header", "and headers.x-sign are the same header"),
-        (
-            f'bearer = ["orders.query"]{TEMPLATE}[auth.headers]\nX-Merchant = "{{public_key}}"',
-            "signature.headers.X-Merchant",
-            "and auth.headers.X-Merchant are the same header",
-        ),
         (TEMPLATE.replace("{timestamp}{body}", "v1"), "signature.text", "must hold a name in braces, such as {body}"),
         (f'{TEMPLATE}[fields]\nnonce = "n"', "fields.nonce", 'has no effect with signature.family "template"'),
         (f'{TEMPLATE}[answer]\nsignature = "sign"', "answer.signature", "needs a signature that verifies fields"),
         (f'{TEMPLATE}[notification]\nverification = "body"', "notification.verification", "needs a signature that"),
-        (
-            f'{TEMPLATE}[status.payment]\nname = "x-merchant"\nplace = "header"',
-            "status.payment.name",
-            "and signature.headers.X-Merchant are the same header: keep one",
-        ),
         ('[signature]\nfamily = "templat"', "signature.family", "must be sorted-pairs or template, not 'templat'"),
         ("[signature]\nfamily = 1", "signature.family", "must be sorted-pairs or template, not 1"),
         ('[signature]\nfamily = "template"\nheader = "a"', "signature.text", "is missing"),
@@ -880,7 +882,7 @@ X-Merchant = "{merchant_id}"
     ],
 )
 def test_a_template_contradicts_nothing(text: str, key: str, why: str) -> None:
-    """A signature in a header adds no fields, has its headers for itself, and has the keys of its own family."""
+    """A signature in a header adds no fields, and has the keys of its own family."""
     field, words = refusal(Profile.from_toml, text)
 
     assert key == field

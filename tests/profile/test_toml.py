@@ -29,7 +29,7 @@ from payasync import (
 )
 from payasync.endpoints import ARGUMENTS
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import RESERVED
+from payasync.profile.wire_names import OURS
 from tests.profile.refusal import refusal, refused
 
 WHOLE: Final = Path(__file__).with_name("whole_profile.toml").read_text(encoding="utf-8")
@@ -493,7 +493,7 @@ JSON: Final[st.SearchStrategy[Any]] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=8,
 )
-TAKEN: Final = RESERVED | {argument.wire for arguments in ARGUMENTS.values() for argument in arguments}
+TAKEN: Final = {*OURS.values()} | {argument.wire for arguments in ARGUMENTS.values() for argument in arguments}
 CONSTANTS: Final = st.dictionaries(TEXTS, JSON, max_size=3).filter(TAKEN.isdisjoint)
 
 

@@ -82,9 +82,9 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
         ('fields.merchant_id = "shop.id"', "fields.merchant_id", "must be a name without a dot, not 'shop.id'"),
         ('fields.subject = "order..title"', "fields.subject", "must be a name, or several with a dot between them"),
         (
-            'endpoints."refunds.create".place = "header"\nfields.out_trade_no = "X-No"\nfields.out_refund_no = "x-no"',
-            "fields.out_refund_no",
-            "and fields.out_trade_no are the same header: keep one",
+            'fields."refunds.create".sign = "mac"\nfields."orders.place".subject = "mac"',
+            "fields.orders.place.subject",
+            "must not set mac, because payasync sets it",
         ),
         ('fields.subject = "a"\nfields.body = "a.b"', "fields.subject", "in one object with the wire name 'a.b'"),
         (
