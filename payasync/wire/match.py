@@ -26,7 +26,7 @@ from payasync.endpoints import (
     camel_case,
 )
 from payasync.profile.profile import Profile
-from payasync.profile.schema import MERCHANT, ORDER_STATES, AnswerShape
+from payasync.profile.schema import ORDER_STATES, AnswerShape
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path, service_parts
 from payasync.profile.wire_names import has_another, is_unsent, shown_names, wire_name
 from payasync.strict_json import ABSENT, at
@@ -38,20 +38,21 @@ _LONGEST: Final = 100
 _WHITE: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 """White space and control characters: a log would show a text with a line end in it as two lines."""
 
-_WIRE: Final[Mapping[str, tuple[str, ValueKind]]] = {
-    "out_trade_no": ("outTradeNo", ValueKind.NUMBER),
-    "out_refund_no": ("outRefundNo", ValueKind.NUMBER),
-    "merchant_id": (MERCHANT, ValueKind.NUMBER),
-    "total_amt": ("totalAmt", ValueKind.AMOUNT),
-    "refund_amt": ("refundAmt", ValueKind.AMOUNT),
-    "currency": ("currency", ValueKind.CURRENCY),
-}
-"""By key of the profile's `[answer]`: the wire name in requests, and how it is compared."""
-
 _AMOUNT: Final = "amount"
-"""The wire name of the total amount in endpoint 1, and in a response about its payment."""
+"""The name of the total amount in endpoint 1, and in a response about its payment."""
 
-COMPARED_NAMES: Final = (*(name for name, _ in _WIRE.values()), _AMOUNT)
+_KINDS: Final[Mapping[str, ValueKind]] = {
+    "out_trade_no": ValueKind.NUMBER,
+    "out_refund_no": ValueKind.NUMBER,
+    "merchant_id": ValueKind.NUMBER,
+    "total_amt": ValueKind.AMOUNT,
+    "refund_amt": ValueKind.AMOUNT,
+    "currency": ValueKind.CURRENCY,
+    _AMOUNT: ValueKind.AMOUNT,
+}
+"""By argument, how what a request and its response name is compared."""
+
+COMPARED_NAMES: Final = tuple(map(camel_case, _KINDS))
 """What a write may name that a response to it, or to a query about it, is compared with."""
 
 _OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
@@ -59,13 +60,6 @@ _OF_PAYMENT: Final = frozenset({CREATE_PAYMENT, QUERY_PAYMENT})
 
 PAYMENT: Final = "payment_id"
 """The service's own number of a payment, which only the queried write can have named."""
-
-_AMOUNTS: Final = (
-    ("total_amt", PLACE_ORDER.name, "total_amt"),
-    ("total_amt", CREATE_PAYMENT.name, _AMOUNT),
-    ("refund_amt", CREATE_REFUND.name, "refund_amt"),
-)
-"""The keys of the profile's `[answer]` for all amounts, each with an operation, and its argument for the amount."""
 
 _DONE: Final[Mapping[str, frozenset[str]]] = {
     CREATE_PAYMENT.name: frozenset({"pending", "paid"}),
@@ -84,42 +78,35 @@ _MADE: Final[Mapping[Operation, tuple[str, ...]]] = {
 }
 """By write, the keys of `[answer]` that locate what the service makes."""
 
-_AMOUNT_OF: Final[Mapping[Operation, str]] = {
-    PLACE_ORDER: "totalAmt",
-    CREATE_REFUND: "refundAmt",
-}
-"""By write, the wire name of its amount."""
+_AMOUNT_OF: Final[Mapping[Operation, str]] = {PLACE_ORDER: "total_amt", CREATE_REFUND: "refund_amt"}
+"""By write with a number, its amount."""
 
 
 def comparison_of(operation: Operation, profile: Profile) -> Comparison:
     """Return what a response to an operation is compared in."""
     found = [
         each
-        for key, name, kind in _document_names(operation)
-        if operation in _OF_PAYMENT or not has_another(profile, operation.name, key)
-        for each in _places(profile, operation, key, name, kind)
+        for argument in _compared_arguments(operation)
+        if operation in _OF_PAYMENT or not has_another(profile, operation.name, argument)
+        for each in _places(profile, operation, argument, camel_case(argument))
     ]
     if operation in {CREATE_REFUND, QUERY_REFUND}:
         # At the place of both amounts, a refund has its own. A service that takes no total need not show one.
-        (total, _), (own_amount, _) = _WIRE["total_amt"], _WIRE["refund_amt"]
-        others = {each.path for each in found if each.name == own_amount}
-        if is_unsent(profile, CREATE_REFUND.name, "total_amt"):
-            others |= {each.path for each in found if each.name == total}
-        found = [each for each in found if each.name != total or each.path not in others]
-    if operation in _OF_PAYMENT:
-        found = [evolve(each, required=False) if each.kind is ValueKind.AMOUNT else each for each in found]
+        unsent = is_unsent(profile, CREATE_REFUND.name, "total_amt")
+        of_refund = {each.path for each in found if each.name == "refundAmt"}
+        found = [each for each in found if each.name != "totalAmt" or not (unsent or each.path in of_refund)]
     if operation not in OPERATIONS:
         # Nobody knows what amounts mean at an endpoint that the document does not show.
         return Comparison(each for each in found if each.kind is ValueKind.NUMBER)
     if operation in {UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION}:
         name = wire_name(profile, operation.name, "subscription_id")
-        found += _places(profile, operation, "subscription_id", name, ValueKind.NUMBER)
+        found += _places(profile, operation, "subscription_id", name)
     if operation == QUERY_REFUND:
         found += _identifier(profile, operation, "out_refund_no", ())
     if operation == QUERY_PAYMENT:
         # Endpoint 6 may be asked by the merchant's number or by the service's own.
         own = (profile.answer.payment_id,) if profile.answer.payment_id else ()
-        found = [evolve(each, also=own) if each.name == _WIRE["out_trade_no"][0] else each for each in found]
+        found = [evolve(each, also=own) if each.name == "outTradeNo" else each for each in found]
         found += _identifier(profile, operation, "out_trade_no", own)
         found += [ComparedField(PAYMENT, PAYMENT, path, ValueKind.NUMBER) for path in own]
     if (number := profile.answer.request_id) and not number.startswith("header:"):
@@ -129,33 +116,33 @@ def comparison_of(operation: Operation, profile: Profile) -> Comparison:
 
 def _uncompared(profile: Profile, operation: Operation) -> Iterable[tuple[str, str]]:
     """Yield the document's wire names of what the profile does not compare, each with the name that it is sent as."""
-    for key, name, _ in _document_names(operation):
-        sent_as = wire_name(profile, operation.name, _argument(key, name))
-        if getattr(profile.answer, key) == "" and sent_as:
-            yield name, sent_as
+    for argument in _compared_arguments(operation):
+        sent_as = wire_name(profile, operation.name, argument)
+        if _path_of(profile, argument) == "" and sent_as:
+            yield camel_case(argument), sent_as
 
 
-def _document_names(operation: Operation) -> Iterable[tuple[str, str, ValueKind]]:
-    """Yield the keys of `[answer]`, each with the document's wire name in requests, and how it is compared."""
-    yield from ((key, name, kind) for key, (name, kind) in _WIRE.items())
-    if operation in _OF_PAYMENT:
-        yield "total_amt", _AMOUNT, ValueKind.AMOUNT
+def _compared_arguments(operation: Operation) -> list[str]:
+    """Return what a response to an operation is compared in, by the arguments of the requests that name it."""
+    return [each for each in _KINDS if each != _AMOUNT or operation in _OF_PAYMENT]
 
 
-def _argument(key: str, name: str) -> str:
-    """Return the argument that a key of `[answer]` stands for, given the document's wire name."""
-    return _AMOUNT if name == _AMOUNT else key
+def _path_of(profile: Profile, argument: str) -> str | None:
+    """Return the profile's path in `[answer]` of what an argument names; the amount of a payment is a total."""
+    path: str | None = getattr(profile.answer, "total_amt" if argument == _AMOUNT else argument)
+    return path
 
 
-def _places(profile: Profile, operation: Operation, key: str, name: str, kind: ValueKind) -> Iterable[ComparedField]:
+def _places(profile: Profile, operation: Operation, argument: str, name: str) -> Iterable[ComparedField]:
     """Yield where a response may name what a request names; nothing if the profile switches that off."""
-    path: str | None = getattr(profile.answer, key)
-    named = shown_names(profile, operation.name, _argument(key, name))
+    path, kind = _path_of(profile, argument), _KINDS.get(argument, ValueKind.NUMBER)
+    named = shown_names(profile, operation.name, argument)
     if path == "" or not named:
         return
     sent_as, places = named[0], (path,) if path else named
-    yield from (ComparedField(name, sent_as, each, kind, required=path is not None) for each in places)
-    if name == _AMOUNT:
+    required = path is not None and not (kind is ValueKind.AMOUNT and operation in _OF_PAYMENT)
+    yield from (ComparedField(name, sent_as, each, kind, required) for each in places)
+    if argument == _AMOUNT:
         # A service may name the amount of a payment as orders do, or as the request does.
         total = wire_name(profile, PLACE_ORDER.name, "total_amt")
         others = dict.fromkeys(each for each in (*named, total) if each not in places)
@@ -165,7 +152,7 @@ def _places(profile: Profile, operation: Operation, key: str, name: str, kind: V
 def _identifier(profile: Profile, operation: Operation, key: str, own: tuple[str, ...]) -> Iterable[ComparedField]:
     """Yield where a response to endpoint 6 or 7 may name the identifier, if it has a wire name of its own."""
     sent_as = wire_name(profile, operation.name, "identifier")
-    if not sent_as or any(wire_name(profile, operation.name, each) == sent_as for each in _WIRE):
+    if not sent_as or any(wire_name(profile, operation.name, each) == sent_as for each in _KINDS):
         return
     yield ComparedField(sent_as, sent_as, sent_as, ValueKind.NUMBER)
     path: str | None = getattr(profile.answer, key)
@@ -312,9 +299,9 @@ def may_be_success(
     if path and _is_said(state := at(data, path)):
         return profile.states.name(thing, state) is None  # `contradiction` judges the states that are known
     if not path and any(
-        _is_said(at(data, getattr(profile.answer, key) or place))
-        for key, name, _ in _document_names(operation)
-        for place in shown_names(profile, operation.name, _argument(key, name))
+        _is_said(at(data, _path_of(profile, argument) or place))
+        for argument in _compared_arguments(operation)
+        for place in shown_names(profile, operation.name, argument)
     ):
         return True
     made = [getattr(profile.answer, key) for key in _MADE.get(operation, ())]
@@ -335,8 +322,8 @@ def names_number_and_amounts(
         comparison: Where a payload may name these.
         data: The payload.
     """
-    number = camel_case(operation.reference or "")
-    wanted = {name for name in (number, _AMOUNT_OF.get(operation)) if name in fields}
+    names = camel_case(operation.reference or ""), camel_case(_AMOUNT_OF.get(operation, ""))
+    wanted = fields.keys() & names
     return wanted <= {each.name for each in comparison.fields if each.name in wanted and _names(each, fields, data)}
 
 
@@ -352,9 +339,9 @@ def names_only_the_number(query: Call, data: object) -> bool:
     if not any(each.sent_as == number and _names(each, fields, data) for each in comparison.fields):
         return False
     paths = [*service_parts(profile), *(getattr(shape, key) for key in (*STATE_KEYS, *OWN_KEYS))]
-    for key, operation, argument in _AMOUNTS:
-        named = wire_name(profile, operation, argument), *shown_names(profile, query.operation.name, argument)
-        paths += (getattr(shape, key),) if getattr(shape, key) else named
+    for operation, argument in (*_AMOUNT_OF.items(), (CREATE_PAYMENT, _AMOUNT)):
+        named = wire_name(profile, operation.name, argument), *shown_names(profile, query.operation.name, argument)
+        paths += (path,) if (path := _path_of(profile, argument)) else named
     if query.operation == QUERY_ORDER:  # a refund of the order names the order, too
         paths.append(shape.out_refund_no or wire_name(profile, CREATE_REFUND.name, "out_refund_no"))
     return all(_is_missing(at(data, path, None)) for path in filter(None, paths))
