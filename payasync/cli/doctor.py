@@ -29,7 +29,6 @@ from payasync.profile.audit import Point
 from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Readiness, inspect_groups, optional_points
-from payasync.profile.schema import Endpoint, Parameter
 from payasync.profile.signed_fields import check_answers_covered, proof_paths
 from payasync.profile.wire_names import IDENTIFIER_OF, operation_of, place_of
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
@@ -39,6 +38,9 @@ Verdict = Literal["fine", "warning", "missing", "wrong", "open"]
 CONNECT_SECONDS: Final = 5.0
 MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
 CONNECTION: Final = "Connection"
+_MEND: Final = "correct {}: see below"
+_STEPS: Final[dict[Verdict, str]] = {"wrong": _MEND, "missing": "set {}", "warning": _MEND}
+"""What to do about findings, the most urgent ones first."""
 
 
 @click.command()
@@ -58,23 +60,23 @@ def doctor(*, profile: str | None, base_url: str | None, every: bool, json: bool
         chosen, source = profile_named(profile)
     except ConfigurationError as error:
         fail("doctor", error)
-    keys = list(inspect_credentials(chosen, os.environ))
-    reached = asyncio.run(inspect_connection(base_url))
+    groups = inspect_groups(chosen)
+    findings = [*inspect_credentials(chosen, os.environ), asyncio.run(inspect_connection(base_url))]
     if json:
-        findings = [asdict(each) for each in (*keys, reached)]
-        print_json(chosen, source, findings=findings, points=[asdict(each) for each in chosen.audit()])
+        document = {
+            "profile": chosen.name,
+            "source": source,
+            "groups": [{**asdict(each), "ready": each.ready} for each in groups],
+            "findings": list(map(asdict, findings)),
+            "points": list(map(asdict, chosen.audit())),
+        }
+        click.echo(json_text.dumps(document))
     else:
         screen = DoctorScreen()
-        screen.findings("In short", next_steps(inspect_groups(chosen), source, [*keys, reached]))
-        screen.findings("Environment", [*keys, reached])
+        screen.findings("In short", next_steps(groups, source, findings))
+        screen.findings("Environment", findings)
         screen.profile(chosen, source, every=every)
-    sys.exit(1 if "wrong" in {each.verdict for each in (*keys, reached)} else 0)
-
-
-def print_json(profile: Profile, source: str, **more: object) -> None:
-    """Print a line of JSON: what a profile is ready for, and more."""
-    groups = [{**asdict(each), "ready": each.ready} for each in inspect_groups(profile)]
-    click.echo(json_text.dumps({"profile": profile.name, "source": source, "groups": groups, **more}))
+    sys.exit(1 if "wrong" in {each.verdict for each in findings} else 0)
 
 
 @frozen
@@ -101,12 +103,7 @@ def next_steps(groups: Sequence[Readiness], source: str, findings: Sequence[Find
         source: Where the profile comes from.
         findings: All other findings.
     """
-    steps: dict[Verdict, str] = {
-        "wrong": "correct {}: see below",
-        "missing": "set {}",
-        "warning": "correct {}: see below",
-    }
-    for verdict, step in steps.items():
+    for verdict, step in _STEPS.items():
         if names := [each.name for each in findings if each.verdict == verdict]:
             unset = [BASE_URL if verdict == "missing" and name == CONNECTION else name for name in names]
             yield Finding(f"{len(names):>2}", verdict, step.format(", ".join(unset)))
@@ -195,19 +192,17 @@ def _is_symmetric(profile: Profile) -> bool:
 
 def _keys_needed(profile: Profile, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each key with its purpose; of two that serve one purpose, the usual one if neither is given."""
-    symmetric = _is_symmetric(profile)
-    signed = [*(["responses"] if profile.answer.signed else [])]
-    if profile.notification.verification in {"body", "header"}:
-        signed.append("notifications")
+    verification = profile.notification.verification
     for name in ("secret_key", "public_key"):
         yield name, list_methods(profile.bearer) if name in profile.auth.needs else ""
     yield "signing_key", list_methods(profile.signed)
-    if not symmetric:
-        yield "service_keys", " and ".join(signed)
-    else:
-        either = signed and not profile.signed and not _variable("PAYASYNC_SIGNING_KEY", environ)
-        yield "service_keys", f"{' and '.join(signed)}. PAYASYNC_SIGNING_KEY serves, too" if either else ""
-    yield "notification_keys", "notifications" if profile.notification.verification == "standard-webhooks" else ""
+    signed = {"responses": profile.answer.signed, "notifications": verification in {"body", "header"}}
+    purpose = " and ".join(thing for thing, has_signature in signed.items() if has_signature)
+    if purpose and _is_symmetric(profile):
+        has_signing_key = profile.signed or _variable("PAYASYNC_SIGNING_KEY", environ)
+        purpose = "" if has_signing_key else f"{purpose}. PAYASYNC_SIGNING_KEY serves, too"
+    yield "service_keys", purpose
+    yield "notification_keys", "notifications" if verification == "standard-webhooks" else ""
 
 
 def list_methods(methods: tuple[str, ...]) -> str:
@@ -300,10 +295,7 @@ class DoctorScreen:
 
     def findings(self, title: str, findings: Iterable[Finding]) -> None:
         """Show a section of findings."""
-        table = new_table(header=False)
-        table.add_column(no_wrap=True)
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
+        table = _table(unbroken=2)
         for each in findings:
             table.add_row(_MARKS[each.verdict], escape(each.name), escape(each.words))
         self._console.print(f"\n[bold]{title}[/]")
@@ -312,17 +304,22 @@ class DoctorScreen:
 
 def group_table(groups: Sequence[Readiness]) -> Table:
     """Return what each group needs, with the keys to give."""
-    table = new_table(header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _table(unbroken=3)
     for each in groups:
         begin = _MARKS["fine" if each.ready else "open"], f"[bold]{each.group}[/]"
         if each.ready:
             table.add_row(*begin, "ready")
         for place, missing in enumerate(each.missing):
             table.add_row(*(("", "") if place else begin), missing.thing, f"[cyan]{list_keys(missing.keys)}[/]")
+    return table
+
+
+def _table(*, unbroken: int) -> Table:
+    """Return a table without a header: columns that are never broken, and a last one that may be."""
+    table = new_table(header=False)
+    for _ in range(unbroken):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     return table
 
 
@@ -342,31 +339,30 @@ def _point_table(profile: Profile, points: Sequence[Point], optional: Collection
     else:
         table.add_column("Point\nNeeded by", width=longest)
         table.add_column(value, overflow="fold")
-    order = list(_STYLES)
-    shown_as = {each.name: "optional" if each.name in optional else each.status for each in points}
-    for point in sorted(points, key=lambda each: order.index(shown_as[each.name])):
-        status = shown_as[point.name]
-        name = f"[bold]{escape(point.name)}[/]"
-        unset = point.status == "open" or point.value in (None, "")
-        shown = escape(point.means if unset else _in_words(profile, point))
-        needed = f"[dim]{escape(list_methods(point.needed_by) or 'notifications')}[/]"
-        cells = [name, shown, needed] if width >= _WIDE else [f"{name}\n{needed}", shown]
-        table.add_row(f"[{_STYLES[status]}]{status}[/]", *cells)
+    for status, style in _STYLES.items():
+        for point in points:
+            if status == ("optional" if point.name in optional else point.status):
+                name = f"[bold]{escape(point.name)}[/]"
+                unset = point.status == "open" or point.value in (None, "")
+                shown = escape(point.means if unset else _in_words(profile, point))
+                needed = f"[dim]{escape(list_methods(point.needed_by) or 'notifications')}[/]"
+                cells = [name, shown, needed] if width >= _WIDE else [f"{name}\n{needed}", shown]
+                table.add_row(f"[{style}]{status}[/]", *cells)
     return table
 
 
 def _in_words(profile: Profile, point: Point) -> str:
     """Return the value of a point of a profile in words."""
+    value = point.value
     for operation in (operation_of(profile, each) for each in OPERATIONS):
-        if isinstance(point.value, Parameter) and point.name == IDENTIFIER_OF.get(operation.name):
-            usual = "body" if operation.has_body else "query"
-            in_path = "identifier" in operation.in_path
-            return f"{point.value.name}, in the {'path' if in_path else place_of(profile, operation.name) or usual}"
-        if isinstance(point.value, Endpoint) and point.name == f"endpoints.{operation.name}":
-            place = f", in the {point.value.place}" if point.value.place else ""
-            further = f", with {', '.join(point.value.with_)}" if point.value.with_ else ""
-            return f"{operation.method} {operation.path}{place}{further}"
-    return _value_in_words(point.value)
+        if point.name == IDENTIFIER_OF.get(operation.name):
+            place = "path" if "identifier" in operation.in_path else place_of(profile, operation.name)
+            return f"{value.name}, in the {place or ('body' if operation.has_body else 'query')}"
+        if point.name == f"endpoints.{operation.name}":
+            further = {"in the": value.place, "with": ", ".join(value.with_)}
+            given = (f", {word} {text}" for word, text in further.items() if text)
+            return f"{operation.method} {operation.path}{''.join(given)}"
+    return _value_in_words(value)
 
 
 def _value_in_words(value: object) -> str:
