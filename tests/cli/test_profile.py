@@ -17,7 +17,7 @@ from attrs import frozen
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from payasync import Profile
+from payasync import AnswerShape, NotificationShape, Profile, ResultCodes, SignedHeader
 from payasync.cli.commands import payasync
 from payasync.cli.profile import ProfileScreen, interview
 from payasync.cli.profile_draft import Prompt
@@ -224,33 +224,84 @@ def test_invalid_answer_is_asked_again() -> None:
     assert 2 == person.shown.count("Refused: ")
 
 
-def test_answer_that_needs_another() -> None:
-    """If an answer is valid only with another one, that one is asked next, and both are taken or left out."""
-    taken = Person(answer__code="code", answer__ok="a..b\n0")
-    left = Person(signature__algorithm="md5")
-    only_failures = Person(answer__code_optional="true", answer__code="error")
+@pytest.mark.parametrize(
+    ("answers", "asked", "expected"),
+    [
+        (
+            {"answer__code": "code", "answer__ok": "a..b\n0"},
+            ["answer.code", "answer.ok", "answer.message"],
+            Profile(answer=AnswerShape(code="code", ok=("a..b",))),
+        ),
+        (
+            {"answer__code_optional": "true", "answer__code": "error"},
+            ["answer.code_optional", "answer.code", "answer.ok"],
+            Profile(answer=AnswerShape(code="error", code_optional=True)),
+        ),
+        (
+            {"answer__message": "m", "codes__absent": "A", "codes__not_executed": "A\nB"},
+            ["codes.not_executed", "codes.retryable"],
+            Profile(answer=AnswerShape(message="m"), codes=ResultCodes(absent=["A"], not_executed=["B"])),
+        ),
+        (
+            {"notification__verification": "header", "notification__header__signature": "X-Sign"},
+            ["notification.verification", "notification.header.signature", "notification.header.text"],
+            Profile(notification=NotificationShape(verification="header", header=SignedHeader(signature="X-Sign"))),
+        ),
+    ],
+)
+def test_answer_that_needs_another(answers: dict[str, str], asked: list[str], expected: Profile) -> None:
+    """If an answer is valid only with another one, that one is asked next; else the same question is asked again."""
+    person = Person(**answers)
+    draft = interview(person)
 
-    assert ("code", ("a..b",)) == ((answer := interview(taken).profile.answer).code, answer.ok)
-    assert ("error", ()) == ((answer := interview(only_failures).profile.answer).code, answer.ok)
-    assert ["answer.code", "answer.ok"] == taken.asked[taken.asked.index("answer.code") :][:2]
-    assert Profile() == interview(left).profile
-    assert "Left out: signature.algorithm, which needs signature.key_param" in left.shown
+    assert expected == draft.profile
+    assert asked == person.asked[person.asked.index(asked[0]) :][: len(asked)]
+
+
+def test_answer_is_left_out() -> None:
+    """If an answer is valid only with another one, which is not given, it is left out."""
+    person = Person(signature__algorithm="md5")
+    draft = interview(person)
+
+    assert Profile() == draft.profile
+    assert "Left out: signature.algorithm, which needs signature.key_param" in person.shown
+
+
+DEPENDS: Final = {
+    "answer.ok": {"answer__code": "code"},
+    "answer.refusals_signed": {"answer__signature": "sign"},
+    "codes.absent": {"answer__message": "message"},
+    "formats.start_date": {"fields__start_date": "begin"},
+    "notification.ack_status": {"notification__verification": "none"},
+    "notification.header.prefix": {"notification__verification": "header", "notification__header__signature": "X-Sign"},
+    "notification.kinds.refund": {"notification__verification": "none", "notification__kind": "event"},
+    "notification.signature": {"notification__verification": "body"},
+    "signature.allow_delimiters": {"answer__signature": "sign"},
+    "signature.encoding": {"signature__algorithm": "ed25519"},
+    "signature.key_param": {"signature__algorithm": "hmac-sha256"},
+    "states.order.paid": {"answer__order_status": "status"},
+    "states.refund.failed": {"answer__refund_status": "status"},
+    "status.payment.place": {"status__payment__name": "number"},
+    "status.refund.place": {"status__refund__name": "number"},
+}
+"""Questions, each with the answers without which it makes no sense."""
 
 
 def test_only_questions_that_make_sense_are_asked() -> None:
     """A question that depends on an answer is not asked without it."""
-    without, given = Person(), Person(answer__order_status="status", notification__verification="body")
-    depends = {"states.order.paid", "notification.ack_status", "notification.signature"}
+    asked = {question: Person(**answers) for question, answers in DEPENDS.items()}
+    without = Person()
+    for person in (without, *asked.values()):
+        interview(person)
 
-    interview(without)
-    interview(given)
-
-    assert set() == depends.intersection(without.asked)
-    assert depends < set(given.asked)
+    assert [] == [question for question in DEPENDS if question in without.asked]
+    assert [] == [question for question, person in asked.items() if question not in person.asked]
+    assert "signature.key_param" not in asked["signature.encoding"].asked
+    assert not {"notification.header.prefix", "notification.kinds.refund"} & {*asked["notification.ack_status"].asked}
 
 
 def test_verdict_follows_the_questions_of_a_group() -> None:
-    """After the questions of a group, its verdict says what is still missing."""
+    """The groups come in the order of what they unlock. Each one ends with what is still missing."""
     person = Person(answer__order_status="status")
     interview(person)
 
@@ -258,6 +309,9 @@ def test_verdict_follows_the_questions_of_a_group() -> None:
         "signature.algorithm, .encoding its payment page answer.redirect_url its states states.order Refunds 3 of 6"
     )
     assert f"open orders request signatures {verdict}" in person.shown
+    assert ["Payments", "Orders", "Refunds", "Recovery", "Notifications", "Subscriptions"] == re.findall(
+        r"(\w+) \d of 6", person.shown
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from payasync import ConfigurationError, Profile
-from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt, parse_answer
+from payasync.cli.profile_draft import PROMPTS, ProfileDraft, parse_answer
 from payasync.profile.readiness import inspect_groups
 
 PROFILE_PAGE: Final = (Path(__file__).parents[2] / "docs" / "profile.md").read_text(encoding="utf-8")
@@ -35,11 +35,6 @@ def with_examples(verification: str) -> ProfileDraft:
                     raise
                 given[missing] = missing.shown
     return made
-
-
-def test_groups_are_asked_in_order_of_what_they_unlock() -> None:
-    """Payments come first, then orders, refunds, recovery, notifications and subscriptions."""
-    assert ["payments", "orders", "refunds", "recovery", "notifications", "subscriptions"] == list(PROMPTS)
 
 
 @pytest.mark.parametrize("profile", [Profile(), Profile.from_toml('notification.verification = "none"')])
@@ -171,28 +166,3 @@ def test_invalid_answer(name: str, typed: str, words: str) -> None:
 
     assert str(caught.value).startswith(f"{name} ")
     assert words in str(caught.value)
-
-
-def found(given: dict[str, str], before: ProfileDraft) -> str:
-    """Return the name of the question that refused answers need; empty if they are invalid in themselves."""
-    answers: dict[Prompt, str] = {QUESTIONS[name]: typed for name, typed in given.items()}
-    with pytest.raises(ConfigurationError) as caught:
-        before.with_answers(answers)
-    missing = before.find_missing(answers, caught.value)
-    return missing.name if missing else ""
-
-
-@pytest.mark.parametrize(
-    ("given", "before", "expected"),
-    [
-        ({"answer.code": "code"}, {}, "answer.ok"),
-        ({"signature.algorithm": "md5"}, {}, "signature.key_param"),
-        ({"notification.verification": "header"}, {}, "notification.header.signature"),
-        ({"answer.code": "a..b"}, {}, ""),
-        ({"answer.code": "code", "answer.ok": ","}, {}, ""),
-        ({"states.order.paid": "A"}, {"states__order__closed": "A"}, ""),
-    ],
-)
-def test_answer_that_needs_another(given: dict[str, str], before: dict[str, str], expected: str) -> None:
-    """If an answer is only valid with another one, which nobody gave yet, that one is found."""
-    assert expected == found(given, draft(**before))
