@@ -406,11 +406,10 @@ def _arguments_in_headers(profile: "Profile", operation: str) -> dict[str, str]:
     if place_of(profile, operation) != "header":
         return {}
     in_path = _operation(profile, operation).in_path
-    given = {each: wire_name(profile, operation, each) for each in arguments_of(profile, operation)}
     return {
         _key_of_name(profile, operation, each): name
-        for each, name in given.items()
-        if name and each.name not in in_path
+        for each in arguments_of(profile, operation)
+        if each.name not in in_path and (name := wire_name(profile, operation, each))
     }
 
 
@@ -481,11 +480,10 @@ def _check_refusal(shape: NotificationShape) -> None:
 def _check_answer_header(profile: "Profile") -> None:
     """Refuse a signature of responses in a header that could verify nothing, or that is one of two."""
     answer = profile.answer
-    if answer.header is None:
-        return
-    if answer.signature:
+    if answer.header and answer.signature:
         raise invalid_setting("answer.signature", "and answer.header both say where the signature stands: keep one")
-    _check_signed_header("answer.header", answer.header, profile.scheme)
+    if answer.header:
+        _check_signed_header("answer.header", answer.header, profile.scheme)
 
 
 def _check_signed_header(key: str, header: SignedHeader, scheme: Scheme | None) -> None:
@@ -525,11 +523,12 @@ def _check_notification_header(profile: "Profile") -> None:
     """Refuse a signature in a header that could verify nothing, or that says what Standard Webhooks fixes."""
     shape, key = profile.notification, "notification.header"
     header = shape.header
-    if shape.verification == "header":
-        if header is None:
+    if header is None:
+        if shape.verification == "header":
             raise invalid_setting(key, 'must be given where notification.verification is "header"')
+    elif shape.verification == "header":
         _check_signed_header(key, header, profile.scheme)
-    elif header is not None and shape.verification == "standard-webhooks":
+    elif shape.verification == "standard-webhooks":
         for name, usual in (("text", BODY), ("prefix", "")):
             if getattr(header, name) != usual:
                 raise invalid_setting(f"{key}.{name}", "must not be given: Standard Webhooks says what it is")
@@ -537,7 +536,7 @@ def _check_notification_header(profile: "Profile") -> None:
         for name, place in names.items():
             if not place or ":" in place or list(names.values()).count(place) > 1:
                 raise invalid_setting(f"{key}.{name}", "must be the name of a header of its own, such as svix-id")
-    elif header is not None:
+    else:
         raise invalid_setting(key, 'has no effect unless notification.verification is "header" or "standard-webhooks"')
 
 

@@ -16,6 +16,7 @@ from attrs import field, frozen
 from payasync.endpoints import ARGUMENTS, OPERATIONS
 from payasync.errors import ConfigurationError
 from payasync.settings import (
+    Validator,
     check_types,
     each_must_be,
     invalid_setting,
@@ -99,6 +100,9 @@ def _is_path(value: str | None) -> bool:
     return not value or ("" not in value.split(".") and not value.lower().startswith("header:"))
 
 
+_IS_PATH: Final = must_be(_IN_THE_DOCUMENT, _is_path)
+
+
 def paths_of(given: Paths) -> tuple[str, ...]:
     """Return the paths of a key that takes one or several; none if the key is open."""
     return ((given,) if given else ()) if isinstance(given, str) else given
@@ -173,10 +177,9 @@ def asks(
     return {QUESTION: Question(means, needed_by, assumed, changed)}
 
 
-def _a_path(means: str, needed_by: tuple[str, ...] = ALL, *, assumed: bool = False) -> Any:
-    """Return a field for a dotted path; empty means open."""
-    metadata = asks(means, needed_by, assumed=assumed)
-    return field(default="", validator=must_be(_IN_THE_DOCUMENT, _is_path), metadata=metadata)
+def _a_path(means: str, needed_by: tuple[str, ...] = ALL, *, rule: Validator = _IS_PATH, assumed: bool = False) -> Any:
+    """Return a field for a dotted path, or for what its rule says; empty means open."""
+    return field(default="", validator=rule, metadata=asks(means, needed_by, assumed=assumed))
 
 
 def _a_compared_path(means: str, needed_by: tuple[str, ...], *, assumed: bool = True) -> Any:
@@ -424,24 +427,22 @@ class AnswerShape:
     message: str | tuple[str, ...] = field(
         default="", converter=to_tuple, validator=_ONE_OR_SOME, metadata=asks("the path of the service's words")
     )
-    request_id: str = field(
-        default="",
-        validator=must_be(f"{_PATH} and without a colon, or header: and the name of a header", _is_request_id),
-        metadata=asks("the path, or `header:` and the name, of the service's number of a request"),
+    request_id: str = _a_path(
+        "the path, or `header:` and the name, of the service's number of a request",
+        rule=must_be(f"{_PATH} and without a colon, or header: and the name of a header", _is_request_id),
     )
     payment_id: str = _a_path("the path of the service's number of a payment", _PAYMENTS)
     payment_status: str = _a_path("the path of a payment's state", _PAYMENTS)
     redirect_url: str = _a_path("the path of the address that the customer goes to", ("orders.place",))
-    redirect_template: str = field(
-        default="",
-        validator=must_be(
+    redirect_template: str = _a_path(
+        "that address with its parts in braces, if the service gives only these",
+        ("orders.place",),
+        rule=must_be(
             "an http or https URL with at least one path in braces behind its host, such as "
             "https://pay.example/p?no={gatewayNo}",
             _is_address_template,
         ),
-        metadata=asks(
-            "that address with its parts in braces, if the service gives only these", ("orders.place",), assumed=True
-        ),
+        assumed=True,
     )
     order_status: str = _a_path("the path of an order's state", _ORDERS)
     refund_status: str = _a_path("the path of a refund's state", _REFUNDS)
@@ -737,14 +738,11 @@ class NotificationShape:
     header: SignedHeader | None = field(
         default=None, metadata=asks("the header of the signature, and the text that is signed", (), changed=True)
     )
-    kind: str = field(
-        default="",
-        validator=must_be(
+    kind: str = _a_path(
+        "the path, or `header:` and the name, of an event's name; without it, the receiver's route says the kind",
+        (),
+        rule=must_be(
             f"{_PATH}, or header: and the name of a header", lambda value: _is_path(value) or _is_request_id(value)
-        ),
-        metadata=asks(
-            "the path, or `header:` and the name, of an event's name; without it, the receiver's route says the kind",
-            (),
         ),
     )
     kinds: Mapping[str, tuple[str, ...]] = field(

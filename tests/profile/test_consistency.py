@@ -309,13 +309,15 @@ def test_a_header_stands_once(parts: Mapping[str, Any], key: str, other: str) ->
 
 
 def test_headers_of_different_requests() -> None:
-    """What stands in different requests, or in the query, may have one name."""
+    """What stands in different requests, in the query or in the path may have the name of a header."""
     parts: dict[str, Any] = HEADERS["fields.out_trade_no"]("X-No") | HEADERS["payment_status.name"]("X-No")
-    profile = Profile(
+    signed = Profile(
         refund_status=Parameter("Host"), signature=Template(text="{body}", header="Authorization"), **parts
     )
+    in_path = {"orders.close": Endpoint(path="/{out_trade_no}", place="header")}
+    closing = Profile(endpoints=in_path, headers={"outTradeNo": "1"})
 
-    assert "X-No" == profile.fields["out_trade_no"]
+    assert ("X-No", in_path) == (signed.fields["out_trade_no"], closing.endpoints)
 
 
 SET_BY_PAYASYNC: Final = (
