@@ -654,8 +654,7 @@ class Dialect:
         try:
             return self.checks[sort](value)
         except ValueError as error:
-            message = f"{name} must be {error}"
-        raise RefusedError("invalid", message, field=name)
+            raise RefusedError("invalid", f"{name} must be {error}", field=name) from None
 
     def build_success(
         self, operation: Operation, payload: Mapping[str, Any], fields: Mapping[str, Any], request_id: str
@@ -680,8 +679,10 @@ class Dialect:
         for path in omitted:
             _remove(data, path)
         set_at(document, names.answer.data, data)
-        status = HTTPStatus.NO_CONTENT if "*" in omitted else HTTPStatus.OK
-        return self._complete(document, status.value, names.answer.ok[0], "done", request_id)
+        status, code = HTTPStatus.NO_CONTENT if "*" in omitted else HTTPStatus.OK, names.answer.ok[0]
+        if not names.answer.code_optional:
+            _set_result(document, names.done_path, code, names.done_message_path, "done")
+        return self._complete(document, status.value, code, request_id)
 
     def build_refusal(self, refused: RefusedError, operation: Operation | None, request_id: str) -> Outgoing:
         """Return the response to a request that was refused."""
@@ -697,26 +698,13 @@ class Dialect:
         elif not refused.status:
             status = self.names.status(refused.why, name)
         code, message = self.names.code(refused.why, name), self.names.message(refused, name)
-        return self._complete(document, status, code, message, request_id, refused=True)
+        _set_result(document, self.names.code_path, code, self.names.message_path, message)
+        return self._complete(document, status, code, request_id, refused=True)
 
     def _complete(
-        self,
-        document: dict[str, Any],
-        status: int,
-        code: Code | None,
-        message: str,
-        request_id: str,
-        *,
-        refused: bool = False,
+        self, document: dict[str, Any], status: int, code: Code | None, request_id: str, *, refused: bool = False
     ) -> Outgoing:
-        answer, names, headers = self.names.answer, self.names, dict[str, str]()
-        code_path = names.code_path if refused else names.done_path
-        message_path = names.message_path if refused else names.done_message_path
-        if refused or not answer.code_optional:
-            if code is not None:
-                set_at(document, code_path, code)
-            if code is None or message_path != code_path:
-                set_at(document, message_path, message)
+        answer, headers = self.names.answer, dict[str, str]()
         place, _, name = answer.request_id.partition(":")
         if place == "header":
             headers[name] = request_id
@@ -724,6 +712,14 @@ class Dialect:
             set_at(document, answer.request_id, request_id)
         self._add_constants(document, "" if refused and not answer.refusals_signed else answer.signature)
         return Outgoing(status=status, code=code, headers=headers, document=document, refused=refused)
+
+
+def _set_result(document: dict[str, Any], code_path: str, code: Code | None, message_path: str, message: str) -> None:
+    """Set a result code and its message. If they have the same place, only the code stands there."""
+    if code is not None:
+        set_at(document, code_path, code)
+    if code is None or message_path != code_path:
+        set_at(document, message_path, message)
 
 
 def _check_addresses(names: WireNames) -> None:
