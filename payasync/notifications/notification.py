@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from attrs import field, fields, frozen
+from attrs import evolve, field, fields, frozen
 from multidict import CIMultiDict
 
 from payasync.endpoints import QUERY_REFUND
@@ -29,6 +29,7 @@ from payasync.wire.request import Request
 from payasync.wire.response import Response, structure_as
 
 if TYPE_CHECKING:
+    from payasync.notifications.inbox import InboxEvent
     from payasync.session import Session
 
 Raw: TypeAlias = bytes | bytearray | memoryview
@@ -195,6 +196,18 @@ def parse(
     """
     body, received = copy_body(raw, max_bytes), read_headers(headers)
     return read_document(body, decode_body(body), received, profile=profile, kind=kind, received_at=received_at)
+
+
+def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Notification:
+    """Return the notification that is stored as an event, as one of a kind.
+
+    Raises:
+        InvalidArgumentError: The profile has changed since it was stored.
+    """
+    read = parse(
+        event.raw, event.headers, profile=profile, kind=kind, received_at=event.received_at, max_bytes=len(event.raw)
+    )
+    return evolve(read, verified=event.verified)
 
 
 def copy_body(raw: Raw, max_bytes: int = sys.maxsize) -> bytes:

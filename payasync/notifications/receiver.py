@@ -8,7 +8,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, InvalidArgumentError, SessionClosedError, frameless_async
@@ -16,7 +16,7 @@ from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.handler_transaction import Begin, check_all
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, State
 from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, build_received
-from payasync.notifications.notification import MAX_BYTES, Headers, Notification, Raw, parse
+from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
 from payasync.notifications.verification import Verification, Verifier, verification_of
 from payasync.notifications.web_adapters import AsgiApplication, answer_aiohttp
@@ -327,14 +327,11 @@ class Receiver:
         if event.kind == kind:
             return await self._inbox.replay(event_id)
         if event.kind is not None and not (
-            kind == "refund" and hold_refund(self._read(event, event.kind), self._profile)
+            kind == "refund" and hold_refund(parse_event(event, self._profile, event.kind), self._profile)
         ):
             raise invalid_argument("kind", f"{event.kind}, which the event is of", kind)
-        read = evolve(self._read(event, kind), verified=event.verified, received_at=event.received_at)
+        read = parse_event(event, self._profile, kind)
         return await self._inbox.replay(event_id, build_received(read, self._profile, timed=False))
-
-    def _read(self, event: InboxEvent, kind: str) -> Notification:
-        return parse(event.raw, event.headers, profile=self._profile, kind=kind, max_bytes=len(event.raw))
 
     async def replay_all(self, state: State) -> int:
         """Replay all events of a state; return how many were replayed.

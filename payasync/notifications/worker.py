@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox
-from payasync.notifications.notification import PLURALS, Notification, parse
+from payasync.notifications.notification import PLURALS, Notification, parse_event
 from payasync.notifications.transitions import (
     CONFIRMABLE,
     Confirmer,
@@ -294,24 +294,11 @@ class Worker:
         """Handle an event, and return its next state."""
         event, profile = claim.event, self.confirmer.profile
         try:
-            read = parse(
-                event.raw,
-                event.headers,
-                profile=profile,
-                kind=event.kind,
-                received_at=event.received_at,
-                max_bytes=len(event.raw),
-            )
-        except InvalidArgumentError as error:  # the profile has changed since it was stored
+            read = parse_event(event, profile, event.kind)
+        except InvalidArgumentError as error:
             return Transition("dead", describe_error(error))
         notification = evolve(
-            read,
-            verified=event.verified,
-            id=event.id,
-            attempt=event.attempts,
-            dedup_key=event.key,
-            weak=event.weak,
-            session=self.session,
+            read, id=event.id, attempt=event.attempts, dedup_key=event.key, weak=event.weak, session=self.session
         )
         if held := hold_two_kinds(notification, profile) or hold_refund(notification, profile):
             return held

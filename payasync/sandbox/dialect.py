@@ -27,7 +27,6 @@ from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import (
     COMPARED,
     SIGN,
-    SIGNING,
     AnswerShape,
     Code,
     Kind,
@@ -396,7 +395,7 @@ INSIDE: Final = frozenset({401, 403, 404, 409, 422})
 """What a service that answers 200 to all that it has understood says by its result code alone."""
 
 
-def fingerprint(fields: Mapping[str, Any], fresh: Container[str] = SIGNING) -> str:
+def fingerprint(fields: Mapping[str, Any], fresh: Container[str]) -> str:
     """Return a text that is equal for requests that differ in nonce and signature only.
 
     Args:

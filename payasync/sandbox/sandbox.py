@@ -278,17 +278,10 @@ class Sandbox:
         keys = self._known_keys()
         store, dialect = service.store, service.dialect
         signer = ServiceSigner(dialect, keys)
-        browser = outgoing_client(allow_remote=False)
+        browser, http = outgoing_client(allow_remote=False), outgoing_client(allow_remote=self._allow_remote)
         stack.push_async_callback(browser.close)
-        deliveries = Deliveries(
-            store,
-            clock,
-            self.faults,
-            signer=signer,
-            names=dialect.names,
-            http=outgoing_client(allow_remote=self._allow_remote),
-        )
-        stack.push_async_callback(deliveries.close)
+        stack.push_async_callback(http.close)
+        deliveries = Deliveries(store, clock, self.faults, signer=signer, names=dialect.names, http=http)
         stack.push_async_callback(clock.close)
         clock.start(service.due_actions, deliveries)
         self.faults.serve(server)

@@ -125,7 +125,7 @@ class Deliveries:
         faults: The faults that notifications meet.
         signer: Signs them, as the profile says.
         names: The profile's, which say what acknowledges.
-        http: Sends them; `close` closes it.
+        http: Sends them.
     """
 
     def __init__(
@@ -147,10 +147,6 @@ class Deliveries:
         self._busy = set[str]()
         self._delayed = set[str]()
         self._overtaken = list[Notification]()
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._http.close()
 
     @property
     def under_way(self) -> bool:
