@@ -121,11 +121,7 @@ class Api:
             self._keys.begin(key, request)
         try:
             return await self._faults.respond(
-                request,
-                operation.name,
-                numbers,
-                commit=lambda: self._commit(operation, request, received),
-                fail=fail,
+                request, operation.name, numbers, commit=lambda: self._commit(operation, request, received), fail=fail
             )
         finally:
             self._keys.end(key, request)

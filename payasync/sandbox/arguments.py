@@ -170,6 +170,12 @@ ARGUMENTS: Final[Mapping[str, tuple[Argument, ...]]] = {
 """By the name of the operation."""
 
 
+def limits_of(accept: Accept, argument: str) -> tuple[tuple[str, ...], tuple[int, ...], int | None]:
+    """Return a profile's limits of an argument: the allowed values (empty: any), the amounts, and the length."""
+    allowed = {"currency": accept.currency, "scene_type": accept.scene_type}.get(argument, ())
+    return allowed, accept.amount or (1, MAX_AMOUNT), accept.length.get(argument)
+
+
 def check_accepted(accept: Accept, argument: str, name: str, value: object) -> None:
     """Check a value, valid by its sort, against the limits of a profile.
 
@@ -182,9 +188,7 @@ def check_accepted(accept: Accept, argument: str, name: str, value: object) -> N
     Raises:
         RefusedError: The profile says that the service does not accept it.
     """
-    allowed = {"currency": accept.currency, "scene_type": accept.scene_type}.get(argument, ())
-    least, most = accept.amount or (1, MAX_AMOUNT)
-    length = accept.length.get(argument)
+    allowed, (least, most), length = limits_of(accept, argument)
     rule = ""
     if allowed and value not in allowed:
         rule = f"one of {', '.join(allowed)}"

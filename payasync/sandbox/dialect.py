@@ -625,9 +625,10 @@ class Dialect:
         for name, value in names.constants[operation.name].items():
             check_constant(name, value, fields, as_text=not operation.has_body)
         arguments, demanded = dict[str, Any](), set(profile.accept.required.get(operation.name, ()))
+        marks = names.marks(operation.name)
         for name, argument in names.arguments[operation.name].items():
             value = at(fields, name)
-            if value is not ABSENT or argument.required or argument.name in demanded:
+            if value is not ABSENT or name in marks:
                 arguments[argument.name] = self._checked(name, SORTS[argument.name], fields)
                 check_accepted(profile.accept, argument.name, name, value)
             demanded.discard(argument.name)
@@ -668,11 +669,9 @@ class Dialect:
         """
         document, data, names = dict[str, Any](), dict(payload), self.names
         for name in COMPARED:
-            path = getattr(names.answer, name)
-            if has_another(names.profile, operation.name, name):
-                continue
-            given = at(fields, names.name(operation.name, name))
-            if path and given is not ABSENT and at(data, path, None) is None:
+            path, given = getattr(names.answer, name), at(fields, names.name(operation.name, name))
+            named = given is not ABSENT and not has_another(names.profile, operation.name, name)
+            if path and named and at(data, path, None) is None:
                 set_at(data, path, given)
         omitted = names.profile.sandbox.omits.get(operation.name, ())
         for path in omitted:

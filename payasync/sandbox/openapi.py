@@ -20,6 +20,7 @@ from payasync.sandbox.arguments import (
     MAX_WORD,
     SORTS,
     URL,
+    limits_of,
 )
 from payasync.sandbox.dialect import STATUSES, Dialect, WireNames, locate_point, set_at, sibling_path
 from payasync.sandbox.model import OrderState, RefundState, RefusedError, SubscriptionState
@@ -74,11 +75,9 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
 
 
 def _describe_argument(words: WireNames, argument: Argument) -> Schema:
-    accept = words.profile.accept
-    allowed = {"currency": accept.currency, "scene_type": accept.scene_type}.get(argument.name, ())
+    allowed, (least, most), length = limits_of(words.profile.accept, argument.name)
     if allowed:
         return {"type": "string", "enum": list(allowed)}
-    least, most = accept.amount or (1, MAX_AMOUNT)
     frequencies = ("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in FREQUENCIES)
     schemas: dict[str, Schema] = {
         "amount": {"type": "integer", "minimum": max(least, 1), "maximum": min(most, MAX_AMOUNT)},
@@ -92,7 +91,7 @@ def _describe_argument(words: WireNames, argument: Argument) -> Schema:
         "flag": {"enum": [True, False, "true", "false"]},
         "customer": {"type": ["object", "string"], "minProperties": 1, "minLength": 1, "maxLength": MAX_TEXT},
     }
-    schema, length = schemas[SORTS[argument.name]], accept.length.get(argument.name)
+    schema = schemas[SORTS[argument.name]]
     return schema if length is None else {**schema, "maxLength": min(length, schema.get("maxLength", length))}
 
 

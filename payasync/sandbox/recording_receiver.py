@@ -12,15 +12,7 @@ from attrs import field, frozen
 from payasync.errors import WaitTimeoutError
 from payasync.sandbox.dialect import WireNames, table_at
 from payasync.sandbox.server import listen, url_of
-from payasync.sandbox.signatures import (
-    Keys,
-    UnsignableError,
-    fill_text,
-    sign_headers,
-    value_at,
-    verify,
-    verify_message,
-)
+from payasync.sandbox.signatures import Keys, UnsignableError, fill_text, sign_headers, value_at, verify, verify_message
 from payasync.signing.schemes import Keyed
 
 PATH: Final = "/notify"
