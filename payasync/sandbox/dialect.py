@@ -677,7 +677,8 @@ class Dialect:
         for path in omitted:
             _remove(data, path)
         set_at(document, names.answer.data, data)
-        status, code = HTTPStatus.NO_CONTENT if "*" in omitted else HTTPStatus.OK, names.answer.ok[0]
+        status = HTTPStatus.NO_CONTENT if "*" in omitted else HTTPStatus.OK
+        code = names.answer.ok[0]
         if not names.answer.code_optional:
             _set_result(document, names.done_path, code, names.done_message_path, "done")
         return self._complete(document, status.value, code, request_id)
