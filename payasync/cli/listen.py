@@ -261,7 +261,7 @@ def inspect(result: IngestResult, profile: Profile, at: datetime, kind: str | No
 
 def _amount(parsed: Notification, profile: Profile) -> str:
     names = (*_AMOUNTS, *names_of(profile, "amount"), *names_of(profile, "total_amt"), *names_of(profile, "refund_amt"))
-    amount = next((found for name in names if name and (found := parsed.get(name, ABSENT)) is not ABSENT), None)
+    amount = next((found for name in names if (found := parsed.get(name, ABSENT)) is not ABSENT), None)
     if not (isinstance(amount, str) or type(amount) is int):
         return ""
     currency = parsed.get("currency")

@@ -37,14 +37,6 @@ def with_examples(verification: str) -> ProfileDraft:
     return made
 
 
-@pytest.mark.parametrize("profile", [Profile(), Profile.from_toml('notification.verification = "none"')])
-def test_each_needed_key_has_a_question(profile: Profile) -> None:
-    """Each key that makes a group ready has a question; a table has one for each name in it."""
-    needed = {key for each in inspect_groups(profile) for missing in each.missing for key in missing.keys}
-
-    assert [] == [key for key in needed if not any(f"{name}.".startswith(f"{key}.") for name in QUESTIONS)]
-
-
 @pytest.mark.parametrize("verification", ["body", "header", "standard-webhooks", "none"])
 def test_examples_are_valid(verification: str) -> None:
     """The examples are valid answers, and together they make every group ready."""
