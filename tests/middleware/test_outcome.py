@@ -494,16 +494,6 @@ def final_error_of(call: Call, outcome: Reply | errors.PayasyncError, *, earlier
     return final_error(call, found, outcome, doubt=earlier or leaves_doubt(call, found))
 
 
-@pytest.mark.parametrize(("statuses", "about_keys"), [((401, 403), True), ((401,), False), ((), False)])
-def test_statuses_that_are_about_keys(statuses: tuple[int, ...], *, about_keys: bool) -> None:
-    """A refusal is about the keys only with the statuses that the profile lists for it."""
-    profile = evolve(CODED, http=HttpCodes(unauthenticated=statuses))
-    for answer in (code("PARAM", 403), reply({}, 403)):
-        error = final_error_of(call_for("refunds.create", profile), answer)
-
-        assert (errors.AuthenticationError if about_keys else errors.ServiceError) is type(error)
-
-
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
