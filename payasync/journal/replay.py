@@ -8,6 +8,7 @@ from multidict import CIMultiDict
 
 from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
 from payasync.journal.intents import BeginResult, Intent, Outcome, Step, asked_for
+from payasync.middleware.outcome import QUERY_HINT
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.wire.call import Reply
 
@@ -89,7 +90,7 @@ def _next_step(intent: Intent) -> str:
         return f"it may have been done: payasync reconcile asks from {until:%Y-%m-%d %H:%M:%S} UTC on; do not repeat it"
     if intent.number is None:
         return f"it may have been done: look for it at the service, and record it: payasync journal resolve {intent.id}"
-    return "it may have been done: ask for its state, do not repeat it"
+    return QUERY_HINT
 
 
 def other_service_error(merchant: str, stored: str, given: str, place: str) -> ConfigurationError:

@@ -435,7 +435,7 @@ def advice(call: Call) -> str:
     amount, currency = given.get("amount", given.get("total_amt", given.get("totalAmt"))), given.get("currency") or ""
     marks = [] if amount is None else [f"{amount} {currency}".strip()]
     texts = [text for name in ("description", "subject", "body") if (text := given.get(name)) is not None]
-    marks += [repr(match.one_line(str(text), _SHOWN).strip()) for text in texts[:1]]
+    marks += [repr(_shorten(text)) for text in texts[:1]]
     marks.append(f"at about {datetime.now(UTC):%Y-%m-%d %H:%M} UTC")
     number = "With an out_trade_no of your own, payasync could have asked for its state"
     hint = f". {number}" if call.operation == PLACE_ORDER else ""
@@ -475,12 +475,16 @@ def _quote_message(call: Call, reply: Reply) -> str:
     """Return the result code and the message of a response in brackets. A code that is a text is quoted."""
     answer = call.profile.answer
     code, message = (scalar_at(reply.document, path) for path in (answer.code, answer.message))
-    words = (
-        [] if code is None else [f"code {(match.one_line(code, _SHOWN).strip() if isinstance(code, str) else code)!r}"]
-    )
-    if message is not None and (shown := match.one_line(str(message), _SHOWN).strip()):
+    code = _shorten(code) if isinstance(code, str) else code
+    words = [] if code is None else [f"code {code!r}"]
+    if message is not None and (shown := _shorten(message)):
         words.append(shown)
     return f" ({': '.join(words)})" if words else ""
+
+
+def _shorten(value: object) -> str:
+    """Return a text of the service or of the caller as an error shows it."""
+    return match.one_line(str(value), _SHOWN).strip()
 
 
 def _facts_of(call: Call, reply: Reply) -> dict[str, Any]:

@@ -56,7 +56,6 @@ IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "ident
 Kind: TypeAlias = type[Request[Response]]
 Refused: TypeAlias = tuple[tuple[frozenset[str], str], ...]
 Writer: TypeAlias = Callable[[Request[Response]], dict[str, Any]]
-ProofCheck: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 _ARGUMENT: Final = "is an argument: give it as such"
 _SET: Final = "is set by payasync itself"
@@ -136,7 +135,7 @@ def _write_date(profile: Profile, value: date) -> str:
     return value.strftime(form)
 
 
-def make_proof_check(scheme: Scheme | None, forbidden: frozenset[str]) -> ProofCheck | None:
+def make_proof_check(scheme: Scheme | None, forbidden: frozenset[str]) -> Callable[[Mapping[str, Any]], None] | None:
     """Return a function that refuses texts that could be read as a field by which the service is recognised.
 
     It looks where the scheme lets the separator and `=` stand.
