@@ -7,7 +7,7 @@ import shlex
 import ssl
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final, Literal
@@ -149,10 +149,7 @@ def _inspect_key(variable: str, profile: Profile, keys: Credentials, file: str |
     """Return whether the profile's scheme can use each key of one variable, and whether others can read its file."""
     refused = [str(each) for each in refused_keys(profile, keys)]
     if keys.notification_keys and profile.notification.verification == "standard-webhooks":
-        try:
-            check_secrets(keys.notification_keys)
-        except ConfigurationError as error:
-            refused.append(str(error))
+        refused += map(str, list_refusals(partial(check_secrets, keys.notification_keys)))
     if refused:
         return Finding(variable, "wrong", "; ".join(refused))
     if short := list(short_keys(profile, keys)):
@@ -168,15 +165,18 @@ def _inspect_proofs(profile: Profile, environ: Mapping[str, str]) -> Iterator[Fi
         keys = Credentials.from_env({**environ, MERCHANT_ID: "any"})
     except ConfigurationError:  # it is among the findings already
         return
-    for check in (
-        check_answers_covered,
-        partial(proof_paths, credentials=keys),
-        partial(check_sent_back, credentials=keys),
-    ):
+    of_session = partial(check_answers_covered, profile), partial(proof_paths, profile, keys)
+    for error in list_refusals(*of_session, partial(check_sent_back, profile, keys)):
+        yield Finding(str(error.field), "wrong", str(error))
+
+
+def list_refusals(*checks: Callable[[], object]) -> Iterator[ConfigurationError]:
+    """Yield why checks refuse what they check."""
+    for check in checks:
         try:
-            check(profile)
+            check()
         except ConfigurationError as error:
-            yield Finding(str(error.field), "wrong", str(error))
+            yield error
 
 
 def _variable(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -331,14 +331,10 @@ def _point_table(profile: Profile, points: Sequence[Point], optional: Collection
     longest = max(len(point.name) for point in points)
     table = new_table()
     table.add_column(no_wrap=True)
-    value = "Value, or what to set"
+    table.add_column("Point" if width >= _WIDE else "Point\nNeeded by", width=longest)
+    table.add_column("Value, or what to set", overflow="fold")
     if width >= _WIDE:
-        table.add_column("Point", width=longest)
-        table.add_column(value, overflow="fold")
         table.add_column("Needed by", width=21 + (width - _WIDE) // 3)
-    else:
-        table.add_column("Point\nNeeded by", width=longest)
-        table.add_column(value, overflow="fold")
     for status, style in _STYLES.items():
         for point in points:
             if status == ("optional" if point.name in optional else point.status):

@@ -3,13 +3,14 @@
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import click
 
-from payasync.cli.doctor import group_table
+from payasync.cli.doctor import group_table, list_refusals
 from payasync.cli.options import profile_from
 from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt
 from payasync.cli.refund_file import replace_file
@@ -104,12 +105,9 @@ def check(file: Path) -> None:
         chosen = profile_from(file, "FILE")
     except ConfigurationError as error:
         fail(CHECK, error)
-    for covers in (check_answers_covered, check_covered):
-        try:
-            covers(chosen)
-        except ConfigurationError as error:
-            line = lines_of(file.read_text(encoding="utf-8")).get(error.field or "")
-            fail(CHECK, f"{file}{f', line {line}' if line else ''}: {error}")
+    for refusal in list_refusals(partial(check_answers_covered, chosen), partial(check_covered, chosen)):
+        line = lines_of(file.read_text(encoding="utf-8")).get(refusal.field or "")
+        fail(CHECK, f"{file}{f', line {line}' if line else ''}: {refusal}")
     ProfileScreen().checked(file, chosen)
     sys.exit(1 if any(each.begun and not each.ready for each in inspect_groups(chosen)) else 0)
 
