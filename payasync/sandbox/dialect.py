@@ -24,17 +24,7 @@ from payasync.endpoints import (
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import (
-    COMPARED,
-    SIGN,
-    AnswerShape,
-    Code,
-    Kind,
-    NotificationShape,
-    Paths,
-    Place,
-    paths_of,
-)
+from payasync.profile.schema import COMPARED, SIGN, AnswerShape, Code, Kind, NotificationShape, Paths, Place, paths_of
 from payasync.profile.signed_fields import join_path, service_parts
 from payasync.profile.wire_names import (
     arguments_of,

@@ -23,7 +23,7 @@ from payasync.credentials import Credentials, Secret
 from payasync.endpoints import CREATE_REFUND, CREATE_SUBSCRIPTION, PLACE_ORDER, QUERY_PAYMENT
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import COMPARED, STANDARD_WEBHOOKS, Kind, SignedHeader
+from payasync.profile.schema import COMPARED, Kind, SignedHeader
 from payasync.profile.signed_fields import join_path
 from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at, write_time
 from payasync.sandbox.model import MERCHANT_ID
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from payasync.signing.schemes import SignatureScheme
 
 ASYMMETRIC: Final = frozenset({"rsa-sha256", "rsa-sha512", "ed25519"})
-CONTENT: Final = {"Content-Type": "application/json"}
 
 StoredKey: TypeAlias = Callable[[str, Callable[[], str]], str]
 """Returns the key that is stored under a name, or stores the one that is drawn."""
@@ -390,7 +389,7 @@ class ServiceSigner:
             event: Its kind and name, such as `payment.paid`, for a service that says it in a header.
         """
         shape, at = self._notification, self._now() - timedelta(seconds=age)
-        headers, (kind, _, name) = dict(CONTENT), event.partition(".")
+        headers, (kind, _, name) = {"Content-Type": "application/json"}, event.partition(".")
         if shape.kind_header and event:
             headers[shape.kind_header] = self._names.event(cast("Kind", kind), name) or name
         if shape.verification == "standard-webhooks":
@@ -440,7 +439,7 @@ def value_at(headers: Mapping[str, str], place: str) -> str:
 
 
 def sign_headers(
-    notification_id: str, body: str, secret: Secret, timestamp: int, names: SignedHeader = STANDARD_WEBHOOKS
+    notification_id: str, body: str, secret: Secret, timestamp: int, names: SignedHeader
 ) -> dict[str, str]:
     """Return a notification's headers by Standard Webhooks.
 
@@ -454,9 +453,4 @@ def sign_headers(
     key = base64.b64decode(secret.reveal().removeprefix("whsec_"))
     text = f"{notification_id}.{timestamp}.{body}"
     signature = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
-    return {
-        **CONTENT,
-        names.nonce: notification_id,
-        names.timestamp: str(timestamp),
-        names.signature: f"v1,{signature}",
-    }
+    return {names.nonce: notification_id, names.timestamp: str(timestamp), names.signature: f"v1,{signature}"}
