@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import unquote
 
-from attrs import Factory, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from payasync.errors import InvalidArgumentError
 
@@ -120,20 +120,17 @@ class Argument:
         point: The key of its wire name in the profile's `fields`, if the document does not show it.
         text: Whether it is a text, so that it has a length.
         required: Every call gives it.
-        wire: Its wire name, if the document shows it. The profile gives that of endpoints 6 and 7's identifier.
     """
 
     name: str
     point: str = ""
     text: bool = True
     required: bool = False
-    wire: str = field(
-        init=False,
-        default=Factory(
-            lambda self: "" if self.point or self.name == "identifier" else camel_case(self.name),
-            takes_self=True,
-        ),
-    )
+
+    @cached_property
+    def wire(self) -> str:
+        """Its wire name, if the document shows it. The profile gives that of endpoints 6 and 7's identifier."""
+        return "" if self.point or self.name == "identifier" else camel_case(self.name)
 
 
 _CURRENCY: Final = Argument("currency", required=True)

@@ -1,7 +1,7 @@
 """Texts with names in braces, such as `{timestamp}.{body}`, the parts of header values, and times in them."""
 
-import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime, tzinfo
 from functools import lru_cache
@@ -106,12 +106,7 @@ def parse_time(value: object, zone: tzinfo | None = None) -> float | None:
         if instant.utcoffset() is None and zone is not None:
             instant = instant.replace(tzinfo=zone)
         return None if instant.utcoffset() is None else instant.timestamp()
-    if not isinstance(value, str) and not is_number(value):
+    if not isinstance(value, str) and not (is_number(value) and abs(value) <= sys.float_info.max):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    if not math.isfinite(number):
-        return None
+    number = float(value)
     return number / 1000 if number >= MILLISECONDS_FROM else number
