@@ -328,11 +328,3 @@ def test_point(parts: dict[str, Any], name: str, expected: tuple[str, object], m
 
     assert expected == (point.status, point.value)
     assert point.means.endswith(means)
-
-
-def test_what_a_response_is_compared_in() -> None:
-    """By default, a response is compared in six fields under their wire names."""
-    points = audited(Profile())
-    wire = ["outTradeNo", "outRefundNo", "totalAmt", "refundAmt", "currency", "merchantId"]
-
-    assert wire == [points[name].value for name in COMPARED]

@@ -195,11 +195,7 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
             READY["recovery"].replace("http.absent = [404]", 'codes.absent = ["N"]\nanswer.message = "m"'),
             [],
         ),
-        (
-            "recovery",
-            READY["recovery"].replace("http.absent = [404]", ABSENT_BY_QUERY),
-            [],
-        ),
+        ("recovery", READY["recovery"].replace("http.absent = [404]", ABSENT_BY_QUERY), []),
         (
             "recovery",
             READY["recovery"].replace("http.absent = [404]", ABSENT_BY_QUERY.splitlines()[0]),
@@ -245,10 +241,11 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
                 )
             ],
         ),
+        ("notifications", f"signed = []\nstatus.refund.name = 'r'\n{CONFIRMED}", []),
         (
             "notifications",
-            f"signed = []\nstatus.refund.name = 'r'\n{CONFIRMED}",
-            [],
+            f"signed = []\nstatus.refund.name = 'r'\n{CONFIRMED}".replace('order_status = "s", ', ""),
+            ["how to confirm it: answer.order_status"],
         ),
     ],
 )
