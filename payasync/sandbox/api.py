@@ -78,7 +78,7 @@ class Api:
         self._signer = signer
         self._faults = faults
         self._actions = _build_actions(service, url)
-        self._keys = IdempotencyKeys(service.store, service.dialect)
+        self._keys = IdempotencyKeys(service.store, self._profile.idempotency)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the ten endpoints, and of their description."""
@@ -117,14 +117,10 @@ class Api:
             return await self._refuse(refused, request)
 
         key = "" if isinstance(received, RefusedError) else self._keys.find(operation, received, request)
-        if key:
-            self._keys.begin(key, request)
-        try:
+        with self._keys.hold(key, request):
             return await self._faults.respond(
                 request, operation.name, numbers, commit=lambda: self._commit(operation, request, received), fail=fail
             )
-        finally:
-            self._keys.end(key, request)
 
     async def _meant(self, sharing: list[Operation], request: web.Request) -> Operation:
         """Return which of the operations at an address a request means; the first, if it fits none of them."""

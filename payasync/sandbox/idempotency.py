@@ -1,14 +1,16 @@
 """Idempotency keys: the responses that the sandbox repeats, and the requests that are still in progress."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from aiohttp import web
 from attrs import asdict
 
 from payasync.endpoints import Operation
-from payasync.sandbox.dialect import Dialect, Outgoing
+from payasync.profile.schema import Idempotency
+from payasync.sandbox.dialect import Outgoing
 from payasync.sandbox.model import RecordedResponse, RefusedError
 from payasync.sandbox.store import Store
 
@@ -21,13 +23,12 @@ class IdempotencyKeys:
 
     Args:
         store: Where responses are stored.
-        dialect: Says where the key stands, and how long it counts.
+        shape: Says where the key stands, and how long it counts.
     """
 
-    def __init__(self, store: Store, dialect: Dialect) -> None:
+    def __init__(self, store: Store, shape: Idempotency) -> None:
         self._store: Final = store
-        self._dialect: Final = dialect
-        self._shape: Final = dialect.names.profile.idempotency
+        self._shape: Final = shape
         self._in_progress: Final = dict[str, web.Request]()
 
     def find(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> str:
@@ -37,14 +38,15 @@ class IdempotencyKeys:
         key = request.headers.get(self._shape.header) if self._shape.header else fields.get(self._shape.field)
         return key if isinstance(key, str) else ""
 
-    def begin(self, key: str, request: web.Request) -> None:
-        """Note that a request with a key has begun. Until it ends, no other is carried out under the key."""
+    @contextmanager
+    def hold(self, key: str, request: web.Request) -> Generator[None]:
+        """Hold a key for a request. Until the block ends, no other request is carried out under the key."""
         self._in_progress.setdefault(key, request)
-
-    def end(self, key: str, request: web.Request) -> None:
-        """Note that a request with a key has ended."""
-        if self._in_progress.get(key) is request:
-            del self._in_progress[key]
+        try:
+            yield
+        finally:
+            if self._in_progress.get(key) is request:
+                del self._in_progress[key]
 
     def respond(
         self,
