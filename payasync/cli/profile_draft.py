@@ -128,9 +128,7 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         Prompt("codes.absent", ("ORDER_NOT_FOUND",)),
         Prompt("http.absent", (404,), "the HTTP statuses that mean that there is no such order or refund"),
         Prompt(
-            "recovery.quarantine",
-            60.0,
-            "seconds after which 'not found' is final; without them, nothing is sent twice",
+            "recovery.quarantine", 60.0, "seconds after which 'not found' is final; without them, nothing is sent twice"
         ),
         Prompt("codes.not_executed", ("PARAM_ERROR",)),
         Prompt("codes.retryable", ("BUSY",)),
