@@ -363,22 +363,24 @@ def _check_headers(profile: "Profile") -> None:
     for name, value in profile.headers.items():
         if not is_header(name, value):
             raise ConfigurationError(f"headers: {name!r} must be of visible ASCII characters", field=f"headers.{name}")
-    fixed = _claim({}, {f"headers.{name}": name for name in profile.headers}, _DEFAULTS)
+    fixed = _claim_headers({}, {f"headers.{name}": name for name in profile.headers}, _DEFAULTS)
     keys = {"auth.header": auth.header} | {f"auth.headers.{name}": name for name in auth.headers}
-    with_keys = _claim(fixed, keys, _AUTHORIZATION)
+    with_keys = _claim_headers(fixed, keys, _AUTHORIZATION)
     signing: dict[str, str] = {}
     if isinstance(scheme, Template):
         signing = {"signature.header": scheme.header} | {f"signature.headers.{name}": name for name in scheme.headers}
     both = set(profile.bearer).intersection(profile.signed)
-    claimed = with_keys | _claim(with_keys if both else fixed, signing, _AUTHORIZATION | _DEFAULTS)
+    claimed = with_keys | _claim_headers(with_keys if both else fixed, signing, _AUTHORIZATION | _DEFAULTS)
     arguments: dict[str, str] = {}
     for operation in ARGUMENTS:
-        arguments |= _claim(claimed, _arguments_in_headers(profile, operation))
+        arguments |= _claim_headers(claimed, _arguments_in_headers(profile, operation))
     if profile.idempotency.header:
-        _claim(claimed | arguments, {"idempotency.header": profile.idempotency.header})
+        _claim_headers(claimed | arguments, {"idempotency.header": profile.idempotency.header})
 
 
-def _claim(claimed: Mapping[str, str], names: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
+def _claim_headers(
+    claimed: Mapping[str, str], names: Mapping[str, str], allowed: Collection[str] = ()
+) -> dict[str, str]:
     """Return the keys of the profile that give headers, by the headers' names in lower case, with further ones.
 
     Args:

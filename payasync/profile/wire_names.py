@@ -19,7 +19,7 @@ from payasync.endpoints import (
     Argument,
     Operation,
 )
-from payasync.profile.schema import MERCHANT, NONCE, SIGN, Parameter, Place
+from payasync.profile.schema import MERCHANT, NONCE, SIGN, Endpoint, Parameter, Place
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
@@ -36,6 +36,7 @@ UNSENT: Final = frozenset(
 """Operations with an argument that every call gives, and that some services do not take."""
 IDENTIFIER_OF: Final[Mapping[str, str]] = {QUERY_PAYMENT.name: "payment_status", QUERY_REFUND.name: "refund_status"}
 """By query, the key of the profile that gives the name and the place of its identifier."""
+_AS_DOCUMENTED: Final = Endpoint()
 _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
     QUERY_ORDER.name: (PLACE_ORDER,),
     CLOSE_ORDER.name: (PLACE_ORDER,),
@@ -47,29 +48,27 @@ _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
 
 def operation_of(profile: "Profile", operation: Operation) -> Operation:
     """Return an operation with the method, the path and the place that the profile gives it."""
-    given, place = profile.endpoints.get(operation.name), place_of(profile, operation.name)
-    if given is None and not place:
-        return operation
+    given, place = profile.endpoints.get(operation.name, _AS_DOCUMENTED), place_of(profile, operation.name)
     return evolve(
         operation,
-        method=(given.method if given else "") or operation.method,
-        path=(given.path if given else "") or operation.path,
+        method=given.method or operation.method,
+        path=given.path or operation.path,
         place=place if place in {"body", "query"} else "",
     )
 
 
 def place_of(profile: "Profile", operation: str) -> Place:
     """Return the place of the arguments of an operation, or an empty text if it is the usual one."""
-    given, parameter = profile.endpoints.get(operation), parameter_of(profile, operation)
+    parameter = parameter_of(profile, operation)
     if parameter and parameter.place != USUAL:
         return parameter.place
-    return given.place if given else ""
+    return profile.endpoints.get(operation, _AS_DOCUMENTED).place
 
 
 def arguments_of(profile: "Profile", operation: str) -> tuple[Argument, ...]:
     """Return the arguments of an operation, with those that the service wants besides."""
-    given = profile.endpoints.get(operation)
-    further = [each for each in FURTHER.get(operation, ()) if given and each.name in given.with_]
+    wanted = profile.endpoints.get(operation, _AS_DOCUMENTED).with_
+    further = [each for each in FURTHER.get(operation, ()) if each.name in wanted]
     return (*ARGUMENTS.get(operation, ()), *further)
 
 
