@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import ARGUMENTS, FURTHER, MAY_HAVE_NO_BODY, OPERATIONS, TEXTS, Argument, Operation, is_path
@@ -48,7 +48,7 @@ from payasync.profile.wire_names import (
     wire_names,
 )
 from payasync.settings import describe_value, invalid_setting, is_header, is_reserved_header
-from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY
+from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY, Algorithm
 from payasync.signing.schemes import Keyed, Scheme, SortedPairs, Template
 from payasync.signing.templates import check_template, names_in
 from payasync.strict_json import find_flaw
@@ -582,44 +582,39 @@ def check_keys(profile: "Profile", credentials: Credentials) -> None:
         raise error
 
 
-def refused_keys(profile: "Profile", credentials: Credentials) -> Iterator[ConfigurationError]:
-    """Yield an error for each key that cannot sign or verify, as `check_keys`."""
-    scheme = profile.scheme
-    if not _is_ours(scheme) or not scheme.algorithm:
-        return
-    for name, key in _list_used_keys(profile, scheme, credentials):
+def refused_keys(profile: "Profile", credentials: Credentials) -> list[ConfigurationError]:
+    """Return an error for each key that cannot sign or verify, as `check_keys`."""
+    refused = []
+    for name, key, algorithm in _list_used_keys(profile, credentials):
         field = name.partition(":")[0]
         try:
-            ALGORITHMS[scheme.algorithm].check(key, signs=field == SIGNING_KEY)
+            algorithm.check(key, signs=field == SIGNING_KEY)
         except ConfigurationError as error:
             error.args = (str(error).replace(field, name, 1),)
-            refused = error
-        else:
-            continue
-        yield refused
+            refused.append(error)
+    return refused
 
 
 def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
     """Yield a warning for each shared secret in use that is so short that it could be guessed."""
-    scheme = profile.scheme
-    if not _is_ours(scheme) or not scheme.algorithm or not scheme.symmetric:
-        return
-    for name, key in _list_used_keys(profile, scheme, credentials):
-        if len(key.reveal()) < LONG_ENOUGH:
+    for name, key, algorithm in _list_used_keys(profile, credentials):
+        if algorithm.symmetric and len(key.reveal()) < LONG_ENOUGH:
             yield f"{name} has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
 
 
-def _is_ours(scheme: object) -> TypeGuard[Keyed]:
-    """Return whether keys can be tried: a scheme of your own, or a subclass, may use them in other ways."""
-    return type(scheme) in {SortedPairs, Template}
+def _list_used_keys(profile: "Profile", credentials: Credentials) -> Iterator[tuple[str, Secret, Algorithm]]:
+    """Yield each key that the scheme uses: its field, with its number among several, the key, and the algorithm.
 
-
-def _list_used_keys(profile: "Profile", scheme: Keyed, credentials: Credentials) -> Iterator[tuple[str, Secret]]:
-    """Yield each key that the scheme uses, with its field, and its number among several."""
+    None of a scheme of your own, or of a subclass, which may use keys in other ways.
+    """
+    scheme, families = profile.scheme, (SortedPairs, Template)
+    if not isinstance(scheme, families) or type(scheme) not in families or not scheme.algorithm:
+        return
+    algorithm = ALGORITHMS[scheme.algorithm]
     verifies = profile.answer.signed or profile.notification.verification in {"body", "header"}
-    if credentials.signing_key is not None and (profile.signed or (verifies and scheme.symmetric)):
-        yield SIGNING_KEY, credentials.signing_key
+    if credentials.signing_key is not None and (profile.signed or (verifies and algorithm.symmetric)):
+        yield SIGNING_KEY, credentials.signing_key, algorithm
     if verifies:
         several = len(credentials.service_keys) > 1
         for number, key in enumerate(credentials.service_keys, start=1):
-            yield f"{SERVICE_KEYS}: key {number}" if several else SERVICE_KEYS, key
+            yield f"{SERVICE_KEYS}: key {number}" if several else SERVICE_KEYS, key, algorithm
