@@ -6,7 +6,6 @@ import hashlib
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cached_property
 from typing import Any, Final, Self, TypeAlias
 
 from attrs import Factory, define, evolve, field, frozen
@@ -48,6 +47,11 @@ class Entry:
     fence: int | None = None
 
 
+def _derived(find: Callable[[Any], Any]) -> Any:
+    """Return a field that follows from the others; each call reads it, and a `cached_property` would take longer."""
+    return field(init=False, default=Factory(find, takes_self=True))
+
+
 @frozen
 class Layout:
     """What a service calls the fields of an operation, and which stand neither in the body nor in the query.
@@ -68,10 +72,8 @@ class Layout:
     at_end: str = ""
     in_headers: tuple[str, ...] = ()
 
-    @cached_property
-    def elsewhere(self) -> bool:
-        """Whether some fields stand in the path or in headers."""
-        return bool(self.in_path or self.at_end or self.in_headers)
+    elsewhere: bool = _derived(lambda layout: bool(layout.in_path or layout.at_end or layout.in_headers))
+    """Whether some fields stand in the path or in headers."""
 
 
 def number_key(operation: Operation, reference: str | None) -> str | None:
@@ -137,6 +139,16 @@ def _ordered(found: Iterable[ComparedField]) -> tuple[ComparedField, ...]:
     return tuple(sorted(found, key=lambda each: each.kind is not ValueKind.NUMBER))
 
 
+def _simple_names(comparison: "Comparison") -> frozenset[str] | None:
+    simple = all("." not in each.path and not each.required for each in comparison.fields)
+    return frozenset(each.path for each in comparison.fields) if simple else None
+
+
+def _is_renamed(comparison: "Comparison") -> bool:
+    compared = ((each.name, each.sent_as) for each in comparison.fields)
+    return any(name != sent_as for name, sent_as in (*compared, *comparison.uncompared))
+
+
 @frozen
 class Comparison:
     """What a response must match of its request.
@@ -149,17 +161,10 @@ class Comparison:
     fields: tuple[ComparedField, ...] = field(default=(), converter=_ordered)
     uncompared: tuple[tuple[str, str], ...] = ()
 
-    @cached_property
-    def names(self) -> frozenset[str] | None:
-        """The paths, if all stand at the top of a payload and none is required: most payloads have none of them."""
-        simple = all("." not in each.path and not each.required for each in self.fields)
-        return frozenset(each.path for each in self.fields) if simple else None
-
-    @cached_property
-    def renamed(self) -> bool:
-        """Whether the service calls one of them, or of the uncompared, otherwise than the document, or nests it."""
-        compared = ((each.name, each.sent_as) for each in self.fields)
-        return any(name != sent_as for name, sent_as in (*compared, *self.uncompared))
+    names: frozenset[str] | None = _derived(_simple_names)
+    """The paths, if all stand at the top of a payload and none is required: most payloads have none of them."""
+    renamed: bool = _derived(_is_renamed)
+    """Whether the service calls one of them, or of the uncompared, otherwise than the document, or nests it."""
 
 
 @frozen
@@ -176,10 +181,8 @@ class Expected:
     proofs: tuple[str, ...] = ()
     asked: Mapping[str, object] | None = None
 
-    @cached_property
-    def as_sent(self) -> bool:
-        """Whether the call's own fields are what it may name, under the names that they are compared by."""
-        return not (self.asked or self.compared.renamed)
+    as_sent: bool = _derived(lambda expected: not (expected.asked or expected.compared.renamed))
+    """Whether the call's own fields are what it may name, under the names that they are compared by."""
 
 
 @frozen
