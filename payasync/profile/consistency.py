@@ -161,6 +161,11 @@ def _check_names_in_scheme(profile: "Profile") -> None:
         _check_dotted_names_are_signed(profile, operation, scheme)
     for name in sorted(names_of(profile, "sign").difference(scheme.exclude)):
         raise invalid_setting("signature.exclude", f'must hold "{name}": a signature cannot sign itself')
+    for operation in profile.signed:
+        for name in sorted(names_of(profile, "sign").intersection(wire_names(profile, operation).values())):
+            key = next((f"fields.{each}.sign" for each in ARGUMENTS if given_name(profile, each, "sign") == name), "")
+            why = f"is {name!r}, an argument of {operation}, which the signature would leave out: give another name"
+            raise invalid_setting(key or "fields.sign", why)
     if shifting := guarded_names(profile).intersection(scheme.allow_delimiters):
         names = ", ".join(sorted(shifting))
         why = f"must not hold {names}: a delimiter there could pass for another field"

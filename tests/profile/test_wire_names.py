@@ -92,6 +92,11 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
             "fields.out_trade_no",
             "is 'order.no', which nests, and stands outside the body in orders.query",
         ),
+        (
+            'fields."orders.close".sign = "totalAmt"\nsignature.algorithm = "hmac-sha256"',
+            "fields.orders.close.sign",
+            "'totalAmt', an argument of orders.place, which the signature would leave out",
+        ),
         ('fields.sign = "mac"\nsignature.exclude = ["signType"]', "signature.exclude", 'must hold "mac"'),
         (
             'fields.out_trade_no = "no"\nsignature.allow_delimiters = ["no"]',
