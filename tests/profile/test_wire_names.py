@@ -138,6 +138,36 @@ async def test_path_that_lacks_its_argument() -> None:
     assert 'out_trade_no must be given, because the profile\'s endpoints."orders.place" names it' in str(caught.value)
 
 
+async def test_query_that_lacks_the_order() -> None:
+    """If a service wants the order's number in a query about a refund, a query without it is not sent."""
+    profile = Profile.from_toml('endpoints."refunds.status".with = ["out_trade_no"]\nstatus.refund.name = "no"')
+    with Recorder() as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+            with pytest.raises(InvalidArgumentError, match="out_trade_no must be given, because") as caught:
+                await pay.refunds.status("R1")
+
+    assert ("out_trade_no", []) == (caught.value.field, service.requests)
+
+
+async def test_absent_argument_has_no_header() -> None:
+    """Of arguments that stand in headers, those that were not given are left out."""
+    text = 'endpoints."subscriptions.update".place = "header"\n[fields]\nsubscription_id = "X-Plan"\n'
+    names = 'subscription_amount = "X-Amount"\nfrequency = "X-Every"\nstart_date = "X-From"\ncustomer = "X-Who"'
+    with Recorder() as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=Profile.from_toml(text + names)) as pay:
+            await pay.subscriptions.update("S1", amount=5)
+
+    sent = {name: value for name, value in service.only.headers if name.startswith("X-")}
+    assert {"X-Plan": "S1", "X-Amount": "5"} == sent
+
+
+def test_fields_are_a_table() -> None:
+    """Names that are no table are refused."""
+    fields: Any = 3
+
+    assert "fields" == refused(Profile, fields=fields).field
+
+
 async def test_order_of_a_refund_is_compared() -> None:
     """A response to a refund query about another order is not believed, even if the order's number is not sent."""
     body = b'{"outTradeNo":"T0","outRefundNo":"R1"}'
