@@ -34,7 +34,6 @@ from payasync.profile.wire_names import (
     IDENTIFIER_OF,
     OURS,
     UNSENT,
-    USUAL,
     all_names,
     arguments_of,
     given_name,
@@ -197,7 +196,7 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
             raise invalid_setting(f"{key}.with", f"must not hold {name!r}; {allowed}")
     _check_path(profile, operation, endpoint.path)
     place, parameter = endpoint.place, parameter_of(profile, operation)
-    if place and parameter and parameter.place != USUAL:
+    if place and parameter and parameter.place:
         status = f"{IDENTIFIER_OF[operation]}.place"
         raise invalid_setting(f"{key}.place", f"and {status} both give the place: keep one of the two")
     if place == "path" and len(arguments) != 1:
@@ -218,10 +217,11 @@ def _check_path(profile: "Profile", operation: str, path: str) -> None:
             raise invalid_setting(f"{key}.path", f"has {{{name}}}, which is no argument; allowed are {allowed}")
         if in_braces.count(name) > 1:
             raise invalid_setting(f"{key}.path", f"has {{{name}}} twice: write each argument once")
-    if in_braces and place_of(profile, operation) == "path":
-        given = key if profile.endpoints[operation].place else IDENTIFIER_OF[operation]
-        why = f"must not be 'path' beside {{{in_braces[0]}}} in {key}.path: write every argument in braces there"
-        raise invalid_setting(f"{given}.place", why)
+    place, of_status = place_of(profile, operation), not profile.endpoints[operation].place
+    if in_braces and (place == "path" or (place and of_status and "identifier" in in_braces)):
+        why = f"must not be {place!r} beside {{{in_braces[0]}}} in {key}.path: write every argument in braces there"
+        given = IDENTIFIER_OF[operation] if of_status else key
+        raise invalid_setting(f"{given}.place", f"{why}, and leave the place out")
 
 
 def _check_fields(profile: "Profile") -> None:

@@ -318,11 +318,11 @@ class Parameter:
 
     Args:
         name: The wire name, or the name of the header.
-        place: `query`, `path` (which appends `/<identifier>`) or `header`; `endpoints` may say `body`.
+        place: `query`, `path` (which appends `/<identifier>`) or `header`. Empty: as `endpoints` says, or the query.
     """
 
     name: str
-    place: Literal["query", "path", "header"] = "query"
+    place: Literal["", "query", "path", "header"] = ""
 
     def __attrs_post_init__(self) -> None:
         if not self.name:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 OURS: Final[Mapping[str, str]] = {"nonce": NONCE, "sign": SIGN, "merchant_id": MERCHANT}
 """The fields that payasync itself sets, with the document's names for them."""
-USUAL: Final = "query"
-"""The place of the identifier of endpoints 6 and 7, unless the profile gives another."""
 FIRST: Final = "0"
 """The step of a dotted name that is the one entry of a list."""
 UNSENT: Final = frozenset(
@@ -60,9 +58,7 @@ def operation_of(profile: "Profile", operation: Operation) -> Operation:
 def place_of(profile: "Profile", operation: str) -> Place:
     """Return the place of the arguments of an operation, or an empty text if it is the usual one."""
     parameter = parameter_of(profile, operation)
-    if parameter and parameter.place != USUAL:
-        return parameter.place
-    return profile.endpoints.get(operation, _AS_DOCUMENTED).place
+    return (parameter and parameter.place) or profile.endpoints.get(operation, _AS_DOCUMENTED).place
 
 
 def arguments_of(profile: "Profile", operation: str) -> tuple[Argument, ...]:

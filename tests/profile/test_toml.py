@@ -373,6 +373,7 @@ def round_trip(profile: Profile) -> Profile:
         Profile(codes=ResultCodes(duplicate=[1], by_operation={"refunds.create": {"absent": [1], "retryable": []}})),
         Profile(answer=AnswerShape(total_amt="", currency="currency")),
         Profile(http=HttpCodes(duplicate=())),
+        Profile(payment_status=Parameter("no"), refund_status=Parameter("no", "query")),
         Profile(recovery=Recovery(quarantine=0.0)),
         Profile(idempotency=Idempotency(field="idempotency_key", lifetime=0.0)),
         Profile(recovery=Recovery(quarantine=1e-7)),

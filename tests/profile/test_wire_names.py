@@ -55,9 +55,14 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
         ('endpoints."orders.query".with = ["body"]', "endpoints.orders.query.with", "no further arguments"),
         ('endpoints."refunds.status".with = ["body"]', "endpoints.refunds.status.with", "allowed are out_trade_no"),
         (
-            'endpoints."refunds.status".place = "body"\nstatus.refund = {name = "no", place = "path"}',
+            'endpoints."refunds.status".place = "body"\nstatus.refund = {name = "no", place = "query"}',
             "endpoints.refunds.status.place",
-            "both give the place: keep one",
+            "and status.refund.place both give the place: keep one",
+        ),
+        (
+            'endpoints."payments.status".path = "/{identifier}"\nstatus.payment = {name = "no", place = "header"}',
+            "status.payment.place",
+            "must not be 'header' beside {identifier} in",
         ),
         ('fields."orders.close".total_amt = "sum"', "fields.orders.close.total_amt", "is no argument of orders.close"),
         ('fields."orders.close" = "sum"', "fields.orders.close", "must be a table of wire names"),

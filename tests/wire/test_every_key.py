@@ -333,6 +333,13 @@ SENDING: Final = (
         'status.payment.name = "no"',
     ),
     Effect('status.refund.place = "header"', refund_status, header("no"), (["R1"], []), 'status.refund.name = "no"'),
+    Effect(
+        'status.refund.place = "query"',
+        refund_status,
+        target,
+        (f"{REFUND}?no=R1", REFUND),
+        'status.refund.name = "no"\nendpoints."refunds.status".method = "POST"',
+    ),
     Effect('endpoints."orders.close".method = "DELETE"', close, method, ("DELETE", "POST")),
     Effect(
         'endpoints."orders.query".path = "/v2/{merchant_id}/orders/{out_trade_no}"',
