@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -258,9 +259,10 @@ class Api:
             why = "the signature is not that of this request"
             raise RefusedError("bad_signature", why, field=scheme.header, expected=write_text())
         keep_signed_text(request, write_text)
-        if "timestamp" in said and not _is_now(said["timestamp"]):
-            why = f"the timestamp must be Unix seconds, {TOLERANCE} seconds away at most"
-            raise RefusedError("bad_signature", why, field=scheme.header)
+        for name, form in _TIMES.items():
+            if name in said and not _is_now(name, said[name]):
+                why = f"the time must be {form}, {TOLERANCE} seconds away at most"
+                raise RefusedError("bad_signature", why, field=scheme.header)
         return scheme.header, said.get("nonce", "")
 
     def _check_signature(
@@ -366,9 +368,19 @@ def _challenge(auth: Auth) -> str:
     return f'{scheme} realm="payasync sandbox"' if scheme.lower() == "basic" else scheme
 
 
-def _is_now(timestamp: str) -> bool:
-    """Return whether a text is Unix seconds of wall time, or almost."""
-    return timestamp.isascii() and timestamp.isdigit() and abs(time.time() - int(timestamp)) <= TOLERANCE
+_TIMES: Final = {"timestamp": "Unix seconds", "milliseconds": "Unix milliseconds", "datetime": "ISO 8601 in UTC"}
+
+
+def _is_now(name: str, text: str) -> bool:
+    """Return whether a text is wall time, or almost, in the form that its name in a template stands for."""
+    try:
+        if name == "datetime":
+            sent = datetime.fromisoformat(text).timestamp() if text.endswith("Z") else 0.0
+        else:
+            sent = int(text) / (1000 if name == "milliseconds" else 1) if text.isascii() and text.isdigit() else 0.0
+    except (ValueError, OverflowError):
+        return False
+    return abs(time.time() - sent) <= TOLERANCE
 
 
 def _build_actions(service: Service, url: str) -> dict[str, Action]:

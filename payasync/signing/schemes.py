@@ -19,7 +19,7 @@ from payasync.credentials import Secret
 from payasync.errors import InvalidArgumentError, NotConfiguredError
 from payasync.settings import check_types, invalid_setting, is_header, to_dict, to_tuple
 from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
-from payasync.signing.templates import check_template, fill, names_in
+from payasync.signing.templates import check_template, fill, names_in, write_time
 from payasync.strict_json import ExactNumber, encodable
 
 Encoding = Literal["hex", "HEX", "base64"]
@@ -381,8 +381,9 @@ class SortedPairs(Keyed):
         return "=" in text or self.separator in text
 
 
-_IN_TEXT: Final = ("method", "path", "query", "target", "url", "merchant_id", "timestamp", "nonce", "body")
-_IN_VALUE: Final = ("merchant_id", "timestamp", "nonce", "signature")
+_FRESH: Final = ("timestamp", "nonce", "milliseconds", "datetime")
+_IN_TEXT: Final = ("method", "path", "query", "target", "url", "merchant_id", *_FRESH, "body")
+_IN_VALUE: Final = ("merchant_id", *_FRESH, "signature")
 
 
 @frozen(kw_only=True, field_transformer=check_types("signature"))
@@ -393,11 +394,11 @@ class Template(Keyed):
         algorithm: hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX or base64.
         text: The text that is signed. It may hold `{method}`, `{path}`, `{query}`, `{url}`, `{merchant_id}`,
-            `{timestamp}`, `{nonce}`, `{body}`, and `{target}`: the path, and a question mark and the query if there
-            is one.
+            `{timestamp}`, `{milliseconds}`, `{datetime}`, `{nonce}`, `{body}`, and `{target}`: the path, and a
+            question mark and the query if there is one.
         header: The name of the header that carries the signature.
-        value: The value of that header. It holds `{signature}`, and may hold `{merchant_id}`, `{timestamp}` and
-            `{nonce}`.
+        value: The value of that header. It holds `{signature}`, and may hold `{merchant_id}`, `{nonce}` and the
+            time.
         headers: Further headers of a signed request, whose values may hold the same names.
 
     Raises:
@@ -422,7 +423,7 @@ class Template(Keyed):
             if not is_header("X", value):
                 _refuse(option, "must be of visible ASCII characters")
         sent = names_in("".join(values.values()))
-        for name in ("timestamp", "nonce"):
+        for name in _FRESH:
             if name in names_in(self.text) and name not in sent:
                 _refuse("value", f"must hold {{{name}}}, which signature.text signs: the service needs it, too")
 
@@ -437,7 +438,9 @@ class Template(Keyed):
             ConfigurationError: The algorithm cannot use the key.
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        said = {"timestamp": str(request.timestamp), "nonce": request.nonce, "merchant_id": request.merchant_id}
+        now = request.timestamp
+        said = {"timestamp": str(now), "milliseconds": f"{now}000", "datetime": write_time(now)}
+        said |= {"nonce": request.nonce, "merchant_id": request.merchant_id}
         parts = {"method": request.method, "path": request.path, "query": request.query, "url": request.url}
         parts["target"] = f"{request.path}?{request.query}" if request.query else request.path
         signature = self.text_signer(key)(fill(self.text, {**said, **parts, "body": request.body}))

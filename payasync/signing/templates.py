@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Final
 
@@ -88,6 +88,12 @@ def values_at(headers: Mapping[str, str], place: str) -> list[str]:
     pairs = (pair.partition("=") for line in lines for pair in _PAIRS.split(line))
     # A scheme's name may stand before the first key, as in `Scheme t=1, v1="abc"`.
     return [value.strip().strip('"') for found, _, value in pairs if found.strip().rpartition(" ")[2] == key]
+
+
+@lru_cache(maxsize=1)
+def write_time(seconds: int) -> str:
+    """Return a time, in seconds since 1970, in ISO 8601."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
 def parse_time(value: object, zone: tzinfo | None = None) -> float | None:

@@ -118,6 +118,29 @@ async def test_wrong_header_is_refused(sandbox: Sandbox, changes: dict[str, str]
     assert (status, field) == await ask(sandbox, QUERY, headers(sandbox, QUERY, **changes))
 
 
+@pytest.mark.parametrize(
+    ("form", "wrong"),
+    [
+        ("timestamp", "{milliseconds}"),
+        ("milliseconds", "{timestamp}"),
+        ("milliseconds", "{datetime}"),
+        ("datetime", "{timestamp}"),
+        ("datetime", "2020-01-31T12:00:00.000Z"),
+        ("datetime", "2020-01-31T12:00:00"),
+        ("datetime", "x{datetime}Z"),
+    ],
+)
+async def test_time_has_the_form_of_the_profile(form: str, wrong: str) -> None:
+    """The sandbox takes a current time in the profile's form. It refuses another form, or a time far away."""
+    profile = Profile.from_toml(TOML.replace("{timestamp}", f"{{{form}}}"))
+    other = Profile.from_toml(TOML.replace("t={timestamp}", f"t={wrong}").replace("{timestamp}", wrong))
+    async with Sandbox(profile=profile) as running, running.session() as pay:
+        await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        async with running.session(profile=other) as late:
+            with pytest.raises(AuthenticationError):
+                await late.orders.query("T1")
+
+
 @pytest.mark.parametrize("value", ["", "s=1", "keyid=SANDBOX,t=1,s="])
 async def test_header_of_another_form_is_refused(sandbox: Sandbox, value: str) -> None:
     """A header that is not of the profile's form is refused."""

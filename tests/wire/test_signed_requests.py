@@ -97,6 +97,21 @@ async def test_each_attempt_has_its_own_nonce() -> None:
         assert 2 == len({each.header("Signature")[0] for each in requests})
 
 
+async def test_time_may_have_another_form() -> None:
+    """A service may want the time in milliseconds, or in ISO 8601: all forms name the same second, in UTC."""
+    forms = {"X-Seconds": "{timestamp}", "X-Milliseconds": "{milliseconds}", "X-Date": "{datetime}"}
+    scheme = template(text="{milliseconds}.{datetime}.{body}", value="s={signature}", headers=forms)
+    with Recorder() as service:
+        async with session(service, scheme) as pay:
+            await pay.refunds.create(**REFUND)
+        seconds, milliseconds, moment, value = (service.only.header(name)[0] for name in (*forms, "Signature"))
+
+        text = f"{milliseconds}.{moment}.{service.only.body.decode()}"
+        assert f"{seconds}000" == milliseconds
+        assert time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(int(seconds))) == moment
+        assert signatures.hmac_sha256(text, SIGNING_KEY) == base64.b64decode(value.removeprefix("s=")).hex()
+
+
 async def test_rsa_is_verified_by_another_program(tmp_path: Path) -> None:
     """The RSA signature of the text is one that `openssl` verifies."""
     private, public = signatures.rsa_keys(tmp_path)
