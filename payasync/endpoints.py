@@ -42,7 +42,8 @@ class Operation:
         auth: What the document says.
         kind: What is safe when a response is lost.
         reference: The argument that names the order, refund or subscription.
-        place: The place of the fields: `body` or `query`. Empty: the body, or for GET and DELETE the query.
+        place: The place of the arguments: `body`, `query`, `path` (which appends one) or `header`. Empty: the place of
+            the other fields, which is the body, or for GET and DELETE the query.
     """
 
     name: str
@@ -55,8 +56,8 @@ class Operation:
 
     @cached_property
     def has_body(self) -> bool:
-        """Whether the fields travel in a JSON body; otherwise they are in the query."""
-        return self.place == "body" or (not self.place and self.method not in _BODILESS)
+        """Whether fields that stand nowhere else travel in a JSON body; otherwise they are in the query."""
+        return self.place == "body" or (self.place != "query" and self.method not in _BODILESS)
 
     @cached_property
     def in_path(self) -> tuple[str, ...]:
@@ -180,6 +181,7 @@ FURTHER: Final[Mapping[str, tuple[Argument, ...]]] = {QUERY_REFUND.name: (evolve
 """Arguments that the document does not give an endpoint, and that a service may want there."""
 
 OPERATIONS: Final = tuple(ENDPOINTS)
+BY_NAME: Final = {operation.name: operation for operation in OPERATIONS}
 ARGUMENTS: Final = {operation.name: arguments for operation, arguments in ENDPOINTS.items()}
 TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each in arguments if each.text)
 """The arguments that are texts."""

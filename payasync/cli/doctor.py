@@ -22,7 +22,7 @@ from yarl import URL
 from payasync.cli.options import BASE_URL, NO_PROFILE, base_url_option, profile_named, profile_option
 from payasync.cli.terminal import fail, new_table
 from payasync.credentials import Credentials
-from payasync.endpoints import OPERATIONS
+from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
 from payasync.notifications.verification import check_secrets, check_sent_back
 from payasync.profile.audit import Point
@@ -30,7 +30,7 @@ from payasync.profile.consistency import refused_keys, short_keys
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Readiness, inspect_groups, optional_points
 from payasync.profile.signed_fields import check_answers_covered, proof_paths
-from payasync.profile.wire_names import IDENTIFIER_OF, operation_of, place_of
+from payasync.profile.wire_names import IDENTIFIER_OF, operation_of
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
 from payasync.transport.send import describe_failure
 
@@ -207,7 +207,7 @@ def _keys_needed(profile: Profile, environ: Mapping[str, str]) -> Iterator[tuple
 
 def list_methods(methods: tuple[str, ...]) -> str:
     """Return methods by their namespaces: `orders.place, .query`."""
-    if set(methods) >= {operation.name for operation in OPERATIONS}:
+    if set(methods) >= ARGUMENTS.keys():
         return "all methods"
     return list_keys(methods)
 
@@ -350,9 +350,9 @@ def _point_table(profile: Profile, points: Sequence[Point], optional: Collection
 def _in_words(profile: Profile, point: Point) -> str:
     """Return the value of a point of a profile in words."""
     value = point.value
-    for operation in (operation_of(profile, each) for each in OPERATIONS):
+    for operation in (operation_of(profile, each) for each in ARGUMENTS):
         if point.name == IDENTIFIER_OF.get(operation.name):
-            place = "path" if "identifier" in operation.in_path else place_of(profile, operation.name)
+            place = "path" if "identifier" in operation.in_path else operation.place
             return f"{value.name}, in the {place or ('body' if operation.has_body else 'query')}"
         if point.name == f"endpoints.{operation.name}":
             further = {"in the": value.place, "with": ", ".join(value.with_)}

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 from attrs import evolve
 
-from payasync.endpoints import OPERATIONS
+from payasync.endpoints import BY_NAME
 from payasync.errors import frameless_async
 from payasync.journal import transactions
 from payasync.journal.drafts import Keep, draft_from_request, keep_all_but_customer, keep_amounts
@@ -423,7 +423,7 @@ class Journal(ABC):
         end = write_state(operation, state)
         if end is None:
             return []
-        given, write = profile or Profile(), next(each for each in OPERATIONS if each.name == operation)
+        given, write = profile or Profile(), BY_NAME[operation]
         query = status_query(operation, reference)
         about = (write, query.operation) if query else (write,)
         # A notification need not name all that a response must name, and may name it as the response to a query does.

@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 import backoff
 from attrs import field, frozen
 
-from payasync.endpoints import CLOSE_ORDER, CREATE_PAYMENT, OPERATIONS
+from payasync.endpoints import BY_NAME, CLOSE_ORDER, CREATE_PAYMENT
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -131,7 +131,7 @@ def classify_response(intent: Intent, response: Response, profile: Profile) -> Q
     if response.state is not None:
         is_so = f"the {response.thing}'s state is {response.state}"
     if intent.answered:
-        write = next(each for each in OPERATIONS if each.name == intent.operation)
+        write = BY_NAME[intent.operation]
         # Without these, the response may be about another write under the number.
         if not names_number_and_amounts(write, asked_for(intent), comparison_of(write, profile), response.data):
             reason = f"the number was used before, and {is_so}, without a number and an amount to compare"

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 from payasync.credentials import Credentials, Secret
-from payasync.endpoints import ARGUMENTS, FURTHER, MAY_HAVE_NO_BODY, OPERATIONS, TEXTS, Argument, Operation, is_path
+from payasync.endpoints import ARGUMENTS, FURTHER, MAY_HAVE_NO_BODY, TEXTS, Argument, is_path
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     BODY,
@@ -41,7 +41,6 @@ from payasync.profile.wire_names import (
     names_of,
     operation_of,
     parameter_of,
-    place_of,
     reserved_names,
     wire_name,
     wire_names,
@@ -201,7 +200,7 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
         raise invalid_setting(f"{key}.place", f"and {status} both give the place: keep one of the two")
     if place == "path" and len(arguments) != 1:
         raise invalid_setting(f"{key}.place", "must not be 'path': write the arguments into endpoints.path, in braces")
-    if place == "body" and _operation(profile, operation).method == "GET":
+    if place == "body" and operation_of(profile, operation).method == "GET":
         raise invalid_setting(f"{key}.place", "must not be 'body' with method GET, which has no body: give a method")
 
 
@@ -217,7 +216,7 @@ def _check_path(profile: "Profile", operation: str, path: str) -> None:
             raise invalid_setting(f"{key}.path", f"has {{{name}}}, which is no argument; allowed are {allowed}")
         if in_braces.count(name) > 1:
             raise invalid_setting(f"{key}.path", f"has {{{name}}} twice: write each argument once")
-    place, of_status = place_of(profile, operation), not profile.endpoints[operation].place
+    place, of_status = operation_of(profile, operation).place, not profile.endpoints[operation].place
     if in_braces and (place == "path" or (place and of_status and "identifier" in in_braces)):
         why = f"must not be {place!r} beside {{{in_braces[0]}}} in {key}.path: write every argument in braces there"
         given = IDENTIFIER_OF[operation] if of_status else key
@@ -249,7 +248,7 @@ def _check_unsent(profile: "Profile", operation: str, name: str) -> None:
     key = f"fields.{operation}.{name}"
     if (operation, name) not in UNSENT:
         raise invalid_setting(key, "must not be empty")
-    if name in _operation(profile, operation).in_path:
+    if name in operation_of(profile, operation).in_path:
         raise invalid_setting(key, f"must not be empty, because the path has {{{name}}}")
     if name == "currency" and len(profile.accept.currency) != 1:
         raise invalid_setting(key, "is empty: say in accept.currency which one currency the service has")
@@ -289,8 +288,8 @@ def _check_wire_names(profile: "Profile", operation: str, reserved: Collection[s
 def _check_nested_name(profile: "Profile", operation: str, argument: Argument, names: Mapping[Argument, str]) -> None:
     """Refuse a dotted name that is no path in the body of a request."""
     name, key = names[argument], _key_of_name(profile, operation, argument)
-    found = _operation(profile, operation)
-    in_body = found.has_body and place_of(profile, operation) not in {"path", "header"}
+    found = operation_of(profile, operation)
+    in_body = found.has_body and found.place not in {"path", "header"}
     if argument.name in OURS or "" in name.split("."):
         allowed = "a name without a dot" if argument.name in OURS else "a name, or several with a dot between them"
         raise invalid_setting(key, f"must be {allowed}, not {name!r}")
@@ -329,10 +328,6 @@ def _stands_in(constants: Mapping[str, Any], name: str) -> bool:
         else:
             here = here[step]
     return True
-
-
-def _operation(profile: "Profile", name: str) -> Operation:
-    return operation_of(profile, next(each for each in OPERATIONS if each.name == name))
 
 
 def _parts_lists(names: Iterable[str]) -> bool:
@@ -410,13 +405,13 @@ def _claim_headers(
 
 def _arguments_in_headers(profile: "Profile", operation: str) -> dict[str, str]:
     """Return the headers that carry arguments of an operation, by the keys that name them."""
-    if place_of(profile, operation) != "header":
+    found = operation_of(profile, operation)
+    if found.place != "header":
         return {}
-    in_path = _operation(profile, operation).in_path
     return {
         _key_of_name(profile, operation, each): name
         for each in arguments_of(profile, operation)
-        if each.name not in in_path and (name := wire_name(profile, operation, each))
+        if each.name not in found.in_path and (name := wire_name(profile, operation, each))
     }
 
 

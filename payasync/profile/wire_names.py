@@ -7,6 +7,7 @@ from attrs import evolve
 
 from payasync.endpoints import (
     ARGUMENTS,
+    BY_NAME,
     CLOSE_ORDER,
     CREATE_PAYMENT,
     CREATE_REFUND,
@@ -19,7 +20,7 @@ from payasync.endpoints import (
     Argument,
     Operation,
 )
-from payasync.profile.schema import MERCHANT, NONCE, SIGN, Endpoint, Parameter, Place
+from payasync.profile.schema import MERCHANT, NONCE, SIGN, Endpoint, Parameter
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
@@ -44,21 +45,11 @@ _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
 """By operation, the writes that made what its responses are about."""
 
 
-def operation_of(profile: "Profile", operation: Operation) -> Operation:
+def operation_of(profile: "Profile", name: str) -> Operation:
     """Return an operation with the method, the path and the place that the profile gives it."""
-    given, place = profile.endpoints.get(operation.name, _AS_DOCUMENTED), place_of(profile, operation.name)
-    return evolve(
-        operation,
-        method=given.method or operation.method,
-        path=given.path or operation.path,
-        place=place if place in {"body", "query"} else "",
-    )
-
-
-def place_of(profile: "Profile", operation: str) -> Place:
-    """Return the place of the arguments of an operation, or an empty text if it is the usual one."""
-    parameter = parameter_of(profile, operation)
-    return (parameter and parameter.place) or profile.endpoints.get(operation, _AS_DOCUMENTED).place
+    usual, given, parameter = BY_NAME[name], profile.endpoints.get(name, _AS_DOCUMENTED), parameter_of(profile, name)
+    place = (parameter and parameter.place) or given.place
+    return evolve(usual, method=given.method or usual.method, path=given.path or usual.path, place=place)
 
 
 def arguments_of(profile: "Profile", operation: str) -> tuple[Argument, ...]:

@@ -101,7 +101,7 @@ class Api:
             return await self._handle(await self._meant(sharing, request), request)
 
         names, paths = self._dialect.names, [operation.path]
-        if names.places[operation.name] == "path":
+        if operation.place == "path":
             paths.append(f"{operation.path}/{{{operation.reference}:.+}}")
             others = (each for each in names.operations.values() if each != operation)
             if any((each.method, each.path) == (operation.method, operation.path) for each in others):

@@ -24,14 +24,13 @@ from payasync.endpoints import (
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import COMPARED, SIGN, AnswerShape, Code, Kind, NotificationShape, Paths, Place, paths_of
+from payasync.profile.schema import COMPARED, SIGN, AnswerShape, Code, Kind, NotificationShape, Paths, paths_of
 from payasync.profile.signed_fields import join_path, service_parts
 from payasync.profile.wire_names import (
     arguments_of,
     has_another,
     is_unsent,
     operation_of,
-    place_of,
     shown_names,
     wire_name,
 )
@@ -178,9 +177,7 @@ class WireNames:
         self.notification: Final = _fill_notification(profile.notification)
         self.date_format: Final[str] = profile.formats.get("start_date") or PROFILE.formats["start_date"]
         self.signature: Final = _fill_signature(profile.scheme)
-        self.operations: Final[Mapping[str, Operation]] = {
-            each.name: operation_of(profile, each) for each in OPERATIONS
-        }
+        self.operations: Final[Mapping[str, Operation]] = {name: operation_of(profile, name) for name in ARGUMENTS}
         self.arguments: Final[Mapping[str, Mapping[str, Argument]]] = {
             operation: {
                 self.name(operation, each): each
@@ -189,7 +186,6 @@ class WireNames:
             }
             for operation, arguments in ARGUMENTS.items()
         }
-        self.places: Final[Mapping[str, Place]] = {name: place_of(profile, name) for name in ARGUMENTS}
         self.constants: Final[Mapping[str, Mapping[str, Any]]] = {
             operation: self._constants_of(operation) for operation in ARGUMENTS
         }
@@ -215,8 +211,7 @@ class WireNames:
         return [each for each in self.operations.values() if self._address(each) == address]
 
     def _address(self, operation: Operation) -> tuple[str, str]:
-        at_end = self.places[operation.name] == "path" and not operation.in_path
-        return operation.method, re.sub(r"{\w+}", "{}", operation.path) + "/{}" * at_end
+        return operation.method, re.sub(r"{\w+}", "{}", operation.path) + "/{}" * (operation.place == "path")
 
     def differ(self, one: str, other: str) -> bool:
         """Return whether a constant, or an argument that only one of them has, tells two operations' requests apart."""
@@ -579,7 +574,7 @@ class Dialect:
         name, arguments = operation.name, self.names.arguments[operation.name]
         texts = {} if operation.has_body else dict(fields)
         texts |= {self.names.name(name, argument): text for argument, text in path.items()}
-        if self.names.places[name] == "header":
+        if operation.place == "header":
             texts |= {each: headers[each] for each in arguments if each in headers}
         amounts = {each for each in texts.keys() & arguments.keys() if SORTS[arguments[each].name] == "amount"}
         return {**fields, **texts, **{each: read_digits(texts[each]) for each in amounts}}

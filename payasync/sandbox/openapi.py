@@ -193,8 +193,7 @@ def describe_service(dialect: Dialect) -> dict[str, Any]:
     words = dialect.names
     paths: dict[str, Any] = {}
     for operation in words.operations.values():
-        at_end = words.places[operation.name] == "path"
-        path = f"{operation.path}/{{{operation.reference}}}" if at_end else operation.path
+        path = f"{operation.path}/{{{operation.reference}}}" if operation.place == "path" else operation.path
         for argument in re.findall(r"{(\w+)}", path):
             path = path.replace(f"{{{argument}}}", f"{{{words.name(operation.name, argument)}}}")
         described, methods = _describe_operation(dialect, operation), paths.setdefault(path, {})
@@ -279,7 +278,7 @@ def _describe_parameters(words: WireNames, operation: Operation) -> Iterator[dic
 
 def _place_of(words: WireNames, operation: Operation, name: str) -> str:
     """Return where a field of a request stands: `path`, `header`, `body` or `query`."""
-    place, argument = words.places[operation.name], words.arguments[operation.name].get(name)
+    place, argument = operation.place, words.arguments[operation.name].get(name)
     if name in {words.name(operation.name, each) for each in operation.in_path}:
         return "path"
     if argument and (place == "header" or (place == "path" and argument.name == operation.reference)):

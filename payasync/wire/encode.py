@@ -28,7 +28,6 @@ from payasync.profile.wire_names import (
     UNSENT,
     operation_of,
     parameter_of,
-    place_of,
     wire_name,
     wire_names,
 )
@@ -351,7 +350,7 @@ class Codec:
         key = IDENTIFIER_OF.get(name)
         if key and parameter_of(profile, name) is None:
             raise not_configured(key, IDENTIFIER)
-        operation = operation_of(profile, kind.operation)
+        operation = operation_of(profile, name)
         if kind not in self._writers:
             self._writers[kind] = make_writer(kind, profile)
         bearer, signed = name in profile.bearer, name in profile.signed
@@ -385,9 +384,9 @@ def layout_of(profile: Profile, operation: Operation) -> Layout:
 
     Args:
         profile: The service's.
-        operation: With the path that the profile gives it.
+        operation: With the path and the place that the profile gives it.
     """
-    place, names = place_of(profile, operation.name), wire_names(profile, operation.name)
+    names = wire_names(profile, operation.name)
     braces = {each: names.get(each) or wire_name(profile, operation.name, each) for each in operation.in_path}
     others = tuple(name for argument, name in names.items() if argument not in braces)
     return Layout(
@@ -395,8 +394,8 @@ def layout_of(profile: Profile, operation: Operation) -> Layout:
         nonce=wire_name(profile, operation.name, "nonce"),
         signature=wire_name(profile, operation.name, "sign"),
         in_path=tuple(braces.items()),
-        at_end=names[operation.reference or ""] if place == "path" and not braces else "",
-        in_headers=others if place == "header" else (),
+        at_end=names[operation.reference or ""] if operation.place == "path" else "",
+        in_headers=others if operation.place == "header" else (),
     )
 
 
