@@ -40,6 +40,7 @@ _PLAIN: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     int: ((int,), "an integer"),
     float: ((int, float), "a number"),
     bool: ((bool,), "true or false"),
+    tuple: ((tuple,), "a list"),
     NoneType: ((NoneType,), "nothing"),
 }
 
@@ -124,13 +125,15 @@ def to_tuple(given: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def to_dict(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a table; any other value unchanged, for the type check to refuse."""
-    return dict(given) if isinstance(given, Mapping) else given
+    """Return a copy of a table and of the tables in it; any other value unchanged, for the type check to refuse."""
+    return {name: to_dict(value) for name, value in given.items()} if isinstance(given, Mapping) else given
 
 
-def to_dict_of_tuples(given: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
-    """Return a copy of a table whose lists are tuples; any other value unchanged, for the type check to refuse."""
-    return {name: to_tuple(value) for name, value in given.items()} if isinstance(given, Mapping) else given
+def to_dict_of_tuples(given: Mapping[str, Iterable[Any]]) -> dict[str, Any]:
+    """Return a copy as `to_dict` does, with tuples for lists."""
+    if not isinstance(given, Mapping):
+        return given
+    return {key: to_dict_of_tuples(its) if isinstance(its, Mapping) else to_tuple(its) for key, its in given.items()}
 
 
 def fits_type(value: object, kind: Any) -> bool:

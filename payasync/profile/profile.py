@@ -60,13 +60,6 @@ def _tells_dates_apart(form: str) -> bool:
     return not form or one != other
 
 
-def _copy_names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a table of names and of the tables in it; any other value unchanged, for the type check."""
-    if not isinstance(given, Mapping):
-        return given
-    return {name: to_dict(value) for name, value in given.items()}
-
-
 @frozen(kw_only=True, field_transformer=check_types(""))
 class Profile:
     """What a service does, in Python or in TOML.
@@ -117,7 +110,7 @@ class Profile:
     )
     signature: Scheme | None = None
     endpoints: Mapping[str, Endpoint] = field(default=Factory(dict), converter=to_dict)
-    fields: Mapping[str, str | Mapping[str, str]] = field(default=Factory(dict), converter=_copy_names)
+    fields: Mapping[str, str | Mapping[str, str]] = field(default=Factory(dict), converter=to_dict)
     formats: Mapping[str, str] = field(
         default=Factory(dict),
         converter=to_dict,

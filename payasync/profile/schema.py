@@ -548,13 +548,6 @@ def copy_json(given: Any) -> Any:
     return given if find_flaw(given) else copy_plain(given)
 
 
-def _copy_lists(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of tables of lists; any other value unchanged, for the type check to refuse."""
-    if not isinstance(given, Mapping):
-        return given
-    return {name: to_dict_of_tuples(table) for name, table in given.items()}
-
-
 @frozen(kw_only=True, field_transformer=check_types("codes"))
 class ResultCodes:
     """The meanings of result codes, or of the service's messages.
@@ -584,7 +577,7 @@ class ResultCodes:
         converter=to_tuple,
         metadata=asks("result codes that mean that there is no such order or refund", WITH_A_NUMBER),
     )
-    by_operation: Mapping[str, Values] = field(factory=dict, converter=_copy_lists)
+    by_operation: Mapping[str, Values] = field(factory=dict, converter=to_dict_of_tuples)
 
     def meaning(self, operation: str, values: Iterable[object]) -> str | None:
         """Return the key of the list that holds one of the values; those of the operation go before the general ones.
