@@ -290,7 +290,7 @@ def _check_nested_name(profile: "Profile", operation: str, argument: Argument, n
     name, key = names[argument], _key_of_name(profile, operation, argument)
     found = operation_of(profile, operation)
     in_body = found.has_body and found.place not in {"path", "header"}
-    if argument.name in OURS or "" in name.split("."):
+    if argument.name in OURS or "" in name.split(".") or name.startswith(f"{FIRST}."):
         allowed = "a name without a dot" if argument.name in OURS else "a name, or several with a dot between them"
         raise invalid_setting(key, f"must be {allowed}, not {name!r}")
     if _parts_lists(names.values()):
@@ -317,31 +317,21 @@ def _stands_in(constants: Mapping[str, Any], name: str) -> bool:
     """Return whether constants hold a value where an argument stands: at its name, or in place of what is around it."""
     here: Any = constants
     for step in name.split("."):
-        if step == FIRST:
-            if not isinstance(here, list) or len(here) != 1:
-                return True
-            here = here[0]
-        elif not isinstance(here, Mapping):
+        if step == FIRST and here is not constants:
+            here = {FIRST: here[0]} if isinstance(here, list) and len(here) == 1 else None
+        if not isinstance(here, Mapping):
             return True
-        elif step not in here:
+        if step not in here:
             return False
-        else:
-            here = here[step]
+        here = here[step]
     return True
 
 
 def _parts_lists(names: Iterable[str]) -> bool:
     """Return whether something is to be the one entry of a list, and also another entry, or a member of an object."""
-    inside: dict[str, set[str]] = {}
-    for name in names:
-        steps = name.split(".")
-        for position, step in enumerate(steps):
-            inside.setdefault(".".join(steps[:position]), set()).add(step)
-    return any(
-        (FIRST in steps and len(steps) > 1) or any(step.isdecimal() and step != FIRST for step in steps)
-        for place, steps in inside.items()
-        if place
-    )
+    paths = [name.split(".") for name in names]
+    inside = {(tuple(steps[:place]), steps[place]) for steps in paths for place in range(1, len(steps))}
+    return any(step != FIRST and (step.isdecimal() or (above, FIRST) in inside) for above, step in inside)
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -206,6 +206,15 @@ def test_lists_of_requests_have_one_entry(names: tuple[str, str]) -> None:
     assert "in a request, a list has one entry, with the number 0" in words
 
 
+def test_a_dotted_name_begins_with_no_entry_of_a_list() -> None:
+    """A request is an object and no list, so a dotted name must not begin with 0; a name without a dot may be 0."""
+    key, words = refusal(Profile, fields={"orders.place": {"total_amt": "0.value"}}, signed=())
+
+    assert "fields.orders.place.total_amt" == key
+    assert "must be a name, or several with a dot between them, not '0.value'" in words
+    assert {"total_amt": "0"} == Profile(fields={"total_amt": "0"}).fields
+
+
 IN_PLACE: Final[Mapping[str, tuple[object, ...]]] = {
     "sum.of.value": ("x", {"of": 1}, {"of": {"value": 1}}, {"of": {"value": {"scale": 2}}}),
     "sum.0.value": ("x", {"kind": "gross"}, [], [{}, {}], [1], [{"value": 1}]),
