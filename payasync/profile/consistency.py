@@ -303,14 +303,15 @@ def _check_nested_name(profile: "Profile", operation: str, argument: Argument, n
 def _check_constants_beside(profile: "Profile", operation: str, argument: Argument, name: str) -> None:
     """Refuse a constant that an argument of every call would replace, or that stands beside its object."""
     top, dot, _ = name.partition(".")
-    constants = {**(profile.constants.get("*", {}) if dot else {}), **profile.constants.get(operation, {})}
+    own = profile.constants.get(operation, {})
+    constants = {**(profile.constants.get("*", {}) if dot else {}), **own}
     if (argument.required or dot) and _stands_in(constants, name):
         why = f"is the argument {argument.name}, which every call gives: the constant would never be sent"
-        raise invalid_setting(f"constants.{operation}.{name}", why)
+        raise invalid_setting(f"constants.{operation if top in own else '*'}.{name}", why)
     for constant in constants if dot else ():
         if constant.startswith(f"{top}."):
             why = f"stands beside {name!r}, which nests: write an object, without quotes around the dotted name"
-            raise invalid_setting(f"constants.{operation}.{constant}", why)
+            raise invalid_setting(f"constants.{operation if constant in own else '*'}.{constant}", why)
 
 
 def _stands_in(constants: Mapping[str, Any], name: str) -> bool:

@@ -221,21 +221,23 @@ IN_PLACE: Final[Mapping[str, tuple[object, ...]]] = {
 }
 
 
+@pytest.mark.parametrize("everywhere", ["*", "orders.place"])
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in IN_PLACE.items() for value in values])
-def test_a_constant_stands_in_place_of_no_argument(name: str, value: object) -> None:
+def test_a_constant_stands_in_place_of_no_argument(name: str, value: object, everywhere: str) -> None:
     """A constant must not have the place of an argument with a dotted name, or of what is around it."""
-    assert never_sent("orders.place", name, "total_amt") == refusal(
-        Profile, constants={"orders.place": {"sum": value}}, fields={"orders.place": {"total_amt": name}}, signed=()
+    assert never_sent(everywhere, name, "total_amt") == refusal(
+        Profile, constants={everywhere: {"sum": value}}, fields={"orders.place": {"total_amt": name}}, signed=()
     )
 
 
-def test_a_constant_beside_arguments_is_no_dotted_text() -> None:
+@pytest.mark.parametrize("everywhere", ["*", "orders.place"])
+def test_a_constant_beside_arguments_is_no_dotted_text(everywhere: str) -> None:
     """A constant with a dot in its name is refused beside a dotted argument: it would not stand in the object."""
     words = "stands beside 'sum.of.value', which nests: write an object, without quotes around the dotted name"
-    key = "constants.orders.place.sum.kind"
+    key = f"constants.{everywhere}.sum.kind"
 
     assert (key, f"{key} {words}") == refusal(
-        Profile, constants={"orders.place": {"sum.kind": "gross"}}, fields=NESTED, signed=()
+        Profile, constants={everywhere: {"sum.kind": "gross"}}, fields=NESTED, signed=()
     )
 
 
