@@ -108,12 +108,12 @@ def has_another(profile: "Profile", operation: str, argument: str) -> bool:
 def shown_names(profile: "Profile", operation: str, argument: str) -> tuple[str, ...]:
     """Return the wire names that an argument may have in responses to an operation; none if they are open.
 
-    An operation that does not take the argument itself may call it as the write does that it is about, or as all do.
+    A response may name it as the write does that it is about, or as all do. What the operation takes itself is first.
     """
-    takers = (operation, *(each.name for each in _MADE_BY.get(operation, ())))
-    first = next((each for each in takers if argument not in OURS and _has(profile, each, argument)), operation)
-    names = (wire_name(profile, each, argument) for each in (first, operation))
-    return tuple(dict.fromkeys(filter(None, names)))
+    made_by = [each.name for each in _MADE_BY.get(operation, ()) if argument not in OURS]
+    first = next((each for each in made_by if _has(profile, each, argument)), operation)
+    takers = (operation, first) if _has(profile, operation, argument) else (first, operation)
+    return tuple(dict.fromkeys(filter(None, (wire_name(profile, each, argument) for each in takers))))
 
 
 def given_name(profile: "Profile", operation: str, name: str) -> str:

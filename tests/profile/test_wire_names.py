@@ -190,7 +190,7 @@ NESTED: Final = """
 signed = []
 status.refund.name = "ref"
 fields.currency = "cur"
-fields."orders.place" = {total_amt = "sum.total", currency = "sum.cur"}
+fields."orders.place" = {out_trade_no = "order.no", total_amt = "sum.total", currency = "sum.cur"}
 fields."refunds.create" = {refund_amt = "sum.back", out_refund_no = "refund.no", out_trade_no = "order.no"}
 """
 
@@ -202,6 +202,7 @@ fields."refunds.create" = {refund_amt = "sum.back", out_refund_no = "refund.no",
         (PLACE, {"totalAmt": 1}, "sum.total is 1"),
         (PLACE, {"sum": {"cur": "USD"}}, "sum.cur is USD"),
         (PLACE, {"cur": "USD"}, "sum.cur is USD"),
+        (PLACE, {"order": {"no": "T2"}}, "outTradeNo is T2"),
         (REFUND, {"sum": {"back": 1}}, "sum.back is 1"),
         (REFUND, {"refundAmt": 1}, "sum.back is 1"),
         (REFUND, {"refund": {"no": "R2"}}, "refund.no is R2"),
