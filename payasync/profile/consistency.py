@@ -123,7 +123,7 @@ def _check_names(profile: "Profile") -> None:
     for key, given, allowed in named:
         for name in given:
             if name not in allowed:
-                message = f"{key} must not hold {name!r}; allowed are {', '.join(sorted(allowed))}"
+                message = f"{key} must not hold {name!r}; allowed are {', '.join(sorted({*allowed}))}"
                 raise ConfigurationError(message, field=f"{key}.{name}" if isinstance(given, Mapping) else key)
 
 
@@ -230,6 +230,9 @@ def _check_fields(profile: "Profile") -> None:
             rule = "a table of wire names, by argument" if operation in ARGUMENTS else "a text"
             raise invalid_setting(f"fields.{operation}", f"must be {rule}")
         if not isinstance(table, Mapping):
+            if not table and operation not in OPEN_FIELDS:
+                takers = " or ".join(f'[fields."{each}"]' for each, name in sorted(UNSENT) if name == operation)
+                raise invalid_setting(f"fields.{operation}", f"must not be empty{takers and f', but in {takers}'}")
             continue
         arguments = {each.name: each for each in arguments_of(profile, operation) if each.name != "identifier"}
         for name in table:

@@ -66,6 +66,13 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
         ),
         ('fields."orders.close".total_amt = "sum"', "fields.orders.close.total_amt", "is no argument of orders.close"),
         ('fields."orders.close" = "sum"', "fields.orders.close", "must be a table of wire names"),
+        ('fields.nonce = ""', "fields.nonce", "must not be empty"),
+        ('fields.total_amt = ""', "fields.total_amt", 'must not be empty, but in [fields."refunds.create"]'),
+        (
+            'fields.mount = "sum"',
+            "fields.mount",
+            "allowed are amount, body, currency, customer, description, frequency",
+        ),
         ('fields.subject.x = "sum"', "fields.subject", "must be a text"),
         (
             'fields.subscription_amount = "a"\nfields."subscriptions.create".amount = "b"',
@@ -152,6 +159,29 @@ async def test_query_that_lacks_the_order() -> None:
                 await pay.refunds.status("R1")
 
     assert ("out_trade_no", []) == (caught.value.field, service.requests)
+
+
+async def test_every_question_about_a_refund_names_its_order(tmp_path: Path) -> None:
+    """If a service wants the order's number in a query about a refund, recovery, `reconcile` and reconciler give it."""
+    profile = Profile.from_toml(
+        'signed = []\nstatus.refund.name = "no"\nendpoints."refunds.status".with = ["out_trade_no"]\n'
+        'answer.refund_status = "status"\nstates.refund.succeeded = ["OK"]'
+    )
+    silent, done = [RESET, RESET, RESET, RESET], answer(200, b'{"status":"OK"}')
+    with Recorder(silent, otherwise=done) as service:
+        async with (
+            SqliteJournal(tmp_path / "pay.db") as journal,
+            Session(
+                service.url, credentials=CREDENTIALS, profile=profile, journal=journal, retry=RetryPolicy(base_delay=0)
+            ) as pay,
+        ):
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await pay.send(REFUND)
+            assert "succeeded" == (await pay.reconcile(caught.value)).state
+            assert 1 == (await Reconciler(pay, journal).run_once()).resolved
+    questions = [request.target for request in service.requests if request.method == "GET"]
+
+    assert ["/payment/refund/status?no=R1&outTradeNo=T1"] * 5 == questions
 
 
 async def test_absent_argument_has_no_header() -> None:

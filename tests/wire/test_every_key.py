@@ -347,6 +347,14 @@ SENDING: Final = (
         target,
         (f"{BASE_PATH}/v2/M1/orders/T1", f"{BASE_PATH}/payment/orderquery"),
     ),
+    Effect('endpoints."orders.query".path = "/orders/{out_trade_no}"', query, sent("outTradeNo"), (None, "T1")),
+    Effect(
+        'endpoints."payments.status".path = "/pay/{identifier}"',
+        status,
+        target,
+        (f"{BASE_PATH}/pay/T1", f"{PAYMENT}?no=T1"),
+        'status.payment.name = "no"',
+    ),
     Effect(
         'endpoints."refunds.status".place = "body"',
         refund_status,
