@@ -155,11 +155,14 @@ class Notification:
             return QueryOrder(out_trade_no=self.out_trade_no)
         if self.kind == "payment" and self.payment_id:
             return QueryPayment(identifier=self.payment_id)
-        if self.kind == "refund" and self.out_refund_no:
+        without_order = self._asks_with_order and not self.out_trade_no
+        if self.kind == "refund" and self.out_refund_no and not without_order:
             order = self.out_trade_no if self._asks_with_order else None
             return QueryRefund(identifier=self.out_refund_no, out_trade_no=order or ABSENT)
         if self.kind not in {"payment", "refund"}:
             why = f"there is no query about {self.kind or 'an unknown event'}: nothing can confirm it"
+        elif self.kind == "refund" and self.out_refund_no:
+            why = "it does not name its order, which the query needs, too: notification.out_trade_no is the path"
         else:
             point = "out_trade_no" if self.kind == "payment" else "out_refund_no"
             why = f"the notification has no number to query: notification.{point} is its path"

@@ -129,8 +129,10 @@ STATUSES: Final[Mapping[Why, int]] = {
 _MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
 """The refusals that have one meaning, with the list of a profile's codes that means it."""
 
-_LIKE: Final[Mapping[str, str]] = {"started": "renewed", "scheduled": "active"}
-"""Events and states that a profile with fewer names has under another name."""
+_LIKE: Final[Mapping[str, str]] = {"scheduled": "active", "closed": "expired", "expired": "closed"}
+"""States that a profile with fewer names has under another name."""
+_LIKE_EVENT: Final[Mapping[str, str]] = {"started": "renewed"}
+"""The same of events."""
 
 
 def _beside(names: Iterable[str], constants: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -294,7 +296,7 @@ class WireNames:
         """
         own = PROFILE.notification.kinds[kind]
         names = self.notification.kinds.get(kind) or own
-        position = own.index(f"{kind}.{name}" if len(names) >= len(own) else f"{kind}.{_LIKE.get(name, name)}")
+        position = own.index(f"{kind}.{name}" if len(names) >= len(own) else f"{kind}.{_LIKE_EVENT.get(name, name)}")
         if kind == "payment" and position >= len(names):
             return None
         return names[min(position, len(names) - 1)]

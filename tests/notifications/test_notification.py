@@ -577,6 +577,10 @@ async def test_confirming_without_a_session() -> None:
     [
         ({"out_trade_no": None}, "no number to query: notification.out_trade_no is its path"),
         ({"kind": "refund"}, "no number to query: notification.out_refund_no is its path"),
+        (
+            {"kind": "refund", "out_refund_no": "R1", "out_trade_no": None, "asks_with_order": True},
+            "it does not name its order, which the query needs, too: notification.out_trade_no is the path",
+        ),
         ({"kind": "subscription", "subscription_id": "S1"}, "no query about subscription"),
         ({"kind": None}, "no query about an unknown event"),
     ],

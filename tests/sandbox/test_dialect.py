@@ -153,6 +153,22 @@ async def test_service_with_fewer_states_and_numbers() -> None:
     assert caught.value.response.request_id not in {None, "S0"}
 
 
+@pytest.mark.parametrize(("missing", "given"), [("closed", "expired"), ("expired", "closed")])
+async def test_service_with_one_word_for_closed_and_expired(missing: str, given: str) -> None:
+    """If the profile has a word for only one of *closed* and *expired*, the sandbox uses it for both."""
+    words = {"pending": ("OPEN",), "paid": ("PAID",), given: ("OVER",)}
+    profile = evolve(PROFILE, states=evolve(PROFILE.states, order=words))
+    async with Sandbox(profile, clock="frozen") as sandbox, sandbox.session() as pay:
+        for number in ("T1", "T2"):
+            await pay.orders.place(out_trade_no=number, total_amt=450, currency="CAD")
+        closed = await pay.orders.close("T1")
+        await sandbox.clock.advance(hours=1)
+        expired = await pay.orders.query("T2")
+
+    assert missing not in words
+    assert [given, given] == [closed.state, expired.state]
+
+
 async def test_service_that_takes_a_list() -> None:
     """The number 0 in a dotted name is the one entry of a list, in requests and responses."""
     names = {"out_trade_no": "units.0.no", "total_amt": "units.0.sum.value", "currency": "units.0.sum.unit"}
