@@ -14,6 +14,7 @@ from payasync import (
     OutcomeUnknownError,
     ServiceError,
     Session,
+    Timeouts,
 )
 from payasync.endpoints import custom_operation
 from payasync.journal import Journal, Patience, Reconciler, Report
@@ -81,12 +82,13 @@ async def test_key_while_in_doubt(store: Journal, clock: Clock) -> None:
 
 
 async def test_key_of_a_queued_write(store: Journal) -> None:
-    """A queued write gets its key when it is claimed: by its `intent`, if it has one, else the key of the call."""
+    """A queued write gets its key when it is claimed: by its number or `intent`, else the key of the call."""
+    numbered = await store.add(refund(), merchant=MERCHANT, intent="another invoice")
     named = await store.add(PAYMENT, merchant=MERCHANT, intent=INVOICE)
     unnamed = await store.add(PAYMENT, merchant=MERCHANT)
-    keys = [(await store.claim(each, LEASE, key=KEY)).intent.idempotency_key for each in (named, unnamed)]
+    keys = [(await store.claim(each, LEASE, key=KEY)).intent.idempotency_key for each in (numbered, named, unnamed)]
 
-    assert [derive_idempotency_key(MERCHANT, "payments.create", INVOICE), KEY] == keys
+    assert [key_of_refund(0), derive_idempotency_key(MERCHANT, "payments.create", INVOICE), KEY] == keys
 
 
 async def test_key_of_a_write_that_is_queued_again(store: Journal) -> None:
@@ -231,14 +233,14 @@ async def test_what_is_left_of_the_lifetime(shop: Shop) -> None:
     assert (10.0, None) == (again.seconds, again.repeat_seconds)
 
 
-@pytest.mark.parametrize("idempotency", [Idempotency(header="Idempotency-Key", lifetime=5.0)], ids=["short"])
-async def test_short_lifetime(shop: Shop) -> None:
-    """If a key ends before its call does, the call repeats nothing after that."""
+@pytest.mark.parametrize("idempotency", [evolve(LASTING, lifetime=5.0), evolve(LASTING, lifetime=None)])
+async def test_short_lifetime(shop: Shop, idempotency: Idempotency) -> None:
+    """If a key ends before its call does, the call repeats nothing after that; without a lifetime, after the call."""
     await shop.lose(PAYMENT)
     (first,) = shop.leases
 
     assert first
-    assert 5.0 == first.repeat_seconds
+    assert (idempotency.lifetime or Timeouts().total) == first.repeat_seconds
 
 
 @pytest.mark.parametrize("idempotency", [Idempotency(header="Idempotency-Key")], ids=["open"])
@@ -317,6 +319,7 @@ NOTHING_NAMES_IT: Final = QueryResult(finding=Finding.UNASKABLE, reason=NAMELESS
         ({"queued": False}, LIFETIME, 2.0, "manual"),
         ({"idempotency_key": None}, LIFETIME, 2.0, "manual"),
         ({"key_sent": None}, LIFETIME, 2.0, "manual"),
+        ({"key_sent": START + timedelta(seconds=10)}, LIFETIME, 2.0, "manual"),
         ({"number": "refunds.create:R1"}, LIFETIME, 2.0, "manual"),
     ],
 )

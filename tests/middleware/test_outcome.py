@@ -43,12 +43,13 @@ BESIDE: Final = evolve(CODED, answer=AnswerShape(data="data", code="code", ok=("
 UNSIGNED_REFUSALS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=False))
 
 READS: Final = ("3", "6", "7")
+KEYED: Final = Idempotency(header="Idempotency-Key")
 
 
 def call_of(number: str, profile: Profile = CODED) -> Call:
     """Return the call of an endpoint; "2" is an order without a number, "2n" one with a number, "2k" with a key."""
     if KINDS[number] == "keyed":
-        profile = evolve(profile, idempotency=Idempotency(header="Idempotency-Key"))
+        profile = evolve(profile, idempotency=KEYED)
     if number in {"2", "2k"}:
         return codec(profile).call(PlaceOrder(total_amt=1, currency="CAD"))
     return call_for(OPERATIONS[int(number.strip("nk")) - 1].name, profile)
@@ -132,6 +133,15 @@ def test_attempt_after_one_in_doubt(
     if not call.read:
         assert second(name, number) is decide(call, outcome, doubt=True)
         assert errors.OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
+
+
+@pytest.mark.parametrize("number", ["2n", "3", "4", "5"])
+def test_key_of_a_call_that_can_be_asked_about(number: str) -> None:
+    """A key changes nothing for a read, a close, and a write with a number."""
+    plain, keyed = (call_of(number, evolve(CODED, idempotency=each)) for each in (Idempotency(), KEYED))
+
+    for outcome, doubt in product(Outcome, (False, True)):
+        assert decide(plain, outcome, doubt=doubt) is decide(keyed, outcome, doubt=doubt)
 
 
 @pytest.mark.parametrize("number", KINDS)

@@ -10,13 +10,27 @@ import aiohttp
 import pytest
 from attrs import evolve
 
-from payasync import AuthenticationError, Call, Idempotency, Layer, Profile, Reply, Send, ServiceError, Session
+from payasync import (
+    AuthenticationError,
+    Call,
+    CreateRefund,
+    DuplicateError,
+    Idempotency,
+    Layer,
+    OutcomeUnknownError,
+    Profile,
+    Reply,
+    Send,
+    ServiceError,
+    Session,
+)
 from payasync.sandbox import PROFILE, Sandbox
 from tests.sessions import FAST
 
 LIFETIME: Final = 3600.0
 HEADER: Final = evolve(PROFILE, idempotency=Idempotency(header="Idempotency-Key", lifetime=LIFETIME))
 FIELD: Final = evolve(PROFILE, idempotency=Idempotency(field="idem", lifetime=LIFETIME))
+OPEN: Final = evolve(PROFILE, idempotency=Idempotency(header="Idempotency-Key"))
 each_place = pytest.mark.parametrize("profile", [HEADER, FIELD], ids=["header", "field"])
 
 
@@ -32,7 +46,7 @@ async def fixed(call: Call, send: Send) -> Reply:
     return await send(call if call.read else call.with_idempotency_key("one-key"))
 
 
-@each_place
+@pytest.mark.parametrize("profile", [HEADER, FIELD, OPEN], ids=["header", "field", "open lifetime"])
 @pytest.mark.parametrize(
     ("fault", "options"),
     [("reset_after_commit", {}), ("truncated_body", {"phase": "after"}), ("server_error", {"phase": "after"})],
@@ -44,6 +58,29 @@ async def test_lost_write_is_done_once(profile: Profile, fault: str, options: di
         payment = await pay.payments.create(amount=5, currency="CAD")
 
         assert (2, False, 1) == (payment.attempts, payment.recovered, sandbox.ledger.payments())
+
+
+@each_place
+async def test_lost_refund_is_asked_about(profile: Profile) -> None:
+    """If the response to a refund is lost, the service is asked about its number, although the refund has a key."""
+    async with open_sandbox(profile) as (sandbox, pay):
+        order = await sandbox.given.paid_order(total_amt=450)
+        sandbox.faults.reset_after_commit("refunds.create")
+        refund = await pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+
+        assert (2, True) == (refund.attempts, refund.recovered)
+        assert ["refunds.create", "refunds.status"] == [call.operation for call in sandbox.ledger.calls()]
+
+
+async def test_key_that_is_over() -> None:
+    """After the lifetime of its key, a lost write is not repeated, without a journal, too."""
+    short = evolve(HEADER, idempotency=evolve(HEADER.idempotency, lifetime=0.0))
+    async with open_sandbox(HEADER) as (sandbox, _), sandbox.session(profile=short, retry=FAST) as pay:
+        sandbox.faults.reset_after_commit("payments.create")
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await pay.payments.create(amount=5, currency="CAD")
+
+        assert (1, 1) == (caught.value.attempts, sandbox.ledger.payments())
 
 
 async def test_forgotten_key() -> None:
@@ -80,6 +117,25 @@ async def test_key_of_another_request(profile: Profile) -> None:
             assert 422 == caught.value.http_status
 
         assert 1 == sandbox.ledger.payments()
+
+
+@each_place
+async def test_refund_under_another_key(profile: Profile) -> None:
+    """The same refund under another key is the first refund. Another refund with its number is a duplicate."""
+    keys = iter("abb")
+
+    async def another(call: Call, send: Send) -> Reply:
+        return await send(call if call.read else call.with_idempotency_key(next(keys)))
+
+    async with open_sandbox(profile, another) as (sandbox, pay):
+        order = await sandbox.given.paid_order(total_amt=450)
+        refund = CreateRefund(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=200)
+        first, again = [await pay.send(refund) for _ in range(2)]
+        with pytest.raises(DuplicateError):
+            await pay.send(evolve(refund, refund_amt=201))
+
+        assert first["outRefundNo"] == again["outRefundNo"]
+        assert 200 == sandbox.ledger.refunded(order)
 
 
 async def test_first_request_is_in_progress() -> None:

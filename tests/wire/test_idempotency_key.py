@@ -18,6 +18,7 @@ from payasync import (
 )
 from payasync.endpoints import OPERATIONS
 from payasync.profile.sandbox_profile import PROFILE as PROFILE_OF_SANDBOX
+from payasync.settings import boot_time
 from payasync.wire.call import Call
 from payasync.wire.encode import Codec
 from payasync.wire.request import Request
@@ -93,6 +94,17 @@ def test_unnamed_key_is_drawn() -> None:
     keys = {call_of(PAYMENT).idempotency_key for _ in range(100)}
 
     assert 100 == len(keys)
+
+
+@pytest.mark.parametrize(("lifetime", "seconds"), [(None, 45.0), (5.0, 5.0), (86_400.0, 45.0)])
+def test_time_for_repeats(lifetime: float | None, seconds: float) -> None:
+    """Only its key names a payment: it is repeated within its call and the lifetime, by a clock that never pauses."""
+    profile = evolve(KEYED, idempotency=Idempotency(header=KEY, lifetime=lifetime))
+    payment, refund = (call_of(each, profile=profile).lease for each in (PAYMENT, REFUND))
+
+    assert payment
+    assert (seconds, boot_time) == (payment.repeat_seconds, payment.clock)
+    assert refund is None
 
 
 @pytest.mark.parametrize("shape", [Idempotency(header="idem"), Idempotency(field="idem")], ids=["header", "field"])
