@@ -17,7 +17,7 @@ from payasync.credentials import Credentials
 from payasync.endpoints import CREATE_REFUND, QUERY_PAYMENT, QUERY_REFUND, Kind, Operation
 from payasync.profile.schema import Auth
 from payasync.sandbox import openapi
-from payasync.sandbox.dialect import Outgoing, fingerprint
+from payasync.sandbox.dialect import Outgoing
 from payasync.sandbox.exchanges import CUSTOMER
 from payasync.sandbox.faults.injection import FaultInjector
 from payasync.sandbox.idempotency import IdempotencyKeys
@@ -178,25 +178,27 @@ class Api:
             raise received
         arguments = self._dialect.read(operation, received, request.headers)
         self._check_sender(operation, received, request)
-        name = self._dialect.names.name
-        fresh = {name(operation.name, each) for each in ("nonce", "sign")} | {self._profile.idempotency.field}
+        fingerprint = self._dialect.fingerprint(operation, received)
         if operation == CREATE_REFUND:
-            arguments["fingerprint"] = fingerprint(received, fresh)
+            arguments["fingerprint"] = fingerprint
 
-        def act() -> Outgoing:
+        key, asked = self._keys.find(operation, received, request), f"{operation.name} {fingerprint}"
+        numbered = operation.kind is Kind.KEYED and bool(find_reference(arguments))
+        if key and (before := self._keys.recall(key, asked, request, numbered=numbered)):
+            return before
+        try:
             # A request that its state refuses has used its nonce: if it is repeated later, it must not be carried out.
             with self._store.savepoint():
                 payload = self._actions[operation.name](arguments)
-            add_facts(request, reference=find_reference(arguments) or self._dialect.find_number(payload))
-            return self._dialect.build_success(operation, payload, received, request_id)
-
-        key = self._keys.find(operation, received, request)
-        if not key:
-            return act()
-        asked = f"{operation.name} {fingerprint(received, fresh)}"
-        refuse = partial(self._dialect.build_refusal, operation=operation, request_id=request_id)
-        numbered = operation.kind is Kind.KEYED and bool(find_reference(arguments))
-        return self._keys.respond(key, asked, request, act, refuse, numbered=numbered)
+        except RefusedError as refused:
+            if key:
+                self._keys.record(key, asked, self._dialect.build_refusal(refused, operation, request_id))
+            raise
+        add_facts(request, reference=find_reference(arguments) or self._dialect.find_number(payload))
+        outgoing = self._dialect.build_success(operation, payload, received, request_id)
+        if key:
+            self._keys.record(key, asked, outgoing)
+        return outgoing
 
     def _check_sender(self, operation: Operation, fields: Mapping[str, Any], request: web.Request) -> None:
         """Check that the merchant sent a request, by token, number and signature, and use up its nonce."""
@@ -221,8 +223,8 @@ class Api:
         for header, template in self._profile.auth.all_headers.items():
             given = request.headers.getall(header, [])
             expected = template.format(**_placeholders(self._credentials))
-            in_any_case = _scheme(template) if header.lower() == AUTHORIZATION else ""
-            if len(given) != 1 or not _is_same_value(expected, given[0], in_any_case):
+            scheme = _scheme(template) if header.lower() == AUTHORIZATION else ""
+            if len(given) != 1 or not _is_same_value(expected, given[0], scheme and f"{scheme} "):
                 shown = re.sub(r"\{(\w+)\}", lambda name: f"<{name[1].upper()}>", template)
                 raise RefusedError("unauthenticated", f"{header} must be: {shown}")
 
@@ -350,14 +352,11 @@ def _scheme(template: str) -> str:
     return scheme if space and "{" not in scheme else ""
 
 
-def _is_same_value(expected: str, given: str, scheme: str) -> bool:
-    """Return whether a header has the expected value; its scheme counts in any case."""
-    if scheme:
-        named, _, given = given.partition(" ")
-        if named.lower() != scheme.lower():
-            return False
-        expected = expected.partition(" ")[2]
-    return hmac.compare_digest(expected.encode(), given.strip().encode(errors="surrogateescape"))
+def _is_same_value(expected: str, given: str, start: str) -> bool:
+    """Return whether a header has the expected value. Its start, such as `Bearer `, counts in any case."""
+    key, sent = expected[len(start) :], given[len(start) :].strip()
+    same = hmac.compare_digest(key.encode(), sent.encode(errors="surrogateescape"))
+    return same and given[: len(start)].lower() == start.lower()
 
 
 def _challenge(auth: Auth) -> str:

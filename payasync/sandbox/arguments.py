@@ -209,24 +209,24 @@ def with_integers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def check_constant(name: str, expected: object, fields: Mapping[str, Any], *, as_text: bool) -> None:
-    """Check that a request carries a constant of the profile.
+def check_constants(constants: Mapping[str, object], fields: Mapping[str, Any], *, as_text: bool) -> None:
+    """Check that a request carries the constants of the profile.
 
     Args:
-        name: Its wire name.
-        expected: Its value.
+        constants: Their values by their wire names.
         fields: The request's.
-        as_text: It is sent in a query, where a number is its digits.
+        as_text: They are sent in a query, where a number is its digits.
 
     Raises:
-        RefusedError: It is missing, or it has another value.
+        RefusedError: One is missing, or it has another value.
     """
-    if (found := fields[name] if name in fields else at(fields, name)) is ABSENT:
-        raise RefusedError("invalid", f"{name} is missing", field=name)
-    # Compared as JSON: to Python, 1 equals true.
-    wanted, given = (
-        json.dumps(with_integers(value), sort_keys=True, ensure_ascii=False)
-        for value in (str(expected) if as_text else expected, found)
-    )
-    if given != wanted:
-        raise RefusedError("invalid", f"{name} must be {wanted}", field=name)
+    for name, expected in constants.items():
+        if (found := fields[name] if name in fields else at(fields, name)) is ABSENT:
+            raise RefusedError("invalid", f"{name} is missing", field=name)
+        # Compared as JSON: to Python, 1 equals true.
+        wanted, given = (
+            json.dumps(with_integers(value), sort_keys=True, ensure_ascii=False)
+            for value in (str(expected) if as_text else expected, found)
+        )
+        if given != wanted:
+            raise RefusedError("invalid", f"{name} must be {wanted}", field=name)

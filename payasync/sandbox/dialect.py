@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
@@ -39,7 +39,7 @@ from payasync.sandbox.arguments import (
     SORTS,
     Sort,
     check_accepted,
-    check_constant,
+    check_constants,
     make_checks,
     read_digits,
     with_integers,
@@ -206,6 +206,11 @@ class WireNames:
         required = self.profile.accept.required.get(operation, ())
         arguments = self.arguments[operation].items()
         return frozenset(name for name, each in arguments if each.required or each.name in required)
+
+    def demanded(self, operation: str) -> list[str]:
+        """Return the fields beside the arguments that each request of an operation must have."""
+        known = {each.name for each in ARGUMENTS[operation]}
+        return sorted(set(self.profile.accept.required.get(operation, ())) - known)
 
     def sharing(self, operation: str) -> list[Operation]:
         """Return the operations with the method and the path of one, itself included, in the document's order."""
@@ -380,17 +385,6 @@ Failures = Literal["", "status", "200"]
 
 INSIDE: Final = frozenset({401, 403, 404, 409, 422})
 """What a service that answers 200 to all that it has understood says by its result code alone."""
-
-
-def fingerprint(fields: Mapping[str, Any], fresh: Container[str]) -> str:
-    """Return a text that is equal for requests that differ in nonce and signature only.
-
-    Args:
-        fields: All that the request carries.
-        fresh: The wire names of the nonce and the signature.
-    """
-    counted = {name: value for name, value in fields.items() if name not in fresh}
-    return hashlib.sha256(json.dumps(with_integers(counted), sort_keys=True).encode()).hexdigest()
 
 
 @frozen(kw_only=True)
@@ -584,8 +578,7 @@ class Dialect:
     def is_meant(self, operation: Operation, fields: Mapping[str, Any]) -> bool:
         """Return whether a request at an address of several operations has what this one's requests have."""
         with suppress(RefusedError):
-            for name, value in self.names.constants[operation.name].items():
-                check_constant(name, value, fields, as_text=not operation.has_body)
+            check_constants(self.names.constants[operation.name], fields, as_text=not operation.has_body)
             return all(at(fields, name) is not ABSENT for name in self.names.marks(operation.name))
         return False
 
@@ -609,22 +602,26 @@ class Dialect:
         for name, value in profile.headers.items():
             if headers.get(name) != value:
                 raise RefusedError("invalid", f"the header {name} must be {value}", field=name)
-        for name, value in names.constants[operation.name].items():
-            check_constant(name, value, fields, as_text=not operation.has_body)
-        arguments, demanded = dict[str, Any](), set(profile.accept.required.get(operation.name, ()))
-        marks = names.marks(operation.name)
+        check_constants(names.constants[operation.name], fields, as_text=not operation.has_body)
+        arguments, marks = dict[str, Any](), names.marks(operation.name)
         for name, argument in names.arguments[operation.name].items():
             value = at(fields, name)
             if value is not ABSENT or name in marks:
                 arguments[argument.name] = self._checked(name, SORTS[argument.name], fields)
                 check_accepted(profile.accept, argument.name, name, value)
-            demanded.discard(argument.name)
         if is_unsent(profile, operation.name, "currency"):
             arguments["currency"] = profile.accept.currency[0]
-            demanded.discard("currency")
-        for name in sorted(demanded - fields.keys()):
-            raise RefusedError("invalid", f"{name} is missing", field=name)
+        for name in names.demanded(operation.name):
+            if name not in fields:
+                raise RefusedError("invalid", f"{name} is missing", field=name)
         return arguments
+
+    def fingerprint(self, operation: Operation, fields: Mapping[str, Any]) -> str:
+        """Return a text that is equal for requests that differ in nonce, signature and idempotency key only."""
+        name, key = self.names.name, self.names.profile.idempotency.field
+        fresh = {name(operation.name, "nonce"), name(operation.name, "sign"), key}
+        counted = {name: value for name, value in fields.items() if name not in fresh}
+        return hashlib.sha256(json.dumps(with_integers(counted), sort_keys=True).encode()).hexdigest()
 
     def find_numbers(self, operation: Operation, fields: Mapping[str, Any]) -> dict[str, str]:
         """Return the valid numbers by which a request names orders, refunds and subscriptions, by our names."""

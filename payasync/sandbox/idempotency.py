@@ -1,7 +1,7 @@
 """Idempotency keys: the responses that the sandbox repeats, and the requests that are still in progress."""
 
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from attrs import asdict
 from payasync.endpoints import Operation
 from payasync.profile.schema import Idempotency
 from payasync.sandbox.dialect import Outgoing
-from payasync.sandbox.model import RecordedResponse, RefusedError
+from payasync.sandbox.model import RecordedResponse, RefusedError, Why
 from payasync.sandbox.store import Store
 
 
@@ -48,52 +48,34 @@ class IdempotencyKeys:
             if self._in_progress.get(key) is request:
                 del self._in_progress[key]
 
-    def respond(
-        self,
-        key: str,
-        fingerprint: str,
-        request: web.Request,
-        act: Callable[[], Outgoing],
-        refuse: Callable[[RefusedError], Outgoing],
-        *,
-        numbered: bool,
-    ) -> Outgoing:
-        """Return the recorded response, or carry the request out and record its response.
+    def recall(self, key: str, fingerprint: str, request: web.Request, *, numbered: bool) -> Outgoing | None:
+        """Return the recorded response to the request, or `None` if the request is to be carried out.
 
         Args:
             key: The key.
             fingerprint: Equal for equal requests.
             request: The request.
-            act: Carries it out.
-            refuse: Returns the response to a refusal.
             numbered: The request has the merchant's own number, so that its key follows from the number.
 
         Raises:
-            RefusedError: The key was used for another request, the first request is in progress, or `act` refuses.
+            RefusedError: The key was used for another request, or the first request is in progress.
         """
-        before, now = self._store.find(RecordedResponse, key=key), self._store.now()
-        lifetime = self._shape.lifetime
-        if before and (lifetime is None or (now - before.at).total_seconds() < lifetime):
+        before, lifetime = self._store.find(RecordedResponse, key=key), self._shape.lifetime
+        if before and (lifetime is None or (self._store.now() - before.at).total_seconds() < lifetime):
             if before.fingerprint != fingerprint:
                 name = self._shape.header or self._shape.field
-                raise RefusedError(
-                    "duplicate" if numbered else "invalid", f"{name} was used for another request", field=name
-                )
+                why: Why = "duplicate" if numbered else "invalid"
+                raise RefusedError(why, f"{name} was used for another request", field=name)
             return Outgoing(**json.loads(before.outgoing))
         if self._in_progress.get(key, request) is not request:
             raise RefusedError("duplicate", "a request with the same idempotency key is in progress")
+        return None
 
-        def record(outgoing: Outgoing) -> None:
-            after = RecordedResponse(key=key, fingerprint=fingerprint, at=now, outgoing=json.dumps(asdict(outgoing)))
-            if before is None:
-                self._store.add(after)
-            else:
-                self._store.move(before, after)
-
-        try:
-            outgoing = act()
-        except RefusedError as refused:
-            record(refuse(refused))
-            raise
-        record(outgoing)
-        return outgoing
+    def record(self, key: str, fingerprint: str, outgoing: Outgoing) -> None:
+        """Record the response to a request, in place of one under the same key whose lifetime is over."""
+        before, now = self._store.find(RecordedResponse, key=key), self._store.now()
+        after = RecordedResponse(key=key, fingerprint=fingerprint, at=now, outgoing=json.dumps(asdict(outgoing)))
+        if before is None:
+            self._store.add(after)
+        else:
+            self._store.move(before, after)

@@ -53,8 +53,7 @@ _STATES: Final[Mapping[str, tuple[str, ...]]] = {
 
 def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, Schema], list[str]]:
     """Return the schemas of a request's fields by their wire names, and the names of the required ones."""
-    profile, demanded = words.profile, words.profile.accept.required.get(operation.name, ())
-    fields: dict[str, Schema] = {}
+    profile, fields = words.profile, dict[str, Schema]()
     merchant, nonce, sign = (words.name(operation.name, name) for name in ("merchant_id", "nonce", "sign"))
     if operation.name in profile.merchant:
         fields[merchant] = {**_WORD, "description": "The merchant's number."}
@@ -63,15 +62,14 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
         fields[sign] = {"type": "string", "minLength": 1, "maxLength": MAX_SIGN, "description": "The signature."}
     for name, value in words.constants[operation.name].items():
         fields[name] = {"const": value if operation.has_body else str(value)}
-    required, arguments = list(fields), words.arguments[operation.name]
-    for name, argument in arguments.items():
+    required, marks = list(fields), words.marks(operation.name)
+    for name, argument in words.arguments[operation.name].items():
         fields[name] = _describe_argument(words, argument)
-        if argument.required or argument.name in demanded:
+        if name in marks:
             required.append(name)
     if not operation.read and profile.idempotency.field:
         fields[profile.idempotency.field] = _KEY
-    known = {each.name for each in arguments.values()}
-    return fields, [*required, *(name for name in demanded if name not in known)]
+    return fields, [*required, *words.demanded(operation.name)]
 
 
 def _describe_argument(words: WireNames, argument: Argument) -> Schema:

@@ -123,12 +123,15 @@ def test_refund_is_described_as_it_was_made() -> None:
 async def test_service_that_takes_less(asked: str) -> None:
     """If the profile gives an argument an empty name, it is neither sent nor demanded."""
     fields = {**PROFILE.fields, "refunds.create": {"total_amt": ""}, "orders.place": {"currency": ""}}
-    profile = evolve(PROFILE, fields=fields, accept=Accept(currency=("CAD",)))
+    required = {"refunds.create": ("total_amt", "shop"), "orders.place": ("currency",)}
+    profile = evolve(PROFILE, fields=fields, accept=Accept(currency=("CAD",), required=required))
     async with Sandbox(profile) as sandbox, sandbox.session() as pay:
         sandbox.faults.reset_after_commit(asked)
         order = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
         await sandbox.customer.authorize(order)
-        refund = await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+        refund = await pay.refunds.create(
+            out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200, extra={"shop": "one"}
+        )
 
         assert ("pending", "succeeded") == (order.state, refund.state)
         assert (450, 200) == (sandbox.ledger.paid("T1"), sandbox.ledger.refunded("T1"))
