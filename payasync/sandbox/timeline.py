@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
+from attrs import evolve
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox.exchanges import Exchange
@@ -50,7 +51,6 @@ _FACTS: Final = web.RequestKey("payasync_sandbox_facts", dict[str, Any])
 """The known facts of a request so far: attributes of its entry."""
 _STARTED: Final = web.RequestKey("payasync_sandbox_started", float)
 _RECORDED: Final = web.RequestKey("payasync_sandbox_recorded", Entry)
-_SEQ: Final = web.RequestKey("payasync_sandbox_seq", int)
 _SIGNED: Final[web.RequestKey[Callable[[], str]]] = web.RequestKey("payasync_sandbox_signed")
 _RESPONSE_SIGNED: Final[web.RequestKey[Callable[[], str]]] = web.RequestKey("payasync_sandbox_response_signed")
 MAX_EXCHANGES: Final = 200
@@ -62,19 +62,17 @@ class RequestRecorder:
 
     Args:
         store: Where.
-        seconds: A monotonic clock.
     """
 
-    def __init__(self, store: Store, seconds: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._seconds = seconds
         self._in_progress: list[web.Request] = []
         self._exchanges: dict[int, Exchange] = {}
 
     @web.middleware
     async def record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Handle a request, record it unless its own transaction has, and log it."""
-        status, answer, request[_STARTED] = None, None, self._seconds()
+        status, answer, request[_STARTED] = None, None, time.perf_counter()
         self._in_progress.append(request)
         try:
             answer = await handler(request)
@@ -86,8 +84,8 @@ class RequestRecorder:
             if (entry is None or entry.status != status) and (entry := self._entry(request, status)):
                 # The response is sent even if the database cannot be written.
                 with suppress(ConfigurationError), self._store.transaction():
-                    request[_SEQ] = self._store.add_entry(entry)
-            self._keep_exchange(request, status, answer)
+                    entry = evolve(entry, seq=self._store.add_entry(entry))
+            self._keep_exchange(request, entry, answer)
             if entry:
                 LOGGER.info("%s", format_entry(entry), extra={"seen": entry})
 
@@ -95,15 +93,14 @@ class RequestRecorder:
         """Record a request in the open transaction, unless a fault may change how it ends."""
         entry = self._entry(request, status)
         if entry and not entry.fault:
-            request[_RECORDED] = entry
-            request[_SEQ] = self._store.add_entry(entry)
+            request[_RECORDED] = evolve(entry, seq=self._store.add_entry(entry))
 
-    def _keep_exchange(self, request: web.Request, status: int | None, answer: web.StreamResponse | None) -> None:
-        """Keep what was sent and answered, if the request is one of the service's."""
-        seq, body = request.get(_SEQ), getattr(answer, "body", None)
-        if seq is None or request.path.startswith(GATEWAY):
+    def _keep_exchange(self, request: web.Request, entry: Entry | None, answer: web.StreamResponse | None) -> None:
+        """Keep what was sent and answered, if the request is one of the service's, and recorded."""
+        if entry is None or not entry.seq or request.path.startswith(GATEWAY):
             return
-        self._exchanges[seq] = Exchange(
+        body = getattr(answer, "body", None)
+        self._exchanges[entry.seq] = Exchange(
             operation=request.get(_FACTS, {}).get("name", ""),
             method=request.method,
             target=request.raw_path,
@@ -111,7 +108,7 @@ class RequestRecorder:
             body=request.get(BODY),
             signed=request.get(_SIGNED),
             response_signed=request.get(_RESPONSE_SIGNED, str),
-            status=status,
+            status=entry.status,
             response_headers=answer.headers if answer else {},
             response_body=body if isinstance(body, bytes) else None,
         )
@@ -137,7 +134,7 @@ class RequestRecorder:
             if path == "/" or path.startswith((*SILENT, GATEWAY)):
                 return None
             facts = dict[str, Any](name=f"{request.method} {path}")
-        milliseconds = (self._seconds() - request[_STARTED]) * 1000
+        milliseconds = (time.perf_counter() - request[_STARTED]) * 1000
         return Entry(kind="request", status=status, milliseconds=milliseconds, **facts)
 
 
