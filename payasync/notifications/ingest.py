@@ -14,7 +14,6 @@ from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, 
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
 from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import REFUSED
 from payasync.strict_json import ABSENT, loads
 
 MAX_WAITING: Final = 1000
@@ -101,9 +100,8 @@ class Ingest:
         if shape.ack_status is None:
             what = "the HTTP status that acknowledges a notification, such as 200"
             raise not_configured("notification.ack_status", what)
-        nack_status = REFUSED if shape.nack_status is None else shape.nack_status
         self.acknowledgement: Final = _build_answer("ack", shape.ack_status, shape.ack_body)
-        self.refusal: Final = _build_answer("nack", nack_status, shape.nack_body)
+        self.refusal: Final = _build_answer("nack", shape.refusal_status, shape.nack_body)
         self.closed = False
         self._too_large: Final = evolve(self.refusal, status=CONTENT_TOO_LARGE)
         retry = {**self.refusal.headers, "Retry-After": str(RETRY_AFTER)}

@@ -20,7 +20,6 @@ from payasync.profile.schema import (
     KINDS,
     OPEN_FIELDS,
     REFUSALS,
-    REFUSED,
     Code,
     Endpoint,
     HttpCodes,
@@ -463,7 +462,7 @@ def _check_meanings(profile: "Profile") -> None:
 
 def _check_refusal(shape: NotificationShape) -> None:
     """Refuse a refusal that the service could not tell from an acknowledgement: it would count as delivered."""
-    yes, no = shape.ack_status, REFUSED if shape.nack_status is None else shape.nack_status
+    yes, no = shape.ack_status, shape.refusal_status
     alike = yes == no or (yes is not None and yes // 100 == no // 100 == 2)  # noqa: PLR2004 - as HTTP has it
     if alike and shape.ack_body == shape.nack_body:
         why = (

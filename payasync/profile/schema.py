@@ -4,19 +4,20 @@ Each part is a frozen value whose arguments have the names of the keys in its TO
 document states; a point that the document leaves open is empty. The `asks` of a field is what the audit says of it.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from payasync.endpoints import ARGUMENTS, OPERATIONS
 from payasync.errors import ConfigurationError
 from payasync.settings import (
     Validator,
+    a_time,
+    a_wait,
     check_types,
     each_must_be,
     invalid_setting,
@@ -73,8 +74,6 @@ Refusal: TypeAlias = Literal[
 REFUSALS: Final[tuple[Refusal, ...]] = get_args(Refusal)
 A_YEAR: Final = 366 * 86_400
 """Seconds: the longest time that the sandbox waits for an order, or before it sends a notification again."""
-REFUSED: Final = 400
-"""The HTTP status that refuses a notification, if the profile gives none."""
 
 QUESTION: Final = "question"
 """The key of a field's `Question` in its metadata."""
@@ -88,8 +87,7 @@ _ONE_OR_SOME: Final = must_be(
     f"{_IN_THE_DOCUMENT}; or a list of such paths",
     lambda given: _is_path(given) if isinstance(given, str) else all(path and _is_path(path) for path in given),
 )
-_TOLERANCE: Final = must_be("a number of seconds above 0", lambda seconds: seconds > 0)
-_SECONDS: Final = must_be("a number of seconds, 0 or more", lambda seconds: seconds is None or 0 <= seconds < math.inf)
+_SECONDS: Final = validators.optional(a_wait)
 _REFUSALS: Final = must_be(
     "a list of statuses from 400 to 499 without 429: what the others mean is settled",
     lambda statuses: all(400 <= status < 500 and status != 429 for status in statuses),  # noqa: PLR2004 - statuses
@@ -454,7 +452,7 @@ class AnswerShape:
     header: SignedHeader | None = field(
         default=None, metadata=asks("the header that signs a response, over its exact body", changed=True)
     )
-    tolerance: int = field(default=300, validator=_TOLERANCE)
+    tolerance: int = field(default=300, validator=a_time)
     refusals_signed: bool | None = field(default=None, metadata=asks("true or false: whether a failure is signed, too"))
     out_trade_no: str | None = _a_compared_path("outTradeNo", (*_ORDERS, *_REFUNDS))
     out_refund_no: str | None = _a_compared_path("outRefundNo", _REFUNDS)
@@ -755,7 +753,7 @@ class NotificationShape:
         validator=must_be("a time zone, such as America/Toronto (where the system has none: install tzdata)", _is_zone),
         metadata=asks("the time zone of times without an offset", (), changed=True),
     )
-    tolerance: int = field(default=300, validator=_TOLERANCE)
+    tolerance: int = field(default=300, validator=a_time)
     id: Mapping[str, tuple[str, ...]] = field(
         factory=dict,
         converter=to_dict_of_tuples,
@@ -772,6 +770,11 @@ class NotificationShape:
     ack_body: str = field(default="", metadata=asks("the body that acknowledges a notification", ()))
     nack_status: int | None = _a_status("the HTTP status that refuses a notification")
     nack_body: str = field(default="", metadata=asks("the body that refuses a notification", ()))
+
+    @property
+    def refusal_status(self) -> int:
+        """The HTTP status that refuses a notification: 400, if none is given."""
+        return self.nack_status or 400
 
     @property
     def kind_path(self) -> str:

@@ -12,7 +12,6 @@ from payasync.endpoints import (
     CREATE_PAYMENT,
     CREATE_REFUND,
     FURTHER,
-    OPERATIONS,
     PLACE_ORDER,
     QUERY_ORDER,
     QUERY_PAYMENT,
@@ -131,7 +130,7 @@ def wire_names(profile: "Profile", operation: str) -> dict[str, str]:
 
 def names_of(profile: "Profile", argument: str) -> frozenset[str]:
     """Return all wire names of an argument, or of a field that payasync sets."""
-    several = (each.name for each in OPERATIONS if argument in OURS or _has(profile, each.name, argument))
+    several = (each for each in ARGUMENTS if argument in OURS or _has(profile, each, argument))
     return frozenset(filter(None, (wire_name(profile, operation, argument) for operation in several)))
 
 
@@ -149,9 +148,9 @@ def reserved_names(profile: "Profile", operation: str) -> frozenset[str]:
 
 def all_names(profile: "Profile") -> Iterator[str]:
     """Yield the wire names of all arguments of all operations, and of the fields that payasync sets."""
-    for operation in OPERATIONS:
-        yield from wire_names(profile, operation.name).values()
-        yield from reserved_names(profile, operation.name)
+    for operation in ARGUMENTS:
+        yield from wire_names(profile, operation).values()
+        yield from reserved_names(profile, operation)
 
 
 def _has(profile: "Profile", operation: str, argument: str) -> bool:

@@ -95,7 +95,7 @@ class RecordingReceiver:
         self._words: Final = words
         self._keys: Final = keys
         self._acknowledge: Final = (shape.ack_status or 200, shape.ack_body)
-        self._refuse: Final = (shape.nack_status or 400, shape.nack_body)
+        self._refuse: Final = (shape.refusal_status, shape.nack_body)
         self._bad: list[tuple[int, str]] = []
         self._received: list[Received] = []
         self._genuine: asyncio.Queue[Received] = asyncio.Queue()

@@ -427,18 +427,6 @@ def test_key_file_that_others_can_read(tmp_path: Path) -> None:
     assert "warning 1 correct PAYASYNC_SIGNING_KEY: see below" == warning
 
 
-def test_key_file_that_others_can_write(tmp_path: Path) -> None:
-    """A key file that others can write is refused, and the exit code is 1."""
-    file = tmp_path / "key"
-    file.write_text(CANARY)
-    file.chmod(0o620)
-    environ = {"PAYASYNC_MERCHANT_ID": "M1", "PAYASYNC_SIGNING_KEY_FILE": str(file)}
-    result = run(environ=environ, columns=1000)
-
-    assert 1 == result.exit_code
-    assert f"other users can write it, and only its owner may. Run: chmod go-w {file}" in result.output
-
-
 @pytest.mark.parametrize(
     ("url", "why"),
     [("http://127.0.0.1:1", "http://127.0.0.1:1: connection refused"), ("http://pay.example.com", "must be https")],
