@@ -50,15 +50,16 @@ _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 """What each group needs, the most urgent first, and the points that say it."""
+_OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
+    "payment": ("notification.out_trade_no", "answer.order_status", "states.order"),
+    "refund": ("notification.out_refund_no", "refund_status", "answer.refund_status", "states.refund"),
+}
+"""By kind of notification, the points that a confirmation needs."""
 _PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "body": {_SIGNATURE: ("notification.signature", *_SIGNING)},
     "header": {_SIGNATURE: _SIGNING},
     "none": {
-        "how to confirm it": (
-            *("notification.out_trade_no", "answer.order_status", "states.order"),
-            *("notification.out_refund_no", "refund_status", "answer.refund_status", "states.refund"),
-            *_SIGNING,
-        )
+        "how to confirm it": (*_OF_KIND["payment"], *_OF_KIND["refund"], *_SIGNING),
     },
 }
 """What notifications need besides, by how they are verified."""
@@ -134,9 +135,15 @@ def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -
 def _is_needed(profile: Profile, group: Group, thing: str, point: Point) -> bool:
     """Return whether a group needs an open point, given what the profile says of others."""
     if point.name not in _SIGNING:
-        return not _is_given(profile, point.name)
+        return not _is_given(profile, point.name) and not (group == "notifications" and _is_never_sent(profile, point))
     methods = tuple(each.name for each in _ASKS) if group in {"recovery", "notifications"} else (f"{group}.",)
     return thing == _SIGNATURE or any(name.startswith(methods) for name in point.needed_by)
+
+
+def _is_never_sent(profile: Profile, point: Point) -> bool:
+    """Return whether a point is for a kind of notification that the profile, which tells kinds, does not have."""
+    sent = {*profile.notification.kinds, *profile.notification.tells}
+    return bool(sent) and any(point.name in names for kind, names in _OF_KIND.items() if kind not in sent)
 
 
 def _keys_of_absent(profile: Profile) -> Iterator[str]:

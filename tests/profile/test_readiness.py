@@ -247,6 +247,8 @@ ANSWERS: Final = 'answer = {signature = "sign"}\n'
             f"signed = []\nstatus.refund.name = 'r'\n{CONFIRMED}".replace('order_status = "s", ', ""),
             ["how to confirm it: answer.order_status"],
         ),
+        # Where the file tells all kinds, nothing is needed for a kind that the service never sends.
+        ("notifications", f"signed = []\n{CONFIRMED}".replace('out_refund_no = "r"', 'kinds = {payment = ["P"]}'), []),
     ],
 )
 def test_what_is_missing(group: Group, toml: str, expected: list[str]) -> None:
