@@ -124,6 +124,7 @@ class ComparedField:
         required: The profile gives the path, so that a success must name it.
         of_success: A refusal has its own number at this path.
         also: Other paths at which the same value may stand instead, such as the service's own number of a payment.
+        beside: If nothing stands at this path, the response only acknowledges, and a success need not name the value.
     """
 
     name: str
@@ -133,6 +134,7 @@ class ComparedField:
     required: bool = False
     of_success: bool = False
     also: tuple[str, ...] = ()
+    beside: str = ""
 
 
 def _ordered(found: Iterable[ComparedField]) -> tuple[ComparedField, ...]:

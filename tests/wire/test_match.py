@@ -328,6 +328,20 @@ def test_subscription_is_compared_by_its_number(operation: Operation) -> None:
     assert SIX == compared(operation, off) == compared(CREATE_SUBSCRIPTION, called)
 
 
+@pytest.mark.parametrize("operation", [UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION], ids=["9", "10"])
+@pytest.mark.parametrize(
+    ("data", "believed"), [(None, True), ({}, True), ({"state": "OFF"}, False), ({"no": "S2"}, False)]
+)
+def test_change_of_a_subscription_that_is_only_acknowledged(
+    operation: Operation, data: object, *, believed: bool
+) -> None:
+    """A change's success need not name the subscription if it has no state: the path is for the new number."""
+    shape = AnswerShape(subscription_id="no", subscription_status="state")
+    where = comparison_of(operation, Profile(fields={"subscription_id": "planNo"}, answer=shape))
+
+    assert believed == (mismatch({"planNo": "S1"}, where, data) is None)
+
+
 @pytest.mark.parametrize("operation", [QUERY_PAYMENT, QUERY_REFUND], ids=["6", "7"])
 def test_identifier_is_compared_under_its_own_wire_name(operation: Operation) -> None:
     """The identifier of endpoint 6 or 7 is compared under the profile's name for it, also if it is sent in the path."""
