@@ -212,6 +212,11 @@ class WireNames:
         known = {each.name for each in ARGUMENTS[operation]}
         return sorted(set(self.profile.accept.required.get(operation, ())) - known)
 
+    def required_number(self, operation: str) -> str:
+        """Return the wire name of the merchant's own number that a payment needs in `extra`; empty if it needs none."""
+        name = self.name(operation, "out_trade_no")
+        return name if operation == CREATE_PAYMENT.name and name in self.demanded(operation) else ""
+
     def sharing(self, operation: str) -> list[Operation]:
         """Return the operations with the method and the path of one, itself included, in the document's order."""
         address = self._address(self.operations[operation])
@@ -603,7 +608,7 @@ class Dialect:
             if headers.get(name) != value:
                 raise RefusedError("invalid", f"the header {name} must be {value}", field=name)
         check_constants(names.constants[operation.name], fields, as_text=not operation.has_body)
-        arguments, marks = dict[str, Any](), names.marks(operation.name)
+        arguments, marks = self._read_number(operation, fields), names.marks(operation.name)
         for name, argument in names.arguments[operation.name].items():
             value = at(fields, name)
             if value is not ABSENT or name in marks:
@@ -615,6 +620,10 @@ class Dialect:
             if name not in fields:
                 raise RefusedError("invalid", f"{name} is missing", field=name)
         return arguments
+
+    def _read_number(self, operation: Operation, fields: Mapping[str, Any]) -> dict[str, Any]:
+        name = self.names.required_number(operation.name)
+        return {"out_trade_no": self._checked(name, "identifier", fields)} if name else {}
 
     def fingerprint(self, operation: Operation, fields: Mapping[str, Any]) -> str:
         """Return a text that is equal for requests that differ in nonce, signature and idempotency key only."""

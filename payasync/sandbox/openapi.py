@@ -67,6 +67,8 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
         fields[name] = _describe_argument(words, argument)
         if name in marks:
             required.append(name)
+    if number := words.required_number(operation.name):
+        fields[number] = _describe_number(words)
     if not operation.read and profile.idempotency.field:
         fields[profile.idempotency.field] = _KEY
     return fields, [*required, *words.demanded(operation.name)]
@@ -82,7 +84,7 @@ def _describe_argument(words: WireNames, argument: Argument) -> Schema:
         "text": {"type": "string", "maxLength": MAX_TEXT},
         "currency": {"type": "string", "pattern": "^[A-Za-z]{3}$"},
         "word": _WORD,
-        "identifier": {"type": "string", "pattern": f"^(?:{words.profile.identifier})$"},
+        "identifier": _describe_number(words),
         "url": {"type": "string", "pattern": f"^(?:{URL.pattern})$", "maxLength": MAX_URL},
         "date": _describe_date(words.date_format),
         "frequency": {"type": "string", "pattern": f"^(?:{'|'.join(frequencies)})$"},
@@ -91,6 +93,10 @@ def _describe_argument(words: WireNames, argument: Argument) -> Schema:
     }
     schema = schemas[SORTS[argument.name]]
     return schema if length is None else {**schema, "maxLength": min(length, schema.get("maxLength", length))}
+
+
+def _describe_number(words: WireNames) -> Schema:
+    return {"type": "string", "pattern": f"^(?:{words.profile.identifier})$"}
 
 
 def _describe_date(written: str) -> Schema:

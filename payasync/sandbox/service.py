@@ -101,13 +101,13 @@ class Service:
         """Return the day, by the sandbox's time."""
         return self.store.now().date()
 
-    def create_payment(
-        self, *, amount: int, currency: str, description: str = "", return_url: str | None = None
-    ) -> Order:
-        """Make a payment with numbers of its own (docs/service.md#payments)."""
-        return self._add_order(
-            "payment", total_amt=amount, currency=currency, subject=description, return_url=return_url
-        )
+    def create_payment(self, *, amount: int, currency: str, description: str = "", **given: Any) -> Order:
+        """Make a payment; unless its number is given, it has numbers of its own (docs/service.md#payments).
+
+        Raises:
+            RefusedError: Its number was used before.
+        """
+        return self._add_order("payment", total_amt=amount, currency=currency, subject=description, **given)
 
     def place_order(self, *, scene_type: str = "", **given: Any) -> Order:  # noqa: ARG002 - one scene is like another
         """Make an order (docs/service.md#orders).

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from payasync import Profile
-from payasync.errors import DuplicateError
+from payasync.errors import DuplicateError, OutcomeUnknownError
 from payasync.profile.schema import NONCE, Accept
 from payasync.resources.orders import CloseOrder
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
@@ -33,6 +33,18 @@ async def test_authorised_order_is_paid(world: World) -> None:
     assert str(placed.redirect_url).startswith(f"{world.sandbox.url}/gateway/")
     assert ("pending", "pending", "paid", "paid") == (placed.state, before.state, after.state, status.state)
     assert 450 == world.sandbox.ledger.paid("T1")
+
+
+async def test_payment_with_a_number_of_the_merchants() -> None:
+    """If the profile requires the orders' number in `extra` of payments, it names the payment, and only once."""
+    profile = evolve(PROFILE, accept=Accept(required={"payments.create": ["outTradeNo"]}))
+    async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
+        made = await pay.payments.create(amount=450, currency="CAD", extra={"outTradeNo": "P1"})
+        found = await pay.payments.status("P1")
+        with pytest.raises(OutcomeUnknownError, match="the number was used before"):
+            await pay.payments.create(amount=450, currency="CAD", extra={"outTradeNo": "P1"})
+
+    assert ("P1", made.payment_id) == (made.data["outTradeNo"], found.payment_id)
 
 
 async def test_third_decline_fails_the_order(world: World) -> None:
