@@ -389,7 +389,7 @@ class Session:
             layers += [require_signable(credentials.signing_key), record]
         layers.append(retry(context))
         if options.profile.answer.signed:
-            layers.append(verify(credentials))
+            layers.append(verify(credentials, base_path=URL(self._transport.base).raw_path.rstrip("/")))
         for layer in options.middleware:
             layers += [guard(layer), hide_frames]
         # The innermost three wrap `send` directly, because as layers they would cost one frame more per call.

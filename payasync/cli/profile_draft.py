@@ -105,7 +105,7 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         Prompt("signed", Profile().signed, "the methods that are signed, or none"),
         Prompt("signature.algorithm", "hmac-sha256", f"one of {' '.join(ALGORITHMS)}"),
         Prompt("signature.key_param", "key", "if the signed text ends with the key: the name before it"),
-        Prompt("signature.encoding", "hex", "one of hex HEX base64"),
+        Prompt("signature.encoding", "hex", "one of hex HEX base64 base64-percent"),
         Prompt("answer.redirect_url", "payUrl"),
         Prompt("answer.order_status", "tradeStatus"),
         *_states("order", ORDER_STATES, pending="NOTPAY", paid="SUCCESS"),

@@ -17,12 +17,18 @@ from payasync.signing.schemes import IDENTIFIERS, Keyed, Scheme, SignatureScheme
 from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
-from payasync.wire.encode import path_of
+from payasync.wire.encode import encode, path_of
 from payasync.wire.match import names_the_same
 
 
 def verify_reply(
-    call: Call, reply: Reply, scheme: SignatureScheme, keys: Iterable[Secret], now: Callable[[], float] = time.time
+    call: Call,
+    reply: Reply,
+    scheme: SignatureScheme,
+    keys: Iterable[Secret],
+    now: Callable[[], float] = time.time,
+    *,
+    base_path: str = "",
 ) -> Reply:
     """Return a reply that says whether one of the keys verifies it, and which field the scheme refuses.
 
@@ -32,10 +38,13 @@ def verify_reply(
         scheme: The profile's signature scheme.
         keys: The service's keys; several while they rotate.
         now: Returns Unix seconds.
+        base_path: The path of the base URL, before that of each call.
     """
     answer = call.profile.answer
     if answer.header:
-        return _verify_header(answer, reply, cast("Keyed", scheme), keys, now)
+        operation, signed_too = call.operation, answer.header.names_request
+        request = {"method": operation.method, "path": base_path + encode(call).path} if signed_too else {}
+        return _verify_header(answer, reply, cast("Keyed", scheme), keys, now, request=request)
     place, _, name = answer.signature.rpartition(".")
     signed = at(reply.document, place)
     if not isinstance(signed, dict) or name not in signed:
@@ -59,14 +68,20 @@ def verify_reply(
 
 
 def _verify_header(
-    shape: AnswerShape, reply: Reply, scheme: Keyed, keys: Iterable[Secret], now: Callable[[], float]
+    shape: AnswerShape,
+    reply: Reply,
+    scheme: Keyed,
+    keys: Iterable[Secret],
+    now: Callable[[], float],
+    *,
+    request: Mapping[str, str],
 ) -> Reply:
     """Return a reply that says whether one of the keys verifies a signature in its headers, over its exact bytes."""
     header, tolerance = cast("SignedHeader", shape.header), shape.tolerance
     if not values_at(reply.headers, header.signature):
         return evolve(reply, verified=None, doubt="")
     try:
-        timestamp, text = header.read(reply.headers, reply.body)
+        timestamp, text = header.read(reply.headers, reply.body, request)
     except ValueError as error:
         return evolve(reply, verified=False, doubt=f"the header {error}, and it is signed")
     pairs = ((key, each) for key in keys for each in header.signatures(reply.headers))
@@ -230,12 +245,13 @@ def _is_true(verified: Callable[[], bool]) -> bool:
         return False
 
 
-def verify(credentials: Credentials, now: Callable[[], float] = time.time) -> Layer:
+def verify(credentials: Credentials, now: Callable[[], float] = time.time, base_path: str = "") -> Layer:
     """Return the layer that records on each reply whether the service signed it.
 
     Args:
         credentials: Those of the merchant, with the service's keys.
         now: Returns Unix seconds.
+        base_path: The path of the base URL, before that of each call.
     """
 
     async def layer(call: Call, send: Send) -> Reply:
@@ -244,6 +260,6 @@ def verify(credentials: Credentials, now: Callable[[], float] = time.time) -> La
             raise not_configured("signature", "the scheme that the service signs its responses with")
         point = "answer.header" if call.profile.answer.header else "answer.signature"
         keys = service_keys(credentials, scheme, signed="responses", point=point)
-        return verify_reply(call, await send(call), cast("SignatureScheme", scheme), keys, now)
+        return verify_reply(call, await send(call), cast("SignatureScheme", scheme), keys, now, base_path=base_path)
 
     return layer

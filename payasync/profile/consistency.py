@@ -478,22 +478,25 @@ def _check_answer_header(profile: "Profile") -> None:
     if answer.header and answer.signature:
         raise invalid_setting("answer.signature", "and answer.header both say where the signature stands: keep one")
     if answer.header:
-        _check_signed_header("answer.header", answer.header, profile.scheme)
+        _check_signed_header("answer.header", answer.header, profile.scheme, of_request=("method", "path"))
 
 
-def _check_signed_header(key: str, header: SignedHeader, scheme: Scheme | None) -> None:
+def _check_signed_header(
+    key: str, header: SignedHeader, scheme: Scheme | None, of_request: tuple[str, ...] = ()
+) -> None:
     """Refuse a text that does not sign the body, or not all that stands in headers, and one that nobody could sign.
 
     Args:
         key: The key of the table, such as `answer.header`.
         header: The table.
         scheme: The profile's scheme, whose algorithm signs the text.
+        of_request: Further names that the text may hold: what it says of the request.
     """
     if scheme is not None and (not isinstance(scheme, Keyed) or scheme.algorithm == "md5"):
         what = 'algorithm "md5"' if isinstance(scheme, Keyed) else "a scheme of your own"
         why = f"must not be given with {what}, which has no key for a text. Give another signature.algorithm"
         raise invalid_setting(key, f"{why}, or Receiver(verifier=...) in its place" if "notification" in key else why)
-    check_template(f"{key}.text", header.text, ("timestamp", "nonce", "body"), needed=("body",))
+    check_template(f"{key}.text", header.text, ("timestamp", "nonce", "body", *of_request), needed=("body",))
     for name in ("timestamp", "nonce"):
         if bool(getattr(header, name)) != (name in names_in(header.text)):
             why = f"and {{{name}}} in {key}.text belong together: give both, or neither"

@@ -168,9 +168,11 @@ class Api:
         return self._build_response(await self._sign(outgoing, _signed_path(operation, request), request))
 
     async def _sign(self, outgoing: Outgoing, path: str, request: web.Request) -> Outgoing:
-        signed = await self._signer.sign_answer(outgoing, path)
+        raw_path = request.raw_path.partition("?")[0]
+        said = {"method": request.method, "path": raw_path if encodable(raw_path) else ""}
+        signed = await self._signer.sign_answer(outgoing, path, said)
         if signed is not outgoing:
-            keep_signed_text(request, partial(self._signer.text_of_answer, signed, path), of_response=True)
+            keep_signed_text(request, partial(self._signer.text_of_answer, signed, path, said), of_response=True)
         return signed
 
     def _execute(self, operation: Operation, request: web.Request, received: Received, request_id: str) -> Outgoing:
@@ -250,8 +252,11 @@ class Api:
             "target": request.raw_path,
             "url": f"{request.scheme}://{request.host}{request.raw_path}",
             "body": request[BODY].decode(),
+            "signing_key": "<signing key>",
         }
-        message, key = fill_text(scheme.text, values).encode(), merchant.signing_key
+        key = merchant.signing_key
+        keyed = {**values, "signing_key": key.reveal() if key else ""}
+        message = fill_text(scheme.text, keyed).encode()
 
         def write_text() -> str:
             customer = self._dialect.names.name(operation.name, "customer").partition(".")[0]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import quote, unquote
 
 from attrs import define, evolve, frozen
 
@@ -198,8 +199,9 @@ def _sign_message(scheme: Keyed, message: bytes, key: Secret) -> str:
         raw = hashlib.md5(message, usedforsecurity=False).digest()
     else:
         raw = hmac.digest(key.reveal().encode(), message, scheme.algorithm.removeprefix("hmac-"))
-    if scheme.encoding == "base64":
-        return base64.b64encode(raw).decode()
+    if scheme.encoding.startswith("base64"):
+        text = base64.b64encode(raw).decode()
+        return quote(text, safe="") if scheme.encoding == "base64-percent" else text
     return raw.hex().upper() if scheme.encoding == "HEX" else raw.hex()
 
 
@@ -236,7 +238,10 @@ def verify_message(scheme: Keyed, message: bytes, signature: str, key: Secret) -
     if scheme.algorithm not in ASYMMETRIC:
         return hmac.compare_digest(_sign_message(scheme, message, key).encode(), signature.encode())
     try:
-        raw = base64.b64decode(signature, validate=True) if scheme.encoding == "base64" else bytes.fromhex(signature)
+        if scheme.encoding == "base64-percent":
+            signature = unquote(signature)
+        in_hex = scheme.encoding in {"hex", "HEX"}
+        raw = bytes.fromhex(signature) if in_hex else base64.b64decode(signature, validate=True)
         _private_key(key.reveal()).public_key().verify(raw, message, *_padding(scheme.algorithm))
     except (ValueError, importlib.import_module("cryptography.exceptions").InvalidSignature):
         return False
@@ -332,7 +337,7 @@ class ServiceSigner:
                 why = f"is signed, and holds '=' or {scheme.separator!r}: list {name} in signature.allow_delimiters"
                 raise invalid_setting(f"sandbox.constants.{name}", why)
 
-    async def sign_answer(self, outgoing: Outgoing, path: str) -> Outgoing:
+    async def sign_answer(self, outgoing: Outgoing, path: str, request: Mapping[str, str] | None = None) -> Outgoing:
         """Return a response with its signature, if the profile says that responses have one.
 
         A refusal has one only if the profile says that refusals are signed, too.
@@ -340,11 +345,13 @@ class ServiceSigner:
         Args:
             outgoing: The response.
             path: The endpoint's path.
+            request: The method and the path of the request, which the text of a response may hold.
         """
         if not self._answer.signed or (outgoing.refused and not self._answer.refusals_signed):
             return outgoing
         if self._answer.header:
-            signed_by = self._sign_bytes(self._answer.header, outgoing.body, str(int(self._now().timestamp())))
+            sent = str(int(self._now().timestamp()))
+            signed_by = self._sign_bytes(self._answer.header, outgoing.body, sent, request)
             return evolve(outgoing, headers={**outgoing.headers, **signed_by})
         document = deepcopy(dict(outgoing.document))
         above = self._answer.signature.rpartition(".")[0]
@@ -356,16 +363,17 @@ class ServiceSigner:
         await self._sign(document, self._answer.signature, path)
         return evolve(outgoing, document=document)
 
-    def text_of_answer(self, outgoing: Outgoing, path: str) -> str:
+    def text_of_answer(self, outgoing: Outgoing, path: str, request: Mapping[str, str]) -> str:
         """Return the text that the signature of a response covers; empty if only the scheme's owner knows.
 
         Args:
             outgoing: The response, with its signature.
             path: The endpoint's path.
+            request: The method and the path of the request.
         """
         if places := self._answer.header:
             said = {name: value_at(outgoing.headers, getattr(places, name)) for name in ("timestamp", "nonce")}
-            return fill_text(places.text, {**said, "body": outgoing.body})
+            return fill_text(places.text, {**request, **said, "body": outgoing.body})
         above, _, name = self._answer.signature.rpartition(".")
         signed = {each: value for each, value in table_at(dict(outgoing.document), above).items() if each != name}
         return text_to_sign(self._scheme, signed, path=path)
@@ -406,10 +414,14 @@ class ServiceSigner:
             headers |= self._sign_bytes(shape.headers, sent, str(int(at.timestamp())))
         return sent, headers
 
-    def _sign_bytes(self, places: SignedHeader, body: str, timestamp: str) -> dict[str, str]:
+    def _sign_bytes(
+        self, places: SignedHeader, body: str, timestamp: str, request: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
         """Return the headers that sign a body."""
         nonce, lines = secrets.token_hex(16), dict[str, str]()
-        message = fill_text(places.text, {"timestamp": timestamp, "nonce": nonce, "body": body}).encode()
+        message = fill_text(
+            places.text, {**(request or {}), "timestamp": timestamp, "nonce": nonce, "body": body}
+        ).encode()
         signature = places.prefix + _sign_message(cast("Keyed", self._scheme), message, self._keys.service)
         for place, value in ((places.timestamp, timestamp), (places.nonce, nonce), (places.signature, signature)):
             name, _, inner = place.partition(":")

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from urllib.parse import quote, unquote
 
 import orjson
 from attrs import field, frozen
@@ -22,7 +23,7 @@ from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
 from payasync.signing.templates import check_template, fill, names_in, write_time
 from payasync.strict_json import ExactNumber, encodable
 
-Encoding = Literal["hex", "HEX", "base64"]
+Encoding = Literal["hex", "HEX", "base64", "base64-percent"]
 Nested = Literal["refuse", "json", "omit"]
 
 Signer: TypeAlias = Callable[[Mapping[str, Any], str], str]
@@ -104,7 +105,7 @@ class Keyed:
 
     Args:
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
-        encoding: The form of the signature: hex, HEX or base64.
+        encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
     """
 
     algorithm: AlgorithmName | Literal[""] = ""
@@ -166,7 +167,7 @@ class SortedPairs(Keyed):
 
     Args:
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
-        encoding: The form of the signature: hex, HEX or base64.
+        encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
         separator: The text between the pairs; not empty.
         exclude: Fields that are not signed.
         skip_empty: Leave out fields whose value is the empty text.
@@ -382,7 +383,7 @@ class SortedPairs(Keyed):
 
 
 _FRESH: Final = ("timestamp", "nonce", "milliseconds", "datetime")
-_IN_TEXT: Final = ("method", "path", "query", "target", "url", "merchant_id", *_FRESH, "body")
+_IN_TEXT: Final = ("method", "path", "query", "target", "url", "merchant_id", *_FRESH, "body", "signing_key")
 _IN_VALUE: Final = ("merchant_id", *_FRESH, "signature")
 
 
@@ -392,10 +393,10 @@ class Template(Keyed):
 
     Args:
         algorithm: hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
-        encoding: The form of the signature: hex, HEX or base64.
+        encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
         text: The text that is signed. It may hold `{method}`, `{path}`, `{query}`, `{url}`, `{merchant_id}`,
-            `{timestamp}`, `{milliseconds}`, `{datetime}`, `{nonce}`, `{body}`, and `{target}`: the path, and a
-            question mark and the query if there is one.
+            `{timestamp}`, `{milliseconds}`, `{datetime}`, `{nonce}`, `{body}`, `{signing_key}` if the key is a
+            shared secret, and `{target}`: the path, and a question mark and the query if there is one.
         header: The name of the header that carries the signature.
         value: The value of that header. It holds `{signature}`, and may hold `{merchant_id}`, `{nonce}` and the
             time.
@@ -415,7 +416,11 @@ class Template(Keyed):
         if self.algorithm:
             self._text_algorithm()  # refuses "md5"
         check_template("signature.text", self.text, _IN_TEXT)
-        if not names_in(self.text):
+        if "signing_key" in names_in(self.text) and self.algorithm and not self.symmetric:
+            _refuse(
+                "text", f'must not hold {{signing_key}} with algorithm "{self.algorithm}": nobody else has that key'
+            )
+        if not {*names_in(self.text)} - {"signing_key"}:
             _refuse("text", "must hold a name in braces, such as {body}: one signature would be that of all requests")
         values = {"value": self.value} | {f"headers.{name}": value for name, value in self.headers.items()}
         for option, value in values.items():
@@ -443,6 +448,7 @@ class Template(Keyed):
         said |= {"nonce": request.nonce, "merchant_id": request.merchant_id}
         parts = {"method": request.method, "path": request.path, "query": request.query, "url": request.url}
         parts["target"] = f"{request.path}?{request.query}" if request.query else request.path
+        parts["signing_key"] = key.reveal() if "{signing_key}" in self.text else ""
         signature = self.text_signer(key)(fill(self.text, {**said, **parts, "body": request.body}))
         said["signature"] = signature
         headers = {**self.headers, self.header: self.value}
@@ -453,6 +459,10 @@ _ENCODINGS: Final[dict[str, tuple[Callable[[bytes], str], Callable[[str], bytes]
     "hex": (bytes.hex, binascii.unhexlify),
     "HEX": (lambda raw: raw.hex().upper(), binascii.unhexlify),
     "base64": (lambda raw: base64.b64encode(raw).decode(), lambda text: base64.b64decode(text, validate=True)),
+    "base64-percent": (
+        lambda raw: quote(base64.b64encode(raw), safe=""),
+        lambda text: base64.b64decode(unquote(text), validate=True),
+    ),
 }
 """How a signature is written and read; reading raises `ValueError` for any other text."""
 

@@ -145,6 +145,26 @@ async def test_time_must_be_a_time(at: str) -> None:
         await queried(answer(200, PAID, *given))
 
 
+@pytest.mark.parametrize(
+    ("path", "verified"), [("/gate/payment/orderquery", True), ("/payment/orderquery", False), ("/gate/other", False)]
+)
+async def test_text_may_hold_the_request(path: str, *, verified: bool) -> None:
+    """A response may sign the method and the path of its request, with the path of the base URL."""
+    head, _, rest = TOML.rpartition("{timestamp}\\n")
+    profile = Profile.from_toml(head + r"{method} {path}\n{timestamp}\n" + rest)
+    sent = int(time.time())
+    signature = hmac_sha256(f"POST {path}\n{sent}\nn1\n{PAID.decode()}\n", KEY)
+    response = answer(200, PAID, ("Signature", f"t={sent},s=v1-{signature}"), ("Nonce", "n1"))
+    with Recorder([response] * 3) as service:
+        url = f"{service.url}/gate"
+        async with Session(url, credentials=KEYS, profile=profile, tls=TLS, retry=FAST) as pay:
+            if verified:
+                assert "PAID" == (await pay.orders.query("T1")).order_status
+            else:
+                with pytest.raises(InvalidSignatureError):
+                    await pay.orders.query("T1")
+
+
 async def test_reason_is_told() -> None:
     """The error names the header that is missing."""
     with pytest.raises(InvalidSignatureError, match="the header Nonce is missing, and it is signed"):
@@ -239,7 +259,7 @@ async def test_missing_keys_are_named() -> None:
         ('nonce = "Nonce"', "", "answer.header.nonce", "belong together"),
         ('nonce = "Nonce"', 'nonce = "signature:T"', "answer.header.signature", "must differ"),
         ("{body}", "", "answer.header.text", "must hold {body}"),
-        ("{body}", "{body}{path}", "answer.header.text", "{path}, which is unknown; allowed are {timestamp} {nonce}"),
+        ("{body}", "{body}{query}", "answer.header.text", "{query}, which is unknown; allowed are {timestamp} {nonce}"),
         ('signature = "Signature:s"', "", "answer.header.signature", "is missing"),
         ('"Signature:s"', '"Signature s"', "answer.header.signature", "must be the name of a header, or Name:key"),
         ('"v1-"', '"é"', "answer.header.prefix", "must be of visible ASCII"),

@@ -119,7 +119,11 @@ def test_unknown_key(text: str, key: str, meant: str | None, allowed: str) -> No
         ("name = 1", "name", "must be a text, not 1"),
         ('bearer = "payments.create"', "bearer", "must be a list, each of it a text, not 'payments.create'"),
         ("signature = 'md5'", "signature", "must be a table, not 'md5'"),
-        ('[signature]\nencoding = "upper"', "signature.encoding", "must be one of 'hex', 'HEX', 'base64', not 'upper'"),
+        (
+            '[signature]\nencoding = "upper"',
+            "signature.encoding",
+            "must be one of 'hex', 'HEX', 'base64', 'base64-percent', not 'upper'",
+        ),
         ("constants = 1", "constants", f"{TABLE} a table, not an integer"),
         ('[constants]\nkey = "sk_live"', "constants.key", f"constants {TABLE} a table, not 'key' with a text"),
         ('[headers]\nX-A = "sk_live"\nX-B = 2', "headers.X-B", f"headers {TABLE} a text, not 'X-B' with an integer"),
@@ -291,7 +295,7 @@ def test_unreadable_file(path: Any, why: str) -> None:
         ("[answer]\nkode = ''", ", line 2: answer.kode is unknown: did you mean code?"),
         (
             'name = "x"\n\n# signs\n[signature]\nalgorithm = "ed25519"\n\nencoding = "upper"',
-            ", line 7: signature.encoding must be one of 'hex', 'HEX', 'base64', not 'upper'",
+            ", line 7: signature.encoding must be one of 'hex', 'HEX', 'base64', 'base64-percent', not 'upper'",
         ),
     ],
 )

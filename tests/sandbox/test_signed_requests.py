@@ -149,6 +149,21 @@ async def test_header_of_another_form_is_refused(sandbox: Sandbox, value: str) -
     assert (401, "Signature") == await ask(sandbox, QUERY, given)
 
 
+async def test_key_in_the_text_is_checked_and_not_shown() -> None:
+    """A text that holds the key is checked with the key, and the expected text of a refused request hides it."""
+    profile = Profile.from_toml(TOML.replace('text = "{method}', 'text = "{signing_key}{method}'))
+    async with Sandbox(profile=profile) as sandbox:
+        other = Credentials(sandbox.credentials.merchant_id, signing_key="another key of 32 characters")
+        async with sandbox.session() as pay, sandbox.session(credentials=other) as wrong:
+            order = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+            with pytest.raises(AuthenticationError):
+                await wrong.orders.query("T1")
+        shown = [line for line in sandbox.timeline() if "the text to sign: <signing key>POST" in line]
+
+    assert order.data
+    assert 1 == len(shown)
+
+
 async def test_client_with_another_key_is_refused() -> None:
     """A signature by another key is refused."""
     async with Sandbox(profile=PROFILE) as sandbox:
@@ -213,6 +228,21 @@ async def test_answers_are_signed(algorithm: str) -> None:
 
     assert "OK" == order.data["code"]
     assert "HTTP 404" in str(caught.value)
+
+
+@pytest.mark.parametrize("algorithm", ["hmac-sha256", "rsa-sha256"])
+async def test_answers_sign_the_request(algorithm: str) -> None:
+    """Signatures may be percent-encoded, and responses may sign the method and the path of their requests."""
+    text = f"{TOML}{ANSWERS}".replace("hmac-sha256", algorithm).replace('"base64"', '"base64-percent"')
+    signed = text.replace(r'text = "{timestamp}\n{nonce}', r'text = "{method} {path}\n{timestamp}\n{nonce}')
+    profile = Profile.from_toml(signed.replace("signed = [", 'signed = ["orders.close", '))
+    async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
+        await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        closed = await pay.orders.close("T1")
+        with pytest.raises(ServiceError):
+            await pay.refunds.status("R1")
+
+    assert "OK" == closed.data["code"]
 
 
 async def test_refusals_are_signed_where_the_profile_says_so() -> None:

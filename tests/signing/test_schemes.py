@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import pytest
 from attrs import evolve
@@ -22,7 +23,7 @@ from payasync.strict_json import ExactNumber
 
 PATH: Final = "/payment/refund"
 KEY: Final = Secret("signing key of M1")
-ENCODINGS: Final = ("hex", "HEX", "base64")
+ENCODINGS: Final = ("hex", "HEX", "base64", "base64-percent")
 FIELDS: Final = {"totalAmt": 450, "outTradeNo": "T1", "nonceStr": "n", "body": "", "sign": "old"}
 """In no order, with an empty value and an old signature."""
 OPTIONS: Final[dict[str, Any]] = {"algorithm": "hmac-sha256", "encoding": "hex"}
@@ -184,6 +185,7 @@ SIGNED_TEXT: Final = "nonceStr=n&outTradeNo=T1&totalAmt=450"
         ("hex", bytes.hex),
         ("HEX", lambda raw: raw.hex().upper()),
         ("base64", lambda raw: base64.b64encode(raw).decode()),
+        ("base64-percent", lambda raw: quote(base64.b64encode(raw), safe="")),
     ],
 )
 def test_openssl_makes_the_same_hmac(

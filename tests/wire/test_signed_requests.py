@@ -5,6 +5,7 @@ import re
 import time
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import pytest
 from attrs import field, frozen
@@ -25,6 +26,7 @@ TLS: Final = trusting_tls()
 FAST: Final = RetryPolicy(base_delay=0.001, max_delay=0.002)
 VALUE: Final = "keyid={merchant_id},t={timestamp},n={nonce},s={signature}"
 TEXT: Final = "{method}\n{path}\n{query}\n{target}\n{url}\n{merchant_id}\n{timestamp}\n{nonce}\n{body}\n"
+PERCENT: Final = ("base64", "base64-percent")
 PARTS: Final = re.compile(r"keyid=M1,t=(\d+),n=([0-9a-f]{32}),s=(.+)")
 
 
@@ -148,6 +150,30 @@ async def test_time_is_that_of_the_clock() -> None:
     assert {"a": 1} == end.calls[0].fields
 
 
+async def test_text_may_hold_the_key() -> None:
+    """If the service signs its secret with the request, `{signing_key}` stands for it in the text."""
+    scheme = template(text="{signing_key}{path}{body}", value="{signature}", encoding="hex")
+    with Recorder() as service:
+        async with session(service, scheme) as pay:
+            await pay.refunds.create(**REFUND)
+        request = service.only
+        text = f"{SIGNING_KEY}{request.path}{request.body.decode()}"
+
+    assert [signatures.hmac_sha256(text, SIGNING_KEY)] == request.header("Signature")
+
+
+async def test_signature_may_be_percent_encoded() -> None:
+    """With `base64-percent`, the base64 in the header is percent-encoded."""
+    plain, encoded = (template(text="{url}", value="{signature}", encoding=each) for each in PERCENT)
+    request = UnsignedRequest(
+        method="POST", url="1", path="/", query="", headers={}, body=b"", timestamp=1, nonce="n", merchant_id="M1"
+    )
+    signature = plain.sign_request(request, key=Secret(SIGNING_KEY))["Signature"]
+
+    assert quote(signature, safe="") == encoded.sign_request(request, key=Secret(SIGNING_KEY))["Signature"]
+    assert {"+", "/", "="} & {*signature}
+
+
 @frozen
 class OwnScheme:
     """A merchant's own scheme, which signs whole requests.
@@ -233,6 +259,8 @@ async def test_open_option_is_named_before_the_journal(option: str) -> None:
             "text",
             "{host}, which is unknown; allowed are {method} {path} {query} {target} {url}",
         ),
+        ({"text": "{signing_key}"}, "text", "one signature would be that of all requests"),
+        ({"text": "{signing_key}{body}", "algorithm": "ed25519"}, "text", "nobody else has that key"),
         ({"value": "s={sig}"}, "value", "{sig}, which is unknown; allowed are {merchant_id} {timestamp} {nonce}"),
         ({"value": "t={timestamp},n={nonce}"}, "value", "must hold {signature}"),
         ({"value": "t={timestamp},s={signature}"}, "value", "must hold {nonce}, which signature.text signs"),
