@@ -24,9 +24,20 @@ from payasync.endpoints import (
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import COMPARED, SIGN, AnswerShape, Code, Kind, NotificationShape, Paths, paths_of
+from payasync.profile.schema import (
+    COMPARED,
+    SIGN,
+    AnswerShape,
+    Code,
+    Kind,
+    NotificationShape,
+    Paths,
+    parts_of,
+    paths_of,
+)
 from payasync.profile.signed_fields import join_path, service_parts
 from payasync.profile.wire_names import (
+    all_names,
     arguments_of,
     has_another,
     is_unsent,
@@ -257,7 +268,19 @@ class WireNames:
         """Return where responses name one of the things that they are compared in; empty if it is switched off."""
         path: str | None = getattr(self.answer, name)
         argument = "amount" if (thing, name) == ("payment", "total_amt") else name
-        return path or shown_names(self.profile, _DESCRIBED_BY.get(thing, PLACE_ORDER.name), argument)[0]
+        operation = _DESCRIBED_BY.get(thing, PLACE_ORDER.name)
+        # What stands in the path of a query has no name there.
+        hidden = argument in self.operations[operation].in_path
+        return path or shown_names(self.profile, operation, argument)[-1 if hidden else 0]
+
+    def made_parts(self) -> Iterator[str]:
+        """Yield the parts of the customer's address that only the service gives, also beside what requests have."""
+        known, names = service_parts(self.profile), frozenset(all_names(self.profile))
+        shared = {name.partition(".")[0] for name in names if "." in name}
+        for part in parts_of(self.profile.answer.redirect_template):
+            fixed = any(at(table, part) is not ABSENT for table in self.profile.constants.values())
+            if part in known or (part.partition(".")[0] in shared and part not in names and not fixed):
+                yield part
 
     def code(self, why: Why, operation: str = "") -> Code | None:
         """Return the service's result code for a refusal; `None` if its HTTP status alone tells it.
@@ -477,7 +500,7 @@ class Dialect:
             set_at(payload, answer.redirect_url, redirect_url)
         self._add_names(payload, thing, order, ("out_trade_no", "total_amt", "currency"))
         if redirect_url:
-            for part in service_parts(self.names.profile):
+            for part in self.names.made_parts():
                 if at(payload, part) is ABSENT:
                     set_at(payload, part, order.token)
         return payload

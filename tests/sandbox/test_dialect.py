@@ -997,6 +997,32 @@ def test_code_of_a_success_stands_in_the_last_place(answer: Any, done: Any, refu
     assert refused == dialect.build_refusal(RefusedError("absent", "no"), None, "r").document
 
 
+ENVELOPED: Final = """
+bearer = ["orders.place", "orders.query"]
+signed = []
+merchant = []
+constants."orders.place".order.shop = "S1"
+endpoints."orders.query" = {method = "GET", path = "/orders/{out_trade_no}"}
+fields."orders.place" = {out_trade_no = "order.no", total_amt = "order.sum", currency = "order.currency"}
+[answer]
+order_status = "order.state"
+redirect_template = "https://pay.example/{order.id}/{order.shop}/{order.no}"
+[states.order]
+pending = ["OPEN"]
+"""
+"""A service whose requests and responses are one object, `order`."""
+
+
+async def test_envelope_of_requests_and_responses() -> None:
+    """The service gives its part of an address beside what requests have, and names orders as their writes do."""
+    async with Sandbox(Profile.from_toml(ENVELOPED)) as sandbox, sandbox.session() as pay:
+        placed = await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+        found = await pay.orders.query("T1")
+
+    assert f"https://pay.example/{placed.get('order.id')}/S1/T1" == placed.redirect_url
+    assert {"state": "OPEN", "no": "T1", "sum": 450, "currency": "CAD"} == found["order"]
+
+
 async def test_number_in_an_address_of_parts() -> None:
     """The customer finds an order by an address whose template has nothing but the order's number."""
     profile = answering(redirect_url="", redirect_template="https://pay.example/{outTradeNo}/{totalAmt}")
