@@ -289,6 +289,7 @@ def read_document(
     data = at(read, shape.data, read)
     event = _find_event(shape, document, headers)
     found = _find_kind(shape, event, data, kind)
+    paths = own_number_paths(shape, found)
     nonces = names_of(profile, "nonce") if profile.fields else _USUAL_NONCE
     key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers, nonces=nonces)
     if received_at is not None and (not isinstance(received_at, datetime) or received_at.utcoffset() is None):
@@ -304,8 +305,8 @@ def read_document(
         weak=weak,
         digest=digest,
         received_at=datetime.now(UTC) if received_at is None else received_at.astimezone(UTC),
-        out_trade_no=_checked_number("out_trade_no", data, shape.out_trade_no, profile.identifier),
-        out_refund_no=_checked_number("out_refund_no", data, shape.out_refund_no, profile.identifier),
+        out_trade_no=_checked_number("out_trade_no", data, paths["out_trade_no"], profile.identifier),
+        out_refund_no=_checked_number("out_refund_no", data, paths["out_refund_no"], profile.identifier),
         subscription_id=_checked_number("subscription_id", data, shape.subscription_id),
         payment_id=_checked_number("payment_id", data, profile.answer.payment_id),
         state=_find_state(profile, found, data),
@@ -349,8 +350,13 @@ def _find_kind(shape: NotificationShape, event: str | None, data: Any, routed: s
 
 
 def kinds_told(shape: NotificationShape, data: Any) -> Iterator[Kind]:
-    """Yield the kinds whose fields a payload has."""
-    return (kind for kind in KINDS if kind in shape.tells and is_there(at(data, shape.tells[kind], None)))
+    """Yield the kinds whose own fields a payload has. A field of several kinds tells none."""
+    paths = list(shape.tells.values())
+    return (
+        kind
+        for kind in KINDS
+        if (path := shape.tells.get(kind)) and paths.count(path) == 1 and is_there(at(data, path, None))
+    )
 
 
 def is_there(value: object) -> bool:
@@ -390,6 +396,14 @@ def _checked_number(name: str, data: Any, path: str, identifier: str = "") -> st
     if number is not None and not number.isprintable():
         raise _error(name, "a number without control characters", "another text")
     return number
+
+
+def own_number_paths(shape: NotificationShape, kind: Kind | None) -> dict[str, str]:
+    """Return where a notification has its own numbers. At the place of both, it has that of its kind."""
+    paths = {"out_trade_no": shape.out_trade_no, "out_refund_no": shape.out_refund_no}
+    if shape.out_trade_no == shape.out_refund_no and kind in {"payment", "refund"}:
+        paths["out_refund_no" if kind == "payment" else "out_trade_no"] = ""
+    return paths
 
 
 def number_at(data: Any, path: str) -> str | None:

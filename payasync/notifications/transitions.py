@@ -16,7 +16,7 @@ from payasync.errors import (
 )
 from payasync.middleware.recovery import absence_final_after
 from payasync.notifications.inbox import Claim, Inbox, State
-from payasync.notifications.notification import Notification, build_key, kinds_told, number_at
+from payasync.notifications.notification import Notification, build_key, kinds_told, number_at, own_number_paths
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import MERCHANT
 from payasync.profile.signed_fields import notification_coverage
@@ -425,8 +425,7 @@ class Confirmer:
         """Return a hint with the facts of the response. Its own facts remain only in `raw` and `document`."""
         shape, response = self.profile.notification, confirmed.response
         paths = {
-            "out_trade_no": shape.out_trade_no,
-            "out_refund_no": shape.out_refund_no,
+            **own_number_paths(shape, hint.kind),
             "subscription_id": shape.subscription_id,
             "payment_id": self.profile.answer.payment_id,
         }

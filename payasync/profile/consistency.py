@@ -94,7 +94,7 @@ def check_profile(profile: "Profile") -> None:
     _check_idempotency(profile)
     _check_meanings(profile)
     _check_refusal(profile.notification)
-    _check_tells(profile.notification.tells)
+    _check_tells(profile.notification)
     _check_notification_header(profile)
     _check_sandbox(profile)
 
@@ -509,11 +509,14 @@ def _check_signed_header(
         raise invalid_setting(f"{key}.text", why)
 
 
-def _check_tells(tells: Mapping[str, str]) -> None:
-    """Refuse a field that would tell two kinds: no notification could have one of them alone."""
-    for (one, path), (other, its) in combinations(tells.items(), 2):
-        if _overlap(path, its):
+def _check_tells(shape: NotificationShape) -> None:
+    """Refuse a field that would tell two kinds, unless their events tell them: then it holds the state of both."""
+    for (one, path), (other, its) in combinations(shape.tells.items(), 2):
+        told = path == its and shape.kind and shape.kinds.get(one) and shape.kinds.get(other)
+        if _overlap(path, its) and not told:
             why = f"is {its!r}, and notification.tells.{one} is {path!r}: give each kind a field of its own"
+            if path == its:
+                why += ", or the names of its events in notification.kinds"
             raise invalid_setting(f"notification.tells.{other}", why)
 
 

@@ -718,7 +718,8 @@ class NotificationShape:
         kind: The path of the event name, or `header:` and the name of a header. Empty: the receiver's route, or
             `tells`, gives the kind.
         kinds: The service's event names, by our kinds.
-        tells: By kind, the path of a field that only notifications of this kind have; relative to `data`.
+        tells: By kind, the path of a field that only notifications of this kind have; relative to `data`. Kinds whose
+            events are in `kinds` may share a field, which then holds their state.
         time: The path of a timestamp.
         timezone: The time zone of times without an offset, such as `America/Toronto`. A time that the clocks skip or
             repeat has the offset from before the change. Empty: such times are refused.

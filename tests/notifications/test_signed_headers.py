@@ -382,6 +382,27 @@ def test_field_that_tells_the_kind_may_hold_the_state(data: dict[str, Any], stat
     assert state == parse(json.dumps({"data": data}).encode(), {}, profile=profile).state
 
 
+@pytest.mark.parametrize(
+    ("event", "routed", "told"),
+    [
+        ("PAID", None, ("payment", "paid", "N1", None)),
+        ("BACK", "refund", ("refund", "succeeded", None, "N1")),
+        ("NEW", "refund", ("refund", "succeeded", None, "N1")),
+        ("NEW", None, (None, None, "N1", "N1")),
+    ],
+)
+def test_field_of_several_kinds(event: str, routed: str | None, told: tuple[str | None, ...]) -> None:
+    """If events tell the kind, all kinds may have their state in one field, and their number in another."""
+    shape = evolve(SHAPE, tells={"payment": "is", "refund": "is"}, out_refund_no="no")
+    profile = evolve(
+        PROFILE_OF_HEADER, notification=shape, states=States(order={"paid": ["A"]}, refund={"succeeded": ["A"]})
+    )
+    raw = json.dumps({"event": event, "data": {"is": "A", "no": "N1"}}).encode()
+    read = parse(raw, {}, profile=profile, kind=routed)
+
+    assert told == (read.kind, read.state, read.out_trade_no, read.out_refund_no)
+
+
 def test_unsigned_field_tells_nothing() -> None:
     """If the signature stands in the body, only a field that it covers may tell the kind."""
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", exclude=("sign", "state"))

@@ -659,10 +659,20 @@ def test_standard_webhooks_with_names_of_ones_own(header: dict[str, str], key: s
         ),
         ({"tells": {"payment": "a", "refund": "a"}}, None, "notification.tells.refund"),
         ({"tells": {"payment": "a.b", "refund": "a"}}, None, "notification.tells.refund"),
+        (
+            {"kind": "e", "kinds": {"payment": ["P"]}, "tells": {"payment": "a", "refund": "a"}},
+            None,
+            "notification.tells.refund",
+        ),
+        (
+            {"kinds": {"payment": ["P"], "refund": ["R"]}, "tells": {"payment": "a", "refund": "a"}},
+            None,
+            "notification.tells.refund",
+        ),
     ],
 )
 def test_contradictions_of_notifications(shape: dict[str, Any], signature: Any, field: str) -> None:
-    """A signature in a header needs its place and a key, and no field tells two kinds."""
+    """A signature in a header needs its place and a key. Without events, no field tells two kinds."""
     assert field == refusal(Profile, notification=NotificationShape(**shape), signature=signature)[0]
 
 
