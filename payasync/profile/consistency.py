@@ -20,6 +20,7 @@ from payasync.profile.schema import (
     KINDS,
     OPEN_FIELDS,
     REFUSALS,
+    WRITES,
     Code,
     Endpoint,
     HttpCodes,
@@ -118,6 +119,7 @@ def _check_names(profile: "Profile") -> None:
         ("notification.id", profile.notification.id, KINDS),
         ("sandbox.codes", profile.sandbox.codes, REFUSALS),
         ("sandbox.omits", profile.sandbox.omits, ARGUMENTS),
+        ("sandbox.single_use_keys", profile.sandbox.single_use_keys, WRITES),
     )
     for key, given, allowed in named:
         for name in given:

@@ -835,6 +835,8 @@ class SandboxShape:
         constants: Fields of every success, refusal and notification. They stand in the signed object if there is one,
             else in the document itself.
         omits: By operation, what its successes do not hold, by paths in the payload. `["*"]`: they are a 204.
+        single_use_keys: Operations that refuse an idempotency key which was used before, even for the same request. The
+            others return the first response.
     """
 
     failures: Literal["", "status", "200"] = ""
@@ -853,3 +855,4 @@ class SandboxShape:
         validator=each_must_be("JSON", lambda value: not find_flaw(value, MAX_DEPTH - 1)),
     )
     omits: Mapping[str, tuple[str, ...]] = field(factory=dict, converter=to_dict_of_tuples)
+    single_use_keys: tuple[str, ...] = field(default=(), converter=to_tuple)

@@ -186,14 +186,15 @@ class Api:
 
         key, asked = self._keys.find(operation, received, request), f"{operation.name} {fingerprint}"
         numbered = operation.kind is Kind.KEYED and bool(find_reference(arguments))
-        if key and (before := self._keys.recall(key, asked, request, numbered=numbered)):
+        once = operation.name in self._profile.sandbox.single_use_keys
+        if key and (before := self._keys.recall(key, asked, request, numbered=numbered, once=once)):
             return before
         try:
             # A request that its state refuses has used its nonce: if it is repeated later, it must not be carried out.
             with self._store.savepoint():
                 payload = self._actions[operation.name](arguments)
         except RefusedError as refused:
-            if key:
+            if key and not once:
                 self._keys.record(key, asked, self._dialect.build_refusal(refused, operation, request_id))
             raise
         add_facts(request, reference=find_reference(arguments) or self._dialect.find_number(payload))

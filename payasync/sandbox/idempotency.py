@@ -48,7 +48,9 @@ class IdempotencyKeys:
             if self._in_progress.get(key) is request:
                 del self._in_progress[key]
 
-    def recall(self, key: str, fingerprint: str, request: web.Request, *, numbered: bool) -> Outgoing | None:
+    def recall(
+        self, key: str, fingerprint: str, request: web.Request, *, numbered: bool, once: bool
+    ) -> Outgoing | None:
         """Return the recorded response to the request, or `None` if the request is to be carried out.
 
         Args:
@@ -56,14 +58,17 @@ class IdempotencyKeys:
             fingerprint: Equal for equal requests.
             request: The request.
             numbered: The request has the merchant's own number, so that its key follows from the number.
+            once: A used key is refused for the same request, too.
 
         Raises:
-            RefusedError: The key was used for another request, or the first request is in progress.
+            RefusedError: The key was used for another request, or at all if `once`; or the first is in progress.
         """
         before, lifetime = self._store.find(RecordedResponse, key=key), self._shape.lifetime
         if before and (lifetime is None or (self._store.now() - before.at).total_seconds() < lifetime):
+            name = self._shape.header or self._shape.field
+            if once:
+                raise RefusedError("duplicate", f"{name} was used before", field=name)
             if before.fingerprint != fingerprint:
-                name = self._shape.header or self._shape.field
                 why: Why = "duplicate" if numbered else "invalid"
                 raise RefusedError(why, f"{name} was used for another request", field=name)
             return Outgoing(**json.loads(before.outgoing))

@@ -12,6 +12,7 @@ from payasync.profile.schema import (
     NotificationShape,
     Parameter,
     ResultCodes,
+    SandboxShape,
 )
 from payasync.profile.wire_names import OURS
 from payasync.signing.schemes import SortedPairs
@@ -24,6 +25,7 @@ from tests.profile.refusal import refusal
         ("bearer", ["payments.make"], "payments.make", "payments.create"),
         ("signed", ["orders.place", "order.query"], "order.query", "orders.query"),
         ("merchant", ["*"], "*", "refunds.create"),
+        ("sandbox.single_use_keys", ["orders.query"], "orders.query", "orders.close, orders.place"),
         ("fields", {"outTradeNo": "no"}, "outTradeNo", "notify_url, orders.close, orders.place"),
         ("formats", {"date": "%Y"}, "date", "start_date"),
         ("constants", {"orders": {}}, "orders", "*, orders.close"),
@@ -38,7 +40,7 @@ from tests.profile.refusal import refusal
 def test_unknown_name_is_refused(key: str, given: Any, unknown: str, allowed: str) -> None:
     """For an unknown operation, field or format, the error names its key and lists the allowed names."""
     part, _, name = key.rpartition(".")
-    parts = {"accept": Accept, "notification": NotificationShape}
+    parts = {"accept": Accept, "notification": NotificationShape, "sandbox": SandboxShape}
     value: Any = parts[part](**{name: given}) if part else given
     field, words = refusal(Profile, **{part or name: value})
 

@@ -169,6 +169,28 @@ async def test_refusal_is_repeated() -> None:
         assert 0 == sandbox.ledger.refunds()
 
 
+@each_place
+async def test_key_for_one_use(profile: Profile) -> None:
+    """Some services refuse a used key for the same request, too. A refused request has not used its key."""
+    shape = evolve(profile.sandbox, single_use_keys=["payments.create", "refunds.create"])
+    async with open_sandbox(evolve(profile, sandbox=shape)) as (sandbox, pay):
+        sandbox.faults.reset_after_commit("payments.create")
+        with pytest.raises(OutcomeUnknownError):
+            await pay.payments.create(amount=5, currency="CAD")
+        order = await pay.orders.place(total_amt=9, currency="CAD", out_trade_no="T1")
+        found = list[str]()
+        for _ in range(3):
+            try:
+                refund = await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=9, refund_amt=9)
+            except ServiceError as error:
+                found.append(type(error).__name__)
+                await sandbox.customer.authorize(order)
+            else:
+                found.append(str(refund.state))
+
+        assert (1, ["ServiceError", "succeeded", "DuplicateError"]) == (sandbox.ledger.payments(), found)
+
+
 async def test_what_is_refused_earlier_is_not_recorded() -> None:
     """A request with a wrong signature does not use its key up: the key carries out the next request."""
     async with open_sandbox(HEADER, fixed) as (sandbox, pay):
