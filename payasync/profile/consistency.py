@@ -281,7 +281,10 @@ def _check_wire_names(profile: "Profile", operation: str, reserved: Collection[s
             if other != each and _overlap(name, its):
                 also = "also the wire name" if name == its else f"in one object with the wire name {its!r}"
                 why = f"is {name!r}, which is {also} of {other.name} in {operation}: one would replace the other"
-                for_all = key in {f"fields.{each.name}", f"fields.{each.point}"}
+                keys = {key, _key_of_name(profile, operation, other)}
+                for_all = not keys.isdisjoint(
+                    f"fields.{name}" for one in (each, other) for name in (one.name, one.point)
+                )
                 hint = f'. Give {operation} names of its own in [fields."{operation}"]' if for_all else ""
                 raise invalid_setting(key, why + hint)
         if "." in name:

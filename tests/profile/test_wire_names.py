@@ -80,6 +80,11 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
             "and fields.subscription_amount both give the name: keep one",
         ),
         ('fields.subject = "totalAmt"', "fields.subject", "also the wire name of total_amt"),
+        (
+            'endpoints."refunds.status".with = ["out_trade_no"]\nstatus.refund.name = "no"\nfields.out_trade_no = "no"',
+            "status.refund.name",
+            "also the wire name of out_trade_no in refunds.status: one would replace the other. Give refunds.status",
+        ),
         ('fields.subject = "nonceStr"', "fields.subject", "payasync sets it"),
         ('fields.nonce = "outTradeNo"', "fields.nonce", "also the wire name of out_trade_no"),
         ('fields.sign = "totalAmt"', "fields.sign", "also the wire name of total_amt"),
