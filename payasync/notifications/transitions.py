@@ -106,6 +106,17 @@ def hold_two_kinds(notification: Notification, profile: Profile) -> Transition |
     return Transition("quarantined", shorten(f"it holds {' and '.join(told)}")) if len(told) > 1 else None
 
 
+def hold_several(notification: Notification, profile: Profile) -> Transition | None:
+    """Hold an event beside others in one list, because handlers would see one of them."""
+    steps = profile.notification.data.split(".")
+    for place in (place for place, step in enumerate(steps) if step.isdecimal()):
+        path = ".".join(steps[:place])
+        entries = at(notification.document, path, None)
+        if isinstance(entries, list) and len(entries) > 1:
+            return Transition("quarantined", f"{path} holds {len(entries)} entries, and notification.data reads one")
+    return None
+
+
 def hold_refund(notification: Notification, profile: Profile) -> Transition | None:
     """Hold a payment event that names a refund, because a handler would take it for money received."""
     if notification.kind != "payment" or not (named := _find_refund(notification.data, profile)):

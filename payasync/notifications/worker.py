@@ -23,6 +23,7 @@ from payasync.notifications.transitions import (
     compare_merchant,
     describe_error,
     hold_refund,
+    hold_several,
     hold_two_kinds,
     limit_failures,
     limit_interruptions,
@@ -300,8 +301,9 @@ class Worker:
         notification = evolve(
             read, id=event.id, attempt=event.attempts, dedup_key=event.key, weak=event.weak, session=self.session
         )
-        if held := hold_two_kinds(notification, profile) or hold_refund(notification, profile):
-            return held
+        for hold in (hold_several, hold_two_kinds, hold_refund):
+            if held := hold(notification, profile):
+                return held
         handlers = select_handlers(self.handlers, notification)
         if isinstance(handlers, Transition):
             return handlers

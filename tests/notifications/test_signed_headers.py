@@ -427,6 +427,22 @@ async def test_notification_of_two_kinds_is_held(tmp_path: Path) -> None:
     assert ("done", ["T2"]) == (other.state, [each.out_trade_no for each in got])
 
 
+async def test_one_of_several_events_is_held(tmp_path: Path) -> None:
+    """If a list holds more events than the profile reads, the notification is held: nobody would handle the others."""
+    profile = shaped(data="events.0.object", kind="events.0.event", ack_status=200)
+    paid = [{"event": "PAID", "object": {"no": number, "state": "PAID"}} for number in ("T1", "T2", "T3")]
+    async with opened(tmp_path, profile=profile, credentials=CREDENTIALS) as merchant:
+        got, found = merchant.recording(), list[tuple[str, str]]()
+        for events in (paid[:1], paid[1:]):
+            raw = json.dumps({"events": events}).encode()
+            await merchant.receiver.receive(raw, plain(raw))
+            last = await merchant.last()
+            found.append((last.state, last.reason))
+
+    assert [("done", ""), ("quarantined", "events holds 2 entries, and notification.data reads one")] == found
+    assert ["T1"] == [each.out_trade_no for each in got]
+
+
 def test_kind_in_a_header() -> None:
     """The event's name may stand in a header. It chooses the kind, and is not believed where a signature is."""
     profile = shaped(kind="header:X-Event")
