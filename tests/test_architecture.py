@@ -28,12 +28,12 @@ NOT_LOADED: Final = {
 
 PUBLIC: Final = """
 ABSENT OPERATIONS Accept AnswerShape Attempted Auth AuthenticationError Call CancelSubscription CloseOrder
-ConfigurationError CreatePayment CreateRefund CreateSubscription Credentials Done DuplicateError Event HttpCodes
-Idempotency IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerError NoAnswerTimeoutError
-NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse OutcomeUnknownError
-Parameter PayasyncError PaymentResponse PlaceOrder Profile QueryOrder QueryPayment QueryRefund RateLimitedError
-Recovery RefundResponse Refused Reply Request Response ResultCodes RetryPolicy Retrying SandboxShape Secret Send
-ServiceError Session SessionClosedError SignatureScheme SignedHeader SortedPairs States StorageError
+ConfigurationError CreatePayment CreateRefund CreateSubscription Credentials Done DuplicateError Endpoint Event
+HttpCodes Idempotency IntentConflictError InvalidArgumentError InvalidSignatureError Layer NoAnswerError
+NoAnswerTimeoutError NotConfiguredError NotSentError NotSentTimeoutError NotificationShape Operation OrderResponse
+OutcomeUnknownError Parameter PayasyncError PaymentResponse PlaceOrder Profile QueryOrder QueryPayment QueryRefund
+RateLimitedError Recovery RefundResponse Refused Reply Request Response ResultCodes RetryPolicy Retrying SandboxShape
+Secret Send ServiceError Session SessionClosedError SignatureScheme SignedHeader SortedPairs States StorageError
 SubscriptionResponse Template Timeouts Unknown UpdateSubscription WaitTimeoutError __version__
 """
 
@@ -95,8 +95,8 @@ def test_public_names_are_pinned() -> None:
     [
         (
             profile,
-            """Accept AnswerShape Auth HttpCodes Idempotency NotificationShape Parameter Profile Recovery ResultCodes
-            SandboxShape SignedHeader States""",
+            """Accept AnswerShape Auth Endpoint HttpCodes Idempotency NotificationShape Parameter Profile Recovery
+            ResultCodes SandboxShape SignedHeader States""",
         ),
         (signing, "AlgorithmName Encoding Nested RequestScheme SignatureScheme SortedPairs Template UnsignedRequest"),
         (testing, "Signed sign_notification"),

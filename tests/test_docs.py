@@ -99,6 +99,14 @@ def test_examples_are_profiles(text: str) -> None:
     assert profile == Profile.from_toml(profile.to_toml())
 
 
+def test_parts_in_python() -> None:
+    """The parts of a profile that the page names for Python can be imported from `payasync`."""
+    named = re.findall(r"`(\w+)`", PAGE.partition("\n## In Python\n\n")[2].partition(".\n")[0])
+
+    assert "AnswerShape" in named
+    assert [] == [name for name in named if name not in payasync.__all__]
+
+
 def test_examples_leave_nothing_out() -> None:
     """The common tables of the page leave no point open; only assumed points keep their defaults."""
     points = Profile.from_toml(examples()[0]).audit()
