@@ -225,7 +225,7 @@ class ProfileDraft:
         """Return the profile as TOML, with what each key means, and open points and rare tables as comments."""
         tables: dict[str, list[str]] = {"": []}
         table, left = "", dict(_ALL)
-        for line in filter(None, self.profile.to_toml().splitlines()):
+        for line in filter(None, self.profile.to_toml().split("\n")):
             if line.startswith("["):
                 table = line[1:-1]
                 tables[table] = [line]

@@ -70,11 +70,9 @@ class SignedFields:
     def covers(self, path: str) -> bool:
         """Return whether the signature covers the value at a path of the document."""
         above, steps = _steps(self.place), _steps(path)
-        if steps[: len(above)] != above:
-            return False
-        inner = steps[len(above) :]
+        inside, inner = steps[: len(above)] == above, steps[len(above) :]
         signed = not inner or inner[0] not in {self.name, *self.left_out}
-        return signed and (self.nested or len(inner) <= 1)
+        return inside and signed and (self.nested or len(inner) <= 1)
 
     def names_of(self, paths: Iterable[str]) -> frozenset[str]:
         """Return the names of the fields of the signed object that paths lead to or through."""

@@ -44,7 +44,9 @@ def test_examples_are_valid(verification: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "made", [ProfileDraft(), draft(name="x"), with_examples("body")], ids=["nothing", "a name", "everything"]
+    "made",
+    [ProfileDraft(), draft(name='"\\u2028"'), with_examples("body")],
+    ids=["nothing", "a name", "everything"],
 )
 def test_file_is_the_profile(made: ProfileDraft) -> None:
     """The file reads as the profile that the answers make, whatever stands in it as a comment."""
