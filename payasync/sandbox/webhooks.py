@@ -14,6 +14,7 @@ from typing import Any, Final
 import aiohttp
 from attrs import evolve, frozen
 
+from payasync.endpoints import PLACE_ORDER
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.sandbox.arguments import read_url
 from payasync.sandbox.clock import Clock, ClockEvent
@@ -257,7 +258,7 @@ class Deliveries:
             )
         except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
             return None, "", f"{type(failure).__name__}: {failure}"
-        data = plan.body(body).encode()
+        data = plan.body(body, self._names.name(PLACE_ORDER.name, "nonce")).encode()
         try:
             async with self._http.post(notification.url, data=data, headers=headers, allow_redirects=False) as response:
                 answer = (await _read_start(response.content)).decode(errors="replace")

@@ -909,13 +909,14 @@ def test_field_with_another_name_that_is_hidden_in_a_text(fields: dict[str, Any]
 
 
 def test_object_that_is_hidden_in_a_text_of_a_notification() -> None:
-    """If nested values are signed as JSON, the payload as a text has the same signature, and payasync reads nothing."""
+    """If nested values are signed as JSON, the payload as a text has the same signature, and is refused."""
     scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json")
     shape = evolve(SHARED_SHAPE, data="data", kind="what", kinds={"refund": ["refund.done"]})
     text = signed({"data": '{"outRefundNo":"R1"}', "what": "refund.done"}, SHARED_KEY)
-    documents = [{**text, "data": {"outRefundNo": "R1"}}, text]
+    profile = evolve(SHARED, signature=scheme, notification=shape)
 
-    assert ["R1", None] == refunds_of(evolve(SHARED, signature=scheme, notification=shape), *documents)
+    assert ["R1"] == refunds_of(profile, {**text, "data": {"outRefundNo": "R1"}})
+    assert "data is a text that holds JSON" in str(refusal(text, profile, SHARED_KEYS, "refund"))
 
 
 @pytest.mark.parametrize(

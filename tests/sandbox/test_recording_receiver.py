@@ -87,6 +87,24 @@ async def test_changed_notification_is_refused(
         await receiver.next(timeout=0)
 
 
+RENAMED: Final = evolve(
+    IN_BODY,
+    name="renamed nonce",
+    fields={**IN_BODY.fields, "nonce": "random"},
+    notification=evolve(IN_BODY.notification, time="sent"),
+)
+
+
+@pytest.mark.parametrize("sandbox", [PROFILE, IN_BODY, IN_HEADER, RENAMED], ids=lambda each: each.name, indirect=True)
+async def test_corrupted_notification_is_refused(sandbox: Sandbox, receiver: RecordingReceiver) -> None:
+    """The fault `corrupt` changes something that is signed, also if the time beside it is not."""
+    sandbox.faults.notifications.corrupt()
+    await sandbox.given.paid_order(notify_url=receiver.url)
+    await sandbox.settle()
+
+    assert ["is not that of its body"] == [each.wrong.partition(" ")[2] for each in receiver.received]
+
+
 @pytest.mark.parametrize("timestamp", ["", "soon", "1000000000", "99999999999", "²"])
 def test_wrong_time_is_refused(timestamp: str) -> None:
     """A notification without a current timestamp is refused for that reason."""

@@ -133,9 +133,9 @@ class DeliveryPlan:
     age: int = 0
     corrupted: bool = False
 
-    def body(self, signed: str) -> str:
-        """Return the body that is sent, from the one that was signed."""
-        return corrupt_body(signed) if self.corrupted else signed
+    def body(self, signed: str, nonce: str) -> str:
+        """Return the body that is sent, from the one that was signed, and the name of its nonce."""
+        return corrupt_body(signed, nonce) if self.corrupted else signed
 
 
 UNALTERED: Final = DeliveryPlan()
@@ -246,16 +246,15 @@ class ArmedFaults:
         return triggered[0]
 
 
-_NONCE: Final = re.compile(rf'"{NONCE}": ?"[0-9a-f]')
 _DIGIT: Final = re.compile(r"[0-9](?=[^0-9]*$)", re.ASCII)
 
 
-def corrupt_body(body: str) -> str:
+def corrupt_body(body: str, nonce: str = NONCE) -> str:
     """Return a body in which one character differs: as long, and still JSON. Without a digit it loses its end.
 
     A character of the nonce is preferred, because not all of a body need be signed; else it is the last digit.
     """
-    found = _NONCE.search(body) or _DIGIT.search(body)
+    found = re.search(rf'"{re.escape(nonce)}": ?"[0-9a-f]', body) or _DIGIT.search(body)
     if not found:
         return body[:-1]
     at = found.end() - 1
