@@ -71,7 +71,8 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
         fields[number] = _describe_number(words)
     if not operation.read and profile.idempotency.field:
         fields[profile.idempotency.field] = _KEY
-    return fields, [*required, *words.demanded(operation.name)]
+    further: dict[str, Schema] = {name: {} for name in words.demanded(operation.name)}
+    return fields | further, [*required, *further]
 
 
 def _describe_argument(words: WireNames, argument: Argument) -> Schema:

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from payasync import AnswerShape, Auth, HttpCodes, Profile, ResultCodes, SandboxShape, SortedPairs
+from payasync import Accept, AnswerShape, Auth, HttpCodes, Profile, ResultCodes, SandboxShape, SortedPairs
 from payasync.endpoints import OPERATIONS, Argument, Operation
 from payasync.profile.schema import REFUSALS, SIGN
 from payasync.sandbox import PROFILE, Sandbox
@@ -29,6 +29,7 @@ from payasync.sandbox.arguments import SORTS
 from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.openapi import describe_request, describe_service
 from payasync.sandbox.threaded import ThreadedSandbox
+from payasync.strict_json import at
 from payasync.wire.encode import Codec, encode
 from tests.sandbox.foreign import Receiver
 from tests.sandbox.world import SAMPLES, Told, World
@@ -235,6 +236,15 @@ async def test_request_is_as_documented(world: World, name: str) -> None:
     assert jsonschema_rs.Draft202012Validator(schema).is_valid(carried)
     assert schema["required"] == [each.field for each in missed]
     assert "invalid" not in {each.why for each in taken}
+
+
+@pytest.mark.parametrize("name", ["orders.place", "payments.status"])
+def test_required_field_of_extra_is_documented(name: str) -> None:
+    """A field of `extra` that the profile requires is required in the document, in the body or in the query."""
+    told = operation_of(described(evolve(PROFILE, accept=Accept(required={name: ["shop"]}))), name)
+    body = at(told, "requestBody.content.application/json.schema.required", [])
+
+    assert "shop" in [*body, *(each["name"] for each in told["parameters"] if each["required"])]
 
 
 async def test_is_served_to_anybody_and_holds_no_secret(world: World) -> None:
