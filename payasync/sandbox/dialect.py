@@ -35,9 +35,8 @@ from payasync.profile.schema import (
     parts_of,
     paths_of,
 )
-from payasync.profile.signed_fields import join_path, service_parts
+from payasync.profile.signed_fields import join_path
 from payasync.profile.wire_names import (
-    all_names,
     arguments_of,
     has_another,
     is_unsent,
@@ -274,12 +273,10 @@ class WireNames:
         return path or shown_names(self.profile, operation, argument)[-1 if hidden else 0]
 
     def made_parts(self) -> Iterator[str]:
-        """Yield the parts of the customer's address that only the service gives, also beside what requests have."""
-        known, names = service_parts(self.profile), frozenset(all_names(self.profile))
-        shared = {name.partition(".")[0] for name in names if "." in name}
+        """Yield the parts of the customer's address that no request for an order has."""
+        given = (*self.arguments[PLACE_ORDER.name], *self.constants[PLACE_ORDER.name])
         for part in parts_of(self.profile.answer.redirect_template):
-            fixed = any(at(table, part) is not ABSENT for table in self.profile.constants.values())
-            if part in known or (part.partition(".")[0] in shared and part not in names and not fixed):
+            if not any(f"{part}.".startswith(f"{name}.") for name in given):
                 yield part
 
     def code(self, why: Why, operation: str = "") -> Code | None:

@@ -864,7 +864,7 @@ ODD: Final = """
 bearer = ["payments.create", "payments.status", "orders.place", "orders.query", "refunds.create", "refunds.status"]
 signed = []
 [status.payment]
-name = "no"
+name = "gateway"
 [status.refund]
 name = "no"
 [answer]
@@ -892,7 +892,10 @@ wrong_state = "OTHER"
 already_paid = "PAID"
 refund_mismatch = "NOT_ENOUGH"
 """
-"""A service with codes only in failures and only in lists, with parts of an address, and with codes of refunds."""
+"""A service with codes only in failures and only in lists, and with codes of refunds.
+
+A part of its address has the name of an argument of another operation.
+"""
 
 
 @pytest.mark.parametrize("failures", ["status", "200"])
