@@ -62,7 +62,7 @@ class Operation:
     @cached_property
     def in_path(self) -> tuple[str, ...]:
         """The arguments that stand in the path."""
-        return tuple(_BRACES.findall(self.path))
+        return tuple(BRACES.findall(self.path))
 
     @cached_property
     def read(self) -> bool:
@@ -71,7 +71,7 @@ class Operation:
 
 
 _BODILESS: Final = frozenset({"GET", "DELETE"})
-_BRACES: Final = re.compile(r"\{(\w*)\}")
+BRACES: Final = re.compile(r"\{(\w*)\}")
 
 CREATE_PAYMENT: Final = Operation("payments.create", "POST", "/v1/payments", AuthKind.BEARER, Kind.UNKEYED)
 PLACE_ORDER: Final = Operation(

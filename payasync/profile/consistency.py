@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 from payasync.credentials import Credentials, Secret
-from payasync.endpoints import ARGUMENTS, FURTHER, MAY_HAVE_NO_BODY, TEXTS, Argument, is_path
+from payasync.endpoints import ARGUMENTS, BRACES, FURTHER, MAY_HAVE_NO_BODY, TEXTS, Argument, is_path
 from payasync.errors import ConfigurationError
 from payasync.profile.schema import (
     BODY,
@@ -63,7 +63,6 @@ _NEVER_UNSIGNED: Final = frozenset(
     {"amount", "total_amt", "refund_amt", "currency", "identifier", "out_trade_no", "out_refund_no", "subscription_id"}
 )
 """Arguments that say how much is paid, and for what: a signed operation must sign them."""
-_BRACES: Final = re.compile(r"\{(\w*)\}")
 _DEFAULTS: Final = frozenset({"accept", "user-agent"})
 """Headers of every request that `[headers]` may replace, and that no key may."""
 _AUTHORIZATION: Final = frozenset({"authorization"})
@@ -207,8 +206,8 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
 
 def _check_path(profile: "Profile", operation: str, path: str) -> None:
     """Refuse a path that is none, or that does not have each argument of the operation once."""
-    key, in_braces = f"endpoints.{operation}", _BRACES.findall(path)
-    if path and not is_path(_BRACES.sub("x", path)):
+    key, in_braces = f"endpoints.{operation}", BRACES.findall(path)
+    if path and not is_path(BRACES.sub("x", path)):
         raise invalid_setting(f"{key}.path", f"must be a path below the base URL, such as /v2/orders, not {path!r}")
     arguments = {*(each.name for each in arguments_of(profile, operation)), "merchant_id"}
     for name in in_braces:

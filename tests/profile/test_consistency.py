@@ -332,13 +332,9 @@ def test_headers_of_different_requests() -> None:
 
 
 SET_BY_PAYASYNC: Final = (
-    "Host",
-    "content-type",
-    "Cookie",
-    "Proxy-Authorization",
-    "Authorization",
-    "Accept",
-    "User-Agent",
+    *("Accept-Encoding", "Authorization", "Connection", "Content-Encoding", "Content-Length", "content-type"),
+    *("Cookie", "Expect", "HOST", "Keep-Alive", "Proxy-Authorization", "proxy-connection", "TE", "Trailer"),
+    *("Transfer-Encoding", "Upgrade", "Accept", "User-Agent"),
 )
 MAY_BE_GIVEN: Final = [
     *(("headers.{}", name) for name in ("Accept", "User-Agent")),
@@ -364,7 +360,7 @@ def test_a_header_of_payasync_that_a_profile_may_give(key: str, name: str) -> No
     ],
 )
 def test_a_header_of_payasync_carries_nothing_else(key: str, name: str) -> None:
-    """Any other header that payasync sets is refused."""
+    """Any other header that payasync sets, because it frames or authenticates the request, is refused."""
     field = key.format(name)
 
     assert (field, f"{field} must not be {name}, because payasync sets it") == refusal(Profile, **HEADERS[key](name))

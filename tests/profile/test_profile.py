@@ -137,21 +137,6 @@ def test_open_wire_name_says_what_to_put_there(argument: str, answered: dict[str
     assert "theirs" == Profile(fields={argument: "theirs"}).wire_name(argument)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("Accept-Encoding", "Authorization", "Connection", "Content-Encoding", "Content-Length", "content-type"),
-        *("Cookie", "Expect", "HOST", "Keep-Alive", "Proxy-Authorization", "proxy-connection", "TE", "Trailer"),
-        *("Transfer-Encoding", "Upgrade"),
-    ],
-)
-def test_headers_of_the_request_itself_are_not_the_profiles(name: str) -> None:
-    """A profile cannot set headers that frame or authenticate the request, such as `Host`."""
-    words = f"headers.{name} must not be {name}, because payasync sets it"
-
-    assert (f"headers.{name}", words) == refusal(Profile, headers={"X-A": "1", name: "anything"})
-
-
 @pytest.mark.parametrize("value", [float("nan"), object(), b"text", 2**64])
 def test_constants_are_json(value: object) -> None:
     """A constant that is not JSON is refused when the profile is made."""

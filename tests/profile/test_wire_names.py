@@ -85,7 +85,6 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
             "status.refund.name",
             "also the wire name of out_trade_no in refunds.status: one would replace the other. Give refunds.status",
         ),
-        ('fields.subject = "nonceStr"', "fields.subject", "payasync sets it"),
         ('fields.nonce = "outTradeNo"', "fields.nonce", "also the wire name of out_trade_no"),
         ('fields.sign = "totalAmt"', "fields.sign", "also the wire name of total_amt"),
         ('fields.nonce = "sign"', "fields.nonce", "also the wire name of sign"),
@@ -199,13 +198,6 @@ async def test_absent_argument_has_no_header() -> None:
 
     sent = {name: value for name, value in service.only.headers if name.startswith("X-")}
     assert {"X-Plan": "S1", "X-Amount": "5"} == sent
-
-
-def test_fields_are_a_table() -> None:
-    """Names that are no table are refused."""
-    fields: Any = 3
-
-    assert "fields" == refused(Profile, fields=fields).field
 
 
 async def test_order_of_a_refund_is_compared() -> None:
