@@ -75,6 +75,10 @@ def test_one_name_for_all_operations_in_an_object_of_one() -> None:
         ("omit", "refunds.create", "refund_amt", 'set signature.nested = "json", or give'),
         ("omit", "orders.query", "out_trade_no", 'set signature.nested = "json", or give'),
         ("omit", "orders.place", "currency", 'set signature.nested = "json", or give'),
+        ("omit", "payments.create", "amount", 'set signature.nested = "json", or give'),
+        ("omit", "orders.place", "total_amt", 'set signature.nested = "json", or give'),
+        ("omit", "refunds.create", "out_refund_no", 'set signature.nested = "json", or give'),
+        ("omit", "subscriptions.update", "subscription_id", 'set signature.nested = "json", or give'),
     ],
 )
 def test_a_dotted_name_that_the_signature_refuses_or_omits(
@@ -82,7 +86,7 @@ def test_a_dotted_name_that_the_signature_refuses_or_omits(
 ) -> None:
     """Sorted pairs must sign the objects of dotted names; without an amount or a number inside, they may omit them."""
     scheme = SortedPairs(algorithm="hmac-sha256", nested=nested)
-    key, words = refusal(Profile, fields={operation: {argument: "a.b"}}, signature=scheme)
+    key, words = refusal(Profile, fields={operation: {argument: "a.b"}}, signature=scheme, signed=(operation,))
 
     assert f"fields.{operation}.{argument}" == key
     assert f"is 'a.b', and signature.nested = \"{nested}\" " in words

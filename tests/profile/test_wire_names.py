@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 
 from payasync import (
     CreateRefund,
@@ -23,9 +24,10 @@ from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
 from payasync.wire.match import comparison_of
 from payasync.wire.request import Request
+from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.profile.refusal import refused
-from tests.wire.ten import CREDENTIALS
+from tests.wire.ten import CREDENTIALS, SIGNING_KEY
 
 ELSEWHERE: Final = Path(__file__).with_name("elsewhere.toml").read_text(encoding="utf-8")
 """A service that differs from the document in each way: methods, paths, places and names."""
@@ -140,6 +142,34 @@ def test_options_follow_a_renaming(scheme: SortedPairs) -> None:
     assert "mac" in used.exclude
     assert "topic" in used.allow_delimiters
     assert scheme is profile.signature
+
+
+def test_number_under_the_name_of_a_text() -> None:
+    """If a number has a name that the document gives a text, it may not hold delimiters; the renamed text may."""
+    profile = Profile(signature=SortedPairs(), fields={"out_trade_no": "body", "body": "text.long"}, signed=())
+    used = profile.scheme
+
+    assert isinstance(used, SortedPairs)
+    assert {"text", "subject"} == {"text", "subject", "body"}.intersection(used.allow_delimiters)
+
+
+@pytest.mark.parametrize("table", ["fields", 'fields."refunds.create"'])
+async def test_names_of_what_payasync_adds(table: str) -> None:
+    """Nonce, signature and merchant have the profile's names, for one operation or for all; no caller may set them."""
+    names = {"nonce": "once", "sign": "mac", "merchant_id": "shop"}
+    lines = [f'{table}.{each} = "{name}"' for each, name in names.items()]
+    profile = Profile.from_toml("\n".join(['signature = {algorithm = "hmac-sha256", encoding = "hex"}', *lines]))
+    with Recorder(otherwise=answer(200, b"{}")) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+            await pay.send(REFUND)
+            for name in names.values():
+                with pytest.raises(InvalidArgumentError, match=f"extra must not hold {name}, which is set by payasync"):
+                    await pay.send(evolve(REFUND, extra={name: "x"}))
+    sent = signatures.fields(service.only)
+    text = signatures.signed_text({name: value for name, value in sent.items() if name != "mac"})
+
+    assert {"outTradeNo", "outRefundNo", "totalAmt", "refundAmt", *names.values()} == set(sent)
+    assert ("M1", signatures.hmac_sha256(text, SIGNING_KEY)) == (sent["shop"], sent["mac"])
 
 
 async def test_path_that_lacks_its_argument() -> None:
