@@ -97,7 +97,8 @@ def sign_notification(
         headers |= {**values, shape.headers.signature: sign_webhook(raw, number=number, sent=int(sent), key=keys[0])}
     elif shape.verification == "header":
         scheme, names = _scheme_of(profile), shape.headers
-        text = fill(names.text, {"timestamp": str(int(sent)), "nonce": number, "body": raw})
+        said = {"timestamp": str(int(sent)), "nonce": number, "merchant_id": credentials.merchant_id}
+        text = fill(names.text, {**said, "body": raw})
         signature = cast("Keyed", scheme).text_signer(_signing_key(scheme, credentials, secret))(text)
         headers |= _write_headers({**values, names.signature: names.prefix + signature})
     return Signed(raw, headers)

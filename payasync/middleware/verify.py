@@ -29,6 +29,7 @@ def verify_reply(
     now: Callable[[], float] = time.time,
     *,
     base_path: str = "",
+    merchant_id: str = "",
 ) -> Reply:
     """Return a reply that says whether one of the keys verifies it, and which field the scheme refuses.
 
@@ -39,12 +40,14 @@ def verify_reply(
         keys: The service's keys; several while they rotate.
         now: Returns Unix seconds.
         base_path: The path of the base URL, before that of each call.
+        merchant_id: The merchant's number.
     """
     answer = call.profile.answer
     if answer.header:
-        operation, signed_too = call.operation, answer.header.names_request
-        request = {"method": operation.method, "path": base_path + encode(call).path} if signed_too else {}
-        return _verify_header(answer, reply, cast("Keyed", scheme), keys, now, request=request)
+        known = {"merchant_id": merchant_id}
+        if answer.header.names_request:
+            known |= {"method": call.operation.method, "path": base_path + encode(call).path}
+        return _verify_header(answer, reply, cast("Keyed", scheme), keys, now, known=known)
     place, _, name = answer.signature.rpartition(".")
     signed = at(reply.document, place)
     if not isinstance(signed, dict) or name not in signed:
@@ -74,14 +77,14 @@ def _verify_header(
     keys: Iterable[Secret],
     now: Callable[[], float],
     *,
-    request: Mapping[str, str],
+    known: Mapping[str, str],
 ) -> Reply:
     """Return a reply that says whether one of the keys verifies a signature in its headers, over its exact bytes."""
     header, tolerance = cast("SignedHeader", shape.header), shape.tolerance
     if not values_at(reply.headers, header.signature):
         return evolve(reply, verified=None, doubt="")
     try:
-        timestamp, text = header.read(reply.headers, reply.body, request)
+        timestamp, text = header.read(reply.headers, reply.body, known)
     except ValueError as error:
         return evolve(reply, verified=False, doubt=f"the header {error}, and it is signed")
     pairs = ((key, each) for key in keys for each in header.signatures(reply.headers))
@@ -260,6 +263,7 @@ def verify(credentials: Credentials, now: Callable[[], float] = time.time, base_
             raise not_configured("signature", "the scheme that the service signs its responses with")
         point = "answer.header" if call.profile.answer.header else "answer.signature"
         keys = service_keys(credentials, scheme, signed="responses", point=point)
-        return verify_reply(call, await send(call), cast("SignatureScheme", scheme), keys, now, base_path=base_path)
+        reply, about = await send(call), {"base_path": base_path, "merchant_id": credentials.merchant_id}
+        return verify_reply(call, reply, cast("SignatureScheme", scheme), keys, now, **about)
 
     return layer

@@ -403,6 +403,7 @@ class HeaderVerification(KeyedVerification):
     """Verification by the algorithm and the encoding of the profile's scheme."""
 
     scheme: Keyed
+    merchant_id: str
 
     def __attrs_post_init__(self) -> None:
         for key in self.keys:
@@ -412,7 +413,7 @@ class HeaderVerification(KeyedVerification):
         """Check the signature, and the time if a header has it."""
         shape = self.profile.notification
         names = shape.headers
-        sent, text, missing = _read_signed(names, headers, body)
+        sent, text, missing = _read_signed(names, headers, body, self.merchant_id)
         if missing:
             place, _, why = missing.partition(" ")
             raise _error(place, why)
@@ -434,10 +435,12 @@ class HeaderVerification(KeyedVerification):
             _check_time(shape.time, at(document, shape.time), shape, now)
 
 
-def _read_signed(names: SignedHeader, headers: CIMultiDict[str], body: bytes) -> tuple[str, bytes, str]:
+def _read_signed(
+    names: SignedHeader, headers: CIMultiDict[str], body: bytes, merchant_id: str
+) -> tuple[str, bytes, str]:
     """Return the timestamp, the signed text, and what is wrong with a header, so that no other error is a context."""
     try:
-        return *names.read(headers, body), ""
+        return *names.read(headers, body, {"merchant_id": merchant_id}), ""
     except ValueError as error:
         return "", b"", str(error)
 
@@ -575,5 +578,5 @@ def _keyed_verification(profile: Profile, credentials: Credentials) -> BodyVerif
     check_keys(profile, credentials)
     service_paths = check_sent_back(profile, credentials)
     if isinstance(scheme, Keyed) and not in_body:
-        return HeaderVerification(profile, keys, service_paths, scheme)
+        return HeaderVerification(profile, keys, service_paths, scheme, credentials.merchant_id)
     return BodyVerification(profile, keys, service_paths, cast("SignatureScheme", scheme))

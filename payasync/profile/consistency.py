@@ -500,7 +500,9 @@ def _check_signed_header(
         what = 'algorithm "md5"' if isinstance(scheme, Keyed) else "a scheme of your own"
         why = f"must not be given with {what}, which has no key for a text. Give another signature.algorithm"
         raise invalid_setting(key, f"{why}, or Receiver(verifier=...) in its place" if "notification" in key else why)
-    check_template(f"{key}.text", header.text, ("timestamp", "nonce", "body", *of_request), needed=("body",))
+    check_template(
+        f"{key}.text", header.text, ("timestamp", "nonce", "merchant_id", "body", *of_request), needed=("body",)
+    )
     for name in ("timestamp", "nonce"):
         if bool(getattr(header, name)) != (name in names_in(header.text)):
             why = f"and {{{name}}} in {key}.text belong together: give both, or neither"

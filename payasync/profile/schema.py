@@ -340,8 +340,8 @@ class SignedHeader:
 
     Args:
         signature: The place of the signature; several signatures may stand there.
-        text: The text that is signed, with `{body}`, and `{timestamp}` and `{nonce}` where they are signed. For a
-            response, also `{method}` and `{path}` of its request.
+        text: The text that is signed, with `{body}`, and `{timestamp}`, `{nonce}` and `{merchant_id}` where they are
+            signed. For a response, also `{method}` and `{path}` of its request.
         timestamp: The place of the time. Empty: none is signed.
         nonce: The place of the nonce, or of another number. Empty: none is signed.
         prefix: What stands before the signature, such as `sha256=`.
@@ -366,20 +366,18 @@ class SignedHeader:
         """Whether the method or the path of the request is signed, too."""
         return "{path}" in self.text or "{method}" in self.text
 
-    def read(
-        self, headers: Mapping[str, str], body: bytes, request: Mapping[str, str] | None = None
-    ) -> tuple[str, bytes]:
+    def read(self, headers: Mapping[str, str], body: bytes, known: Mapping[str, str]) -> tuple[str, bytes]:
         """Return the timestamp, empty if there is none, and the text that is signed.
 
         Args:
             headers: Those that came with the body.
             body: As it was received.
-            request: The method and the path of the request, if `names_request`.
+            known: The merchant's number; for a response also the method and the path, if `names_request`.
 
         Raises:
             ValueError: A header is missing, or there twice: of two, nobody could say which one was signed.
         """
-        values: dict[str, str | bytes] = {**(request or {}), "body": body}
+        values: dict[str, str | bytes] = {**known, "body": body}
         for name, place in (("timestamp", self.timestamp), ("nonce", self.nonce)):
             found = values_at(headers, place) if place else [""]
             if len(found) != 1:

@@ -57,7 +57,8 @@ def explain_forgery(words: WireNames, keys: Keys, headers: Mapping[str, str], bo
         if places.timestamp and abs(time.time() - int(sent)) > shape.tolerance:
             return f"{places.timestamp} is more than {shape.tolerance} seconds away"
         if shape.verification == "header":
-            message = fill_text(places.text, {"timestamp": sent, "nonce": nonce, "body": body}).encode()
+            said = {"timestamp": sent, "nonce": nonce, "merchant_id": keys.merchant.merchant_id}
+            message = fill_text(places.text, {**said, "body": body}).encode()
             bare, scheme = given.removeprefix(places.prefix), words.signature
             genuine = (
                 isinstance(scheme, Keyed)

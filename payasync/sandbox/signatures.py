@@ -373,6 +373,7 @@ class ServiceSigner:
         """
         if places := self._answer.header:
             said = {name: value_at(outgoing.headers, getattr(places, name)) for name in ("timestamp", "nonce")}
+            said["merchant_id"] = self._keys.merchant.merchant_id
             return fill_text(places.text, {**request, **said, "body": outgoing.body})
         above, _, name = self._answer.signature.rpartition(".")
         signed = {each: value for each, value in table_at(dict(outgoing.document), above).items() if each != name}
@@ -419,9 +420,8 @@ class ServiceSigner:
     ) -> dict[str, str]:
         """Return the headers that sign a body."""
         nonce, lines = secrets.token_hex(16), dict[str, str]()
-        message = fill_text(
-            places.text, {**(request or {}), "timestamp": timestamp, "nonce": nonce, "body": body}
-        ).encode()
+        said = {"timestamp": timestamp, "nonce": nonce, "merchant_id": self._keys.merchant.merchant_id}
+        message = fill_text(places.text, {**(request or {}), **said, "body": body}).encode()
         signature = places.prefix + _sign_message(cast("Keyed", self._scheme), message, self._keys.service)
         for place, value in ((places.timestamp, timestamp), (places.nonce, nonce), (places.signature, signature)):
             name, _, inner = place.partition(":")

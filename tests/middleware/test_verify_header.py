@@ -149,11 +149,11 @@ async def test_time_must_be_a_time(at: str) -> None:
     ("path", "verified"), [("/gate/payment/orderquery", True), ("/payment/orderquery", False), ("/gate/other", False)]
 )
 async def test_text_may_hold_the_request(path: str, *, verified: bool) -> None:
-    """A response may sign the method and the path of its request, with the path of the base URL."""
+    """A response may sign the merchant's number, and the method and the whole path of its request."""
     head, _, rest = TOML.rpartition("{timestamp}\\n")
-    profile = Profile.from_toml(head + r"{method} {path}\n{timestamp}\n" + rest)
+    profile = Profile.from_toml(head + r"{method} {path}\n{merchant_id}.{timestamp}\n" + rest)
     sent = int(time.time())
-    signature = hmac_sha256(f"POST {path}\n{sent}\nn1\n{PAID.decode()}\n", KEY)
+    signature = hmac_sha256(f"POST {path}\nM1.{sent}\nn1\n{PAID.decode()}\n", KEY)
     response = answer(200, PAID, ("Signature", f"t={sent},s=v1-{signature}"), ("Nonce", "n1"))
     with Recorder([response] * 3) as service:
         url = f"{service.url}/gate"

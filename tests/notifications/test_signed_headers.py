@@ -36,6 +36,7 @@ from payasync.notifications.verification import MOST_SIGNATURES, verification_of
 from payasync.profile.schema import Endpoint
 from payasync.sandbox import PROFILE
 from payasync.signing.templates import parse_time
+from payasync.testing import sign_notification
 from tests.foreign.recorder import Recorder, answer
 from tests.foreign.signatures import rsa_keys, rsa_sha256
 from tests.notifications import shop
@@ -552,6 +553,12 @@ SERVICES: Final = (
         timezone="America/Toronto",
         volatile=["nonceStr", "sign", PROFILE.notification.time],
     ),
+    sandboxed(
+        "number",
+        {"algorithm": "hmac-sha256", "encoding": "hex"},
+        header=evolve(PLAIN, text="POST /notify\n{merchant_id}.{body}"),
+        time="",
+    ),
     sandboxed("event in a header", {"algorithm": "hmac-sha256", "encoding": "hex"}, kind="header:X-Event", time=""),
     sandboxed(
         "svix",
@@ -560,6 +567,17 @@ SERVICES: Final = (
         header=SVIX.notification.header,
     ),
 )
+
+
+def test_merchants_number_may_be_signed() -> None:
+    """A notification that signs the number of its merchant is genuine for no other merchant of one key."""
+    profile = next(each for each in SERVICES if each.name == "number")
+    made = sign_notification({"outTradeNo": "T1"}, profile=profile, credentials=CREDENTIALS, kind="payment")
+    other = Credentials("M2", signing_key=OWN, service_keys=CREDENTIALS.service_keys)
+
+    assert verify(made.raw, made.headers, profile=profile, credentials=CREDENTIALS).verified
+    with pytest.raises(InvalidSignatureError):
+        verify(made.raw, made.headers, profile=profile, credentials=other)
 
 
 @pytest.mark.parametrize("profile", SERVICES, ids=lambda profile: profile.name)

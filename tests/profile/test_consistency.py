@@ -601,7 +601,11 @@ SVIX: Final = {"signature": "svix-signature", "timestamp": "svix-timestamp", "no
         ({"timestamp": "T"}, "timestamp", "belong together: give both, or neither"),
         ({"nonce": "N"}, "nonce", "belong together: give both, or neither"),
         ({"text": "POST"}, "text", "must hold {body}"),
-        ({"text": "{body}{url}"}, "text", "has {url}, which is unknown; allowed are {timestamp} {nonce} {body}"),
+        (
+            {"text": "{body}{url}"},
+            "text",
+            "has {url}, which is unknown; allowed are {timestamp} {nonce} {merchant_id} {body}",
+        ),
         ({"text": "{body}{"}, "text", "has a brace without a name"),
         ({"timestamp": "s", "text": "{timestamp}{body}"}, "signature", "each value has a place of its own"),
         (

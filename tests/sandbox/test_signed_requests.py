@@ -234,7 +234,9 @@ async def test_answers_are_signed(algorithm: str) -> None:
 async def test_answers_sign_the_request(algorithm: str) -> None:
     """Signatures may be percent-encoded, and responses may sign the method and the path of their requests."""
     text = f"{TOML}{ANSWERS}".replace("hmac-sha256", algorithm).replace('"base64"', '"base64-percent"')
-    signed = text.replace(r'text = "{timestamp}\n{nonce}', r'text = "{method} {path}\n{timestamp}\n{nonce}')
+    signed = text.replace(
+        r'text = "{timestamp}\n{nonce}', r'text = "{method} {path}\n{merchant_id}.{timestamp}\n{nonce}'
+    )
     profile = Profile.from_toml(signed.replace("signed = [", 'signed = ["orders.close", '))
     async with Sandbox(profile=profile) as sandbox, sandbox.session() as pay:
         await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
