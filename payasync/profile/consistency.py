@@ -507,8 +507,9 @@ def _check_signed_header(
         if bool(getattr(header, name)) != (name in names_in(header.text)):
             why = f"and {{{name}}} in {key}.text belong together: give both, or neither"
             raise invalid_setting(f"{key}.{name}", why)
-    places = [place.lower() for place in (header.signature, header.timestamp, header.nonce) if place]
-    if len(set(places)) < len(places):
+    places = [f"{place.lower()}:" for place in (header.signature, header.timestamp, header.nonce) if place]
+    # A whole header holds no other value beside it.
+    if any(one.startswith(other) or other.startswith(one) for one, other in combinations(places, 2)):
         raise invalid_setting(f"{key}.signature", "and the other places must differ: each value has a place of its own")
     if re.search(r"\{nonce\}[0-9]*\{timestamp\}", header.text):
         why = "must have another text between {nonce} and {timestamp}: digits of one could pass for the other"

@@ -258,6 +258,7 @@ async def test_missing_keys_are_named() -> None:
         ('text = "{timestamp}\\n{nonce}\\n{body}\\n"\n', "", "answer.header.timestamp", "belong together"),
         ('nonce = "Nonce"', "", "answer.header.nonce", "belong together"),
         ('nonce = "Nonce"', 'nonce = "signature:T"', "answer.header.signature", "must differ"),
+        ('nonce = "Nonce"', 'nonce = "signature"', "answer.header.signature", "must differ"),
         ("{body}", "", "answer.header.text", "must hold {body}"),
         ("{body}", "{body}{query}", "answer.header.text", "{query}, which is unknown; allowed are {timestamp} {nonce}"),
         ('signature = "Signature:s"', "", "answer.header.signature", "is missing"),
