@@ -448,9 +448,9 @@ class Template(Keyed):
         said |= {"nonce": request.nonce, "merchant_id": request.merchant_id}
         parts = {"method": request.method, "path": request.path, "query": request.query, "url": request.url}
         parts["target"] = f"{request.path}?{request.query}" if request.query else request.path
-        parts["signing_key"] = key.reveal() if "{signing_key}" in self.text else ""
-        signature = self.text_signer(key)(fill(self.text, {**said, **parts, "body": request.body}))
-        said["signature"] = signature
+        sign = self.text_signer(key)
+        # No variable holds the key, because a traceback could show it.
+        said["signature"] = sign(fill(self.text, {**said, **parts, "signing_key": key.reveal(), "body": request.body}))
         headers = {**self.headers, self.header: self.value}
         return {name: fill(value, said).decode() for name, value in headers.items()}
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError
 from payasync.signing.algorithms import ALGORITHMS
-from payasync.signing.schemes import FREE_TEXT, IDENTIFIERS, SortedPairs
+from payasync.signing.schemes import FREE_TEXT, IDENTIFIERS, SortedPairs, Template, UnsignedRequest
 from payasync.strict_json import ExactNumber
 
 PATH: Final = "/payment/refund"
@@ -573,6 +573,18 @@ def test_refused_value_shows_no_key(fields: dict[str, Any]) -> None:
     """The error about a refused field shows no key, not even in the local variables of its frames."""
     with pytest.raises(InvalidArgumentError) as caught:
         sign(fields, Secret("canary of a key"), key_param="key", append_path=True)
+
+    assert "canary" not in shown(caught.value)
+
+
+def test_signed_key_is_not_shown() -> None:
+    """If a template signs the key itself, an error shows no key, not even in the local variables of its frames."""
+    template = Template(algorithm="hmac-sha256", text="{signing_key}{body}", header="Signature")
+    request = UnsignedRequest(
+        method="GET", url="", path="", query="", headers={}, body=b"", timestamp=0, nonce="", merchant_id="M1"
+    )
+    with pytest.raises(NotConfiguredError) as caught:
+        template.sign_request(request, key=Secret("canary of a key"))
 
     assert "canary" not in shown(caught.value)
 
