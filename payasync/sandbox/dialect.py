@@ -117,8 +117,10 @@ def write_time(moment: datetime, shape: NotificationShape) -> str:
 
 
 def sibling_path(path: str, name: str) -> str:
-    """Return the path of a name in the object that holds a path."""
-    above, dot, _ = path.rpartition(".")
+    """Return the path of a name in the object that holds a path, or that holds its list."""
+    above, dot, step = path.rpartition(".")
+    while step.isdecimal() and dot:
+        above, dot, step = above.rpartition(".")
     return f"{above}{dot}{name}"
 
 

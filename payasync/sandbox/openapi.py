@@ -138,9 +138,19 @@ def _describe_refusal(dialect: Dialect, operation: Operation) -> Schema:
     _set_enum(schema, words.code_path if given else "", given)
     optional = [sibling_path(words.message_path, "field"), *([words.code_path] if given and None in codes else [])]
     for path in filter(None, optional):
-        above, _, name = path.rpartition(".")
-        _schema_at(schema, above)["required"].remove(name)
+        _make_optional(schema, path)
     return schema
+
+
+def _make_optional(schema: Schema, path: str) -> None:
+    """Let a path be absent. A list of one entry is absent with it, and in a longer list anything may stand there."""
+    above, _, step = path.rpartition(".")
+    while len((holder := _schema_at(schema, above)).get("prefixItems", ())) == 1:
+        above, _, step = above.rpartition(".")
+    if "prefixItems" in holder:
+        holder["prefixItems"][int(step)].clear()
+    else:
+        holder["required"].remove(step)
 
 
 def _describe(sample: Mapping[str, Any], words: WireNames, *, signed: bool) -> Schema:

@@ -941,6 +941,7 @@ async def test_codes_in_failures_only_and_an_address_of_parts(failures: Any, tmp
         ({"code": "errors.0", "message": "errors.1"}, {"errors": ["N", "no"]}),
         ({"code": "0.code", "message": "0.text"}, {"0": {"code": "N", "text": "no"}}),
         ({"code": "a.0.0", "message": "a.0.1"}, {"a": [["N", "no"]]}),
+        ({"code": "a.0", "message": "b.0"}, {"a": ["N"], "b": ["no"]}),
     ],
 )
 def test_numbers_in_paths(answer: dict[str, str], document: dict[str, Any]) -> None:
@@ -1024,6 +1025,22 @@ async def test_envelope_of_requests_and_responses() -> None:
 
     assert f"https://pay.example/{placed.get('order.id')}/S1/T1" == placed.redirect_url
     assert {"state": "OPEN", "no": "T1", "sum": 450, "currency": "CAD"} == found["order"]
+
+
+@pytest.mark.parametrize(
+    ("message", "document"),
+    [
+        ("texts.0", {"texts": ["no"], "field": "f"}),
+        ("a.0.0", {"a": [["no"]], "field": "f"}),
+        ("errors.0.text", {"errors": [{"text": "no", "field": "f"}]}),
+    ],
+)
+def test_field_beside_a_list_of_messages(message: str, document: dict[str, Any]) -> None:
+    """The name of a refused field stands beside the message, or beside its list."""
+    answer = AnswerShape(message=message, request_id="header:X-Id")
+    dialect = Dialect(Profile(answer=answer, sandbox=SandboxShape(failures="status")))
+
+    assert document == dialect.build_refusal(RefusedError("absent", "no", field="f"), None, "r").document
 
 
 async def test_number_in_an_address_of_parts() -> None:

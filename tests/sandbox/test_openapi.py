@@ -134,6 +134,12 @@ DIALECTS: Final = {
     "codes in two places": evolve(
         PROFILE, answer=evolve(PROFILE.answer, code=["error.code", "result"], message=["error.text", "text"])
     ),
+    "codes in a list": evolve(
+        PROFILE, answer=evolve(PROFILE.answer, code="codes.0", message="texts.0", code_optional=True)
+    ),
+    "codes and messages in a list": evolve(
+        PROFILE, answer=evolve(PROFILE.answer, code=["errors.0", "code"], message=["errors.1", "text"])
+    ),
     "constants": evolve(
         PROFILE,
         answer=evolve(PROFILE.answer, data="outer.data", signature="outer.seal", refusals_signed=False),
