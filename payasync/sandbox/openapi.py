@@ -67,11 +67,11 @@ def describe_request(words: WireNames, operation: Operation) -> tuple[dict[str, 
         fields[name] = _describe_argument(words, argument)
         if name in marks:
             required.append(name)
-    if number := words.required_number(operation.name):
-        fields[number] = _describe_number(words)
     if not operation.read and profile.idempotency.field:
         fields[profile.idempotency.field] = _KEY
     further: dict[str, Schema] = {name: {} for name in words.demanded(operation.name)}
+    if number := words.required_number(operation.name):
+        further[number] = _describe_number(words)
     return fields | further, [*required, *further]
 
 

@@ -253,6 +253,15 @@ def test_required_field_of_extra_is_documented(name: str) -> None:
     assert "shop" in [*body, *(each["name"] for each in told["parameters"] if each["required"])]
 
 
+def test_required_number_of_a_payment_is_documented() -> None:
+    """The number that a payment needs in `extra` has the form of all numbers, because the sandbox takes it as one."""
+    accept = Accept(required={"payments.create": ["outTradeNo"]})
+    told = operation_of(described(evolve(PROFILE, accept=accept)), "payments.create")
+    schema = at(told, "requestBody.content.application/json.schema.properties.outTradeNo")
+
+    assert f"^(?:{PROFILE.identifier})$" == schema["pattern"]
+
+
 async def test_is_served_to_anybody_and_holds_no_secret(world: World) -> None:
     """`/openapi.json` needs no token, describes the ten endpoints, and contains no key."""
     told = await world.ask("GET", f"{world.sandbox.url}/openapi.json")
