@@ -48,6 +48,11 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
             "has {order}, which is no argument; allowed are merchant_id, out_trade_no",
         ),
         ('endpoints."orders.place".place = "path"', "endpoints.orders.place.place", "write the arguments into"),
+        (
+            'endpoints."refunds.status" = {with = ["out_trade_no"], place = "path"}\nstatus.refund.name = "no"',
+            "endpoints.refunds.status.place",
+            "must not be 'path': write the arguments into endpoints.path, in braces",
+        ),
         ('endpoints."orders.query" = {method = "GET", place = "body"}', "endpoints.orders.query.place", "no body"),
         (
             'endpoints."refunds.status".place = "body"\nstatus.refund.name = "no"',
@@ -109,6 +114,16 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
             'endpoints."orders.query" = {method = "GET"}\nfields.out_trade_no = "order.no"',
             "fields.out_trade_no",
             "is 'order.no', which nests, and stands outside the body in orders.query",
+        ),
+        (
+            'endpoints."orders.close".path = "/{out_trade_no}"\nfields."orders.close".out_trade_no = "order.no"',
+            "fields.orders.close.out_trade_no",
+            "is 'order.no', which nests, and stands outside the body in orders.close",
+        ),
+        (
+            'endpoints."orders.close".place = "header"\nfields."orders.close".out_trade_no = "order.no"',
+            "fields.orders.close.out_trade_no",
+            "is 'order.no', which nests, and stands outside the body in orders.close",
         ),
         (
             'fields."orders.close".sign = "totalAmt"\nsignature.algorithm = "hmac-sha256"',

@@ -535,6 +535,7 @@ MEANINGS: Final = (
     means("http.duplicate = [410]", refund, USED, FOUND, *said(b"{}", 410), DONE),
     means("http.duplicate = [410]", refund, FOUND, USED, *said(b"{}", 409), DONE),
     means("http.not_executed = [418]", create, NOT_PAID, PERHAPS_PAID, *said(b"{}", 418)),
+    means("http.not_executed = [409]", create, NOT_PAID, PERHAPS_PAID, *said(b"{}", 409)),
     means("http.not_executed = [418]", create, PERHAPS_PAID, NOT_PAID, *said(b"{}", 400)),
     means("http.unauthenticated = [401]", create, NOT_PAID, BARRED, *said(b"{}", 403)),
     means("http.absent = [404]", refund, AGAIN, LOST, RESET, *said(b"{}", 404), DONE, base=AT_ONCE),
