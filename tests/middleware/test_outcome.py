@@ -40,6 +40,8 @@ SIGNED: Final = evolve(CODED, answer=AnswerShape(code="code", ok=("OK",), signat
 
 BESIDE: Final = evolve(CODED, answer=AnswerShape(data="data", code="code", ok=("OK",), signature="data.sign"))
 """The code stands beside what is signed: whoever has a genuine success can change it."""
+SPREAD: Final = evolve(BESIDE, answer=evolve(BESIDE.answer, code=("code", "data.code")))
+"""Only one of two places of the code is signed: an attacker could write the other."""
 UNSIGNED_REFUSALS: Final = evolve(SIGNED, answer=evolve(SIGNED.answer, refusals_signed=False))
 
 READS: Final = ("3", "6", "7")
@@ -192,8 +194,9 @@ def test_after_a_final_absent(number: str, end: Reply | errors.PayasyncError, ex
         (evolve(reply({"code": "NONE", "totalAmt": 450}), verified=True), SIGNED, True),
         (evolve(reply({"code": "WHAT"}, 404), verified=True), evolve(SIGNED, http=HttpCodes(absent=(404,))), False),
         *(
-            (evolve(reply({"code": "NONE", "data": {name: 450}}), verified=True), BESIDE, False)
+            (evolve(reply({"code": "NONE", "data": {name: 450}}), verified=True), profile, False)
             for name in ("totalAmt", "amount", "text")
+            for profile in (BESIDE, SPREAD)
         ),
         (reply({"code": "NONE", "totalAmt": 450}), CODED, True),
         (reply({"code": "NONE"}), UNSIGNED_REFUSALS, True),

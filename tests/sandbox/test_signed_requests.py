@@ -8,6 +8,7 @@ from typing import Final
 
 import aiohttp
 import pytest
+from multidict import CIMultiDict
 
 from payasync import AuthenticationError, Credentials, Profile, Secret, ServiceError, Template
 from payasync.sandbox import Sandbox
@@ -95,12 +96,15 @@ QUERY: Final = b'{"outTradeNo": "T1",  "merchantId": "SANDBOX"}'
 
 
 async def test_exact_bytes_count(sandbox: Sandbox) -> None:
-    """A signature over the bytes as they are sent is accepted, and each nonce once; another byte is refused."""
+    """The exact bytes are accepted, and each nonce and header once. Another byte is refused."""
     first = await ask(sandbox, QUERY, headers(sandbox, QUERY))
     again = await ask(sandbox, QUERY, headers(sandbox, QUERY))
     other = await ask(sandbox, QUERY.replace(b"  ", b" "), headers(sandbox, QUERY, nonce="n2"))
 
+    twice = await ask(sandbox, QUERY, CIMultiDict([*headers(sandbox, QUERY, nonce="n3").items(), ("X-Nonce", "n4")]))
+
     assert [(404, "outTradeNo"), (403, "Signature"), (401, "Signature")] == [first, again, other]
+    assert (401, "X-Nonce") == twice
 
 
 @pytest.mark.parametrize(
