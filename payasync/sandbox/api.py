@@ -239,8 +239,8 @@ class Api:
         try:
             said = read_headers(scheme, request.headers)
         except UnsignableError as error:
-            form = {**scheme.headers, scheme.header: scheme.value}[error.field]
-            raise RefusedError("bad_signature", f"{error.field} must be: {form}", field=error.field) from None
+            why = f"{error.field} must be: {scheme.all_headers[error.field]}"
+            raise RefusedError("bad_signature", why, field=error.field) from None
         if said.get("merchant_id", merchant.merchant_id) != merchant.merchant_id:
             raise RefusedError("unauthenticated", "no such merchant", field=scheme.header, status=403)
         path, _, query = request.raw_path.partition("?")

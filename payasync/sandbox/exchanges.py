@@ -64,7 +64,9 @@ def format_request(exchange: Exchange, names: WireNames) -> str:
         for name, argument in names.arguments[operation].items()
         if argument.name == "customer"
     }
-    keys, signing = {name.lower() for name in names.profile.auth.all_headers}, _signing_headers(names.signature)
+    keys = {name.lower() for name in names.profile.auth.all_headers}
+    signed = names.signature.all_headers if isinstance(names.signature, Template) else {}
+    signing = {name.lower() for name, value in signed.items() if "{signature}" in value}
     path, question, query = exchange.target.partition("?")
     pairs = "&".join(_mask_pair(pair, signatures) for pair in query.split("&"))
     lines = [f"{exchange.method} {path}{question}{pairs}"]
@@ -85,12 +87,6 @@ def format_response(exchange: Exchange) -> str:
     if exchange.response_body is None:
         return _join(lines, "<A fault sent the body in pieces.>")
     return _join(lines, exchange.response_body.decode(errors="replace"))
-
-
-def _signing_headers(scheme: object) -> set[str]:
-    """Return the names of the headers that hold a signature, in lower case."""
-    headers = {scheme.header: scheme.value, **scheme.headers} if isinstance(scheme, Template) else {}
-    return {name.lower() for name, value in headers.items() if "{signature}" in value}
 
 
 def _join(lines: Iterable[str], body: str) -> str:

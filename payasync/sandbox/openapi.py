@@ -277,7 +277,7 @@ def _describe_parameters(words: WireNames, operation: Operation) -> Iterator[dic
     for name, value in words.profile.headers.items():
         yield {"name": name, "in": "header", "required": True, "schema": {"const": value}}
     if operation.name in words.profile.signed and isinstance(words.signature, Template):
-        for name in (words.signature.header, *words.signature.headers):
+        for name in words.signature.all_headers:
             yield {"name": name, "in": "header", "required": True, "schema": {"type": "string", "minLength": 1}}
     if not operation.read and words.profile.idempotency.header:
         yield {"name": words.profile.idempotency.header, "in": "header", "required": False, "schema": _KEY}

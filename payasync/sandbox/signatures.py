@@ -262,7 +262,7 @@ def read_headers(scheme: Template, headers: Mapping[str, str]) -> dict[str, str]
         UnsignableError: A header is missing, there twice, or of another form; the error names it.
     """
     found: dict[str, str] = {}
-    for name, form in {scheme.header: scheme.value, **scheme.headers}.items():
+    for name, form in scheme.all_headers.items():
         pattern = ""
         for number, part in enumerate(_BRACES.split(form)):
             again = f"(?P<{part}>" in pattern

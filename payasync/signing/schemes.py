@@ -432,6 +432,11 @@ class Template(Keyed):
             if name in names_in(self.text) and name not in sent:
                 _refuse("value", f"must hold {{{name}}}, which signature.text signs: the service needs it, too")
 
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The values of all headers of a signed request, by their names."""
+        return {self.header: self.value, **self.headers}
+
     def sign_request(self, request: UnsignedRequest, *, key: Secret) -> dict[str, str]:
         """Return the headers that sign a request.
 
@@ -451,8 +456,7 @@ class Template(Keyed):
         sign = self.text_signer(key)
         # No variable holds the key, because a traceback could show it.
         said["signature"] = sign(fill(self.text, {**said, **parts, "signing_key": key.reveal(), "body": request.body}))
-        headers = {**self.headers, self.header: self.value}
-        return {name: fill(value, said).decode() for name, value in headers.items()}
+        return {name: fill(value, said).decode() for name, value in self.all_headers.items()}
 
 
 _ENCODINGS: Final[dict[str, tuple[Callable[[bytes], str], Callable[[str], bytes]]]] = {

@@ -168,15 +168,6 @@ async def test_key_in_the_text_is_checked_and_not_shown() -> None:
     assert 1 == len(shown)
 
 
-async def test_client_with_another_key_is_refused() -> None:
-    """A signature by another key is refused."""
-    async with Sandbox(profile=PROFILE) as sandbox:
-        other = Credentials(sandbox.credentials.merchant_id, signing_key="another key of 32 characters")
-        async with sandbox.session(credentials=other) as pay:
-            with pytest.raises(AuthenticationError):
-                await pay.orders.query("T1")
-
-
 class Own:
     """A scheme of the merchant's own."""
 

@@ -126,19 +126,6 @@ async def test_rsa_is_verified_by_another_program(tmp_path: Path) -> None:
     assert signatures.rsa_sha256_verifies(text, base64.b64decode(signature), public, tmp_path / "signature")
 
 
-async def test_further_headers_carry_time_and_nonce() -> None:
-    """Time and nonce may travel in headers of their own."""
-    headers = {"X-Time": "{timestamp}", "X-Nonce": "{nonce}"}
-    scheme = template(text="{timestamp}.{nonce}.{body}", value="v1={signature}", encoding="hex", headers=headers)
-    with Recorder() as service:
-        async with session(service, scheme) as pay:
-            await pay.orders.query("T1")
-        request = service.only
-        text = ".".join((*request.header("X-Time"), *request.header("X-Nonce"), request.body.decode()))
-
-    assert [f"v1={signatures.hmac_sha256(text, SIGNING_KEY)}"] == request.header("Signature")
-
-
 async def test_time_is_that_of_the_clock() -> None:
     """The timestamp is whole Unix seconds, by a clock that is an argument."""
     end, scheme = way(), template(text="{timestamp}", value="{timestamp} {merchant_id} {signature}", encoding="hex")
