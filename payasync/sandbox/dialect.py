@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 from attrs import evolve, fields_dict, frozen
 
 from payasync.endpoints import (
+    BRACES,
     CREATE_PAYMENT,
     CREATE_REFUND,
     CREATE_SUBSCRIPTION,
@@ -235,7 +235,7 @@ class WireNames:
         return [each for each in self.operations.values() if self._address(each) == address]
 
     def _address(self, operation: Operation) -> tuple[str, str]:
-        return operation.method, re.sub(r"{\w+}", "{}", operation.path) + "/{}" * (operation.place == "path")
+        return operation.method, BRACES.sub("{}", operation.path) + "/{}" * (operation.place == "path")
 
     def differ(self, one: str, other: str) -> bool:
         """Return whether a constant, or an argument that only one of them has, tells two operations' requests apart."""

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 from attrs import asdict
 
 from payasync import __version__
-from payasync.endpoints import CREATE_PAYMENT, PLACE_ORDER, Argument, Operation
+from payasync.endpoints import BRACES, CREATE_PAYMENT, PLACE_ORDER, Argument, Operation
 from payasync.profile.schema import Auth, Code
 from payasync.sandbox.arguments import (
     FIRST_YEAR,
@@ -208,10 +208,8 @@ def describe_service(dialect: Dialect) -> dict[str, Any]:
     words = dialect.names
     paths: dict[str, Any] = {}
     for operation in words.operations.values():
-        path = f"{operation.path}/{{{operation.reference}}}" if operation.place == "path" else operation.path
-        for argument in re.findall(r"{(\w+)}", path):
-            path = path.replace(f"{{{argument}}}", f"{{{words.name(operation.name, argument)}}}")
-        described, methods = _describe_operation(dialect, operation), paths.setdefault(path, {})
+        described = _describe_operation(dialect, operation)
+        methods = paths.setdefault(_describe_path(words, operation), {})
         if (first := methods.setdefault(operation.method.lower(), described)) is not described:
             _add_alternative(first, described)
     return {
@@ -221,6 +219,12 @@ def describe_service(dialect: Dialect) -> dict[str, Any]:
         "paths": paths,
         "components": {"securitySchemes": _describe_security(words.profile.auth)},
     }
+
+
+def _describe_path(words: WireNames, operation: Operation) -> str:
+    """Return the path of an operation, with the wire names of its arguments in braces."""
+    path = f"{operation.path}/{{{operation.reference}}}" if operation.place == "path" else operation.path
+    return BRACES.sub(lambda found: f"{{{words.name(operation.name, found[1])}}}", path)
 
 
 def _add_alternative(first: dict[str, Any], other: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from payasync import Accept, AnswerShape, Auth, HttpCodes, Profile, ResultCodes, SandboxShape, SortedPairs
+from payasync import Accept, AnswerShape, Auth, Endpoint, HttpCodes, Profile, ResultCodes, SandboxShape, SortedPairs
 from payasync.endpoints import OPERATIONS, Argument, Operation
 from payasync.profile.schema import REFUSALS, SIGN
 from payasync.sandbox import PROFILE, Sandbox
@@ -95,6 +95,18 @@ async def answers(world: World) -> list[tuple[str, Told]]:
         world.sandbox.faults.arm(kind)
         told.append(("orders.query", await world.tell(SAMPLES["orders.query"])))
     return told
+
+
+def test_arguments_in_the_path_have_their_wire_names() -> None:
+    """A path shows each argument under its own wire name, even if that is our name of another argument."""
+    paths = described(
+        Profile(
+            endpoints={"refunds.create": Endpoint(path="/{out_refund_no}/of/{out_trade_no}")},
+            fields={"out_refund_no": "out_trade_no", "out_trade_no": "order"},
+        )
+    )["paths"]
+
+    assert "/{out_trade_no}/of/{order}" in paths
 
 
 async def test_every_answer_is_as_documented(world: World) -> None:
