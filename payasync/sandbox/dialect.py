@@ -24,17 +24,7 @@ from payasync.endpoints import (
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import (
-    COMPARED,
-    SIGN,
-    AnswerShape,
-    Code,
-    Kind,
-    NotificationShape,
-    Paths,
-    parts_of,
-    paths_of,
-)
+from payasync.profile.schema import COMPARED, SIGN, AnswerShape, Code, Kind, NotificationShape, parts_of, paths_of
 from payasync.profile.signed_fields import join_path
 from payasync.profile.wire_names import (
     arguments_of,
@@ -353,7 +343,7 @@ def locate_point(answer: AnswerShape, point: str) -> str:
     return path if point in _FRAME or not path else join_path(answer.data, path)
 
 
-def _first_path(paths: Paths) -> str:
+def _first_path(paths: str | tuple[str, ...]) -> str:
     return next(iter(paths_of(paths)), "")
 
 

@@ -311,10 +311,16 @@ class ServiceSigner:
                 self._check("notification.signature", self._notification.signature, json.loads(body))
 
     def _check(self, point: str, path: str, document: Mapping[str, Any]) -> None:
-        above = path.rpartition(".")[0]
-        self._check_constants()
+        above, scheme = path.rpartition(".")[0], self._scheme
+        if not isinstance(scheme, SortedPairs):
+            return
+        for name, value in self._names.profile.sandbox.constants.items():
+            signed = isinstance(value, str) and name not in {*scheme.exclude, *scheme.allow_delimiters}
+            if signed and any(each in value for each in ("=", scheme.separator)):  # no client would believe it
+                why = f"is signed, and holds '=' or {scheme.separator!r}: list {name} in signature.allow_delimiters"
+                raise invalid_setting(f"sandbox.constants.{name}", why)
         try:
-            text_to_sign(self._scheme, table_at(dict(document), above), path="")
+            text_to_sign(scheme, table_at(dict(document), above), path="")
         except UnsignableError as error:
             if error.field in self._names.profile.sandbox.constants:
                 why = "stands in what the service signs, and signature.nested, booleans or numbers refuses its value"
@@ -325,17 +331,6 @@ class ServiceSigner:
                 "the two",
                 field="signature.nested",
             ) from None
-
-    def _check_constants(self) -> None:
-        """Refuse a signed constant whose text would pass for another field: no client would believe the signature."""
-        scheme = self._scheme
-        if not isinstance(scheme, SortedPairs):
-            return
-        for name, value in self._names.profile.sandbox.constants.items():
-            signed = isinstance(value, str) and name not in {*scheme.exclude, *scheme.allow_delimiters}
-            if signed and any(each in value for each in ("=", scheme.separator)):
-                why = f"is signed, and holds '=' or {scheme.separator!r}: list {name} in signature.allow_delimiters"
-                raise invalid_setting(f"sandbox.constants.{name}", why)
 
     async def sign_answer(self, outgoing: Outgoing, path: str, request: Mapping[str, str] | None = None) -> Outgoing:
         """Return a response with its signature, if the profile says that responses have one.
