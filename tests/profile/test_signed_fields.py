@@ -113,6 +113,7 @@ NOTHING_OF_ITS_OWN: Final[dict[str, dict[str, Any]]] = {
     "argument": {**INSIDE, "order_status": "subject"},
     "amount": {**INSIDE, "payment_status": "amount"},
     "inside an argument": {"signature": "sign", "order_status": "customer.state"},
+    "beside an argument": {"signature": "sign", "order_status": "sum.state"},
     "field": {**INSIDE, "order_status": "agreementNo"},
     "constant": {**INSIDE, "order_status": "signType"},
     "parameter": {**INSIDE, "order_status": "orderNo"},
@@ -129,7 +130,7 @@ NOTHING_OF_ITS_OWN: Final[dict[str, dict[str, Any]]] = {
 NESTED: Final = evolve(PAIRS, nested="json", exclude=("sign", "payUrl"))
 SAYING: Final = Profile(
     signature=NESTED,
-    fields={"subscription_id": "agreementNo", "customer": "customer"},
+    fields={"subscription_id": "agreementNo", "customer": "customer", "orders.place": {"total_amt": "sum.total"}},
     constants={"orders.place": {"signType": "HMAC"}},
     payment_status=Parameter("orderNo"),
     accept=Accept(required={"orders.place": ("shopNo", "subject")}),

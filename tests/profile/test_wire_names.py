@@ -187,6 +187,24 @@ async def test_names_of_what_payasync_adds(table: str) -> None:
     assert ("M1", signatures.hmac_sha256(text, SIGNING_KEY)) == (sent["shop"], sent["mac"])
 
 
+async def test_signed_path_holds_its_arguments() -> None:
+    """With `append_path`, requests and responses sign the path with the arguments in the place of their braces."""
+    profile = Profile.from_toml(
+        'signature = {algorithm = "hmac-sha256", encoding = "hex", append_path = true}\n'
+        'endpoints."orders.query".path = "/orders/{out_trade_no}"\n'
+        'answer = {signature = "sign", order_status = "status"}\nstates.order.paid = ["OK"]'
+    )
+    said = {"outTradeNo": "T1", "status": "OK"}
+    said["sign"] = signatures.hmac_sha256(f"{signatures.signed_text(said)}/orders/T1", SIGNING_KEY)
+    with Recorder(otherwise=answer(200, json.dumps(said).encode())) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+            assert "paid" == (await pay.orders.query("T1")).state
+    sent = signatures.fields(service.only)
+    text = signatures.signed_text({**sent, "outTradeNo": "T1"})
+
+    assert signatures.hmac_sha256(f"{text}/orders/T1", SIGNING_KEY) == sent["sign"]
+
+
 async def test_path_that_lacks_its_argument() -> None:
     """If an argument that stands in the path is missing, nothing is sent, and the error names the argument."""
     profile = Profile.from_toml('endpoints."orders.place".path = "/orders/{out_trade_no}"\nsigned = []')

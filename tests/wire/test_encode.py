@@ -62,6 +62,14 @@ def test_extra_names_all_that_it_must_not_hold() -> None:
         codec().call(evolve(FULL["orders.place"], extra={"totalAmt": 1, "currency": "USD"}))
 
 
+@pytest.mark.parametrize("nested", [{"total": 1}, {"tax": 1}, 1])
+def test_extra_does_not_replace_an_object_of_arguments(nested: object) -> None:
+    """`extra` must not hold the object into which a dotted name puts an argument, such as an amount."""
+    profile = evolve(PROFILE, fields={**PROFILE.fields, "orders.place": {"total_amt": "sum.total"}}, signed=())
+    with pytest.raises(InvalidArgumentError, match="extra must not hold sum, which is an argument"):
+        codec(profile).call(evolve(FULL["orders.place"], extra={"sum": nested}))
+
+
 @pytest.mark.parametrize("name", ["payments.status", "refunds.status"])
 def test_extra_does_not_replace_the_identifier(name: str) -> None:
     """`extra` must not hold the profile's name for the identifier of endpoint 6 or 7."""

@@ -297,6 +297,7 @@ KEY_OF_R1: Final = "payasync-" + base64.urlsafe_b64encode(
 PAGE: Final = "https://shop.example/thanks"
 DETAILS: Final = {"email": "a@example.com"}
 DAY: Final = date(2027, 1, 31)
+CLOSE: Final = f"{BASE_PATH}/payment/closeorder"
 PAYMENT: Final = f"{BASE_PATH}/payment/status"
 REFUND: Final = f"{BASE_PATH}/payment/refund/status"
 
@@ -341,6 +342,13 @@ SENDING: Final = (
         'status.refund.name = "no"\nendpoints."refunds.status".method = "POST"',
     ),
     Effect('endpoints."orders.close".method = "DELETE"', close, method, ("DELETE", "POST")),
+    Effect(
+        'endpoints."orders.close".method = "DELETE"',
+        close,
+        target,
+        (f"{CLOSE}?merchantId=M1&outTradeNo=T1", CLOSE),
+        "signed = []",
+    ),
     Effect(
         'endpoints."orders.query".path = "/v2/{merchant_id}/orders/{out_trade_no}"',
         query,
