@@ -94,6 +94,7 @@ def test_unnamed_key_is_drawn() -> None:
     keys = {call_of(PAYMENT).idempotency_key for _ in range(100)}
 
     assert 100 == len(keys)
+    assert {31} == {len(each) for each in keys}
 
 
 @pytest.mark.parametrize(("lifetime", "seconds"), [(None, 45.0), (5.0, 5.0), (86_400.0, 45.0)])
