@@ -339,8 +339,8 @@ class Codec:
         """Return the names that no caller may give a call, with why."""
         profile, operation, layout = self._profile, blank.operation.name, blank.layout
         ours = frozenset() if blank.read else self._key_name
-        if operation in profile.merchant:
-            ours |= {wire_name(profile, operation, "merchant_id")}
+        if (merchant := wire_name(profile, operation, "merchant_id")) in blank.fields:
+            ours |= {merchant}
         if not blank.signed:
             return ((ours, _SET),)
         return (ours | {layout.nonce, layout.signature}, _SET), (self._proof_names, _PROOF)

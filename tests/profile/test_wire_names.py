@@ -217,6 +217,18 @@ async def test_path_that_lacks_its_argument() -> None:
     assert 'out_trade_no must be given, because the profile\'s endpoints."orders.place" names it' in str(caught.value)
 
 
+async def test_merchant_in_the_path() -> None:
+    """The merchant in a path is the session's, even if `merchant` lacks the operation; `extra` cannot replace it."""
+    profile = Profile.from_toml('endpoints."orders.place".path = "/{merchant_id}/orders"\nsigned = []\nmerchant = []')
+    with Recorder() as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+            await pay.send(PLACE)
+            with pytest.raises(InvalidArgumentError, match="extra must not hold merchantId, which is set by payasync"):
+                await pay.send(evolve(PLACE, extra={"merchantId": "M2"}))
+
+    assert "/M1/orders" == service.only.path
+
+
 async def test_query_that_lacks_the_order() -> None:
     """If a service wants the order's number in a query about a refund, a query without it is not sent."""
     profile = Profile.from_toml('endpoints."refunds.status".with = ["out_trade_no"]\nstatus.refund.name = "no"')

@@ -357,6 +357,13 @@ SENDING: Final = (
     ),
     Effect('endpoints."orders.query".path = "/orders/{out_trade_no}"', query, sent("outTradeNo"), (None, "T1")),
     Effect(
+        'endpoints."orders.close".path = "/orders/{out_trade_no}"',
+        close,
+        header("outTradeNo"),
+        ([], ["T1"]),
+        f'{SIGNED}\nendpoints."orders.close".place = "header"',
+    ),
+    Effect(
         'endpoints."payments.status".path = "/pay/{identifier}"',
         status,
         target,
