@@ -212,6 +212,20 @@ async def test_request_without_a_key(profile: Profile) -> None:
         assert 2 == sandbox.ledger.payments()
 
 
+async def test_read_under_a_key() -> None:
+    """A read is answered anew each time, even if a client sends a key with it."""
+
+    async def keyed(call: Call, send: Send) -> Reply:
+        return await send(call.with_headers({"Idempotency-Key": "one-key"}))
+
+    async with open_sandbox(HEADER, keyed) as (sandbox, pay):
+        order = await sandbox.given.pending_order(out_trade_no="T1")
+        before = await pay.orders.query("T1")
+        await sandbox.customer.authorize(order)
+
+        assert ("pending", "paid") == (before.state, (await pay.orders.query("T1")).state)
+
+
 async def test_key_survives_a_restart(tmp_path: Path) -> None:
     """A sandbox with a file keeps its keys when it starts again."""
     for _ in range(2):

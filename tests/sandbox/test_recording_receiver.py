@@ -1,7 +1,7 @@
 """The receiver for tests: it acknowledges genuine notifications, whichever way a profile signs them."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import aiohttp
 import pytest
@@ -103,6 +103,19 @@ async def test_corrupted_notification_is_refused(sandbox: Sandbox, receiver: Rec
     await sandbox.settle()
 
     assert ["is not that of its body"] == [each.wrong.partition(" ")[2] for each in receiver.received]
+
+
+@pytest.mark.parametrize("verification", ["none", "standard-webhooks"])
+async def test_old_timestamp_needs_a_time(verification: Literal["none", "standard-webhooks"]) -> None:
+    """The fault `old_timestamp` fires only if notifications have a time."""
+    shape = evolve(PROFILE.notification, verification=verification, signature="", time="")
+    async with Sandbox(evolve(PROFILE, notification=shape)) as sandbox, sandbox.receiver() as receiver:
+        fault = sandbox.faults.notifications.old_timestamp()
+        await sandbox.given.paid_order(notify_url=receiver.url)
+        await sandbox.settle()
+        fault.disarm()
+
+        assert (verification == "standard-webhooks") == bool(fault.fired)
 
 
 @pytest.mark.parametrize("timestamp", ["", "soon", "1000000000", "99999999999", "²"])
