@@ -379,6 +379,8 @@ def test_bounds_of_amounts(amount: int, field: str | None) -> None:
 
 
 CODED: Final = evolve(PROFILE, http=HttpCodes())
+UNREADABLE: Final = (400, 405, 413, 415)
+"""What stands for a request that cannot be read, also where other failures stand inside HTTP 200."""
 
 
 @pytest.mark.parametrize(("failures", "said", "listed", "status"), [
@@ -393,12 +395,12 @@ def test_how_refusals_are_told(failures: Any, said: Any, listed: bool, status: i
     refusals = [
         dialect.build_refusal(RefusedError("wrong_state", "no"), PLACE_ORDER, "r"),
         dialect.build_refusal(RefusedError("duplicate", "no"), PLACE_ORDER, "r"),
-        dialect.build_refusal(RefusedError("invalid", "no", status=413), PLACE_ORDER, "r"),
+        *(dialect.build_refusal(RefusedError("invalid", "no", status=each), PLACE_ORDER, "r") for each in UNREADABLE),
         dialect.build_refusal(RefusedError("absent", "no"), None, "r"),
         dialect.build_refusal(RefusedError("busy", "no"), PLACE_ORDER, "r"),
     ]
 
-    assert [status, status, 413, 404, 503] == [each.status for each in refusals]
+    assert [status, status, *UNREADABLE, 404, 503] == [each.status for each in refusals]
 
 
 def test_failures_are_told_in_one_of_two_ways() -> None:
