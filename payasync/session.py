@@ -39,7 +39,7 @@ from payasync.middleware.recovery import check_response, query_about, query_afte
 from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.middleware.sign import Sender, authorize, check_signable, require_signable, sign
 from payasync.middleware.verify import verify
-from payasync.profile.consistency import check_keys, short_keys
+from payasync.profile.consistency import check_keys, weak_keys
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.signed_fields import check_answers_covered
@@ -347,7 +347,7 @@ class Session:
             on_event=on_event,
             journal=journal,
         )
-        _warn_about_short_keys(options)
+        _warn_about_weak_keys(options)
         url = _parse_service_url(base_url, profile)
         for name, value in (("max_connections", max_connections), ("max_response_bytes", max_response_bytes)):
             if type(value) is not int or value < 1:
@@ -470,7 +470,7 @@ class Session:
     def _copy(self, **changes: Any) -> Self:
         options, codec, quota = evolve(self._options, **changes), self._codec, self._quota
         if "credentials" in changes:
-            _warn_about_short_keys(options)
+            _warn_about_weak_keys(options)
             codec = codec.for_merchant(options.credentials)
         if options.retry.quota != self._options.retry.quota:
             quota = Quota(options.retry.quota)
@@ -818,8 +818,8 @@ class Session:
         return f"<Session {self._transport.base!r} for {self.merchant_id!r}, {state}>"
 
 
-def _warn_about_short_keys(options: Options) -> None:
-    for warning in short_keys(options.profile, options.credentials):
+def _warn_about_weak_keys(options: Options) -> None:
+    for warning in weak_keys(options.profile, options.credentials):
         logger.warning("%s", warning)
 
 

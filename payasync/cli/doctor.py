@@ -26,12 +26,13 @@ from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
 from payasync.notifications.verification import check_secrets, check_sent_back
 from payasync.profile.audit import Point
-from payasync.profile.consistency import refused_keys, short_keys
+from payasync.profile.consistency import refused_keys, weak_keys
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Readiness, inspect_groups, optional_points
 from payasync.profile.signed_fields import check_answers_covered, proof_paths
 from payasync.profile.wire_names import IDENTIFIER_OF, operation_of
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
+from payasync.signing.algorithms import MIN_RSA_BITS
 from payasync.transport.send import describe_failure
 
 Verdict = Literal["fine", "warning", "missing", "wrong", "open"]
@@ -142,6 +143,9 @@ def inspect_credentials(profile: Profile, environ: Mapping[str, str]) -> Iterato
             yield _inspect_key(variable, profile, keys, file)
         elif needed:
             yield Finding(variable, "missing", f"not set: needed by {needed}")
+    if (least := getattr(profile.scheme, "min_rsa_bits", MIN_RSA_BITS)) < MIN_RSA_BITS:
+        words = f"is {least}: keys of fewer than {MIN_RSA_BITS} bits could be broken. Ask the service for longer ones"
+        yield Finding("signature.min_rsa_bits", "warning", words)
     yield from _inspect_proofs(profile, environ)
 
 
@@ -152,8 +156,8 @@ def _inspect_key(variable: str, profile: Profile, keys: Credentials, file: str |
         refused += map(str, list_refusals(partial(check_secrets, keys.notification_keys)))
     if refused:
         return Finding(variable, "wrong", "; ".join(refused))
-    if short := list(short_keys(profile, keys)):
-        return Finding(variable, "warning", "; ".join(short))
+    if weak := list(weak_keys(profile, keys)):
+        return Finding(variable, "warning", "; ".join(weak))
     if file and others_can_read(file):
         return Finding(variable, "warning", f"set; other users can read its file. Run: chmod go-r {shlex.quote(file)}")
     return Finding(variable, "fine", "set")

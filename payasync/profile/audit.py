@@ -53,6 +53,10 @@ class Point:
 _SIGNATURE: Final = {
     "algorithm": Question("the algorithm that requests are signed with"),
     "encoding": Question("the encoding that requests are signed with"),
+    "min_rsa_bits": Question(
+        "the fewest bits of an RSA key; with fewer than 2048 it could be broken, so only where nothing else is taken",
+        changed=True,
+    ),
     "skip_null": Question("whether null is left out of what is signed; else it is the text null", assumed=True),
     "booleans": Question("what true and false do to the signature: refuse, or json", assumed=True),
     "numbers": Question("what a received number with a fraction does to the signature: refuse, or text", assumed=True),
@@ -137,7 +141,7 @@ def _signature_points(profile: "Profile") -> Iterator[Point]:
         yield Point("signature", "answered", needed_by, type(scheme).__name__, "a scheme of your own")
         return
     for option, question in _SIGNATURE.items():
-        if hasattr(scheme, option):
+        if hasattr(scheme, option) and not (question.changed and getattr(scheme, option) == getattr(usual, option)):
             point = _point(f"signature.{option}", getattr(scheme, option), getattr(usual, option), question)
             yield evolve(point, needed_by=needed_by)
     if isinstance(scheme, Template):

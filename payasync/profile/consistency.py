@@ -32,6 +32,7 @@ from payasync.profile.schema import (
 from payasync.profile.wire_names import (
     FIRST,
     IDENTIFIER_OF,
+    NUMBER_OF,
     OURS,
     UNSENT,
     all_names,
@@ -46,16 +47,13 @@ from payasync.profile.wire_names import (
     wire_names,
 )
 from payasync.settings import describe_value, invalid_setting, is_header, is_reserved_header
-from payasync.signing.algorithms import ALGORITHMS, SERVICE_KEYS, SIGNING_KEY, Algorithm
+from payasync.signing.algorithms import MIN_RSA_BITS, SERVICE_KEYS, SIGNING_KEY, Algorithm
 from payasync.signing.schemes import Keyed, Scheme, SortedPairs, Template
 from payasync.signing.templates import check_template, names_in
 from payasync.strict_json import find_flaw
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
-
-LONG_ENOUGH: Final = 16
-"""Characters of a shared secret; a shorter one is used, with a warning."""
 
 _NAMED: Final = sorted({each.name for arguments in ARGUMENTS.values() for each in arguments} - {"identifier"})
 """The arguments whose names a profile may change."""
@@ -132,6 +130,8 @@ def _check_scheme(profile: "Profile") -> None:
     scheme, shape = profile.scheme, profile.notification
     if scheme is None:
         return
+    if isinstance(scheme, Keyed) and scheme.min_rsa_bits != MIN_RSA_BITS and not scheme.algorithm.startswith("rsa-"):
+        raise invalid_setting("signature.min_rsa_bits", "has no effect unless signature.algorithm is RSA: leave it out")
     verify = getattr(scheme, "verify", None)
     in_body = {"answer.signature": profile.answer.signature, "notification.verification": shape.verification == "body"}
     for point, given in in_body.items():
@@ -193,7 +193,8 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
         if name not in further:
             allowed = f"allowed are {', '.join(further)}" if further else "this operation has no further arguments"
             raise invalid_setting(f"{key}.with", f"must not hold {name!r}; {allowed}")
-    _check_path(profile, operation, endpoint.path)
+    if endpoint.path:
+        _check_path(profile, operation, operation_of(profile, operation).path)
     place, parameter = endpoint.place, parameter_of(profile, operation)
     if place and parameter and parameter.place:
         status = f"{IDENTIFIER_OF[operation]}.place"
@@ -207,9 +208,10 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
 def _check_path(profile: "Profile", operation: str, path: str) -> None:
     """Refuse a path that is none, or that does not have each argument of the operation once."""
     key, in_braces = f"endpoints.{operation}", BRACES.findall(path)
-    if path and not is_path(BRACES.sub("x", path)):
+    if not is_path(BRACES.sub("x", path)):
         raise invalid_setting(f"{key}.path", f"must be a path below the base URL, such as /v2/orders, not {path!r}")
     arguments = {*(each.name for each in arguments_of(profile, operation)), "merchant_id"}
+    arguments.update(NUMBER_OF.get(operation, ())[1:])
     for name in in_braces:
         if name not in arguments:
             allowed = ", ".join(sorted(arguments))
@@ -601,11 +603,11 @@ def refused_keys(profile: "Profile", credentials: Credentials) -> list[Configura
     return refused
 
 
-def short_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
-    """Yield a warning for each shared secret in use that is so short that it could be guessed."""
+def weak_keys(profile: "Profile", credentials: Credentials) -> Iterator[str]:
+    """Yield a warning for each key in use that is so short that it could be guessed or broken."""
     for name, key, algorithm in _list_used_keys(profile, credentials):
-        if algorithm.symmetric and len(key.reveal()) < LONG_ENOUGH:
-            yield f"{name} has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
+        if why := algorithm.weakness(key, signs=name == SIGNING_KEY):
+            yield f"{name} {why}"
 
 
 def _list_used_keys(profile: "Profile", credentials: Credentials) -> Iterator[tuple[str, Secret, Algorithm]]:
@@ -616,7 +618,7 @@ def _list_used_keys(profile: "Profile", credentials: Credentials) -> Iterator[tu
     scheme, families = profile.scheme, (SortedPairs, Template)
     if not isinstance(scheme, families) or type(scheme) not in families or not scheme.algorithm:
         return
-    algorithm = ALGORITHMS[scheme.algorithm]
+    algorithm = scheme.chosen_algorithm()
     verifies = profile.answer.signed or profile.notification.verification in {"body", "header"}
     if credentials.signing_key is not None and (profile.signed or (verifies and algorithm.symmetric)):
         yield SIGNING_KEY, credentials.signing_key, algorithm

@@ -36,7 +36,7 @@ from payasync.profile.schema import (
     copy_json,
 )
 from payasync.profile.toml import read_text, write_toml
-from payasync.profile.wire_names import given_name, guarded_names, names_of
+from payasync.profile.wire_names import IDENTIFIER_OF, NUMBER_OF, given_name, guarded_names, names_of, wire_name
 from payasync.settings import check_types, each_must_be, must_be, read_guarded, to_dict, to_tuple
 from payasync.signing.schemes import FREE_TEXT, Scheme, SortedPairs
 
@@ -137,6 +137,10 @@ class Profile:
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "scheme", self._make_scheme())  # not cached later: each call reads it
+        for query, (write, number) in NUMBER_OF.items():
+            key, name = IDENTIFIER_OF[query], wire_name(self, write, number)
+            if name and getattr(self, key) is None and f"{{{number}}}" in self.endpoints.get(query, Endpoint()).path:
+                object.__setattr__(self, key, Parameter(name))
         check_profile(self)
 
     def _make_scheme(self) -> Scheme | None:

@@ -34,6 +34,11 @@ UNSENT: Final = frozenset(
 """Operations with an argument that every call gives, and that some services do not take."""
 IDENTIFIER_OF: Final[Mapping[str, str]] = {QUERY_PAYMENT.name: "payment_status", QUERY_REFUND.name: "refund_status"}
 """By query, the key of the profile that gives the name and the place of its identifier."""
+NUMBER_OF: Final[Mapping[str, tuple[str, str]]] = {
+    QUERY_PAYMENT.name: (PLACE_ORDER.name, "out_trade_no"),
+    QUERY_REFUND.name: (CREATE_REFUND.name, "out_refund_no"),
+}
+"""By query, a write and the number that it gives: in braces in the path of the query, it is the identifier."""
 _AS_DOCUMENTED: Final = Endpoint()
 _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
     QUERY_ORDER.name: (PLACE_ORDER,),
@@ -47,8 +52,10 @@ _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
 def operation_of(profile: "Profile", name: str) -> Operation:
     """Return an operation with the method, the path and the place that the profile gives it."""
     usual, given, parameter = BY_NAME[name], profile.endpoints.get(name, _AS_DOCUMENTED), parameter_of(profile, name)
-    place = (parameter and parameter.place) or given.place
-    return evolve(usual, method=given.method or usual.method, path=given.path or usual.path, place=place)
+    place, path = (parameter and parameter.place) or given.place, given.path or usual.path
+    if name in NUMBER_OF:
+        path = path.replace(f"{{{NUMBER_OF[name][1]}}}", "{identifier}")
+    return evolve(usual, method=given.method or usual.method, path=path, place=place)
 
 
 def arguments_of(profile: "Profile", operation: str) -> tuple[Argument, ...]:

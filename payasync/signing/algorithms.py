@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError
@@ -17,6 +17,10 @@ AlgorithmName = Literal["md5", "hmac-md5", "hmac-sha256", "hmac-sha512", "rsa-sh
 
 SHORTEST: Final = 8
 """The fewest characters of a shared secret; a shorter one could be guessed."""
+LONG_ENOUGH: Final = 16
+"""Characters of a shared secret; a shorter one is used, with a warning."""
+MIN_RSA_BITS: Final = 2048
+"""The fewest bits of an RSA key, unless the profile allows fewer; a shorter one could be broken."""
 SIGNING_KEY: Final = "credentials.signing_key"
 SERVICE_KEYS: Final = "credentials.service_keys"
 
@@ -44,6 +48,10 @@ class _SharedSecret:
                 f"must be a shared secret of {SHORTEST} characters or more: a shorter one is guessed. "
                 "Give the whole secret that the service shows",
             )
+
+    def weakness(self, key: Secret, *, signs: bool) -> str:  # noqa: ARG002 - one key signs and verifies
+        short = f"has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
+        return short if len(key.reveal()) < LONG_ENOUGH else ""
 
     def signer(self, key: Secret) -> Callable[[bytes], bytes]:
         self.check(key, signs=True)
@@ -74,16 +82,27 @@ class _Asymmetric:
     name: str
     blocking: bool
     symmetric: bool = False
+    min_rsa_bits: int = MIN_RSA_BITS
 
     def check(self, key: Secret, *, signs: bool) -> None:
+        self._read(key, signs=signs)
+
+    def weakness(self, key: Secret, *, signs: bool) -> str:
+        if self.min_rsa_bits >= MIN_RSA_BITS:
+            return ""
+        bits: int = getattr(self._read(key, signs=signs), "key_size", MIN_RSA_BITS)
+        return f"has {bits} bits, and could be broken: use a longer one" if bits < MIN_RSA_BITS else ""
+
+    def _read(self, key: Secret, *, signs: bool) -> Any:
         read = _cryptography(self.name)
-        (read.private_key if signs else read.public_key)(self.name, key)
+        return (read.private_key if signs else read.public_key)(self.name, key, self.min_rsa_bits)
 
     def signer(self, key: Secret) -> Callable[[bytes], bytes]:
-        return partial(_cryptography(self.name).sign, self.name, key)
+        return partial(_cryptography(self.name).sign, self.name, key, min_rsa_bits=self.min_rsa_bits)
 
     def verify(self, message: bytes, signature: bytes, key: Secret) -> bool:
-        verified: bool = _cryptography(self.name).verify(self.name, message, signature, key)
+        check = _cryptography(self.name).verify
+        verified: bool = check(self.name, message, signature, key, min_rsa_bits=self.min_rsa_bits)
         return verified
 
 
@@ -99,7 +118,10 @@ def _cryptography(name: str) -> Any:
 
 
 Algorithm: TypeAlias = _SharedSecret | _Asymmetric
-"""`symmetric`: one key signs and verifies; `blocking`: signing takes so long that it belongs off the event loop."""
+"""`symmetric`: one key signs and verifies; `blocking`: signing takes so long that it belongs off the event loop.
+
+`check` refuses a key that cannot sign or verify, and `weakness` says why a key that can is not safe.
+"""
 
 ALGORITHMS: Final[dict[str, Algorithm]] = {
     "md5": _SharedSecret(digest="md5", keyed=False),
@@ -110,3 +132,11 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
     "rsa-sha512": _Asymmetric("rsa-sha512", blocking=True),
     "ed25519": _Asymmetric("ed25519", blocking=False),
 }
+
+
+def algorithm_of(name: AlgorithmName, min_rsa_bits: int = MIN_RSA_BITS) -> Algorithm:
+    """Return an algorithm; RSA accepts keys of these bits or more."""
+    found = ALGORITHMS[name]
+    if min_rsa_bits == MIN_RSA_BITS or isinstance(found, _SharedSecret):
+        return found
+    return evolve(found, min_rsa_bits=min_rsa_bits)

@@ -14,35 +14,34 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 
 from payasync.credentials import Secret
 from payasync.settings import invalid_setting
-from payasync.signing.algorithms import SERVICE_KEYS, SIGNING_KEY
+from payasync.signing.algorithms import MIN_RSA_BITS, SERVICE_KEYS, SIGNING_KEY
 
 PrivateKey = RSAPrivateKey | Ed25519PrivateKey
 PublicKey = RSAPublicKey | Ed25519PublicKey
 
-MIN_RSA_BITS: Final = 2048
 _LABEL: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 _HASHES: Final = {"rsa-sha256": hashes.SHA256(), "rsa-sha512": hashes.SHA512()}
 
 
-def sign(name: str, key: Secret, message: bytes) -> bytes:
+def sign(name: str, key: Secret, message: bytes, *, min_rsa_bits: int = MIN_RSA_BITS) -> bytes:
     """Return the signature of a message by a private key.
 
     Raises:
         ConfigurationError: The key is not one for this algorithm.
     """
-    private = private_key(name, key)
+    private = private_key(name, key, min_rsa_bits)
     if isinstance(private, RSAPrivateKey):
         return private.sign(message, padding.PKCS1v15(), _HASHES[name])
     return private.sign(message)
 
 
-def verify(name: str, message: bytes, signature: bytes, key: Secret) -> bool:
+def verify(name: str, message: bytes, signature: bytes, key: Secret, *, min_rsa_bits: int = MIN_RSA_BITS) -> bool:
     """Return whether a signature is that of the message.
 
     Raises:
         ConfigurationError: The key is not one for this algorithm.
     """
-    public = public_key(name, key)
+    public = public_key(name, key, min_rsa_bits)
     try:
         if isinstance(public, RSAPublicKey):
             public.verify(signature, message, padding.PKCS1v15(), _HASHES[name])
@@ -54,7 +53,7 @@ def verify(name: str, message: bytes, signature: bytes, key: Secret) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def private_key(name: str, key: Secret) -> PrivateKey:
+def private_key(name: str, key: Secret, min_rsa_bits: int) -> PrivateKey:
     """Read a private key: PEM, or base64 of PKCS #8.
 
     Raises:
@@ -65,12 +64,12 @@ def private_key(name: str, key: Secret) -> PrivateKey:
         raise invalid_setting(
             SIGNING_KEY, f"is not a private key for {name}: {_explain(name, key, loaded, private=True)}"
         )
-    _check_bits(SIGNING_KEY, loaded)
+    _check_bits(SIGNING_KEY, loaded, min_rsa_bits)
     return loaded
 
 
 @functools.lru_cache(maxsize=64)
-def public_key(name: str, key: Secret) -> PublicKey:
+def public_key(name: str, key: Secret, min_rsa_bits: int) -> PublicKey:
     """Read a public key: PEM, or base64 of SubjectPublicKeyInfo.
 
     Raises:
@@ -81,7 +80,7 @@ def public_key(name: str, key: Secret) -> PublicKey:
         raise invalid_setting(
             SERVICE_KEYS, f"is not a public key for {name}: {_explain(name, key, loaded, private=False)}"
         )
-    _check_bits(SERVICE_KEYS, loaded)
+    _check_bits(SERVICE_KEYS, loaded, min_rsa_bits)
     return loaded
 
 
@@ -111,8 +110,9 @@ def _explain(name: str, key: Secret, loaded: object, *, private: bool) -> str:
     return f"it must be PEM, or base64 of {'PKCS #8, and without a password' if private else 'SubjectPublicKeyInfo'}"
 
 
-def _check_bits(field: str, key: PrivateKey | PublicKey) -> None:
-    if isinstance(key, RSAPrivateKey | RSAPublicKey) and key.key_size < MIN_RSA_BITS:
-        raise invalid_setting(
-            field, f"has {key.key_size} bits: an RSA key needs {MIN_RSA_BITS} or more. Use a longer one"
-        )
+def _check_bits(field: str, key: PrivateKey | PublicKey, least: int) -> None:
+    if isinstance(key, RSAPrivateKey | RSAPublicKey) and key.key_size < least:
+        why = f"has {key.key_size} bits: an RSA key needs {least} or more. Use a longer one"
+        if least == MIN_RSA_BITS:
+            why += ", or, if the service has nothing better, set signature.min_rsa_bits"
+        raise invalid_setting(field, why)

@@ -18,8 +18,8 @@ from attrs import field, frozen
 
 from payasync.credentials import Secret
 from payasync.errors import InvalidArgumentError, NotConfiguredError
-from payasync.settings import check_types, invalid_setting, is_header, to_dict, to_tuple
-from payasync.signing.algorithms import ALGORITHMS, Algorithm, AlgorithmName
+from payasync.settings import check_types, invalid_setting, is_header, must_be, to_dict, to_tuple
+from payasync.signing.algorithms import MIN_RSA_BITS, Algorithm, AlgorithmName, algorithm_of
 from payasync.signing.templates import check_template, fill, names_in, write_time
 from payasync.strict_json import ExactNumber, encodable
 
@@ -106,20 +106,25 @@ class Keyed:
     Args:
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
+        min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
     """
 
     algorithm: AlgorithmName | Literal[""] = ""
     encoding: Encoding | Literal[""] = ""
+    min_rsa_bits: int = field(
+        default=MIN_RSA_BITS,
+        validator=must_be("an integer from 1024 to 16384", lambda bits: bits in range(1024, 16_385)),
+    )
 
     @property
     def symmetric(self) -> bool:
         """Whether the key that signs also verifies."""
-        return self._algorithm().symmetric
+        return self.chosen_algorithm().symmetric
 
     @property
     def blocking(self) -> bool:
         """Whether signing takes so long that it belongs off the event loop."""
-        return self._algorithm().blocking
+        return self.chosen_algorithm().blocking
 
     def text_signer(self, key: Secret) -> Callable[[bytes], str]:
         """Return a function that returns the signature of a text, whatever the text is made of.
@@ -148,12 +153,17 @@ class Keyed:
     def _text_algorithm(self) -> Algorithm:
         if self.algorithm == "md5":
             _refuse("algorithm", 'must not be "md5": it uses no key, so anybody could sign a text')
-        return self._algorithm()
+        return self.chosen_algorithm()
 
-    def _algorithm(self) -> Algorithm:
+    def chosen_algorithm(self) -> Algorithm:
+        """Return the algorithm, with the rule for its keys.
+
+        Raises:
+            NotConfiguredError: It is open.
+        """
         if not self.algorithm:
             raise _open("algorithm", get_args(AlgorithmName))
-        return ALGORITHMS[self.algorithm]
+        return algorithm_of(self.algorithm, self.min_rsa_bits)
 
     def _encoding(self) -> tuple[Callable[[bytes], str], Callable[[str], bytes]]:
         if not self.encoding:
@@ -168,6 +178,7 @@ class SortedPairs(Keyed):
     Args:
         algorithm: md5, hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
+        min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
         separator: The text between the pairs; not empty.
         exclude: Fields that are not signed.
         skip_empty: Leave out fields whose value is the empty text.
@@ -236,7 +247,7 @@ class SortedPairs(Keyed):
         Raises:
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        sign, (encode, _) = self._algorithm().signer(key), self._encoding()
+        sign, (encode, _) = self.chosen_algorithm().signer(key), self._encoding()
         if not (self.key_param or self.append_path or self.prehash):
             return lambda fields, path: encode(sign(self._join_pairs(fields, path).encode()))
         return lambda fields, path: encode(sign(self._make_message(self._join_pairs(fields, path), path, key)))
@@ -254,7 +265,7 @@ class SortedPairs(Keyed):
             ConfigurationError: The algorithm cannot use the key.
             NotConfiguredError: The algorithm or the encoding is open.
         """
-        algorithm, (_, decode) = self._algorithm(), self._encoding()
+        algorithm, (_, decode) = self.chosen_algorithm(), self._encoding()
         try:
             pairs, raw = self._join_pairs(fields, path), decode(signature)
         except (InvalidArgumentError, ValueError, TypeError):
@@ -394,6 +405,7 @@ class Template(Keyed):
     Args:
         algorithm: hmac-md5, hmac-sha256, hmac-sha512, rsa-sha256, rsa-sha512 or ed25519.
         encoding: The form of the signature: hex, HEX, base64, or base64-percent (base64, percent-encoded).
+        min_rsa_bits: The fewest bits of an RSA key. Fewer than 2048 only where a service has nothing better.
         text: The text that is signed. It may hold `{method}`, `{path}`, `{query}`, `{url}`, `{merchant_id}`,
             `{timestamp}`, `{milliseconds}`, `{datetime}`, `{nonce}`, `{body}`, `{signing_key}` if the key is a
             shared secret, and `{target}`: the path, and a question mark and the query if there is one.

@@ -323,6 +323,19 @@ def test_what_anybody_could_write(tmp_path: Path, more: dict[str, str], field: s
     assert (1, mended) == (result.exit_code, others.exit_code == 0)
 
 
+def test_shorter_rsa_keys_are_a_warning(tmp_path: Path) -> None:
+    """A profile that allows RSA keys of fewer than 2048 bits is a warning, and an answered point of the audit."""
+    toml = tmp_path / "service.toml"
+    toml.write_text('signature = {algorithm = "rsa-sha256", encoding = "hex", min_rsa_bits = 1024}')
+    result, _ = with_keys(str(toml))
+    points = {point.name: (point.status, point.value) for point in Profile.from_file(toml).audit()}
+
+    words = "is 1024: keys of fewer than 2048 bits could be broken. Ask the service for longer ones"
+    assert f"warning signature.min_rsa_bits {words}" in lines(result)
+    assert ("answered", 1024) == points["signature.min_rsa_bits"]
+    assert "signature.min_rsa_bits" not in {point.name for point in Profile().audit()}
+
+
 def test_short_secret_is_a_warning(toml: str) -> None:
     """A shared secret of 8 to 15 characters is a warning; a shorter one is "wrong"."""
     warned, told = with_keys(toml, signing_key="canary-123")

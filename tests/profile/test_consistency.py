@@ -15,7 +15,7 @@ import attrs
 import pytest
 from attrs import evolve
 
-from payasync import Credentials, Session, SortedPairs, Template
+from payasync import Credentials, Secret, Session, SortedPairs, Template
 from payasync.endpoints import ARGUMENTS
 from payasync.notifications import Receiver, SqliteInbox
 from payasync.profile.profile import Profile
@@ -754,7 +754,10 @@ BAD_SERVICE_KEYS: Final = {
     "cut": "is not a public key for rsa-sha256: it must be PEM, or base64 of SubjectPublicKeyInfo",
     "rsa private": "is a private key. Give the public key that the service shows",
     "certificate": "it is a certificate. Give the public key in it: openssl x509 -pubkey -noout -in FILE",
-    "short public": "has 1024 bits: an RSA key needs 2048 or more. Use a longer one",
+    "short public": (
+        "has 1024 bits: an RSA key needs 2048 or more. Use a longer one, or, if the service has nothing better, "
+        "set signature.min_rsa_bits"
+    ),
     "locked": "it is locked by a password. Give a copy without one: openssl pkey -in FILE -out COPY",
     "ed25519 public": "it is a key of another algorithm. Give one for rsa-sha256, or correct signature.algorithm",
 }
@@ -789,6 +792,43 @@ def test_key_that_cannot_sign_or_verify(field: str, bad: str, why: str, keys: Ke
     assert {f"credentials.{field}"} == {each.field for each in errors}
     assert all(str(each).startswith(f"credentials.{field} ") and why in str(each) for each in errors)
     assert not any(body(keys[bad]) in shown(each) for each in errors)
+
+
+def test_shorter_rsa_keys(keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
+    """With `min_rsa_bits = 1024`, RSA keys of 1024 bits sign and verify, and each gives a warning."""
+    caplog.set_level(logging.WARNING, "payasync")
+    scheme = SortedPairs(algorithm="rsa-sha256", encoding="base64", min_rsa_bits=1024)
+    given = Credentials(
+        "M1", signing_key=keys["short private"], service_keys=[keys["rsa public"], keys["short public"]]
+    )
+    session(given, evolve(SIGNED, signature=scheme))
+    signature = scheme.sign({"totalAmt": 450}, path="/", key=Secret(keys["short private"]))
+    longer = evolve(SIGNED, signature=evolve(scheme, min_rsa_bits=1025))
+
+    assert [
+        "credentials.signing_key has 1024 bits, and could be broken: use a longer one",
+        "credentials.service_keys: key 2 has 1024 bits, and could be broken: use a longer one",
+    ] == [record.getMessage() for record in caplog.records]
+    assert scheme.verify({"totalAmt": 450}, signature, path="/", key=Secret(keys["short public"]))
+    assert "has 1024 bits: an RSA key needs 1025 or more. Use a longer one" in str(refused(session, given, longer))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "bits", "words"),
+    [
+        ("rsa-sha256", 1023, "must be an integer from 1024 to 16384, not 1023"),
+        ("rsa-sha256", 16_385, "must be an integer from 1024 to 16384, not 16385"),
+        ("rsa-sha256", "2048", "must be"),
+        ("ed25519", 1024, "has no effect unless signature.algorithm is RSA: leave it out"),
+        ("hmac-sha256", 1024, "has no effect unless signature.algorithm is RSA: leave it out"),
+    ],
+)
+def test_bits_of_keys_that_are_refused(algorithm: Any, bits: Any, words: str) -> None:
+    """`signature.min_rsa_bits` is from 1024 to 16384, and is given for RSA only."""
+    field, said = refusal(lambda: Profile(signature=SortedPairs(algorithm=algorithm, min_rsa_bits=bits)))
+
+    assert "signature.min_rsa_bits" == field
+    assert words in said
 
 
 def test_second_of_two(keys: Keys) -> None:

@@ -217,6 +217,27 @@ async def test_path_that_lacks_its_argument() -> None:
     assert 'out_trade_no must be given, because the profile\'s endpoints."orders.place" names it' in str(caught.value)
 
 
+async def test_number_in_the_path_of_a_status() -> None:
+    """A query about a payment or a refund may have the merchant's number in its path, which then has a name."""
+    profile = Profile.from_toml(
+        'endpoints."payments.status".path = "/pay/{out_trade_no}"\n'
+        'endpoints."refunds.status".path = "/orders/{out_trade_no}/refunds/{out_refund_no}"\n'
+        'endpoints."refunds.status".with = ["out_trade_no"]\n'
+        'fields = {out_trade_no = "order_no", out_refund_no = "refund_no"}'
+    )
+    with Recorder(otherwise=answer(200, b'{"order_no": "T1", "refund_no": "R2"}')) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+            await pay.payments.status("T1")
+            with pytest.raises(NoAnswerError, match="refund_no is R2 in the response, and R1 in the request"):
+                await pay.refunds.status("R1", out_trade_no="T1")
+
+    assert ["/pay/T1", "/orders/T1/refunds/R1"] == [each.path for each in service.requests][:2]
+    points = {point.name: point.status for point in profile.audit()}
+
+    assert ("answered", "answered") == (points["payment_status"], points["refund_status"])
+    assert profile == Profile.from_toml(profile.to_toml())
+
+
 async def test_merchant_in_the_path() -> None:
     """The merchant in a path is the session's, even if `merchant` lacks the operation; `extra` cannot replace it."""
     profile = Profile.from_toml('endpoints."orders.place".path = "/{merchant_id}/orders"\nsigned = []\nmerchant = []')
