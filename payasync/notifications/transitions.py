@@ -94,11 +94,6 @@ def shorten(reason: str) -> str:
     return reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 1]}…"
 
 
-_REFUND_NUMBER: Final = "outRefundNo"
-_REFUND_AMOUNT: Final = "refundAmt"
-"""The service's own names (docs/service.md#refunds)."""
-
-
 def hold_two_kinds(notification: Notification, profile: Profile) -> Transition | None:
     """Hold an event with fields that tell two kinds, because a handler of one would miss the other."""
     tells = profile.notification.tells
@@ -128,16 +123,22 @@ def hold_refund(notification: Notification, profile: Profile) -> Transition | No
 def _find_refund(data: Any, profile: Profile) -> str:
     """Describe the refund that a payload names, or return an empty text. Null, an empty text and 0 name no refund."""
     shape, answer = profile.notification, profile.answer
-    for path in (shape.out_refund_no, _REFUND_NUMBER):
+    for path in (shape.out_refund_no, *_refund_names(profile, "out_refund_no")):
         if path not in {shape.out_trade_no, answer.payment_id} and (number := number_at(data, path)):
             return f"{path} is {number!r}"
-    amount = at(data, _REFUND_AMOUNT, None)
-    if isinstance(amount, str | int | float) and any(digit in str(amount) for digit in "123456789"):
-        return f"{_REFUND_AMOUNT} is {amount!r}"
+    for path in _refund_names(profile, "refund_amt"):
+        amount = at(data, path, None)
+        if isinstance(amount, str | int | float) and any(digit in str(amount) for digit in "123456789"):
+            return f"{path} is {amount!r}"
     path, others = answer.refund_status, {answer.order_status, answer.payment_status}
     if path and path not in others and profile.states.name("refund", at(data, path)):
         return f"{path} is {at(data, path)!r}"
     return ""
+
+
+def _refund_names(profile: Profile, argument: str) -> list[str]:
+    """Return the wire names of an argument of refunds that say "refund"; a payment may have another one, too."""
+    return sorted(name for name in names_of(profile, argument) if "refund" in name.lower())
 
 
 def compare_expected(notification: Notification, expected: object) -> Transition | None:

@@ -253,6 +253,12 @@ REFUND_ELSEWHERE: Final = evolve(
     notification=evolve(PROFILE.notification, out_refund_no="back.no"),
 )
 """Of a refund, the number and the state stand where no payment has any."""
+REFUND_RENAMED: Final = evolve(
+    PROFILE, fields={**PROFILE.fields, "out_refund_no": "refund_no", "refund_amt": "refundFee"}
+)
+"""The service calls the number and the amount of a refund otherwise than the document."""
+GENERAL_NAMES: Final = evolve(PROFILE, fields={**PROFILE.fields, "out_refund_no": "reference", "refund_amt": "value"})
+"""The names of a refund's number and amount may be those of a payment's, too."""
 
 
 @pytest.mark.parametrize(
@@ -265,10 +271,12 @@ REFUND_ELSEWHERE: Final = evolve(
         ({"refundAmt": 200}, PROFILE, "refundAmt is 200"),
         ({"refundAmt": "0.50"}, PROFILE, "refundAmt is '0.50'"),
         ({"refundStatus": "SBX_SUCCEEDED"}, REFUND_ELSEWHERE, "refundStatus is 'SBX_SUCCEEDED'"),
+        ({"refund_no": "R1"}, REFUND_RENAMED, "refund_no is 'R1'"),
+        ({"refundFee": 200}, REFUND_RENAMED, "refundFee is 200"),
     ],
 )
 def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, why: str) -> None:
-    """A payment that names a refund, by its number, amount or state, is quarantined."""
+    """A payment that names a refund is quarantined: by its number, amount or state, whatever the service calls them."""
     told = {"data": {**PAID, **data}, "out_refund_no": data.get("back", {}).get("no")}
     held = hold_refund(notification(**told), profile)
 
@@ -293,6 +301,11 @@ def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, w
 def test_payment_that_names_no_refund(data: dict[str, Any], profile: Profile) -> None:
     """A service may list all fields of a refund in each payment: null, an empty text and 0 name none."""
     assert hold_refund(notification({**PAID, **data}), profile) is None
+
+
+def test_general_names_tell_no_refund() -> None:
+    """A payment may have a number and an amount of its own under names that do not say "refund"."""
+    assert hold_refund(notification({**PAID, "reference": "P1", "value": 450}), GENERAL_NAMES) is None
 
 
 def test_one_path_for_the_numbers_of_both() -> None:
