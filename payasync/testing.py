@@ -87,21 +87,29 @@ def sign_notification(
     if shape.verification == "body":
         _sign(document, profile, credentials, secret)
     raw = _write_body(document)
-    number = f"msg_{token_hex(12)}" if id is None else id
-    if shape.verification in {"header", "standard-webhooks"} and not is_word(number):
+    if shape.verification in {"header", "standard-webhooks"}:
+        headers |= _sign_in_headers(raw, profile, credentials, secret, number=id, sent=int(sent))
+    return Signed(raw, headers)
+
+
+def _sign_in_headers(
+    raw: bytes, profile: Profile, credentials: Credentials, secret: Secret | None, *, number: str | None, sent: int
+) -> dict[str, str]:
+    """Return the headers that sign a body. Without a number of the notification, a random one is signed."""
+    number = f"msg_{token_hex(12)}" if number is None else number
+    if not is_word(number):
         raise invalid_argument("id", A_WORD, number)
-    values = {shape.headers.timestamp: str(int(sent)), shape.headers.nonce: number}
-    if shape.verification == "standard-webhooks":
+    names = profile.notification.headers
+    values = {names.timestamp: str(sent), names.nonce: number}
+    if profile.notification.verification == "standard-webhooks":
         keys = credentials.notification_keys if secret is None else (secret,)
         check_secrets(keys)
-        headers |= {**values, shape.headers.signature: sign_webhook(raw, number=number, sent=int(sent), key=keys[0])}
-    elif shape.verification == "header":
-        scheme, names = _scheme_of(profile), shape.headers
-        said = {"timestamp": str(int(sent)), "nonce": number, "merchant_id": credentials.merchant_id}
-        text = fill(names.text, {**said, "body": raw})
-        signature = cast("Keyed", scheme).text_signer(_signing_key(scheme, credentials, secret))(text)
-        headers |= _write_headers({**values, names.signature: names.prefix + signature})
-    return Signed(raw, headers)
+        return {**values, names.signature: sign_webhook(raw, number=number, sent=sent, key=keys[0])}
+    scheme = _scheme_of(profile)
+    said = {"timestamp": str(sent), "nonce": number, "merchant_id": credentials.merchant_id}
+    text = fill(names.text, {**said, "body": raw})
+    signature = cast("Keyed", scheme).text_signer(_signing_key(scheme, credentials, secret))(text)
+    return _write_headers({**values, names.signature: names.prefix + signature})
 
 
 def _write_headers(values: Mapping[str, str]) -> dict[str, str]:
