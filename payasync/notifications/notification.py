@@ -210,7 +210,8 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     read = parse(
         event.raw, event.headers, profile=profile, kind=kind, received_at=event.received_at, max_bytes=len(event.raw)
     )
-    return evolve(read, verified=event.verified)
+    # A name that stood in a header was stored without the header.
+    return evolve(read, verified=event.verified, event=read.event or event.event)
 
 
 def copy_body(raw: Raw, max_bytes: int = sys.maxsize) -> bytes:

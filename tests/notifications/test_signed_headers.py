@@ -455,6 +455,19 @@ def test_kind_in_a_header() -> None:
     assert verified(plain(), profile=profile).kind is None
 
 
+async def test_event_in_a_header_reaches_the_handler(tmp_path: Path) -> None:
+    """The name of an unsigned event is stored with the event, because its header is not."""
+    shape = evolve(SHAPE, kind="header:X-Event", kinds={"subscription": ["ENDED"]}, verification="none", header=None)
+    profile = evolve(PROFILE_OF_HEADER, notification=evolve(shape, ack_status=200))
+    session = Session("http://127.0.0.1:9", credentials=CREDENTIALS, profile=profile)
+    async with session, opened(tmp_path, session=session, profile=profile, credentials=CREDENTIALS) as merchant:
+        got = merchant.recording("subscription", unverified=True)
+        await merchant.receiver.receive(BODY, {"X-Event": "ENDED"})
+        await merchant.last()
+
+    assert [("subscription", "ENDED")] == [(each.kind, each.event) for each in got]
+
+
 TORONTO: Final = ZoneInfo("America/Toronto")
 
 
