@@ -249,6 +249,18 @@ def test_empty_file_is_filled(path: Path) -> None:
         assert 0 == len(names(again))
 
 
+def test_file_of_an_earlier_payasync_gets_what_it_lacks(path: Path) -> None:
+    """A file that an earlier payasync made gets the tables that are new since, and keeps what it holds."""
+    with closing(Store(str(path))) as store:
+        store.add(ORDER)
+    with closing(sqlite3.connect(path)) as earlier:
+        earlier.execute("DROP TABLE idempotency_keys")
+
+    with closing(Store(str(path))) as store:
+        assert [] == connection_of(store).execute("SELECT * FROM idempotency_keys").fetchall()
+        assert store.order_named("T1")
+
+
 def test_file_of_a_sandbox_that_was_killed_half_way(path: Path) -> None:
     """If a sandbox is killed during a checkpoint, so that its header shows a wrong length, nothing is lost."""
     with closing(Store(str(path))) as database:
