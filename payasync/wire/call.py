@@ -16,7 +16,8 @@ from payasync.credentials import Secret
 from payasync.endpoints import Kind, Operation
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import NONCE, SIGN
+from payasync.profile.schema import NONCE, SIGN, Parameter
+from payasync.profile.wire_names import parameter_of
 from payasync.settings import FRAMING, Timeouts, is_header
 
 
@@ -356,6 +357,11 @@ class Call:
     def read(self) -> bool:
         """Whether asking again changes nothing."""
         return self.operation.read
+
+    @property
+    def parameter(self) -> Parameter | None:
+        """How endpoint 6 or 7 takes its identifier; `None` for any other endpoint."""
+        return parameter_of(self.profile, self.operation.name)
 
 
 @frozen(slots=False)

@@ -6,8 +6,9 @@ from attrs.exceptions import FrozenInstanceError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from payasync.credentials import Secret
-from payasync.endpoints import CREATE_REFUND
+from payasync.endpoints import CREATE_REFUND, QUERY_REFUND
 from payasync.errors import InvalidArgumentError
+from payasync.profile import Parameter, Profile
 from payasync.settings import FRAMING
 from payasync.strict_json import ABSENT
 from payasync.wire.call import Lease, Reply
@@ -67,6 +68,14 @@ def test_call_shows_no_field() -> None:
     assert "Profile" not in shown
     assert "refunds.create" in shown
     assert "R1" in shown
+
+
+def test_call_says_how_its_identifier_is_taken() -> None:
+    """A layer reads of a status query what the name and the place of its identifier are."""
+    profile = Profile(refund_status=Parameter("no", "header"))
+
+    assert Parameter("no", "header") == bare_call(QUERY_REFUND, profile=profile).parameter
+    assert bare_call(CREATE_REFUND, profile=profile).parameter is None
 
 
 def test_reply_shows_no_body() -> None:
