@@ -343,6 +343,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
 
 REPEAT_HINT: Final = "repeating it is harmless"
 QUERY_HINT: Final = "it may have been done: ask for its state, do not repeat it"
+_AFTER_DOUBT: Final = "after an attempt whose outcome is unknown"
 _SHOWN: Final = 200
 """The most characters of the service's message that the text of an error shows."""
 
@@ -360,8 +361,10 @@ def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: b
         unknown = doubt or (isinstance(result, NoAnswerError) and not call.read)
         if not unknown or isinstance(result, OutcomeUnknownError):
             return result
-        reason = result.reason or str(result.args[0])
-        error = OutcomeUnknownError(f"{result.args[0]}; {advice(call)}", reason=reason)
+        reason, words = result.reason or str(result.args[0]), result.args[0]
+        if isinstance(result, NotSentError):  # its own words say that repeating is harmless
+            reason = words = f"{Outcome.NOT_SENT.value}: {reason}, {_AFTER_DOUBT}"
+        error = OutcomeUnknownError(f"{words}; {advice(call)}", reason=reason)
         error.__cause__ = result.__cause__
         return error
     if not doubt and _was_refused(call, outcome):
@@ -378,7 +381,7 @@ def _unclear_response_error(call: Call, outcome: Outcome, reply: Reply) -> Payas
     elif outcome is Outcome.UNVERIFIED and reply.doubt:
         words = f"a response whose signature cannot be checked: {reply.doubt}"
     elif _was_refused(call, outcome):
-        words = f"{outcome.value}, after an attempt whose outcome is unknown"
+        words = f"{outcome.value}, {_AFTER_DOUBT}"
     elif outcome is Outcome.RATE_LIMITED:
         key = "http.rate_limit_precedes_execution"
         words = f"{outcome.value}, which may have been executed (see {key} in the profile)"

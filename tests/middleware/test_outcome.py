@@ -546,6 +546,15 @@ def test_unknown_outcome_says_why(status: int, words: str) -> None:
     assert f"HTTP {status}, {words}" in str(error)
 
 
+def test_unknown_outcome_if_the_last_attempt_was_not_sent() -> None:
+    """The advice of an attempt that was not sent does not stand in the error of a write that may have been done."""
+    unsent = errors.NotSentError("nothing was sent to X: refused; repeating is harmless", reason="refused", sent=False)
+    error = final_error(call_of("5"), Outcome.NOT_SENT, unsent, doubt=True)
+
+    assert "not sent: refused, after an attempt whose outcome is unknown; " in str(error)
+    assert "harmless" not in str(error)
+
+
 def test_refusal_tells_what_the_service_said() -> None:
     """The error holds the service's code, message and response, and names the call."""
     answer = evolve(code("PARAM", 418, msg="no such currency"), attempts=2)
