@@ -57,7 +57,8 @@ def _shown(value: object) -> str:
 def _refuse(request: Any, attribute: "Attribute[Any]", rule: str, value: object) -> None:
     """Raise, but where an argument that may be left out was: its default is `ABSENT`, and `None` is another value."""
     if value is not ABSENT or attribute.default is not ABSENT:
-        raise invalid_argument(attribute.name, rule, value, request.operation)
+        instead = "leave it out" if attribute.default is ABSENT else "it is required"
+        raise invalid_argument(attribute.name, rule, value, request.operation, instead=instead)
 
 
 def validate_amount(request: Any, attribute: "Attribute[Any]", value: object) -> None:

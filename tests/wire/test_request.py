@@ -292,3 +292,12 @@ def test_none_is_no_way_to_leave_out(name: str) -> None:
         told.append(caught.value.field)
 
     assert optional_of(request) == told
+
+
+@pytest.mark.parametrize("argument", ["out_trade_no", "out_refund_no", "total_amt", "refund_amt"])
+def test_none_for_a_required_argument(argument: str) -> None:
+    """`None` for a required argument is refused, and the error does not say to leave it out."""
+    given: dict[str, Any] = {"out_trade_no": "T1", "out_refund_no": "R1", "total_amt": 450, "refund_amt": 200}
+    given[argument] = None
+    with pytest.raises(InvalidArgumentError, match=f"{argument} must be .*, not None: it is required$"):
+        CreateRefund(**given)
