@@ -20,7 +20,7 @@ from payasync.notifications.notification import Notification, build_key, kinds_t
 from payasync.profile.profile import Profile, not_configured
 from payasync.profile.schema import MERCHANT
 from payasync.profile.signed_fields import notification_coverage
-from payasync.profile.wire_names import names_of
+from payasync.profile.wire_names import names_of, shown_names
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.strict_json import ABSENT, at
@@ -206,8 +206,8 @@ MAX_UNCONFIRMED: Final = 3600.0
 _REDIRECTS: Final = range(300, 400)
 _WAITING: Final = {"order": "pending", "payment": "pending", "refund": "processing"}
 """Our names of the states that are not final."""
-_NAMES: Final[Mapping[type[Any], str]] = {QueryOrder: "outTradeNo", QueryRefund: "outRefundNo"}
-"""The service's own names of the numbers in queries (docs/service.md#responses)."""
+_NUMBERS: Final[Mapping[type[Any], str]] = {QueryOrder: "out_trade_no", QueryRefund: "out_refund_no"}
+"""By query, the argument whose value it asks about."""
 
 
 @frozen
@@ -254,7 +254,7 @@ def judge_response(
 ) -> Confirmed | Transition:
     """Return whether a response confirms a hint that was received `age` seconds ago, or the hint's next state."""
     number = str(query.reference)
-    path = _NAMES.get(type(query), profile.answer.payment_id)
+    path = _number_path(query, profile)
     found = number_at(response.data, path)
     if found not in {None, number}:  # a query for `t1` may find `T1`, whose effect would then come under two keys
         reason = f"the query was about {number!r}, and its response is about {path} {found!r}"
@@ -274,6 +274,13 @@ def judge_response(
         reason = f"the service does not confirm it yet: the state is {status!r}"
         return Transition("pending" if age < MAX_UNCONFIRMED else "dead", reason)
     return Confirmed(build_key(f"confirmed:{kind}:", [number, status]), response)
+
+
+def _number_path(query: Request[Response], profile: Profile) -> str:
+    """Return the path at which a response names the number of its query; empty if it is not compared."""
+    argument = _NUMBERS.get(type(query), "payment_id")
+    path: str | None = getattr(profile.answer, argument)
+    return shown_names(profile, query.operation.name, argument)[0] if path is None else path
 
 
 def judge_error(error: Exception, profile: Profile, age: float) -> Transition:

@@ -115,6 +115,25 @@ def test_response_that_confirms_nothing(query: Request[Response], data: Any, rea
     assert f"{state_of(found)}: {getattr(found, 'reason', '')}".startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("changes", "number", "confirms"),
+    [
+        ({"fields": {"out_trade_no": "no"}}, {"no": "t1", "outTradeNo": "T1"}, False),
+        ({"fields": {"out_trade_no": "no"}}, {"no": "T1", "outTradeNo": "its own"}, True),
+        ({"answer": evolve(PROFILE.answer, out_trade_no="no")}, {"no": "t1"}, False),
+        ({"answer": evolve(PROFILE.answer, out_trade_no="")}, {"outTradeNo": "its own"}, True),
+    ],
+)
+def test_number_of_a_confirmation_stands_where_the_profile_says(
+    changes: dict[str, Any], number: dict[str, str], *, confirms: bool
+) -> None:
+    """The number is compared at the profile's path, else under the service's name for it; `""`: not compared."""
+    profile = evolve(PROFILE, **changes)
+    paid = response({"status": "SBX_PAID", **number}, profile=profile)
+
+    assert confirms is isinstance(judge_response(ORDER, "payment", paid, profile, 0), Confirmed)
+
+
 def test_pending_state_is_not_asked_about_for_days() -> None:
     """If the state is pending for `MAX_UNCONFIRMED` seconds, the hint is dead, because anybody may have sent it."""
     pending = response({"status": "SBX_PENDING"})
