@@ -74,13 +74,12 @@ def test_name_that_is_none() -> None:
 
 
 def test_core_depends_on_five_packages() -> None:
-    """The core needs these five packages, and on Windows time zones; every other package is an extra."""
+    """The core needs these five packages; every other package is an extra."""
     expected = ["aiohttp", "attrs", "backoff", "cattrs", "orjson"]
 
     needed = [re.split(r"[<>=!~\[; ]", one)[0] for one in pyproject()["project"]["dependencies"]]
 
-    assert [*expected, "tzdata"] == needed
-    assert pyproject()["project"]["dependencies"][-1].endswith("; sys_platform == 'win32'")
+    assert expected == needed
 
 
 def test_public_names_are_pinned() -> None:
