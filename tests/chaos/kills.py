@@ -79,13 +79,17 @@ LISTED: Final = 20
 
 def show(console: Console, results: Sequence[Result]) -> None:
     """Print what the strategies came to, where the kills hit, and the first of what is unresolved or lost."""
-    table = Table("", *(NAMES[each.strategy] for each in results), box=SIMPLE, title="By the service's ledger")
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), title="By the service's ledger", title_justify="left")
+    table.add_column(no_wrap=True)
+    for each in results:
+        table.add_column(NAMES[each.strategy], justify="right")
     columns = [each.counts() for each in results]
     for name in columns[0]:
         table.add_row(name, *(f"{counts[name]:,}" for counts in columns))
     table.add_section()
+    table.add_row("killed while:")
     for moment in MOMENTS:
-        table.add_row(f"killed while {moment}", *(str(each.hits.get(moment, 0)) for each in results))
+        table.add_row(f"  {moment}", *(str(each.hits.get(moment, 0)) for each in results))
     console.print(table)
     for result in results:
         for operation, words in islice({**result.unresolved, **result.lost}.items(), LISTED):
