@@ -47,6 +47,11 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
             "endpoints.orders.close.path",
             "has {order}, which is no argument; allowed are merchant_id, out_trade_no",
         ),
+        (
+            'endpoints."refunds.status".path = "/r/{out_trade_no}"',
+            "endpoints.refunds.status.path",
+            "has {out_trade_no}, which is no argument; allowed are identifier, merchant_id, out_refund_no",
+        ),
         ('endpoints."orders.place".place = "path"', "endpoints.orders.place.place", "write the arguments into"),
         (
             'endpoints."refunds.status" = {with = ["out_trade_no"], place = "path"}\nstatus.refund.name = "no"',
@@ -236,6 +241,17 @@ async def test_number_in_the_path_of_a_status() -> None:
 
     assert ("answered", "answered") == (points["payment_status"], points["refund_status"])
     assert profile == Profile.from_toml(profile.to_toml())
+
+
+async def test_number_in_the_path_under_a_name_of_its_own() -> None:
+    """A name in `[status]` stays that of the identifier, if the path has the merchant's number."""
+    profile = Profile.from_toml('endpoints."refunds.status".path = "/{out_refund_no}"\nstatus.refund.name = "no"')
+    with Recorder(otherwise=answer(200, b'{"no": "R2"}')) as service:
+        async with Session(service.url, credentials=CREDENTIALS, profile=profile) as pay:
+            with pytest.raises(NoAnswerError, match="no is R2 in the response, and R1 in the request"):
+                await pay.refunds.status("R1")
+
+    assert {"/R1"} == {each.path for each in service.requests}
 
 
 async def test_merchant_in_the_path() -> None:
