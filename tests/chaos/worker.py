@@ -187,10 +187,17 @@ async def persist(merchant: Merchant, journal: KillableJournal, life: Life, trac
     """Do all that can be done; what was interrupted waits for the end of its lease, and for the last process."""
     still = await done(left(life), merchant.journaled, trace)
     for _ in range(MOST_ROUNDS if life.ahead else ROUNDS):
-        if not [each for each in still if await _asked(journal, life, name_of(each))]:
+        asked = [each for each in still if await _asked(journal, life, name_of(each))]
+        if not asked and not await _in_doubt(journal, life):
             return
         await asyncio.sleep(PAUSE)
         still = await done(still, merchant.journaled, trace)
+
+
+async def _in_doubt(journal: KillableJournal, life: Life) -> bool:
+    """Return whether the last process finds intents in doubt: another send of what a caller was told may be one."""
+    states: tuple[State, ...] = ("unknown", "sending")
+    return life.ahead > 0 and any([await journal.list(state, limit=1) for state in states])
 
 
 async def _asked(journal: KillableJournal, life: Life, number: str) -> bool:
