@@ -214,8 +214,9 @@ def _check_path(profile: "Profile", operation: str, path: str) -> None:
     arguments.update(NUMBER_OF.get(operation, ())[1:])
     for name in in_braces:
         if name not in arguments:
-            allowed = ", ".join(sorted(arguments))
-            raise invalid_setting(f"{key}.path", f"has {{{name}}}, which is no argument; allowed are {allowed}")
+            why = f"has {{{name}}}, which is no argument; allowed are {', '.join(sorted(arguments))}"
+            further = name in (each.name for each in FURTHER.get(operation, ()))
+            raise invalid_setting(f"{key}.path", f"{why}. Name it in {key}.with, too" if further else why)
         if in_braces.count(name) > 1:
             raise invalid_setting(f"{key}.path", f"has {{{name}}} twice: write each argument once")
     place, of_status = operation_of(profile, operation).place, not profile.endpoints[operation].place

@@ -442,7 +442,8 @@ class Template(Keyed):
         sent = names_in("".join(values.values()))
         for name in _FRESH:
             if name in names_in(self.text) and name not in sent:
-                _refuse("value", f"must hold {{{name}}}, which signature.text signs: the service needs it, too")
+                why = f"must hold {{{name}}}, which signature.text signs"
+                _refuse("value", f"or one of signature.headers {why}: the service needs it, too")
 
     @property
     def all_headers(self) -> dict[str, str]:

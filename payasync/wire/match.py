@@ -215,7 +215,8 @@ def _mismatch(each: ComparedField, mine: object, theirs: object, data: object) -
     if any(_stands_at(data, path, mine) for path in each.also):
         return None
     if _is_missing(theirs):
-        words = f"the response lacks {each.path}, which must name {each.sent_as}"
+        what = "a success must have" if each.path == each.sent_as else f"must name {each.sent_as}"
+        words = f"the response lacks {each.path}, which {what}"
         required = each.required and not (each.beside and _is_missing(at(data, each.beside, None)))
         return Objection(words) if required else None
     words = f"{each.sent_as} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"

@@ -50,7 +50,7 @@ REFUND: Final = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=45
         (
             'endpoints."refunds.status".path = "/r/{out_trade_no}"',
             "endpoints.refunds.status.path",
-            "has {out_trade_no}, which is no argument; allowed are identifier, merchant_id, out_refund_no",
+            'allowed are identifier, merchant_id, out_refund_no. Name it in endpoints."refunds.status".with, too',
         ),
         ('endpoints."orders.place".place = "path"', "endpoints.orders.place.place", "write the arguments into"),
         (
