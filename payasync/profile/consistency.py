@@ -206,7 +206,7 @@ def _check_endpoint(profile: "Profile", operation: str, endpoint: Endpoint) -> N
 
 
 def _check_path(profile: "Profile", operation: str, path: str) -> None:
-    """Refuse a path that is none, or that does not have each argument of the operation once."""
+    """Refuse a text that is no path, or that holds an unknown argument, or one argument twice."""
     key, in_braces = f"endpoints.{operation}", BRACES.findall(path)
     if not is_path(BRACES.sub("x", path)):
         raise invalid_setting(f"{key}.path", f"must be a path below the base URL, such as /v2/orders, not {path!r}")
@@ -358,7 +358,7 @@ def _key_of_name(profile: "Profile", operation: str, argument: Argument) -> str:
 
 
 def _check_headers(profile: "Profile") -> None:
-    """Refuse a header that is none, that payasync sets, or that carries two things."""
+    """Refuse a name that no header can have, that payasync sets itself, or that two keys give."""
     scheme, auth = profile.signature, profile.auth
     for name, value in profile.headers.items():
         if not is_header(name, value):

@@ -191,6 +191,13 @@ def test_given_path_must_be_there_in_a_success(told: object, lacks: str) -> None
     assert mismatch({"outRefundNo": "R1"}, READ, {"refund": {"no": "R1"}}) is None
 
 
+def test_given_path_that_is_the_wire_name() -> None:
+    """If the given path is the wire name itself, the error does not say the name twice."""
+    where = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(out_refund_no="outRefundNo")))
+
+    assert Objection("the response lacks outRefundNo, which a success must have") == mismatch(SENT, where, {})
+
+
 @pytest.mark.parametrize(
     ("told", "refused"),
     [
