@@ -1,4 +1,4 @@
-"""The merchant's number and keys (docs/service.md#authentication)."""
+"""The merchant's number and keys (docs/reference/service.md#authentication)."""
 
 import hmac
 import os
@@ -96,7 +96,7 @@ class Credentials:
     Args:
         merchant_id: The merchant's number, sent as `merchantId`.
         secret_key: Sent as `Authorization: Bearer` by the operations in the profile's `bearer`
-            (docs/service.md#authentication).
+            (docs/reference/service.md#authentication).
         public_key: The account's public key, sent only where the profile's `auth` says so.
         signing_key: Signs requests: a shared secret, or a private key (PEM, or base64 of PKCS #8).
         service_keys: Verify responses and notifications that are signed in their body; several while keys rotate.

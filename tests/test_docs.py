@@ -43,9 +43,9 @@ from tests.test_readme import blocks
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")})
-PAGE: Final = DOCS.joinpath("profile.md").read_text(encoding="utf-8")
+PAGE: Final = DOCS.joinpath("reference", "profile.md").read_text(encoding="utf-8")
 FORMS: Final = re.findall(
-    r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("sandbox.md").read_text(encoding="utf-8"), re.MULTILINE
+    r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("reference", "sandbox.md").read_text(encoding="utf-8"), re.MULTILINE
 )
 """The sandbox's forms: the name of each, and its fields."""
 TABLES: Final[Mapping[str, type]] = {
@@ -182,7 +182,7 @@ def test_defaults_are_true(line: str) -> None:
 
 def test_names_in_signed_texts() -> None:
     """The page of signatures lists each name that a signed text, or the value of a header, may hold in braces."""
-    page = DOCS.joinpath("signatures.md").read_text(encoding="utf-8")
+    page = DOCS.joinpath("reference", "signatures.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `\{(\w+)\}` \| .* \| (yes|-) \| (yes|-)", page, re.MULTILINE)
 
     for column, text, value in ((1, "{unknown}", "{signature}"), (2, "{body}", "{signature}{unknown}")):
@@ -239,12 +239,12 @@ def test_contributing_names_files_that_exist() -> None:
 
 
 def test_docstrings_cite_sections_that_exist() -> None:
-    """Each citation in the package names a section of docs/service.md, which users have."""
+    """Each citation in the package names a section of docs/reference/service.md, which users have."""
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "payasync").rglob("*.py")]
-    cited = {anchor for source in sources for anchor in re.findall(r"docs/service\.md#([\w-]+)", source)}
+    cited = {anchor for source in sources for anchor in re.findall(r"docs/reference/service\.md#([\w-]+)", source)}
 
     assert cited
-    assert not cited - anchors(DOCS / "service.md")
+    assert not cited - anchors(DOCS / "reference" / "service.md")
     assert not any("(spec:" in source for source in sources)
 
 
@@ -266,7 +266,7 @@ def test_changelog_has_short_lines() -> None:
 
 def test_every_error_is_listed() -> None:
     """The page of errors lists each public error class, and no other."""
-    page = DOCS.joinpath("errors.md").read_text(encoding="utf-8")
+    page = DOCS.joinpath("reference", "errors.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)
     public = (getattr(payasync, name) for name in payasync.__all__)
 

@@ -1,4 +1,4 @@
-"""docs/services/: each example of an invented service's document happens, and the sandbox plays each service."""
+"""docs/reference/services/: each example of a document happens, and the sandbox plays each service."""
 
 import ast
 import base64
@@ -24,7 +24,7 @@ from tests.foreign.recorder import Answer, Recorder, Request, answer
 from tests.foreign.signatures import rsa_keys, rsa_sha256
 from tests.test_readme import blocks
 
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "services"
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference" / "services"
 SERVICES: Final = ("alder", "birch", "cedar", "dogwood", "elm")
 ANYTHING: Final = "…"
 """What an example does not show: a nonce, a time, a key or a signature."""

@@ -55,7 +55,8 @@ def init(file: Path, *, force: bool) -> None:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail(
-            INIT, "it asks questions, and needs a terminal. Or write the file yourself: docs/profile.md shows each key"
+            INIT,
+            "it asks questions, and needs a terminal. Or write the file yourself, as docs/reference/profile.md shows",
         )
     if why := _refusal(file, force=force):
         fail(INIT, why)

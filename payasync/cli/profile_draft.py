@@ -241,7 +241,7 @@ class ProfileDraft:
 
 
 _HEAD: Final = """\
-# The profile of a service for payasync: docs/profile.md explains each key.
+# The profile of a service for payasync: docs/reference/profile.md explains each key.
 # A line that begins with "#" is an open point with an example. Write the value of your service, and remove the "#".
 # If the line of its table begins with "#", remove that one, too.
 
@@ -249,25 +249,25 @@ _HEAD: Final = """\
 _RARE: Final = """
 ## The rest is rarely needed. Remove the "# " before each line of an example whose case is yours.
 
-## If a method or a path differs: docs/profile.md#other-paths-and-methods
+## If a method or a path differs: docs/reference/profile.md#other-paths-and-methods
 # [endpoints."orders.query"]
 # method = "GET"
 # path = "/v2/orders/{out_trade_no}"
 
-## If a field of a request has another name: docs/profile.md#other-names
+## If a field of a request has another name: docs/reference/profile.md#other-names
 # [fields."orders.place"]              # of one operation; names of all operations stand in [fields]
 # total_amt = "amount"
 
-## If a key is not sent as "Authorization: Bearer": docs/profile.md#keys-in-other-headers
+## If a key is not sent as "Authorization: Bearer": docs/reference/profile.md#keys-in-other-headers
 # [auth]                               # of the methods in bearer
 # value = "Basic {basic}"
 
-## If each write carries a key under which it is done once: docs/profile.md#idempotency-keys
+## If each write carries a key under which it is done once: docs/reference/profile.md#idempotency-keys
 # [idempotency]
 # header = "Idempotency-Key"
 # lifetime = 86400                     # seconds that the service keeps a key
 
-## If a header signs a text of the request: docs/profile.md#a-signature-in-a-header
+## If a header signs a text of the request: docs/reference/profile.md#a-signature-in-a-header
 # [signature]                          # in place of the one above, and of answer.signature
 # family = "template"
 # algorithm = "hmac-sha256"
@@ -275,7 +275,7 @@ _RARE: Final = """
 # text = "{method}\\n{path}\\n{body}"
 # header = "X-Signature"
 
-## If a notification's kind follows from a field: docs/profile.md#kinds-without-event-names
+## If a notification's kind follows from a field: docs/reference/profile.md#kinds-without-event-names
 # [notification.tells]
 # refund = "refundStatus"
 """

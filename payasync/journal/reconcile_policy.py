@@ -102,7 +102,7 @@ def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
     """Return the query for the state of an intent, or `None` if it has no number.
 
     Endpoint 3 queries orders, and endpoint 7 refunds. Endpoint 6 queries payments of endpoint 1, by the number that the
-    service gave them (docs/service.md#queries).
+    service gave them (docs/reference/service.md#queries).
     """
     if intent.operation != CREATE_PAYMENT.name:
         return status_query(intent.operation, intent.reference, asked_for(intent).get("outTradeNo"))

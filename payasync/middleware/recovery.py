@@ -53,8 +53,8 @@ def status_query(operation: str | None, reference: str | None, order: object = N
 def query_about(codec: Codec, call: Call) -> Call | None:
     """Return the query about a write, or `None` if the profile does not map one.
 
-    Endpoint 3 shows the state of an order, endpoint 7 that of a refund (docs/service.md#queries). The query must end
-    by the write's own deadline.
+    Endpoint 3 shows the state of an order, endpoint 7 that of a refund (docs/reference/service.md#queries).
+    The query must end by the write's own deadline.
     """
     askable = recourse(call) in {Recourse.QUERY, Recourse.CLOSE}
     asked = compared_fields(by_document_names(call))

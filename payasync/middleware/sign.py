@@ -1,4 +1,4 @@
-"""The nonce and signature of each attempt, and the headers with keys (docs/service.md#authentication)."""
+"""The nonce and signature of each attempt, and the headers with keys (docs/reference/service.md#authentication)."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Notifications: receive each one once, believe none unverified (docs/service.md#notifications)."""
+"""Notifications: receive each one once, believe none unverified (docs/reference/service.md#notifications)."""
 
 from typing import TYPE_CHECKING, Any
 

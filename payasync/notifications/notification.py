@@ -1,6 +1,6 @@
 """A notification that the service sends to the merchant's server, parsed without I/O.
 
-See docs/service.md#notifications.
+See docs/reference/service.md#notifications.
 """
 
 import hashlib
@@ -123,7 +123,7 @@ class Notification:
 
     @frameless_async
     async def confirm(self, *, session: "Session | None" = None) -> Response:
-        """Ask the service to confirm the notification, and return its response (docs/service.md#queries).
+        """Ask the service to confirm the notification, and return its response (docs/reference/service.md#queries).
 
         A payment is queried by its order number, or by the service's own number if it names no order; a refund by
         its refund number.

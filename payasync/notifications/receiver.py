@@ -113,7 +113,7 @@ REPLAY_PAGE: Final = 100
 
 
 class Receiver:
-    """Receives notifications, and has each event handled at least once (docs/service.md#notifications).
+    """Receives notifications, and has each event handled at least once (docs/reference/service.md#notifications).
 
     A notification is stored on the disk before it is acknowledged. This process or the next one dispatches it from
     there. An unsigned notification is confirmed with the service before a handler gets it.

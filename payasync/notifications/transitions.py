@@ -197,7 +197,7 @@ def is_same(found: object, expected: object) -> bool:
 
 
 CONFIRMABLE: Final = frozenset({"payment", "refund"})
-"""The kinds that a query can confirm (docs/service.md#queries)."""
+"""The kinds that a query can confirm (docs/reference/service.md#queries)."""
 DEFAULT_QUARANTINE: Final = 60.0
 """Seconds after which "not found" is believed if the profile has no `recovery.quarantine`."""
 MAX_UNCONFIRMED: Final = 3600.0

@@ -1,4 +1,4 @@
-"""Whether a notification comes from the service, verified as the profile says (docs/service.md#notifications)."""
+"""Whether a notification comes from the service, as the profile says (docs/reference/service.md#notifications)."""
 
 import base64
 import hashlib

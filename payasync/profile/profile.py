@@ -68,8 +68,9 @@ class Profile:
 
     Args:
         name: A name for people.
-        bearer: Operations that carry the headers of `auth`: `Authorization: Bearer` (docs/service.md#authentication).
-        signed: Operations that carry `nonceStr` and `sign` (docs/service.md#authentication).
+        bearer: Operations that carry the headers of `auth`: `Authorization: Bearer`
+            (docs/reference/service.md#authentication).
+        signed: Operations that carry `nonceStr` and `sign` (docs/reference/service.md#authentication).
         merchant: Operations that carry `merchantId`.
         identifier: The pattern that order, refund and subscription numbers must match as a whole.
         amount_unit: `minor` or `major`, shown by the audit. Amounts are never converted.

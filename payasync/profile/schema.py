@@ -43,7 +43,7 @@ OPEN_FIELDS: Final = {
     "customer": "the wire name of a subscription's customer details",
     "subscription_id": "the wire name of a subscription's number",
 }
-"""Arguments whose wire names the document does not show (docs/service.md#overview)."""
+"""Arguments whose wire names the document does not show (docs/reference/service.md#overview)."""
 
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
@@ -399,7 +399,7 @@ class AnswerShape:
         request_id: The service's identifier of the request: a path, or `header:` and the name of a header.
         payment_id: The service's number of a payment; this path and the next six are relative to `data`.
         payment_status: The state of a payment.
-        redirect_url: The page that the customer is sent to (docs/service.md#orders).
+        redirect_url: The page that the customer is sent to (docs/reference/service.md#orders).
         redirect_template: The address of that page, if the service gives only its parts. Names in braces are paths in
             the payload, or else wire names of the request. Their values are percent-encoded.
         order_status: The state of an order.
@@ -706,7 +706,7 @@ class Idempotency:
 
 @frozen(kw_only=True, field_transformer=check_types("notification"))
 class NotificationShape:
-    """The form of notifications, and the responses that acknowledge and refuse them (docs/service.md#notifications).
+    """The form of notifications, and of the responses to them (docs/reference/service.md#notifications).
 
     Args:
         verification: `body`, `header`, `standard-webhooks` or `none`; empty: open.

@@ -15,7 +15,7 @@ from payasync.wire.validators import NOTHING, validate_amount, validate_text, va
 
 @frozen(kw_only=True)
 class PlaceOrder(Request[OrderResponse]):
-    """Endpoint 2: an order of the signed style (docs/service.md#orders).
+    """Endpoint 2: an order of the signed style (docs/reference/service.md#orders).
 
     Args:
         total_amt: An int, in the unit that the service counts in.
@@ -47,7 +47,7 @@ class PlaceOrder(Request[OrderResponse]):
 
 @frozen(kw_only=True)
 class QueryOrder(Request[OrderResponse]):
-    """Endpoint 3: the state of an order (docs/service.md#orders).
+    """Endpoint 3: the state of an order (docs/reference/service.md#orders).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -65,7 +65,7 @@ class QueryOrder(Request[OrderResponse]):
 
 @frozen(kw_only=True)
 class CloseOrder(Request[OrderResponse]):
-    """Endpoint 4: close an order (docs/service.md#orders).
+    """Endpoint 4: close an order (docs/reference/service.md#orders).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -100,10 +100,11 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, OrderResponse]:
-        """Place an order (docs/service.md#orders); the customer goes to `redirect_url` of the response.
+        """Place an order (docs/reference/service.md#orders); the customer goes to `redirect_url` of the response.
 
         If the response was lost, payasync queries the order and returns that response: `recovered` is true. It usually
-        has no address, so close the order, and place one under a new number (docs/errors.md#orders-without-an-address).
+        has no address, so close the order, and place one under a new number
+        (docs/reference/errors.md#orders-without-an-address).
 
         Args:
             total_amt: An int, in the unit that the service counts in.
@@ -147,7 +148,7 @@ class Orders(Namespace):
     def query(
         self, out_trade_no: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> Coroutine[Any, Any, OrderResponse]:
-        """Ask for the state of an order (docs/service.md#orders).
+        """Ask for the state of an order (docs/reference/service.md#orders).
 
         Args:
             out_trade_no: The merchant's own number of the order.
@@ -172,7 +173,7 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, OrderResponse]:
-        """Close an order that the customer cancelled, or that timed out (docs/service.md#orders).
+        """Close an order that the customer cancelled, or that timed out (docs/reference/service.md#orders).
 
         Args:
             out_trade_no: The merchant's own number of the order.

@@ -15,7 +15,7 @@ from payasync.wire.validators import NOTHING, validate_amount, validate_text, va
 
 @frozen(kw_only=True)
 class CreatePayment(Request[PaymentResponse]):
-    """Endpoint 1: a payment of the general style (docs/service.md#payments).
+    """Endpoint 1: a payment of the general style (docs/reference/service.md#payments).
 
     Args:
         amount: An int, in the unit that the service counts in.
@@ -37,7 +37,7 @@ class CreatePayment(Request[PaymentResponse]):
 
 @frozen(kw_only=True)
 class QueryPayment(Request[PaymentResponse]):
-    """Endpoint 6: the state of a payment (docs/service.md#payments).
+    """Endpoint 6: the state of a payment (docs/reference/service.md#payments).
 
     Args:
         identifier: The order identifier that the service expects there; the profile says where it stands.
@@ -67,7 +67,9 @@ class Payments(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, PaymentResponse]:
-        """Create a payment (docs/service.md#payments). Nothing names it: it is repeated only under an idempotency key.
+        """Create a payment (docs/reference/service.md#payments).
+
+        Nothing names it, so it is repeated only under an idempotency key.
 
         Args:
             amount: An int, in the unit that the service counts in.
@@ -94,7 +96,7 @@ class Payments(Namespace):
     def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> Coroutine[Any, Any, PaymentResponse]:
-        """Ask for the state of a payment, for example after the customer came back (docs/service.md#payments).
+        """Ask for the state of a payment, such as after the customer came back (docs/reference/service.md#payments).
 
         Args:
             identifier: The order identifier that the service expects there.

@@ -15,7 +15,7 @@ from payasync.wire.validators import NOTHING, validate_amount, validate_text, va
 
 @frozen(kw_only=True)
 class CreateRefund(Request[RefundResponse]):
-    """Endpoint 5: refund a paid order, in whole or in part (docs/service.md#refunds).
+    """Endpoint 5: refund a paid order, in whole or in part (docs/reference/service.md#refunds).
 
     Args:
         out_trade_no: The merchant's own number of the order.
@@ -43,7 +43,7 @@ class CreateRefund(Request[RefundResponse]):
 
 @frozen(kw_only=True)
 class QueryRefund(Request[RefundResponse]):
-    """Endpoint 7: the outcome of a refund (docs/service.md#refunds).
+    """Endpoint 7: the outcome of a refund (docs/reference/service.md#refunds).
 
     Args:
         identifier: The refund identifier that the service expects there; the profile says where it stands.
@@ -79,7 +79,7 @@ class Refunds(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, RefundResponse]:
-        """Refund a paid order, in whole or in part (docs/service.md#refunds).
+        """Refund a paid order, in whole or in part (docs/reference/service.md#refunds).
 
         Args:
             out_trade_no: The merchant's own number of the order.
@@ -125,7 +125,7 @@ class Refunds(Namespace):
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
     ) -> Coroutine[Any, Any, RefundResponse]:
-        """Ask for the outcome of a refund (docs/service.md#refunds).
+        """Ask for the outcome of a refund (docs/reference/service.md#refunds).
 
         Args:
             identifier: The refund identifier that the service expects there.

@@ -33,7 +33,9 @@ def _frameless_init(kind: type[T]) -> type[T]:
 @_frameless_init
 @frozen(kw_only=True)
 class CreateSubscription(Request[SubscriptionResponse]):
-    """Endpoint 8: start a recurring payment (docs/service.md#subscriptions). The profile gives all wire names.
+    """Endpoint 8: start a recurring payment (docs/reference/service.md#subscriptions).
+
+    The profile gives all wire names.
 
     Args:
         frequency: How often the customer is billed, in the service's words.
@@ -117,7 +119,7 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, SubscriptionResponse]:
-        """Start a recurring payment (docs/service.md#subscriptions).
+        """Start a recurring payment (docs/reference/service.md#subscriptions).
 
         Args:
             frequency: How often the customer is billed, in the service's words.
@@ -158,7 +160,7 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, SubscriptionResponse]:
-        """Change a subscription (docs/service.md#subscriptions); omitted arguments stay as they are.
+        """Change a subscription (docs/reference/service.md#subscriptions); omitted arguments stay as they are.
 
         Args:
             subscription_id: The service's number of the subscription.
@@ -201,7 +203,7 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, SubscriptionResponse]:
-        """End a subscription (docs/service.md#subscriptions).
+        """End a subscription (docs/reference/service.md#subscriptions).
 
         Args:
             subscription_id: The service's number of the subscription.

@@ -1,4 +1,4 @@
-"""The ten endpoints over HTTP, and who may call them (docs/service.md#overview)."""
+"""The ten endpoints over HTTP, and who may call them (docs/reference/service.md#overview)."""
 
 import base64
 import hmac

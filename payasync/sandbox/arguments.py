@@ -1,4 +1,4 @@
-"""What each endpoint takes, and the sandbox's own limits of it (docs/service.md#values)."""
+"""What each endpoint takes, and the sandbox's own limits of it (docs/reference/service.md#values)."""
 
 import json
 import re

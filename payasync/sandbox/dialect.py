@@ -126,7 +126,7 @@ STATUSES: Final[Mapping[Why, int]] = {
     "absent": 404,
     "busy": 503,
 }
-"""The sandbox's own choice (docs/service.md#errors)."""
+"""The sandbox's own choice (docs/reference/service.md#errors)."""
 
 _MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
 """The refusals that have one meaning, with the list of a profile's codes that means it."""
@@ -541,7 +541,7 @@ class Dialect:
     def build_notification(self, event: Event, now: datetime) -> str | None:
         """Return the body of a notification; `None` if the service does not send this event.
 
-        See docs/service.md#notifications.
+        See docs/reference/service.md#notifications.
         """
         shape, subject, document = self.names.notification, event.subject, dict[str, Any]()
         if isinstance(subject, Order):
@@ -576,7 +576,7 @@ class Dialect:
     def collect_fields(
         self, operation: Operation, fields: Mapping[str, Any], headers: Mapping[str, str], path: Mapping[str, str]
     ) -> dict[str, Any]:
-        """Return the fields of a request, wherever they stand (docs/service.md#queries).
+        """Return the fields of a request, wherever they stand (docs/reference/service.md#queries).
 
         Args:
             operation: The endpoint.

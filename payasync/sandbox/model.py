@@ -136,7 +136,7 @@ def _date(given: date | str) -> date:
 
 @frozen(kw_only=True)
 class Subscription:
-    """One subscription (docs/service.md#subscriptions).
+    """One subscription (docs/reference/service.md#subscriptions).
 
     Attributes:
         subscription_id: The sandbox's number.
@@ -193,7 +193,7 @@ class Charge:
 
 @frozen(kw_only=True)
 class Event:
-    """Something that the merchant is notified of (docs/service.md#notifications).
+    """Something that the merchant is notified of (docs/reference/service.md#notifications).
 
     Attributes:
         kind: What it is about.

@@ -334,7 +334,7 @@ def _describe_signing(words: WireNames) -> str:
         return "sign is made, and checked, by a scheme of the merchant's own."
     settings = asdict(words.signature, filter=lambda attribute, _: attribute.name != "allow_delimiters")
     listed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
-    return f"sign is made as docs/profile.md says of [signature], with {listed}."
+    return f"sign is made as docs/reference/profile.md says of [signature], with {listed}."
 
 
 def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:

@@ -124,7 +124,7 @@ SETTLED: Final[frozenset[RefundState]] = frozenset({"succeeded", "failed"})
 
 
 def decide(order: Order, decision: Decision) -> Order:
-    """Return an order after its customer's decision at the gateway (docs/service.md#orders).
+    """Return an order after its customer's decision at the gateway (docs/reference/service.md#orders).
 
     Cancelling changes nothing: the merchant closes the order. Authorising a paid order is not a second payment.
 
@@ -145,7 +145,7 @@ def decide(order: Order, decision: Decision) -> Order:
 
 
 def close(order: Order) -> Order:
-    """Return an order after its merchant closed it; closing it again changes nothing (docs/service.md#orders).
+    """Return an order after its merchant closed it; a second close changes nothing (docs/reference/service.md#orders).
 
     Raises:
         RefusedError: It is paid.
@@ -156,12 +156,12 @@ def close(order: Order) -> Order:
 
 
 def expire(order: Order) -> Order:
-    """Return an order after its time is over (docs/service.md#orders): only a pending one expires."""
+    """Return an order after its time is over (docs/reference/service.md#orders): only a pending one expires."""
     return evolve(order, state="expired") if order.state == "pending" else order
 
 
 def reserve(order: Order, refund: Refund) -> Order:
-    """Return an order with the amount of a refund reserved (docs/service.md#refunds).
+    """Return an order with the amount of a refund reserved (docs/reference/service.md#refunds).
 
     Raises:
         RefusedError: The order is not paid, it has another amount, or less is left to refund.
@@ -182,7 +182,7 @@ def release(order: Order, refund: Refund) -> Order:
 
 
 def repeat_refund(first: Refund, again: Refund, *, refused: bool = False) -> Refund:
-    """Return the refund that a number already names, if the request is the same (docs/service.md#refunds).
+    """Return the refund that a number already names, if the request is the same (docs/reference/service.md#refunds).
 
     Args:
         first: The refund.
@@ -256,7 +256,7 @@ def fail(subscription: Subscription, times: int) -> Subscription:
 
 
 def update(subscription: Subscription, changes: dict[str, Any], today: date) -> Subscription:
-    """Return a subscription with changes that count from its next period on (docs/service.md#subscriptions).
+    """Return a subscription with changes that count from its next period on (docs/reference/service.md#subscriptions).
 
     Raises:
         RefusedError: It is cancelled, or it has begun and its start date would change.
@@ -272,7 +272,7 @@ def update(subscription: Subscription, changes: dict[str, Any], today: date) -> 
 def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscription:
     """Return a subscription after it is cancelled: immediately, or when its period ends.
 
-    See docs/service.md#subscriptions.
+    See docs/reference/service.md#subscriptions.
 
     Args:
         subscription: If it has not begun, it is cancelled immediately.
@@ -289,17 +289,17 @@ def cancel(subscription: Subscription, *, at_period_end: bool = False) -> Subscr
 
 
 def order_event(after: Order) -> Event:
-    """Return the event of an order that is no longer pending (docs/service.md#notifications)."""
+    """Return the event of an order that is no longer pending (docs/reference/service.md#notifications)."""
     return Event(kind="payment", name=after.state, subject=after, url=after.notify_url)
 
 
 def refund_event(after: Refund) -> Event:
-    """Return the event of a refund that has ended (docs/service.md#notifications)."""
+    """Return the event of a refund that has ended (docs/reference/service.md#notifications)."""
     return Event(kind="refund", name=after.state, subject=after, url=after.notify_url)
 
 
 def subscription_event(before: Subscription, after: Subscription) -> Event | None:
-    """Return the event of a subscription (docs/service.md#notifications)."""
+    """Return the event of a subscription (docs/reference/service.md#notifications)."""
     if after.state == "cancelled" != before.state:
         name = "cancelled"
     elif after.period == before.period:

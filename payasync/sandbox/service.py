@@ -102,7 +102,7 @@ class Service:
         return self.store.now().date()
 
     def create_payment(self, *, amount: int, currency: str, description: str = "", **given: Any) -> Order:
-        """Make a payment; unless its number is given, it has numbers of its own (docs/service.md#payments).
+        """Make a payment; unless its number is given, it has numbers of its own (docs/reference/service.md#payments).
 
         Raises:
             RefusedError: Its number was used before.
@@ -110,7 +110,7 @@ class Service:
         return self._add_order("payment", total_amt=amount, currency=currency, subject=description, **given)
 
     def place_order(self, *, scene_type: str = "", **given: Any) -> Order:  # noqa: ARG002 - one scene is like another
-        """Make an order (docs/service.md#orders).
+        """Make an order (docs/reference/service.md#orders).
 
         Raises:
             RefusedError: Its number was used before.
@@ -134,7 +134,7 @@ class Service:
         return order
 
     def order(self, out_trade_no: str) -> Order:
-        """Return an order (docs/service.md#orders).
+        """Return an order (docs/reference/service.md#orders).
 
         Raises:
             RefusedError: There is none.
@@ -142,7 +142,7 @@ class Service:
         return _required(self.store.find(Order, out_trade_no=out_trade_no), "order", "out_trade_no")
 
     def payment(self, identifier: str) -> Order:
-        """Return the order that a merchant's number names, or a payment's (docs/service.md#payments).
+        """Return the order that a merchant's number names, or a payment's (docs/reference/service.md#payments).
 
         Raises:
             RefusedError: There is none.
@@ -158,7 +158,7 @@ class Service:
         return _required(self.store.find(Order, token=token), "gateway page", "")
 
     def close_order(self, *, out_trade_no: str) -> Order:
-        """Close an order (docs/service.md#orders).
+        """Close an order (docs/reference/service.md#orders).
 
         Raises:
             RefusedError: There is none, or it is paid.
@@ -167,7 +167,7 @@ class Service:
         return self._move_order(order, rules.close(order))
 
     def decide(self, order: Order, decision: Decision) -> Order:
-        """Do what a customer decided at the gateway (docs/service.md#orders).
+        """Do what a customer decided at the gateway (docs/reference/service.md#orders).
 
         Raises:
             RefusedError: The order is no longer pending.
@@ -188,7 +188,7 @@ class Service:
         return "order expired" if self._move_order(order, rules.expire(order)) != order else ""
 
     def create_refund(self, *, fingerprint: str, refund_desc: str = "", **given: Any) -> Refund:  # noqa: ARG002 - free text
-        """Refund a paid order, or return the refund that the same request made (docs/service.md#refunds).
+        """Refund a paid order, or return the refund that the same request made (docs/reference/service.md#refunds).
 
         Raises:
             RefusedError: The number names another refund, or the order has less left to refund.
@@ -226,7 +226,7 @@ class Service:
         return f"refund {self.settle_refund(self.refund(out_refund_no), 'succeeded').state}"
 
     def refund(self, out_refund_no: str) -> Refund:
-        """Return a refund (docs/service.md#refunds).
+        """Return a refund (docs/reference/service.md#refunds).
 
         Raises:
             RefusedError: There is none.
@@ -234,7 +234,7 @@ class Service:
         return _required(self.store.find(Refund, out_refund_no=out_refund_no), "refund", "identifier")
 
     def create_subscription(self, **given: Any) -> Subscription:
-        """Make a subscription, which begins on its start date (docs/service.md#subscriptions)."""
+        """Make a subscription, which begins on its start date (docs/reference/service.md#subscriptions)."""
         number = self._numbering.new("S", lambda number: self.store.find(Subscription, subscription_id=number))
         planned = Subscription(subscription_id=number, created=self.store.now(), **given)
         subscription = rules.begin(planned, self.today())
@@ -243,7 +243,7 @@ class Service:
         return subscription
 
     def update_subscription(self, *, subscription_id: str, **changes: Any) -> Subscription:
-        """Change a subscription (docs/service.md#subscriptions).
+        """Change a subscription (docs/reference/service.md#subscriptions).
 
         Raises:
             RefusedError: There is none, it is cancelled, or it has begun and its start date would change.
@@ -252,7 +252,7 @@ class Service:
         return self._move_subscription(before, rules.update(before, changes, self.today()))
 
     def cancel_subscription(self, *, subscription_id: str, at_period_end: bool = False) -> Subscription:
-        """Cancel a subscription immediately, or when its period ends (docs/service.md#subscriptions).
+        """Cancel a subscription immediately, or when its period ends (docs/reference/service.md#subscriptions).
 
         Raises:
             RefusedError: There is none, or it was cancelled before.

@@ -1,6 +1,6 @@
 """The sandbox's own signing code: its keys, the check of requests, and the signatures of what it sends.
 
-The client's signing code is not used, so that each checks the other (docs/service.md#authentication).
+The client's signing code is not used, so that each checks the other (docs/reference/service.md#authentication).
 """
 
 import base64

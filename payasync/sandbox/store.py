@@ -212,7 +212,7 @@ class Store:
             return drawn
 
     def use_nonce(self, merchant_id: str, nonce: str) -> bool:
-        """Use up a nonce; `False` if it was used before (docs/service.md#authentication)."""
+        """Use up a nonce; `False` if it was used before (docs/reference/service.md#authentication)."""
         statement = "INSERT INTO nonces VALUES (:merchant_id, :nonce) ON CONFLICT DO NOTHING"
         return self._change(statement, merchant_id=merchant_id, nonce=nonce)
 

@@ -1,6 +1,6 @@
 """Notifications to the merchant's servers: every attempt to deliver the outbox.
 
-See docs/service.md#notifications.
+See docs/reference/service.md#notifications.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def after_attempt(notification: Notification, attempt: Attempt, waits: Sequence[
     Args:
         notification: The notification.
         attempt: How it ended.
-        waits: Seconds after each unacknowledged attempt until the next one (docs/service.md#notifications).
+        waits: Seconds after each unacknowledged attempt until the next one (docs/reference/service.md#notifications).
     """
     tries = notification.tries + 1
     if attempt.acknowledged or notification.state == "delivered":

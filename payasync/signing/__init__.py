@@ -1,4 +1,4 @@
-"""Signature schemes (docs/service.md#authentication)."""
+"""Signature schemes (docs/reference/service.md#authentication)."""
 
 from payasync.signing.algorithms import AlgorithmName
 from payasync.signing.schemes import (

@@ -1,4 +1,4 @@
-"""Signature schemes: the text that is signed, and the signature (docs/service.md#authentication).
+"""Signature schemes: the text that is signed, and the signature (docs/reference/service.md#authentication).
 
 The document does not show the algorithm. `SortedPairs` signs fields, and `Template` a text of the request. For anything
 else, give an object with the methods of `SignatureScheme`, or the method of `RequestScheme`.

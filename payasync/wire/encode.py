@@ -411,7 +411,7 @@ def _check_unused(argument: str, given: Mapping[str, Any], refused: Refused) -> 
 
 
 def encode(call: Call) -> Encoded:
-    """Return what a call looks like on the wire: a JSON body, or for a GET its query (docs/service.md#overview).
+    """Return a call as it is on the wire: a JSON body, or for a GET its query (docs/reference/service.md#overview).
 
     Other fields go where the profile's `endpoints` and `status` say.
 

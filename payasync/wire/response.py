@@ -1,4 +1,4 @@
-"""The service's responses, lightly typed, because their fields are not shown (docs/service.md#responses)."""
+"""The service's responses, lightly typed, because their fields are not shown (docs/reference/service.md#responses)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -182,7 +182,7 @@ class OrderResponse(Response):
 
     @property
     def redirect_url(self) -> str | None:
-        """Where the customer goes to authorise (docs/service.md#orders); `None` if the response does not say it.
+        """Where the customer goes to authorise (docs/reference/service.md#orders); `None` if it is not in the response.
 
         If the profile has a `redirect_template`, the address is made of its parts.
 

@@ -12,7 +12,7 @@ from payasync import ConfigurationError, Profile
 from payasync.cli.profile_draft import PROMPTS, ProfileDraft, parse_answer
 from payasync.profile.readiness import inspect_groups
 
-PROFILE_PAGE: Final = (Path(__file__).parents[2] / "docs" / "profile.md").read_text(encoding="utf-8")
+PROFILE_PAGE: Final = (Path(__file__).parents[2] / "docs" / "reference" / "profile.md").read_text(encoding="utf-8")
 QUESTIONS: Final = {prompt.name: prompt for prompts in PROMPTS.values() for prompt in prompts}
 
 
@@ -99,7 +99,7 @@ def test_rare_examples_are_valid(made: ProfileDraft) -> None:
         before = UNSIGNED.sub("", text) if "in place of" in example else text
         given.append(Profile.from_toml("\n".join([before, *(line.removeprefix("# ") for line in lines)])))
 
-        assert case.partition("docs/profile.md")[2] in sections
+        assert case.partition("docs/reference/profile.md")[2] in sections
         assert all(len(line) <= 100 for line in example.splitlines())
     assert [7, 0] == [len(given), sum(each in given[:place] for place, each in enumerate(given))]
 

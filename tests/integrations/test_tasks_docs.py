@@ -1,4 +1,4 @@
-"""The recipes of docs/tasks.md, run unchanged by worker processes, some of which are killed."""
+"""The recipes of docs/how-to/tasks.md, run unchanged by worker processes, some of which are killed."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from payasync.sandbox import Sandbox
 from payasync.sandbox.recording_receiver import RecordingReceiver
 from tests.redis_server import Server
 
-PAGE: Final = Path(__file__).parents[2].joinpath("docs/tasks.md").read_text(encoding="utf-8")
+PAGE: Final = Path(__file__).parents[2].joinpath("docs/how-to/tasks.md").read_text(encoding="utf-8")
 SECONDS: Final = 60
 INVOICES: Final = ("I1", "I2", "I3")
 TABLE: Final = "CREATE TABLE invoices (number, order_no, due, paid, refunded)"

@@ -554,7 +554,7 @@ def test_copies_are_plain(copied: Any) -> None:
 
 
 async def test_payment_is_confirmed_by_its_order() -> None:
-    """A payment is confirmed by a query of its order (docs/service.md#orders)."""
+    """A payment is confirmed by a query of its order (docs/reference/service.md#orders)."""
     async with Sandbox() as sandbox, sandbox.session() as pay:
         await pay.orders.place(total_amt=450, currency="CAD", out_trade_no="T1")
         answer = await notification_of(session=pay).confirm()
@@ -586,7 +586,7 @@ async def test_confirming_without_a_session() -> None:
     ],
 )
 def test_nothing_to_ask_about(facts: Any, words: str) -> None:
-    """A subscription, or a notification without a number, cannot be confirmed (docs/service.md#queries)."""
+    """A subscription, or a notification without a number, cannot be confirmed (docs/reference/service.md#queries)."""
     with pytest.raises(InvalidArgumentError, match=words):
         notification_of(**facts).inquiry()
 

@@ -25,7 +25,7 @@ async def test_paid_on_the_page_and_handled_once(profile: Profile, tmp_path: Pat
 
 
 async def test_refunds_are_events_of_their_own(profile: Profile, tmp_path: Path) -> None:
-    """The receiver handles an order and each of its refunds as events of their own (docs/service.md#notifications)."""
+    """An order and each of its refunds are handled as events of their own (docs/reference/service.md#notifications)."""
     numbers = ["RA", "RB", "RC"]
     async with opened(profile, tmp_path) as shop:
         await shop.paid()
@@ -37,7 +37,7 @@ async def test_refunds_are_events_of_their_own(profile: Profile, tmp_path: Path)
 
 
 async def test_thirteen_renewals_are_thirteen_events(profile: Profile, tmp_path: Path) -> None:
-    """The receiver handles each monthly renewal of a subscription as one event (docs/service.md#notifications)."""
+    """Each monthly renewal of a subscription is handled as one event (docs/reference/service.md#notifications)."""
     async with opened(profile, tmp_path) as shop:
         subscription = await shop.sandbox.given.subscription("monthly")
         await shop.sandbox.clock.advance(timedelta(days=397))

@@ -29,7 +29,7 @@ from payasync.signing.schemes import SignatureScheme, SortedPairs
 
 NAMES: Final = tuple(operation.name for operation in OPERATIONS)
 NOT_SHOWN: Final = NAMES[5:]
-"""6 to 10: the document does not say how they are authenticated (docs/service.md#authentication)."""
+"""6 to 10: the document does not say how they are authenticated (docs/reference/service.md#authentication)."""
 
 
 def named(prefix: str, part: type[Any], *without: str) -> list[str]:

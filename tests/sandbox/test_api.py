@@ -22,7 +22,7 @@ PLAN = {"billingFrequency": "monthly", "amount": 900, "startDate": "2999-01-31",
 
 
 async def test_place_order(foreign: Foreign) -> None:
-    """Endpoint 2 returns the order and the address of its gateway page (docs/service.md#orders)."""
+    """Endpoint 2 returns the order and the address of its gateway page (docs/reference/service.md#orders)."""
     answer = await foreign.place("T1", subject="Coffee", body="", sceneType="JSAPI")
 
     assert (200, "SBX_OK", "T1", "SBX_PENDING", 450, "CAD") == (
@@ -103,7 +103,7 @@ async def test_every_endpoint_accepts_the_client(world: World, name: str) -> Non
     "wrong", [None, "", "wrong", "x{}", "{} x", "{}\xe9", "Basic {}", "Bearer", "Bearer wrong", "Bearer {} x"]
 )
 async def test_headers_hold_the_merchants_keys(world: World, wrong: str | None) -> None:
-    """If a header does not hold the merchant's keys, a request gets 401 (docs/service.md#authentication)."""
+    """If a header does not hold the merchant's keys, a request gets 401 (docs/reference/service.md#authentication)."""
     request = SAMPLES["payments.create"]
     right = world.bearer(request.operation)
     told = [
@@ -172,7 +172,7 @@ def with_another_key(credentials: Credentials, auth: Auth) -> Credentials:
 @pytest.mark.parametrize("name", ["orders.place", "orders.query", "orders.close", "refunds.create"])
 @pytest.mark.parametrize("missing", [NONCE, SIGN, MERCHANT])
 async def test_signed_requests_carry_nonce_signature_and_merchant(world: World, name: str, missing: str) -> None:
-    """Endpoints 2 to 5 require nonce, signature and merchant, or return 422 (docs/service.md#authentication)."""
+    """Endpoints 2 to 5 require nonce, signature and merchant, else 422 (docs/reference/service.md#authentication)."""
     request = SAMPLES[name]
     told = await world.tell(request, fields=without(world.fields(request), missing))
 

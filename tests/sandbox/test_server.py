@@ -321,7 +321,7 @@ async def test_depth_and_unicode_that_are_accepted(foreign: Foreign) -> None:
     ],
 )
 async def test_other_content_types(foreign: Foreign, headers: dict[str, str]) -> None:
-    """A body that is compressed, or not `application/json`, gets 415 (docs/service.md#overview)."""
+    """A body that is compressed, or not `application/json`, gets 415 (docs/reference/service.md#overview)."""
     answer = await foreign.send("POST", PLACE, data=json.dumps(foreign.signed(GOOD)).encode(), headers=headers)
 
     assert (415, "SBX_INVALID") == answer.told

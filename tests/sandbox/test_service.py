@@ -24,7 +24,7 @@ RETURN_URL = "https://shop.example/thanks?order=T1"
 
 
 async def test_authorised_order_is_paid(world: World) -> None:
-    """A new order waits for its customer; authorising pays it: endpoints 3 and 6 say so (docs/service.md#orders)."""
+    """A new order waits for its customer; authorising pays it (docs/reference/service.md#orders)."""
     placed = await world.pay.send(order(out_trade_no="T1"))
     before = await world.pay.orders.query("T1")
     await world.sandbox.customer.authorize(placed)
@@ -73,7 +73,7 @@ async def test_cancelling_redirects_and_the_merchant_closes(world: World) -> Non
 
 
 async def test_closed_again_gives_the_same_answer(world: World) -> None:
-    """If a closed order is closed again, the response is the same (docs/service.md#orders)."""
+    """If a closed order is closed again, the response is the same (docs/reference/service.md#orders)."""
     await world.pay.send(order(out_trade_no="T1"))
     first, second = [await world.tell(CLOSE) for _ in range(2)]
 
@@ -124,7 +124,7 @@ async def given_back(world: World, **changes: Any) -> RefundResponse:
 
 
 async def test_refund_of_a_part(world: World) -> None:
-    """Endpoint 5 refunds money, and endpoint 7 returns the refund's state (docs/service.md#refunds)."""
+    """Endpoint 5 refunds money, and endpoint 7 returns the refund's state (docs/reference/service.md#refunds)."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     made = await given_back(world)
     found = await world.pay.refunds.status("R1")
@@ -134,7 +134,7 @@ async def test_refund_of_a_part(world: World) -> None:
 
 
 async def test_total_must_be_the_orders(world: World) -> None:
-    """If `totalAmt` is not the order's, a refund gets 422 with the field's name (docs/service.md#refunds)."""
+    """If `totalAmt` is not the order's, a refund gets 422 with the field's name (docs/reference/service.md#refunds)."""
     await world.sandbox.given.paid_order(out_trade_no="T1")
     told = await world.tell(refund(total_amt=451))
 
@@ -332,7 +332,7 @@ async def test_same_order_at_once_is_one(world: World) -> None:
 
 
 async def test_same_nonce_at_once_is_used_once(world: World) -> None:
-    """Of 20 copies of one request, one is done; the others are refused: 403 (docs/service.md#authentication)."""
+    """Of 20 copies of one request, one is done; the others get 403 (docs/reference/service.md#authentication)."""
     fields = world.fields(PLACE)
     told = await asyncio.gather(*(world.tell(PLACE, fields=fields) for _ in range(20)))
     refused = [(each.status, each.why, each.field) for each in told if each.why != "done"]

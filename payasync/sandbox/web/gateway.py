@@ -1,4 +1,4 @@
-"""The payment gateway, where the customer decides (docs/service.md#orders)."""
+"""The payment gateway, where the customer decides (docs/reference/service.md#orders)."""
 
 import string
 from contextlib import suppress

@@ -9,7 +9,7 @@ import pytest
 from payasync.sandbox.faults import KINDS, Fault, Faults
 from payasync.sandbox.faults.catalogue import FaultKind
 
-PAGE = Path(__file__).parents[3].joinpath("docs", "sandbox.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[3].joinpath("docs", "reference", "sandbox.md").read_text(encoding="utf-8")
 
 
 def find_method(kind: FaultKind) -> Any:
@@ -35,7 +35,7 @@ def test_methods_are_those_of_the_catalogue(kind: FaultKind) -> None:
 
 
 def test_docs_list_the_catalogue() -> None:
-    """docs/sandbox.md has a row for each fault: its method, phases, options with defaults, and summary."""
+    """docs/reference/sandbox.md has a row for each fault: its method, phases, options with defaults, and summary."""
     rows = [
         f"| `{kind.name.replace('notification', 'notifications')}` | {', '.join(kind.phases) or '-'} | "
         f"{', '.join(f'`{name}={value!r}`' for name, value in own_options(kind).items()) or '-'} | {kind.summary} |"
