@@ -14,6 +14,7 @@ from payasync import Session, Timeouts
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+SETTINGS: Final = (ROOT / "docs" / "how-to" / "settings.md").read_text(encoding="utf-8")
 UNUSED: Final = ("cacheprovider", "faker", "hypothesispytest", "randomly", "schemathesis")
 """Plugins that no snippet is about, and that take seconds to import; ours is found as a user's pytest finds it."""
 SUITE: Final = [
@@ -110,9 +111,9 @@ def test_readme_lists_every_extra() -> None:
     assert expected == listed
 
 
-def test_readme_gives_the_default_timeouts() -> None:
-    """README.md shows the default timeouts."""
-    shown = dict(re.findall(r"(\w+)=(\d+)", re.findall(r"`timeouts=Timeouts\((.*)\)` is the default", README)[0]))
+def test_settings_give_the_default_timeouts() -> None:
+    """The page of the settings shows the default timeouts."""
+    shown = dict(re.findall(r"(\w+)=(\d+)", re.findall(r"`timeouts=Timeouts\((.*)\)` is the default", SETTINGS)[0]))
 
     assert Timeouts() == Timeouts(**{name: float(value) for name, value in shown.items()})
     assert {"total", "connect", "read"} == set(shown)
@@ -128,11 +129,11 @@ class Asked(dict[str, str]):
         return super().__contains__(name)
 
 
-def test_readme_lists_every_variable() -> None:
+def test_settings_list_every_variable() -> None:
     """The table of the environment names exactly the variables that a session reads."""
     environ = Asked(ENVIRONMENT)
     environ.names = set()
     Session.from_env(environ)
-    rows = re.findall(r"^\| `(PAYASYNC_[A-Z_]+)` \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| `(PAYASYNC_[A-Z_]+)` \|", SETTINGS, re.MULTILINE)
 
     assert sorted(environ.names) == sorted(rows)

@@ -1,0 +1,66 @@
+"""How Sphinx builds the documentation: `nox -s docs`."""
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+ROOT: Final = Path(__file__).parents[1]
+PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+project = PROJECT["name"]
+author = PROJECT["authors"][0]["name"]
+version = release = metadata.version(project)
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click", "sphinx_copybutton"]
+exclude_patterns = ["_build"]
+# A name in single backticks of a docstring becomes a link wherever the reference has that name.
+default_role = "py:obj"
+smartquotes = False
+
+html_theme = "furo"
+html_title = f"{project} {release}"
+html_static_path = ["_static"]
+html_css_files = ["payasync.css"]
+html_copy_source = html_show_sourcelink = html_show_copyright = html_show_sphinx = False
+
+myst_enable_extensions = ["attrs_inline", "colon_fence"]
+myst_heading_anchors = 4
+# A prompt is no part of a command.
+copybutton_prompt_text = "$ "
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+napoleon_numpy_docstring = False
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+
+
+def prepare(_app: Sphinx, what: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:
+    """Make links of the sections that a docstring cites, and keep the first line of a property whole."""
+    for at, line in enumerate(lines):
+        lines[at] = re.sub(
+            r"docs/((?:reference|how-to)/[\w-]+)\.md#([\w-]+)",
+            lambda cited: f"`{cited[2].replace('-', ' ')} <../../{cited[1]}.html#{cited[2]}>`__",
+            line,
+        )
+    if what == "property" and lines:
+        # Napoleon takes what stands before a colon for the type.
+        lines[0] = lines[0].replace(": ", " \N{EN DASH} ", 1)
+
+
+def dash(_app: Sphinx, doctree: nodes.document) -> None:
+    """Set a dash between an argument's name and its text; options such as --json keep their hyphens."""
+    for text in [each for each in doctree.findall(nodes.Text) if each == " -- "]:
+        text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
+
+
+def setup(app: Sphinx) -> None:
+    """Connect with Sphinx; before Napoleon, which reads the docstrings at priority 500."""
+    app.connect("autodoc-process-docstring", prepare, priority=400)
+    app.connect("doctree-read", dash)
