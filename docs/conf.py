@@ -6,8 +6,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import make_refnode
 
 ROOT: Final = Path(__file__).parents[1]
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -54,13 +58,46 @@ def prepare(_app: Sphinx, what: str, _name: str, _thing: object, _options: objec
         lines[0] = lines[0].replace(": ", " \N{EN DASH} ", 1)
 
 
+def sign(
+    _app: Sphinx, what: str, _name: str, thing: Any, _options: object, arguments: str | None, returns: str | None
+) -> tuple[str | None, str | None] | None:
+    """Show a signature as a reader would write it; none of a class that users get and do not make."""
+    if what == "class" and "Args:" not in (thing.__doc__ or ""):
+        return "", None
+    if arguments is None:
+        return None
+    fields = attrs.fields_dict(thing) if attrs.has(thing) else {}
+    arguments = re.sub(r"attr_dict\['(\w+)'\]\.default", lambda found: repr(fields[found[1]].default), arguments)
+    arguments = re.sub(r" \| [~\w.]*Literal\[_Absent\.ABSENT\]", "", arguments).replace("= NOTHING", "= {}")
+    return arguments, returns and re.sub(r"[~\w.]*Coroutine\[[~\w.]*Any, [~\w.]*Any, ", "Awaitable[", returns)
+
+
 def dash(_app: Sphinx, doctree: nodes.document) -> None:
     """Set a dash between an argument's name and its text; options such as --json keep their hyphens."""
     for text in [each for each in doctree.findall(nodes.Text) if each == " -- "]:
         text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
 
 
+def link(app: Sphinx, env: BuildEnvironment, node: pending_xref, shown: nodes.Element) -> nodes.Element | None:
+    """Link a name to its only definition: annotations name the module of a class, docstrings the bare class."""
+    domain = env.domains.python_domain
+    if node.get("refdomain") != domain.name:
+        return None
+    found = [
+        (name, thing)
+        for name, thing in domain.objects.items()
+        if name.rpartition(".")[2] == node["reftarget"].rpartition(".")[2]
+        and thing.objtype in {"class", "data", "exception", "function"}
+    ]
+    if len(found) != 1:
+        return None
+    name, thing = found[0]
+    return make_refnode(app.builder, node["refdoc"], thing.docname, thing.node_id, shown, name)
+
+
 def setup(app: Sphinx) -> None:
     """Connect with Sphinx; before Napoleon, which reads the docstrings at priority 500."""
     app.connect("autodoc-process-docstring", prepare, priority=400)
+    app.connect("autodoc-process-signature", sign)
     app.connect("doctree-read", dash)
+    app.connect("missing-reference", link)

@@ -1,5 +1,6 @@
 """README.md and docs/: links and paths exist, and lists of keys, forms and files are complete and true."""
 
+import importlib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -75,6 +76,18 @@ NAMES: Final[Mapping[str, Iterable[str]]] = {
     "sandbox.codes": REFUSALS,
 }
 """Tables whose keys are names, or of which no profile has all keys."""
+
+
+PUBLIC: Final = (
+    "payasync",
+    "payasync.journal",
+    "payasync.notifications",
+    "payasync.profile",
+    "payasync.sandbox",
+    "payasync.signing",
+    "payasync.testing",
+)
+"""The modules of public names; each integration is shown beside them."""
 
 
 def examples() -> list[str]:
@@ -227,6 +240,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
     assert [] == [target for target, _ in targets if not target.exists()]
     assert [] == [(target.name, anchor) for target, anchor in targets if anchor and anchor not in anchors(target)]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_reference_shows_every_public_name(module: str) -> None:
+    """Each public name has its place in the reference, which is generated from its docstring."""
+    pages = (page.read_text(encoding="utf-8") for page in DOCS.joinpath("reference", "api").glob("*.md"))
+    shown = {name for page in pages for name in re.findall(r"^\.\. auto\w+:: (\S+)$", page, re.MULTILINE)}
+    names = {name for name in importlib.import_module(module).__all__ if name != "__version__"}
+
+    assert set() == {name for name in names if not {f"{module}.{name}", f"payasync.{name}"} & shown}
 
 
 def test_contributing_names_files_that_exist() -> None:

@@ -500,7 +500,7 @@ SUBSCRIPTION_STATES: Final = ("scheduled", "active", "past_due", "cancelled")
 
 @frozen(kw_only=True, field_transformer=check_types("states"))
 class States:
-    """Our names of states, which `.state` returns, and the values of the service that mean them.
+    """Our names of states, which `Response.state` returns, and the values of the service that mean them.
 
     Args:
         order: pending, paid, closed, failed, expired and refunded.

@@ -137,7 +137,7 @@ class Sandbox:
 
     @property
     def admin_token(self) -> Secret:
-        """Opens the dashboard: `{url}/?token=...` in a browser, `Authorization: Bearer ...` for scripts.
+        """Opens the dashboard, as `{url}/?token=...` in a browser, `Authorization: Bearer ...` for scripts.
 
         Raises:
             ConfigurationError: It is in a file, and the sandbox has not run yet.
