@@ -14,7 +14,7 @@ nox.options.error_on_missing_interpreters = True
 PYPROJECT: Final[dict[str, Any]] = nox.project.load_toml("pyproject.toml")
 DECIDES_WITHOUT_IO: Final = ",".join(PYPROJECT["tool"]["payasync"]["decides-without-io"])
 PARALLEL: Final = ("--numprocesses=auto", "--maxprocesses=4")
-CHECKED: Final = ("payasync", "tests", "benchmarks", "noxfile.py")
+CHECKED: Final = ("payasync", "tests", "benchmarks", "examples", "noxfile.py")
 
 
 @nox.session
