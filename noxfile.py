@@ -81,8 +81,8 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure what a call costs beside aiohttp written by hand, how notifications are received, and the journal."""
-    session.install(".")
+    """Measure a call beside aiohttp written by hand, notifications and the journal; `-- cost.svg` saves a picture."""
+    session.install(".", *_group("bench"))
     session.run("python", "-m", "benchmarks", *session.posargs)
     if not session.posargs:
         session.run("python", "-m", "benchmarks", "receive")

@@ -7,6 +7,7 @@ import statistics
 import sys
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Final
 
 from benchmarks import journal, receive
@@ -17,6 +18,7 @@ SLICES: Final = 30
 CALLS: Final = 1000
 CONCURRENT: Final = 64
 BASELINE: Final = "hand-written aiohttp"
+OTHERS: Final = {"receive": receive.main, "journal": journal.main}
 
 # glibc trims the heap and faults it in again, which costs one client 13 µs a call and another nothing.
 STEADY_MALLOC: Final = {"MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_MMAP_THRESHOLD_": "33554432"}
@@ -62,16 +64,25 @@ def show(costs: dict[str, list[float]]) -> None:
 
 
 def main() -> None:
-    """Measure, with an allocator that holds still; `receive` and `journal` measure other things."""
-    if sys.argv[1:]:
-        {"receive": receive.main, "journal": journal.main}[sys.argv[1]]()
+    """Measure, with an allocator that holds still; `receive` and `journal` measure other things.
+
+    With the path of an SVG file, also save a picture.
+    """
+    what = sys.argv[1:]
+    if what and what[0] in OTHERS:
+        OTHERS[what[0]]()
         return
     if any(os.environ.get(name) != value for name, value in STEADY_MALLOC.items()):
-        os.execve(sys.executable, [sys.executable, "-m", "benchmarks"], {**os.environ, **STEADY_MALLOC})  # noqa: S606 - itself
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *what], {**os.environ, **STEADY_MALLOC})  # noqa: S606 - itself
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with static_server() as base:
-        show(asyncio.run(measure(base)))
+        costs = asyncio.run(measure(base))
+    show(costs)
+    if what:
+        from benchmarks import plot  # noqa: PLC0415 - only a picture needs matplotlib
+
+        plot.save(costs, BASELINE, Path(what[0]))
 
 
 if __name__ == "__main__":
