@@ -10,6 +10,8 @@ CANNOT: Final = 2
 """The command cannot begin; nothing was done."""
 NEEDS_A_PERSON: Final = 3
 """Something may have been done, and a person must look."""
+FAILED: Final = 70
+"""An error that no command expects: a defect, or a full disk. What was begun may have been done."""
 INTERRUPTED: Final = 130
 """Ctrl-C or SIGTERM came before the command was through."""
 
@@ -23,11 +25,30 @@ def main() -> None:
         from payasync.cli.commands import payasync  # noqa: PLC0415 - click may be missing
 
         payasync()
-    except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        if missing not in {"click", "rich"}:
-            raise
-        sys.exit(f'payasync: the command needs {missing}: python -m pip install "payasync[cli]"')
+    except ImportError as error:
+        if lacks_extra(error):
+            missing = str(error.name).partition(".")[0]
+            sys.exit(f'payasync: the command needs {missing}: python -m pip install "payasync[cli]"')
+        sys.exit(
+            f"payasync: cannot be loaded: {error}. Install it again: python -m pip install --force-reinstall payasync"
+        )
+    except OSError as error:
+        flush_output()
+        sys.stderr.write(f"payasync: cannot write: {error.strerror}\n")
+        sys.exit(FAILED)
+
+
+def lacks_extra(error: Exception) -> bool:
+    """Return whether an error says that the extra `[cli]` is not installed."""
+    return isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in {"click", "rich"}
+
+
+def flush_output() -> None:
+    """Write what is left of standard output; if that fails, discard it, because Python would report it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def end(_number: int, _frame: FrameType | None) -> None:

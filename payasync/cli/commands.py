@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 import click
+from click.exceptions import Exit
+from click.shell_completion import CompletionItem
 
 from payasync import __version__, cli
 
@@ -67,9 +69,53 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(cli.INTERRUPTED)
+        except click.Abort as aborted:
+            if isinstance(aborted.__context__, KeyboardInterrupt):
+                ctx.exit(cli.INTERRUPTED)
+            raise
+        except Exception as error:
+            if isinstance(error, click.ClickException | Exit | BrokenPipeError) or cli.lacks_extra(error):
+                raise
+            from payasync.cli.terminal import print_unexpected  # noqa: PLC0415 - few need it
+
+            print_unexpected(error)
+            cli.flush_output()
+            ctx.exit(cli.FAILED)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the names that begin so, without loading a command."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=words) for name, words in COMMANDS.items() if name.startswith(incomplete)]
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+EXIT_CODES: Final = """
+\b
+Exit codes of all commands; each command explains its others:
+  0    done
+  2    it cannot begin, and has sent nothing
+  3    a write may have been done, and a person must look
+  70   an unexpected error: look at the journal before you repeat a write
+  130  interrupted by Ctrl-C or SIGTERM
+"""
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(__version__, prog_name="payasync")
-def payasync() -> None:
-    """Pay, refund and subscribe: the client of a payment service, and its sandbox."""
+@click.option(
+    "--debug", is_flag=True, envvar="PAYASYNC_DEBUG", show_envvar=True, help="Show where an error comes from."
+)
+def payasync(*, debug: bool) -> None:
+    """Pay, refund and subscribe: the client of a payment service, and its sandbox.
+
+    \b
+    Examples:
+      payasync demo         runs a whole payment; it needs no keys
+      payasync sandbox      serves a stand-in, and prints settings to paste
+      payasync journal      shows which writes are in doubt, and what to do
+      payasync journal -h   explains a command
+    """  # noqa: D301 - click does not wrap a paragraph after this character
+    if not debug:
+        from payasync.cli.terminal import log_in_single_lines  # noqa: PLC0415 - `--help` needs no rich
+
+        log_in_single_lines()

@@ -1,9 +1,9 @@
 """Lines, tables and progress on a terminal; in a file or a pipe they are plain, and no line is broken."""
 
 import logging
-import os
 import re
 import sys
+import traceback
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from payasync import __version__
+from payasync.cli import flush_output
+from payasync.errors import PayasyncError
 
 Part = str | tuple[str, str] | Text
 """A text, or one with its style."""
@@ -96,8 +98,7 @@ class Lines:
 class _Terminal(Console):
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        # At exit, Python would report that it cannot write the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        flush_output()
 
 
 def terminal() -> Console:
@@ -107,9 +108,38 @@ def terminal() -> Console:
 
 
 def print_error(command: str, why: object) -> None:
-    """Print on standard error, in one line, why a command fails."""
+    """Print on standard error, in one line, why a command fails; with `--debug`, first where that was raised."""
     words = plain(" ".join(str(why).split()))
-    Lines(Console(stderr=True, highlight=False)).write(f"payasync {command}: {words}", hang=2)
+    lines = Lines(Console(stderr=True, highlight=False))
+    context, error = click.get_current_context(silent=True), sys.exception()
+    if error and context and context.find_root().params.get("debug"):
+        for line in origin_of(error):
+            lines.write(plain(line))
+    lines.write(f"{f'payasync {command}'.rstrip()}: {words}", hang=2)
+
+
+def print_unexpected(error: Exception) -> None:
+    """Print an error that no command expects, while it is handled."""
+    if isinstance(error, OSError):
+        file = "" if error.filename is None else f": {str(error.filename)!r}"
+        print_error("", f"{error.strerror or type(error).__qualname__}{file}. To see where, add --debug after payasync")
+    else:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__qualname__} in {Path(place.filename).name}, line {place.lineno}"
+        hint = "Please report it, with what the command prints if you add --debug after payasync"
+        print_error("", f"unexpected {where}. This is a defect. {hint}")
+
+
+def origin_of(error: BaseException) -> Iterator[str]:
+    """Yield the lines of a traceback, which has no messages of other libraries: these may hold a secret."""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    for each in filter(None, (before, *getattr(error, "exceptions", ()))):
+        yield from origin_of(each)
+    for frame in traceback.format_tb(error.__traceback__):
+        yield from frame.splitlines()
+    ours = isinstance(error, PayasyncError | OSError | ImportError)
+    yield f"{type(error).__qualname__}: {error}" if ours else type(error).__qualname__
+    yield from (f"  {note}" for note in getattr(error, "__notes__", ()) if ours)
 
 
 def fail(command: str, why: object) -> NoReturn:
@@ -174,6 +204,17 @@ def stray_logs_dropped() -> Generator[None]:
         yield
     finally:
         logger.removeHandler(nowhere)
+
+
+class _SingleLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return " ".join(record.getMessage().split())
+
+
+def log_in_single_lines() -> None:
+    """Print log records that no handler takes without their tracebacks, for example those of asyncio."""
+    if logging.lastResort:
+        logging.lastResort.setFormatter(_SingleLines())
 
 
 def existing_folder(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:

@@ -1,6 +1,8 @@
 """The `payasync` command itself."""
 
+import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from payasync import __version__
 from payasync.cli.commands import payasync
@@ -84,7 +86,7 @@ def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     with started(("-c", ignoring), "doctor", folder=tmp_path) as process:
         _, said = process.communicate(timeout=30)
 
-    assert "ImportError: went on" in said
+    assert "payasync: cannot be loaded: went on." in said
 
 
 def test_it_needs_no_other_extra() -> None:
@@ -105,10 +107,115 @@ main()
 
 
 def test_a_defect_of_our_own_is_not_called_a_missing_extra() -> None:
-    """If a module of payasync is missing, the error is shown as it is."""
-    said = ran(WITHOUT.format(missing="payasync.cli.demo"), "demo").stderr
+    """If a module of payasync is missing, this is reported as a defect."""
+    ended = ran(WITHOUT.format(missing="payasync.cli.demo"), "demo")
 
-    assert (True, False) == ("payasync.cli.demo" in said, "the command needs" in said)
+    assert 70 == ended.returncode
+    assert "payasync: unexpected ModuleNotFoundError in" in ended.stderr
+    assert "the command needs" not in ended.stderr
+
+
+def unexpected(monkeypatch: pytest.MonkeyPatch, error: Exception, *options: str) -> Result:
+    """Run the demo, which raises an error that nobody expects."""
+
+    async def fail(_screen: object) -> bool:
+        raise error
+
+    monkeypatch.setattr("payasync.cli.demo.run", fail)
+    return CliRunner().invoke(payasync, [*options, "demo"])
+
+
+def test_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected error is one line with its place and what to report, without a secret; the exit code is 70."""
+    ended = unexpected(monkeypatch, KeyError("canary"))
+
+    assert (70, 1, "") == (ended.exit_code, ended.stderr.count("\n"), ended.stdout)
+    assert re.match(r"payasync: unexpected KeyError in test_commands\.py, line \d+\. This is a defect\.", ended.stderr)
+    assert "canary" not in ended.stderr
+
+
+def test_unexpected_error_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the system refuses something that no command expects, the line names the file."""
+    ended = unexpected(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/x"))
+
+    said = "payasync: Permission denied: '/x'. To see where, add --debug after payasync\n"
+    assert (70, said) == (ended.exit_code, ended.stderr)
+
+
+@pytest.mark.parametrize("options", [("--debug",), ()], ids=["option", "variable"])
+def test_debug_shows_where(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
+    """`--debug`, or its variable, shows all places of an error and its causes; foreign messages may hold a secret."""
+    if not options:
+        monkeypatch.setenv("PAYASYNC_DEBUG", "1")
+    error = OSError("the disk is full")
+    error.__cause__ = ValueError("canary")
+    error.add_note("seen here")
+    ended = unexpected(monkeypatch, error, *options)
+
+    lines = ended.stderr.splitlines()
+    assert (70, "ValueError") == (ended.exit_code, lines[0])
+    assert ["    raise error", "OSError: the disk is full", "  seen here"] == lines[-4:-1]
+    assert "canary" not in ended.stderr
+
+
+def test_debug_shows_where_an_expected_error_comes_from(tmp_path: Path) -> None:
+    """An error that a command reports in one line shows its places with `--debug` only."""
+    (tmp_path / "pay.db").write_text("not a journal")
+    arguments = ["journal", "list", "--journal", str(tmp_path / "pay.db")]
+    plain, debugged = (CliRunner().invoke(payasync, [*options, *arguments]).stderr for options in ((), ("--debug",)))
+
+    assert 1 == plain.count("\n")
+    assert debugged.endswith(plain)
+    assert "await journal.list(" in debugged
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("--help",), 70), (("doctor",), 70), (("doctor", "--json"), 70), (("demo", "--bad"), 2)]
+)
+def test_full_disk(arguments: tuple[str, ...], code: int) -> None:
+    """If standard output cannot be written, standard error has one line about it, and no traceback."""
+    command = [sys.executable, "-m", "payasync", *arguments]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+
+    assert code == ended.returncode
+    assert "Traceback" not in ended.stderr
+    assert (code == 70) == ("No space left on device" in ended.stderr)
+
+
+def test_ctrl_c_at_a_question(tmp_path: Path) -> None:
+    """Ctrl-C at a question ends the command with exit code 130, and changes nothing."""
+    command = [sys.executable, "-m", "payasync", "journal", "move", "http://a", "http://b", "--journal"]
+    journal = tmp_path / "pay.db"
+    journal.write_text("not read")
+    with subprocess.Popen(
+        [*command, str(journal)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        asked = process.stdout.read(len("Are you sure"))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+    assert (b"Are you sure", 130) == (asked, process.returncode)
+
+
+def test_stray_log_records_have_no_traceback() -> None:
+    """A record that no handler takes, for example of asyncio, is one line; with `--debug` it has its traceback."""
+    program = """
+import logging
+import payasync.cli.demo
+async def run(screen):
+    try:
+        raise KeyError("secret")
+    except KeyError:
+        logging.getLogger("asyncio").exception("two\\nlines")
+    return True
+payasync.cli.demo.run = run
+from payasync.cli import main
+main()
+"""
+    assert "two lines\n" == ran(program, "demo").stderr
+    assert "Traceback" in ran(program, "--debug", "demo").stderr
 
 
 def test_version() -> None:
@@ -148,15 +255,36 @@ def test_help_lists_the_commands() -> None:
         assert any(each.startswith(line) for each in lines), line
 
 
-def test_help_and_version_load_no_command() -> None:
-    """`--help` and `--version` load no command, and so no aiohttp."""
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_load_no_command(option: str) -> None:
+    """`--help` and `--version` load click and two modules of payasync: no command, no rich, no aiohttp."""
     program = """
 import sys
 before = set(sys.modules)
-from payasync.cli.commands import payasync
-for argument in ("--help", "--version"):
-    payasync([argument], standalone_mode=False)
-loaded = set(sys.modules) - before
-print(*({"aiohttp", "sqlite3", "psycopg", "rich", "payasync.cli.demo"} & loaded), sep=",")
+from payasync.cli import main
+try:
+    main()
+finally:
+    loaded = {each for each in set(sys.modules) - before if not each.startswith("click.")}
+    print(*sorted(each for each in loaded if each.partition(".")[0] not in sys.stdlib_module_names))
 """
-    assert "" == ran(program).stdout.splitlines()[-1]
+    expected = ["click", "payasync", "payasync.cli", "payasync.cli.commands"]
+
+    assert expected == ran(program, option).stdout.splitlines()[-1].split()
+
+
+def test_completion_loads_no_command() -> None:
+    """Completing the name of a command loads none, so that it is quick."""
+    program = """
+import os, sys
+os.environ.update(_PAYASYNC_COMPLETE="bash_complete", COMP_WORDS="payasync re", COMP_CWORD="1")
+sys.argv[0] = "payasync"
+from payasync.cli import main
+try:
+    main()
+finally:
+    print("rich" in sys.modules, file=sys.stderr)
+"""
+    ended = ran(program)
+
+    assert (["plain,reconcile", "plain,refund"], "False\n") == (ended.stdout.split(), ended.stderr)
