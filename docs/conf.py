@@ -1,5 +1,6 @@
 """How Sphinx builds the documentation: `nox -s docs`."""
 
+import inspect
 import re
 import tomllib
 from importlib import metadata
@@ -69,6 +70,8 @@ def sign(
     fields = attrs.fields_dict(thing) if attrs.has(thing) else {}
     arguments = re.sub(r"attr_dict\['(\w+)'\]\.default", lambda found: repr(fields[found[1]].default), arguments)
     arguments = re.sub(r" \| [~\w.]*Literal\[_Absent\.ABSENT\]", "", arguments).replace("= NOTHING", "= {}")
+    if inspect.iscoroutinefunction(inspect.unwrap(thing)) and not inspect.iscoroutinefunction(thing):
+        returns = f"Awaitable[{returns}]"
     return arguments, returns and re.sub(r"[~\w.]*Coroutine\[[~\w.]*Any, [~\w.]*Any, ", "Awaitable[", returns)
 
 
