@@ -75,6 +75,11 @@ def sign(
     return arguments, returns and re.sub(r"[~\w.]*Coroutine\[[~\w.]*Any, [~\w.]*Any, ", "Awaitable[", returns)
 
 
+def caption(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Show the file name that a block of code has as its title: MyST would drop it."""
+    source[0] = re.sub(r'^```(\w+) title="(.+?)"$', r"```{code-block} \1\n:caption: \2", source[0], flags=re.MULTILINE)
+
+
 def dash(_app: Sphinx, doctree: nodes.document) -> None:
     """Set a dash between an argument's name and its text; options such as --json keep their hyphens."""
     for text in [each for each in doctree.findall(nodes.Text) if each == " -- "]:
@@ -102,5 +107,6 @@ def setup(app: Sphinx) -> None:
     """Connect with Sphinx; before Napoleon, which reads the docstrings at priority 500."""
     app.connect("autodoc-process-docstring", prepare, priority=400)
     app.connect("autodoc-process-signature", sign)
+    app.connect("source-read", caption)
     app.connect("doctree-read", dash)
     app.connect("missing-reference", link)
