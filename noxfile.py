@@ -50,7 +50,7 @@ def lowest(session: nox.Session) -> None:
     least = (re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", one) for one in asked if not one.startswith("pytest"))
     constraints = Path(session.create_tmp()) / "least.txt"
     constraints.write_text("".join(f"{found[1]}=={found[2]}.*\n" for found in least if found), encoding="utf-8")
-    session.install("-e", ".[cli,rsa]", *_group("test"), "--constraint", str(constraints))
+    session.install("-e", ".[cli,otel,rsa]", *_group("test"), "--constraint", str(constraints))
     session.run("pytest", *PARALLEL, *session.posargs)
 
 
@@ -66,7 +66,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types with mypy and pyright, both strict."""
-    session.install("-e", ".[cli,rsa]", *_group("types"))
+    session.install("-e", ".[cli,otel,rsa]", *_group("types"))
     session.run("mypy", *session.posargs, *(path for path in CHECKED if _holds_python(Path(path))))
     session.run("pyright", *session.posargs)
 
@@ -74,7 +74,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation into docs/_build, without network; a warning is an error."""
-    session.install("-e", ".[cli,postgres,procrastinate,rsa,testing]", *_group("docs"))
+    session.install("-e", ".[cli,otel,postgres,procrastinate,rsa,testing]", *_group("docs"))
     session.run("sphinx-build", "--quiet", "--fail-on-warning", "--keep-going", *session.posargs, "docs", "docs/_build")
     session.log("open docs/_build/index.html")
 
@@ -92,12 +92,12 @@ def bench(session: nox.Session) -> None:
 @nox.session
 def chaos(session: nox.Session) -> None:
     """Check at length; `-- soak` is one part of it, and `-- kills --operations 5000 --kills 40` are fewer kills."""
-    session.install(".[cli,postgres,rsa]", *_group("test"))
+    session.install(".[cli,otel,postgres,rsa]", *_group("test"))
     session.run("python", "-m", "tests.chaos", *session.posargs)
 
 
 def _install(session: nox.Session) -> None:
-    session.install(".[cli,rsa]", *_group("test"))
+    session.install(".[cli,otel,rsa]", *_group("test"))
     # Safe path: the package in this folder must not hide the installed one.
     session.env["PYTHONSAFEPATH"] = "1"
 

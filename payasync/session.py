@@ -33,7 +33,7 @@ from payasync.errors import (
     frameless_results,
 )
 from payasync.middleware.chain import chain, guard, hide_frames
-from payasync.middleware.observe import Event, EventSink, observe
+from payasync.middleware.observe import Event, EventSink, Instrumentation, observe
 from payasync.middleware.observe import Unknown as UnknownEvent
 from payasync.middleware.recovery import check_response, query_about, query_after, unmatched_error
 from payasync.middleware.retry import Quota, RetryContext, retry
@@ -144,7 +144,7 @@ ProgressListener: TypeAlias = Callable[[int, int], object]
 def _to_layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
     layers = tuple(given) if isinstance(given, Iterable) else (given,)
     for layer in layers:
-        if not callable(layer):
+        if not callable(layer) or isinstance(layer, type):
             raise invalid_setting("middleware", f"must be a list of layers, not {layer!r}")
     return layers
 
@@ -293,7 +293,8 @@ class Session:
         timeouts: How long a call may take, in seconds.
         retry: How often a call is tried, and how long it waits in between.
         middleware: Your own layers, outermost first. Each is an `async def layer(call, send)` that returns what
-            `await send(call)` returns. It sees every attempt before it is signed.
+            `await send(call)` returns. It sees every attempt before it is signed. `OpenTelemetry` of
+            `payasync.integrations.otel` also sees whole calls.
         on_event: Called with each `Attempted`, `Retrying` and `Unknown`; it must not block.
         journal: Stores each write durably before its first byte leaves, such as `SqliteJournal("pay.db")` of
             `payasync.journal`. If it cannot, the call fails with `StorageError` and nothing is sent. A number or
@@ -379,7 +380,8 @@ class Session:
     def _build_chain(self, pace: Pace) -> Send:
         """Return a `send` that passes a call through all layers, the first of them outermost."""
         options, credentials = self._options, self._options.credentials
-        report = EventSink(options.on_event)
+        instrumentations = [each for each in options.middleware if isinstance(each, Instrumentation)]
+        report = EventSink(options.on_event, *(each.on_event for each in instrumentations))
         context = RetryContext(
             policy=options.retry, quota=self._quota, report=report, ask=partial(query_about, self._codec), pace=pace
         )
@@ -396,7 +398,10 @@ class Session:
         send = observe(report, self._transport.send)
         send = authorize(options.profile.auth, credentials, send)
         sender = Sender(self._transport.base, credentials.merchant_id)
-        return chain(layers, sign(credentials.signing_key, send, sender))
+        send = chain(layers, sign(credentials.signing_key, send, sender))
+        for each in reversed(instrumentations):
+            send = each.around(send, self._transport.base)
+        return send
 
     @property
     def credentials(self) -> Credentials:

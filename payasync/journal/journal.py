@@ -38,7 +38,7 @@ from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import BOOT_CLOCK, boot_time, canonical_url, check_function, parse_base_url
-from payasync.storage import check_moment, check_number
+from payasync.storage import Backlog, check_moment, check_number
 from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
 from payasync.wire.match import comparison_of
 from payasync.wire.request import Request
@@ -341,6 +341,10 @@ class Journal(ABC):
         """
         values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
         return bool(await self._run(lambda _: transactions.change_intents(transactions.NOTE, values)))
+
+    async def backlog(self) -> Backlog:
+        """Return how many intents are in each state but *succeeded* and *rejected*, and what is late."""
+        return await self._run(transactions.backlog)
 
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intent by its number, or `None`."""

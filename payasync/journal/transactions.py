@@ -12,6 +12,7 @@ from payasync.journal.intents import (
     ASKED_STATES,
     END_STATES,
     RESOLVABLE_STATES,
+    STATES,
     BeginResult,
     Draft,
     Intent,
@@ -28,6 +29,7 @@ from payasync.journal.intents import (
     state_now,
 )
 from payasync.journal.replay import other_service_error
+from payasync.storage import Backlog
 from payasync.wire.call import Comparison
 from payasync.wire.match import mismatch, names_number_and_amounts
 from payasync.wire.validators import invalid_argument
@@ -132,6 +134,8 @@ ORDER BY id LIMIT 1"""
 MOVE: Final = "UPDATE payasync_services SET service = :new WHERE service = :old RETURNING merchant"
 
 INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"
+COUNT: Final = "SELECT count(*) AS count FROM payasync_intents WHERE state = :state"
+OLDEST: Final = "SELECT * FROM payasync_intents WHERE state = :state ORDER BY updated LIMIT 1"
 LIST: Final = "SELECT * FROM payasync_intents WHERE id > :after ORDER BY id LIMIT :limit"
 LIST_OF_STATE: Final = "SELECT * FROM payasync_intents WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"
 FIND: Final = """
@@ -441,6 +445,21 @@ def next_due(merchant: str | None) -> Transaction[datetime | None]:
     """Return when the first query is due or the first lease ends, or `None`."""
     found = yield from find_intents(NEXT_DUE, {"merchant": merchant})
     return (found[0].lease or found[0].due) if found else None
+
+
+def backlog(now: datetime) -> Transaction[Backlog]:
+    """Return what is not at its end."""
+    counts: dict[str, int] = {}
+    for state in STATES:
+        if state not in END_STATES:
+            (counts[state],) = yield Query(COUNT, {"state": state}, column="count")
+    unknown = yield from find_intents(OLDEST, {"state": "unknown"})
+    due = yield from next_due(None)
+    return Backlog(
+        counts=counts,
+        oldest=max((now - unknown[0].updated).total_seconds(), 0.0) if unknown else 0.0,
+        overdue=max((now - due).total_seconds(), 0.0) if due else 0.0,
+    )
 
 
 def resolve(

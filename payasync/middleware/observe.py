@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from attrs import frozen
 
@@ -78,33 +78,49 @@ _LEVELS: Final = {Attempted: logging.DEBUG, Retrying: logging.INFO, Unknown: log
 """An unknown outcome is a warning, because a person must look into it."""
 
 
+@runtime_checkable
+class Instrumentation(Protocol):
+    """A middleware that also sees whole calls and events, such as `OpenTelemetry` of `payasync.integrations.otel`."""
+
+    async def __call__(self, call: Call, send: Send) -> Reply:
+        """Send one attempt."""
+        ...
+
+    def around(self, send: Send, base_url: str) -> Send:
+        """Return a `send` that stands around all layers of a session."""
+        ...
+
+    def on_event(self, event: Event) -> None:
+        """Receive an event, within the call that it is about."""
+        ...
+
+
 class EventSink:
-    """Logs each event to the logger `payasync`, and passes it to the user's `on_event`, whose errors stop nothing.
+    """Logs each event to the logger `payasync`, and passes it to listeners, whose errors stop nothing.
 
     Args:
-        on_event: Called with each event.
+        listeners: Called with each event, such as the user's `on_event`; `None` is left out.
     """
 
-    def __init__(self, on_event: Callable[[Event], None] | None = None) -> None:
-        self.on_event = on_event
+    def __init__(self, *listeners: Callable[[Event], None] | None) -> None:
+        self.listeners = tuple(each for each in listeners if each is not None)
 
     def __call__(self, event: Event) -> None:
         """Report one event."""
         logger.log(_LEVELS[type(event)], "%s", event)
-        if self.on_event is None:
-            return
-        try:
-            self.on_event(event)
-        except Exception as error:
-            drop_frames(error)  # its context may be an error of the attempt
-            logger.exception("on_event raised; the call goes on")
+        for listener in self.listeners:
+            try:
+                listener(event)
+            except Exception as error:
+                drop_frames(error)  # its context may be an error of the attempt
+                logger.exception("on_event raised; the call goes on")
 
 
 def observe(report: EventSink, send: Send) -> Send:
     """Return a `send` that reports each attempt as it ends."""
 
     def send_observed(call: Call) -> Awaitable[Reply]:
-        if report.on_event is None and not logger.isEnabledFor(logging.DEBUG):
+        if not report.listeners and not logger.isEnabledFor(logging.DEBUG):
             return send(call)
         return _send_observed(call, send, report)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from attrs import field, fields, frozen
 
-from payasync.storage import check_moment, check_number
+from payasync.storage import Backlog, check_moment, check_number
 from payasync.wire.validators import invalid_argument
 
 State = Literal["pending", "leased", "done", "dead", "parked", "quarantined"]
@@ -244,6 +244,9 @@ SET state = 'pending', attempts = 0, failures = 0, reason = '', due = :now, sinc
 WHERE id = :id AND state IN ('dead', 'parked', 'quarantined') RETURNING id"""
 
 NEXT_DUE: Final = "SELECT min(due) AS due FROM payasync_events WHERE due IS NOT NULL"
+COUNT: Final = "SELECT count(*) AS count FROM payasync_events WHERE state = :state"
+OLDEST: Final = """
+SELECT * FROM payasync_events WHERE state IN ('pending', 'leased') ORDER BY received_at LIMIT 1"""
 EVENTS: Final = "SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit"
 EVENTS_OF_STATE: Final = """
 SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"""
@@ -315,6 +318,10 @@ class StoredInbox(ABC):
         """Return the seconds until the next event is due or a lease ends; `None` if there is neither."""
         return await self._run(_next_due)
 
+    async def backlog(self) -> Backlog:
+        """Return how many events are in each state but *done*, and what is late."""
+        return await self._run(_backlog)
+
     async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events of one state, or all, in the order of their numbers, beginning after the number `after`."""
         if state is not None and state not in STATES:
@@ -369,6 +376,20 @@ def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
 def _next_due(now: datetime) -> Statements[float | None]:
     ((due,),) = [row.values() for row in (yield NEXT_DUE, {})]
     return None if due is None else (due - now).total_seconds()
+
+
+def _backlog(now: datetime) -> Statements[Backlog]:
+    counts: dict[str, int] = {}
+    for state in STATES:
+        if state != "done":
+            ((counts[state],),) = [row.values() for row in (yield COUNT, {"state": state})]
+    oldest = [_event(row).received_at for row in (yield OLDEST, {})]
+    wait = yield from _next_due(now)
+    return Backlog(
+        counts=counts,
+        oldest=max((now - oldest[0]).total_seconds(), 0.0) if oldest else 0.0,
+        overdue=max(-wait, 0.0) if wait is not None else 0.0,
+    )
 
 
 def _events(values: Mapping[str, Any]) -> Statements[list[InboxEvent]]:

@@ -1,5 +1,6 @@
 """SQLite and PostgreSQL for journal and inbox: opening, migrations, durable transactions."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from importlib import resources
 from typing import Final
@@ -9,6 +10,21 @@ from attrs import frozen
 from payasync.wire.validators import invalid_argument
 
 LARGEST_INTEGER: Final = 2**63 - 1
+
+
+@frozen(kw_only=True)
+class Backlog:
+    """What waits in a journal or an inbox.
+
+    Attributes:
+        counts: How many there are by state, 0 included, without those that are at their end.
+        oldest: The age in seconds of the oldest unknown intent, or of the oldest undelivered event; 0 if there is none.
+        overdue: For how many seconds the next query or delivery has been due; 0 if it is not due.
+    """
+
+    counts: Mapping[str, int]
+    oldest: float
+    overdue: float
 
 
 @frozen(kw_only=True)

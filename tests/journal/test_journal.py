@@ -20,6 +20,7 @@ from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.profile.profile import Profile
 from payasync.resources.orders import CloseOrder
 from payasync.resources.payments import CreatePayment
+from payasync.storage import Backlog
 from tests.journal.building import LEASE, MERCHANT, PAYMENT, SERVICE, START, Clock, draft, kept, refund
 
 OUTCOME: Final = Outcome(status=200, body=b'{"state":"DONE"}')
@@ -438,6 +439,21 @@ async def test_question_without_news_is_postponed(journal: Journal, clock: Clock
     assert (True, "unknown", "HTTP 503", None) == (postponed, found.state, found.reason, found.lease)
     assert due == found.due == next_due
     assert ([], 2, START) == (before, again.asked, again.updated)
+
+
+async def test_backlog_shows_what_is_open_and_late(journal: Journal, clock: Clock) -> None:
+    """`backlog` counts open intents by state. Ages count from when an intent became unknown, and from what is due."""
+    states: tuple[State, ...] = ("manual", "accepted", "unknown", "unknown", "new", "succeeded", "rejected")
+    empty = await journal.backlog()
+    for number, state in enumerate(states):
+        await in_state(journal, state, f"R{number}")
+        clock.advance(5)
+
+    assert Backlog(counts=dict.fromkeys(empty.counts, 0), oldest=0, overdue=0) == empty
+    assert (
+        Backlog(counts={"new": 1, "sending": 0, "accepted": 1, "unknown": 2, "manual": 1}, oldest=25, overdue=30)
+        == await journal.backlog()
+    )
 
 
 async def test_sender_cannot_postpone(journal: Journal) -> None:

@@ -23,6 +23,7 @@ from payasync.notifications.inbox import (
 )
 from payasync.notifications.postgres_inbox import PostgresInbox
 from payasync.notifications.sqlite_inbox import SqliteInbox
+from payasync.storage import Backlog
 from tests.journal.building import LEASE, START, Clock
 from tests.notifications.inbox_building import received
 
@@ -249,6 +250,23 @@ async def test_only_failures_count_as_such(inbox: Inbox, clock: Clock) -> None:
 
     assert [0, 0, 1, 1] == failures
     assert (2, 2, 6) == (lost.event.failures, event.failures, event.attempts)
+
+
+async def test_backlog_shows_what_is_undelivered_and_late(inbox: SqliteInbox | PostgresInbox, clock: Clock) -> None:
+    """`backlog` counts events that are not done. The age counts from the arrival of the oldest undelivered one."""
+    empty = await inbox.backlog()
+    for state in STATES[2:]:
+        await inbox.finish(await claimed(inbox, key=state), state)
+    clock.advance(20)
+    await claimed(inbox, key="leased", received_at=clock.now)
+    await inbox.add(received("pending"))
+    clock.advance(5)
+
+    assert Backlog(counts=dict.fromkeys(empty.counts, 0), oldest=0, overdue=0) == empty
+    assert (
+        Backlog(counts={"pending": 1, "leased": 1, "dead": 1, "parked": 1, "quarantined": 1}, oldest=25, overdue=5)
+        == await inbox.backlog()
+    )
 
 
 async def test_next_due_is_the_first_of_all(inbox: Inbox, clock: Clock) -> None:

@@ -1,0 +1,464 @@
+"""Spans and metrics of calls against the real sandbox, and gauges of a real journal and inbox."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import evolve, frozen
+from opentelemetry.context import Context
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from yarl import URL
+
+from payasync import (
+    AuthenticationError,
+    Call,
+    ConfigurationError,
+    CreateRefund,
+    Credentials,
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    Parameter,
+    PayasyncError,
+    Reply,
+    RetryPolicy,
+    Send,
+    ServiceError,
+    Session,
+    Unknown,
+)
+from payasync.endpoints import CREATE_REFUND
+from payasync.integrations.otel import GAUGES, OpenTelemetry
+from payasync.journal import SqliteJournal
+from payasync.notifications import SqliteInbox
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.storage import Backlog
+from tests.building import bare_call
+from tests.foreign.recorder import Recorder
+from tests.journal.building import Clock, draft
+from tests.notifications.inbox_building import received
+from tests.sessions import FAST, connect, create, query
+
+REFUND: Final[Mapping[str, Any]] = {
+    "out_trade_no": "T1",
+    "out_refund_no": "R1",
+    "total_amt": 450,
+    "refund_amt": 100,
+    "refund_desc": "canaryTweet",
+}
+UNKNOWN: Final = "payasync.unknown_outcomes"
+
+
+@frozen
+class Backend:
+    """What a trace and a metrics backend would receive.
+
+    Attributes:
+        telemetry: Sends to it.
+        exporter: Receives the spans.
+        reader: Receives the metrics.
+    """
+
+    telemetry: OpenTelemetry
+    exporter: InMemorySpanExporter
+    reader: InMemoryMetricReader
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        """The spans that have ended, in this order."""
+        return self.exporter.get_finished_spans()
+
+    def span(self, name: str) -> ReadableSpan:
+        """Return the one span of a name."""
+        (found,) = [each for each in self.spans if each.name == name]
+        return found
+
+    def points(self, name: str) -> dict[tuple[tuple[str, Any], ...], float]:
+        """Return the values of a metric, or the counts of a histogram, by their attributes."""
+        data = self.reader.get_metrics_data()
+        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+        metrics = [metric for scope in scopes for metric in scope.metrics if metric.name == name]
+        points: list[Any] = [point for metric in metrics for point in metric.data.data_points]
+        return {
+            tuple(sorted((point.attributes or {}).items())): point.count if hasattr(point, "count") else point.value
+            for point in points
+        }
+
+
+def backend(*processors: SpanProcessor, **settings: Any) -> Backend:
+    """Return a backend in memory, and telemetry that sends to it."""
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider([reader])
+    for each in (SimpleSpanProcessor(exporter), *processors):
+        tracers.add_span_processor(each)
+    return Backend(OpenTelemetry(tracer_provider=tracers, meter_provider=meters, **settings), exporter, reader)
+
+
+@pytest.fixture
+def seen() -> Backend:
+    """A backend in memory."""
+    return backend()
+
+
+@pytest.fixture
+async def sandbox() -> AsyncGenerator[Sandbox]:
+    """A service with a paid order."""
+    async with Sandbox(clock="frozen") as running:
+        await running.given.paid_order(out_trade_no="T1", total_amt=450)
+        yield running
+
+
+def instrumented(sandbox: Sandbox, seen: Backend, **settings: Any) -> Session:
+    """Return a session with telemetry, and short waits."""
+    return sandbox.session(**{"middleware": [seen.telemetry], "retry": FAST, **settings})
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    """Return the attributes of a span."""
+    return dict(span.attributes or {})
+
+
+def events(span: ReadableSpan) -> list[str]:
+    """Return the names of the events of a span."""
+    return [each.name for each in span.events]
+
+
+async def test_call_is_a_span_with_its_attempt_below(sandbox: Sandbox, seen: Backend) -> None:
+    """A call has a span named after its operation, and its attempt an HTTP client span below it."""
+    async with instrumented(sandbox, seen) as pay:
+        await pay.refunds.create(**REFUND)
+    attempt, call = seen.spans
+    host, port = sandbox.url.removeprefix("http://").split(":")
+
+    assert ("refunds.create", SpanKind.INTERNAL) == (call.name, call.kind)
+    assert {
+        "payasync.operation": "refunds.create",
+        "payasync.reference": "R1",
+        "payasync.attempts": 1,
+    } == attributes(call)
+    assert ("POST /payment/refund", SpanKind.CLIENT) == (attempt.name, attempt.kind)
+    assert call.context == attempt.parent
+    assert {
+        "http.request.method": "POST",
+        "http.response.status_code": 200,
+        "payasync.operation": "refunds.create",
+        "server.address": host,
+        "server.port": int(port),
+        "url.full": f"{sandbox.url}/payment/refund",
+        "url.template": "/payment/refund",
+    } == attributes(attempt)
+    assert {StatusCode.UNSET} == {each.status.status_code for each in seen.spans}
+
+
+async def test_retries_are_counted_and_numbered(sandbox: Sandbox, seen: Backend) -> None:
+    """Each further attempt has a span with its number, and is an event of its call and a count."""
+    sandbox.faults.server_error("orders.query", times=2)
+    async with instrumented(sandbox, seen) as pay:
+        await pay.orders.query("T1")
+    first, second, third, call = seen.spans
+
+    assert [None, 1, 2] == [attributes(each).get("http.request.resend_count") for each in (first, second, third)]
+    assert ["503", "503", None] == [attributes(each).get("error.type") for each in (first, second, third)]
+    assert [StatusCode.ERROR, StatusCode.ERROR, StatusCode.UNSET] == [
+        each.status.status_code for each in (first, second, third)
+    ]
+    assert ["payasync.repeat", "payasync.repeat"] == events(call)
+    assert {"payasync.attempt": 2, "payasync.reason": "HTTP 503"}.items() <= (call.events[0].attributes or {}).items()
+    assert 3 == attributes(call)["payasync.attempts"]
+    assert {(("payasync.operation", "orders.query"), ("payasync.retry", "repeat")): 2} == seen.points(
+        "payasync.retries"
+    )
+
+
+async def test_recovery_shows_its_query_as_an_attempt(sandbox: Sandbox, seen: Backend) -> None:
+    """If the response of a refund is lost, the query about it is an attempt of the call, which then succeeds."""
+    sandbox.faults.reset_after_commit("refunds.create")
+    async with instrumented(sandbox, seen) as pay:
+        refund = await pay.refunds.create(**REFUND)
+    lost, query, call = seen.spans
+
+    assert refund.recovered
+    assert "NoAnswerError" == attributes(lost)["error.type"]
+    assert "http.response.status_code" not in attributes(lost)
+    assert ("GET /payment/refund/status", "refunds.status") == (query.name, attributes(query)["payasync.operation"])
+    assert "http.request.resend_count" not in attributes(query)
+    assert "?" not in attributes(query)["url.full"]
+    assert ["payasync.query", "payasync.recovered"] == events(call)
+    assert "error.type" not in attributes(call)
+    assert {(("payasync.operation", "refunds.create"), ("payasync.retry", "query")): 1} == seen.points(
+        "payasync.retries"
+    )
+
+
+async def test_unknown_outcome_is_an_event_and_a_count(sandbox: Sandbox, seen: Backend) -> None:
+    """An unknown outcome is an event and the error class of its call, and is counted; each write begins at 0."""
+    sandbox.faults.reset_after_commit("payments.create")
+    heard: list[object] = []
+    async with instrumented(sandbox, seen, on_event=heard.append) as pay:
+        with pytest.raises(OutcomeUnknownError):
+            await pay.payments.create(amount=1, currency="CAD")
+    call = seen.span("payments.create")
+    counted = seen.points(UNKNOWN)
+
+    assert ["payasync.unknown"] == events(call)
+    assert "OutcomeUnknownError" == attributes(call)["error.type"]
+    assert StatusCode.ERROR is call.status.status_code
+    assert 1 == counted.pop((("payasync.operation", "payments.create"),))
+    assert {0} == set(counted.values())
+    assert 6 == len(counted)
+    assert 1 == sum(isinstance(each, Unknown) for each in heard)
+
+
+async def test_cancelled_call_ends_its_spans(sandbox: Sandbox, seen: Backend) -> None:
+    """A cancelled call ends its spans. If it was sent, its outcome is unknown."""
+    sandbox.faults.hang("refunds.create")
+    async with instrumented(sandbox, seen) as pay:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await pay.refunds.create(**REFUND)
+    attempt, call = seen.spans
+
+    assert ["CancelledError", "CancelledError"] == [attributes(each)["error.type"] for each in (attempt, call)]
+    assert ["payasync.unknown"] == events(call)
+    assert 1 == seen.points(UNKNOWN)[("payasync.operation", "refunds.create"),]
+
+
+async def test_calls_at_once_have_their_own_spans(sandbox: Sandbox, seen: Backend) -> None:
+    """Calls that run at the same time have their own spans, those of copies of a session and of `bulk`, too."""
+    async with instrumented(sandbox, seen) as pay:
+        copies = (pay, pay.with_options(retry=RetryPolicy(attempts=1)), pay.for_merchant(sandbox.credentials))
+        async with asyncio.TaskGroup() as group:
+            for each in copies * 4:
+                group.create_task(each.orders.query("T1"))
+        _ = [each async for each in pay.bulk([CreateRefund(**REFUND)])]
+    calls = sorted(each.context.span_id for each in seen.spans if each.context and each.parent is None)
+    parents = sorted(each.parent.span_id for each in seen.spans if each.parent)
+
+    assert 13 == len(calls)
+    assert calls == parents
+
+
+def test_session_in_several_loops(seen: Backend) -> None:
+    """An instrumented session is used in one event loop after another."""
+    with Recorder() as service:
+        pay = connect(service, middleware=[seen.telemetry])
+        for _ in range(2):
+            asyncio.run(create(pay))
+        asyncio.run(pay.aclose())
+
+    assert ["POST /v1/payments", "payments.create"] * 2 == [each.name for each in seen.spans]
+
+
+async def test_metrics_have_few_values(sandbox: Sandbox, seen: Backend) -> None:
+    """No attribute of a metric holds a number or a path: custom calls are one operation, errors are classes."""
+    async with instrumented(sandbox, seen) as pay:
+        with pytest.raises(ServiceError):
+            await pay.orders.query("T404")
+        with pytest.raises(ServiceError):
+            await pay.request("GET", "/bills/B77", fields={"token": "canary"}, read=True)
+    attempt = seen.span("GET")
+
+    assert f"{sandbox.url}/bills/B77" == attributes(attempt)["url.full"]
+    assert {
+        (("error.type", "ServiceError"), ("payasync.operation", "orders.query")): 1,
+        (("error.type", "ServiceError"), ("payasync.operation", "request")): 1,
+    } == seen.points("payasync.call.duration")
+    assert {("404", "POST", "orders.query"), ("404", "GET", "request")} == {
+        (dict(each)["error.type"], dict(each)["http.request.method"], dict(each)["payasync.operation"])
+        for each in seen.points("http.client.request.duration")
+    }
+
+
+async def test_number_in_the_path_is_in_spans_only(seen: Backend) -> None:
+    """If the number stands in the path, `url.full` shows it, and the name of the span and the metrics do not."""
+    profile = evolve(PROFILE, payment_status=Parameter("outTradeNo", place="path"))
+    async with Sandbox(profile) as sandbox:
+        order = await sandbox.given.paid_order()
+        async with instrumented(sandbox, seen) as pay:
+            await pay.payments.status(order)
+    attempt = seen.span("GET /payment/status")
+    (point,) = seen.points("http.client.request.duration")
+
+    assert f"/payment/status/{order}" == URL(attributes(attempt)["url.full"]).path
+    assert order not in repr(point)
+
+
+@pytest.mark.parametrize("propagate", [True, False], ids=["asked", "not asked"])
+async def test_trace_is_continued_only_if_asked_for(propagate: bool, sandbox: Sandbox) -> None:  # noqa: FBT001 - cases
+    """`traceparent` names the attempt, each attempt has its own, and the signature is still valid; default: none."""
+    seen = backend(propagate=propagate)
+    sandbox.faults.server_error("orders.query")
+    sent: list[object] = []
+
+    async def look(call: Call, send: Send) -> Reply:
+        sent.append(call.headers.get("traceparent"))
+        return await send(call)
+
+    async with instrumented(sandbox, seen, middleware=[seen.telemetry, look]) as pay:
+        await pay.orders.query("T1")
+    spans = [each.context for each in seen.spans if each.parent is not None]
+    expected = [f"00-{each.trace_id:032x}-{each.span_id:016x}-{each.trace_flags:02x}" for each in spans if each]
+
+    assert (expected if propagate else [None, None]) == sent
+
+
+class Raising(SpanProcessor):
+    """A processor with a mistake."""
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Raise."""
+        raise LookupError(span, parent_context)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Raise."""
+        raise LookupError(span)
+
+
+async def test_mistake_of_a_processor_fails_no_call(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    """If a tracer raises, the payment goes on, and a warning names the error's class only."""
+    seen = backend(Raising())
+    async with instrumented(sandbox, seen) as pay:
+        refund = await pay.refunds.create(**REFUND)
+    warnings = {record.getMessage() for record in caplog.records if record.levelno == logging.WARNING}
+
+    assert 1 == refund.attempts
+    assert {"OpenTelemetry raised LookupError; the call goes on"} == warnings
+
+
+async def test_no_secret_and_no_detail(sandbox: Sandbox) -> None:
+    """No key, no nonce and no detail of a customer is in a span or a metric, however calls end."""
+    seen = backend(propagate=True)
+    canary = "canaryTweet"
+    signing = sandbox.credentials.signing_key
+    keys = Credentials(sandbox.credentials.merchant_id, secret_key=f"sk_{canary}", signing_key=signing)
+
+    async def fail(call: Call, send: Send) -> Reply:
+        await send(call)
+        raise ZeroDivisionError(canary, call)
+
+    sandbox.faults.reset_after_commit("orders.place")
+    async with instrumented(sandbox, seen, credentials=keys) as pay:
+        calls = [
+            pay.payments.create(amount=1, currency="CAD", description=canary),
+            pay.orders.place(total_amt=1, currency="CAD", out_trade_no="T2", body=canary, extra={"email": canary}),
+            pay.send(CreateRefund(**REFUND)),
+            pay.orders.query("T1", extra={"email": canary}),
+            pay.payments.status("T1", extra={"email": canary}),
+            pay.subscriptions.create(
+                frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer={"email": canary}
+            ),
+        ]
+        ended: list[object] = [*await asyncio.gather(*calls, return_exceptions=True)]
+    async with instrumented(sandbox, seen, middleware=[seen.telemetry, fail], credentials=keys) as pay:
+        ended += await asyncio.gather(query(pay), create(pay), return_exceptions=True)
+    shown = "".join(each.to_json() for each in seen.spans) + repr(seen.reader.get_metrics_data())
+
+    assert {AuthenticationError, OutcomeUnknownError, ZeroDivisionError} <= {type(each) for each in ended}
+    assert 2 * len(ended) <= len(seen.spans)
+    assert canary not in shown
+    assert signing is not None
+    assert signing.reveal() not in shown
+
+
+async def test_calls_of_others_pass_untouched(seen: Backend) -> None:
+    """As a plain function, outside of a session's call, it passes calls and events on and shows nothing."""
+    reply = Reply(200, {}, b"")
+
+    async def send(_: Call) -> Reply:
+        return reply
+
+    seen.telemetry.on_event(Unknown(operation="orders.place", reference=None, reason="reset"))
+
+    assert reply is await seen.telemetry(bare_call(CREATE_REFUND), send)
+    assert () == seen.spans
+
+
+def test_class_is_refused() -> None:
+    """The class in place of an object is refused when the session is made."""
+    with pytest.raises(ConfigurationError, match="must be a list of layers, not <class"):
+        connect("https://pay.example.com", middleware=[OpenTelemetry])
+
+
+async def test_what_waits_is_shown(tmp_path: Path, seen: Backend) -> None:
+    """The gauges show the states and ages of a journal and an inbox as long as they are watched."""
+    clock = Clock()
+    journal, inbox = SqliteJournal(tmp_path / "pay.db", clock=clock), SqliteInbox(tmp_path / "inbox.db", clock=clock)
+    async with aclosing(journal), aclosing(inbox):
+        await journal.settle((await journal.begin(draft(), lease=60)).intent, "unknown")
+        await inbox.add(received())
+        clock.advance(50)
+        async with seen.telemetry.watch(journal=journal, inbox=inbox):
+            counts = {**seen.points("payasync.journal.intents"), **seen.points("payasync.inbox.events")}
+            ages = [
+                int(seen.points(f"payasync.{name}")[()])
+                for name in ("journal.oldest_unknown", "journal.overdue", "inbox.lag", "inbox.overdue")
+            ]
+
+    assert {"unknown": 1, "pending": 1} == {state: count for ((_, state),), count in counts.items() if count}
+    assert [50, 50, 50, 50] == ages
+    assert {} == seen.points("payasync.journal.intents")
+
+
+async def test_nothing_waits(tmp_path: Path, seen: Backend) -> None:
+    """All gauges are there, and 0, if nothing waits: a missing one means that nobody reads the stores."""
+    inbox = SqliteInbox(tmp_path / "inbox.db")
+    async with (
+        aclosing(inbox),
+        SqliteJournal(tmp_path / "pay.db") as journal,
+        seen.telemetry.watch(journal=journal, inbox=inbox),
+    ):
+        values = [set(seen.points(f"payasync.{store}.{name}").values()) for store, name, *_ in GAUGES]
+
+    assert [{0}] * len(GAUGES) == values
+
+
+async def test_store_is_read_again(tmp_path: Path, seen: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    """A store is read again and again. If that fails, its gauges are missing, and a warning says so."""
+    journal = SqliteJournal(tmp_path / "pay.db")
+    read, failed = asyncio.Event(), asyncio.Event()
+    journal.backlog = _notifying(journal.backlog, read, failed)  # type: ignore[method-assign] # it also tells the test
+    async with seen.telemetry.watch(journal=journal, interval=0.001):
+        read.clear()
+        await asyncio.wait_for(read.wait(), 10)
+        await journal.aclose()
+        await asyncio.wait_for(failed.wait(), 10)
+        await asyncio.sleep(0)
+
+        assert {} == seen.points("payasync.journal.intents")
+    assert "the journal cannot be watched: StorageError" in {record.getMessage() for record in caplog.records}
+
+
+def _notifying(
+    backlog: Callable[[], Awaitable[Backlog]], read: asyncio.Event, failed: asyncio.Event
+) -> Callable[[], Coroutine[Any, Any, Backlog]]:
+    async def notifying() -> Backlog:
+        try:
+            found = await backlog()
+        except PayasyncError:
+            failed.set()
+            raise
+        read.set()
+        return found
+
+    return notifying
+
+
+@pytest.mark.parametrize(
+    "given", [{"interval": 0}, {"interval": "15"}, {"journal": "pay.db"}, {"inbox": SqliteJournal("pay.db")}], ids=str
+)
+async def test_watch_refuses(given: dict[str, Any], seen: Backend) -> None:
+    """A wrong argument of `watch` is refused by its name."""
+    with pytest.raises(InvalidArgumentError) as caught:
+        async with seen.telemetry.watch(**given):
+            pass
+
+    assert list(given) == [caught.value.field]
