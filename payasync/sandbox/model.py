@@ -346,25 +346,3 @@ class Entry:
     def failed(self) -> bool:
         """Whether it was refused, or met a fault."""
         return bool(self.reason or self.fault)
-
-
-_DIGITS: Final = {
-    **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF"), 0),
-    **dict.fromkeys(("UGX", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
-    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
-}
-"""Currencies whose smallest unit is not a hundredth."""
-
-
-def format_amount(count: int, currency: str, unit: str) -> str:
-    """Return an amount with its currency.
-
-    Args:
-        count: So many units.
-        currency: Its code.
-        unit: `major` where whole units of the currency are counted, else the smallest ones are.
-    """
-    currency = currency.upper()
-    digits = 0 if unit == "major" else _DIGITS.get(currency, 2)
-    whole, rest = divmod(count, 10**digits)
-    return f"{whole:,}.{rest:0{digits}} {currency}" if digits else f"{whole:,} {currency}"

@@ -22,6 +22,7 @@ from payasync.profile.schema import (
     SandboxShape,
     SignedHeader,
     States,
+    format_amount,
 )
 from tests.profile.refusal import refusal
 
@@ -383,3 +384,19 @@ def test_the_paths_of_an_event_have_no_empty_step(paths: list[str]) -> None:
 def test_a_value_keeps_the_rules(field: str, value: Any) -> None:
     """Values within the rules are accepted, such as the limits of each range."""
     assert value == made(field, value)
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "unit", "expected"),
+    [
+        (450, "CAD", "minor", "4.50 CAD"),
+        (5, "cad", "", "0.05 CAD"),
+        (123_456_789, "USD", "minor", "1,234,567.89 USD"),
+        (450, "JPY", "minor", "450 JPY"),
+        (1005, "KWD", "minor", "1.005 KWD"),
+        (450, "CAD", "major", "450 CAD"),
+    ],
+)
+def test_amount_as_a_customer_reads_it(amount: int, currency: str, unit: str, expected: str) -> None:
+    """An amount is shown with two decimals, or as its currency or the profile's unit requires."""
+    assert expected == format_amount(amount, currency, unit)

@@ -8,8 +8,9 @@ from urllib.parse import quote
 from aiohttp import web
 from yarl import URL
 
+from payasync.profile.schema import format_amount
 from payasync.sandbox.arguments import read_url
-from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Order, RefusedError, format_amount
+from payasync.sandbox.model import DECISIONS, MERCHANT_ID, Order, RefusedError
 from payasync.sandbox.rules import MAX_DECLINES
 from payasync.sandbox.server import read_choice, read_form
 from payasync.sandbox.service import Service

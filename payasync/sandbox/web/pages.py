@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from payasync.sandbox.model import Order, format_amount, format_instant
+from payasync.profile.schema import format_amount
+from payasync.sandbox.model import Order, format_instant
 
 if TYPE_CHECKING:
     from jinja2 import Environment
