@@ -16,13 +16,16 @@ COMMANDS: Final = {
     "doctor": "Check configuration, open points and the connection.",
     "journal": "List and show writes; resolve those that need a person.",
     "listen": "Receive and show notifications on this machine.",
+    "order": "Place, query and close orders; wait until one is paid.",
+    "payment": "Create payments, and show their state.",
     "profile": "Write the profile of a service, or check one.",
     "reconcile": "Query the service about writes with unknown outcome.",
-    "refund": "Refund many orders from a file.",
+    "refund": "Refund orders, one or many from a file.",
     "sandbox": "Run a stand-in for the service on this machine.",
+    "subscription": "Create, update and cancel recurring payments.",
     "verify-notification": "Check that a notification in a file is genuine.",
 }
-"""Each command with its line of `--help`; `refund` is in `refund_import.py`, the others in modules of their names."""
+"""Each command with its line of `--help`; it is in the module of its name."""
 
 
 class Commands(click.Group):
@@ -39,7 +42,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        module = importlib.import_module(f"payasync.cli.{'refund_import' if name == 'refund' else name}")
+        module = importlib.import_module(f"payasync.cli.{name}")
         command: click.Command = getattr(module, name)
         return command
 

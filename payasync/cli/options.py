@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -90,15 +90,23 @@ class Address:
         return PostgresJournal(self.text)
 
 
-def journal_option(*, existing: bool, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # noqa: A002
+def journal_option(
+    *,
+    existing: bool,
+    required: bool = True,
+    help: str,  # noqa: A002 - as click calls it
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option `--journal`; a connection string with a password belongs in its environment variable.
 
     Args:
         existing: Refuse a file that does not exist: a mistyped name would be an empty journal.
+        required: Refuse to run without a journal.
         help: Its line of `--help`.
     """
 
-    def address(context: click.Context, option: click.Parameter, text: str) -> Address:
+    def address(context: click.Context, option: click.Parameter, text: str | None) -> Address | None:
+        if text is None:
+            return None
         found = Address(text)
         if not found.is_file:
             return found
@@ -126,7 +134,7 @@ def journal_option(*, existing: bool, help: str) -> Callable[[Callable[..., Any]
     return click.option(
         "--journal",
         "address",
-        required=True,
+        required=required,
         envvar=_JOURNAL,
         show_envvar=True,
         callback=address,
@@ -184,21 +192,33 @@ def profile_from(path: str | Path, option: str = "--profile") -> Profile:
         raise
 
 
-def session_with(journal: Journal, *, profile: str | None, base_url: str | None) -> Session:
-    """Return the session of the environment, with a journal.
+def session_with(
+    journal: Journal | None,
+    *,
+    profile: str | None,
+    base_url: str | None,
+    needed: str = "how to query the service",
+) -> Session:
+    """Return the session of the environment.
 
     Args:
         journal: Records its writes.
         profile: A TOML file; `None`: what `PAYASYNC_PROFILE` names.
         base_url: The service's address; `None`: what `PAYASYNC_BASE_URL` says.
+        needed: What only a profile says; empty if the command works without a profile.
 
     Raises:
-        ConfigurationError: A setting is invalid or missing. The profile is required: without one, the service
-            cannot be queried.
+        ConfigurationError: A setting is invalid or missing.
     """
-    chosen, _ = profile_named(profile, needed="how to query the service")
+    chosen, _ = profile_named(profile, needed=needed)
     given: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
     return Session.from_env(profile=chosen, journal=journal, **given)
+
+
+def service_options(profile: str | None, base_url: str | None) -> str:
+    """Return the options with which another command uses the same service; empty if the environment names it."""
+    given = {"--profile": profile, "--base-url": None if os.environ.get(BASE_URL) == base_url else base_url}
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in given.items() if value)
 
 
 def run_with_journal(address: Address, work: Callable[[Journal], Awaitable[T]], *, command: str) -> T:
@@ -217,10 +237,16 @@ def run_with_journal(address: Address, work: Callable[[Journal], Awaitable[T]], 
         fail_with_journal(command, error)
 
 
-def fail_with_journal(command: str, error: PayasyncError) -> NoReturn:
-    """Say why a command cannot go on, and end with exit code 2; the error names options and arguments as `--help`."""
+def fail_with_journal(command: str, error: PayasyncError, spelled: Mapping[str, str] = _SPELLED) -> NoReturn:
+    """Say why a command cannot go on, and end with exit code 2.
+
+    Args:
+        command: Its words.
+        error: Why.
+        spelled: By field of an error, what `--help` calls it.
+    """
     words = " ".join(str(error).split())
     field = error.field if isinstance(error, ConfigurationError | InvalidArgumentError) else None
-    if field in _SPELLED and words.startswith(field):
-        words = f"{_SPELLED[field]}{words.removeprefix(field)}"
+    if field and field in spelled and words.startswith(field):
+        words = f"{spelled[field]}{words.removeprefix(field)}"
     fail(command, words)

@@ -71,12 +71,7 @@ PATIENCE: Final = 180.0
 """Seconds for queries about rows in doubt: longer than a lease and a usual quarantine."""
 
 
-@click.group()
-def refund() -> None:
-    """Refund orders."""
-
-
-@refund.command("import", short_help="Send the refunds of a CSV file, each at most once.")
+@click.command("import", short_help="Send the refunds of a CSV file, each at most once.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @journal_option(
     existing=False, help="Records what was sent. Use the same journal for the same refunds. A missing file is created."

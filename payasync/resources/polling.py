@@ -59,7 +59,7 @@ class Namespace:
             raise invalid_argument("timeout", "a number of seconds above 0", timeout)
         end = pace.clock() + timeout
         wanted, failure = repr(until) if isinstance(until, str) else "what was waited for", ""
-        message = f"{wanted} did not come within {timeout} s"
+        message = f"{wanted} did not come within {timeout:g} s"
         missed = WaitTimeoutError(
             message, operation=query.operation.name, reference=query.reference, reason="out of time"
         )

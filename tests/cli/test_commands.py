@@ -249,7 +249,10 @@ def test_help_lists_the_commands() -> None:
         "sandbox Run a stand-in for the service on this machine",
         "journal List and show writes",
         "reconcile Query the service about writes with unknown outcome",
-        "refund Refund many orders from a file",
+        "order Place, query and close orders",
+        "payment Create payments",
+        "refund Refund orders, one or many from a file",
+        "subscription Create, update and cancel recurring payments",
         "listen Receive and show notifications on this machine",
     ):
         assert any(each.startswith(line) for each in lines), line

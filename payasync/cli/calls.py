@@ -1,0 +1,432 @@
+"""Commands that make one call each: their options, the confirmation of a write, and the call itself."""
+
+import asyncio
+import json as json_text
+import os
+import re
+import secrets
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from inspect import cleandoc
+from typing import Any, Final, TypeAlias
+
+import click
+from attrs import asdict, fields_dict, frozen
+from rich.console import Console
+
+from payasync.cli import INTERRUPTED
+from payasync.cli.call_result import EXIT_CODES, Caller, CallResult, result_of_error, result_of_response
+from payasync.cli.options import (
+    Address,
+    base_url_option,
+    fail_with_journal,
+    journal_option,
+    profile_option,
+    service_options,
+    session_with,
+)
+from payasync.cli.signals import stopped_by_signals
+from payasync.cli.terminal import Lines, fail, plain, print_error, stray_logs_dropped
+from payasync.endpoints import ARGUMENTS, CREATE_REFUND, FURTHER, PLACE_ORDER, Argument, Kind, Operation
+from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError, StorageError
+from payasync.journal import Journal
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
+from payasync.profile.schema import format_amount
+from payasync.session import Session
+from payasync.strict_json import ABSENT, loads_exact
+from payasync.wire.request import Request
+from payasync.wire.response import Response
+from payasync.wire.validators import AMOUNTS
+
+Send: TypeAlias = Callable[..., Awaitable[Response]]
+"""Sends a request with a session; it is also given the values of further options."""
+
+NUMBERED: Final = (PLACE_ORDER, CREATE_REFUND)
+"""The writes whose number is made if none is given."""
+
+_ARGUMENTS: Final = {
+    "amount": ("Amount", "The amount, an integer in the service's unit: 450 for 4.50."),
+    "currency": ("Currency", "Its code, such as CAD."),
+    "description": ("Description", "What the payment is for."),
+    "total_amt": ("Order total", "The amount of the whole order, an integer in the service's unit: 450 for 4.50."),
+    "subject": ("Subject", "A short title."),
+    "body": ("Details", "A longer description."),
+    "notify_url": ("Notify", "Where the service sends its notification."),
+    "scene_type": ("Scene", "The payment scene, such as JSAPI."),
+    "return_url": ("Return to", "Where the customer returns to."),
+    "out_trade_no": ("Order", "Your number of the order."),
+    "out_refund_no": ("Refund", "Your number of the refund."),
+    "refund_amt": ("To refund", "The amount to refund, an integer in the same unit."),
+    "refund_desc": ("Reason", "Why it is refunded."),
+    "frequency": ("Frequency", "How often the customer is billed, in the service's words, such as monthly."),
+    "start_date": ("First day", "The first day, such as 2027-01-31."),
+    "customer": ("Customer", "A detail of the customer; give several. Or a JSON object, or the customer's number."),
+    "subscription_id": ("Subscription", ""),
+}
+"""By argument, what a person calls it, and its line of `--help`."""
+_MADE: Final = " Default: made of the time and random digits."
+
+_WRITE_CODES: Final = """
+\b
+Exit codes:
+  0    the service accepted it
+  1    it was not done: refused, or not sent
+  2    it cannot start; nothing was sent
+  3    it may have been done: see the command that is shown
+  130  interrupted; a line says whether it may have been done"""
+_QUERY_CODES: Final = """
+\b
+Exit codes:
+  0    the service responded
+  1    the service refused, or sent no usable response
+  2    it cannot start; nothing was sent
+  130  interrupted"""
+
+_INTEGER: Final = re.compile(r"[0-9]{1,16}")
+_WIDTH: Final = 12
+"""The width of the names of facts."""
+
+
+def call_command(
+    words: str,
+    kind: type[Request[Response]],
+    help: str,  # noqa: A002 - as click calls it
+    *,
+    send: Send = Session.send,
+    options: Sequence[Callable[[Any], Any]] = (),
+) -> click.Command:
+    """Return a command that makes one call.
+
+    Args:
+        words: The command's words after `payasync`.
+        kind: The class of its request; its arguments become options.
+        help: Its `--help`; the exit codes are added.
+        send: Sends the request.
+        options: Further options, which `send` takes.
+    """
+    operation = kind.operation
+
+    def run(profile: str | None, base_url: str | None, *, json: bool, **given: Any) -> None:
+        spelled = {name: f"--{name.replace('_', '-')}" for name in given}
+        spelled |= {each.name: _spell(each, operation) for each in _arguments_of(operation)}
+        command = CallCommand(words, kind, send, json=json, yes=given.pop("yes", True))
+        try:
+            sys.exit(command.run(profile, base_url, given.pop("address", None), given.pop("intent", None), given))
+        except (ConfigurationError, InvalidArgumentError, StorageError) as error:
+            error.add(operation=None, reference=None)
+            fail_with_journal(words, error, spelled)
+
+    decorators = [
+        *(_parameter(each, operation) for each in _arguments_of(operation)),
+        *options,
+        _fields_option("extra", "A field that the service's document does not show; give several."),
+        *([] if operation.read else _write_options(operation)),
+        profile_option,
+        base_url_option,
+        click.option("--json", is_flag=True, help="Print one JSON object on standard output."),
+    ]
+    for decorate in reversed(decorators):
+        decorate(run)
+    codes = _QUERY_CODES if operation.read else _WRITE_CODES
+    return click.command(words.rpartition(" ")[2], help=f"{cleandoc(help)}\n{codes}")(run)
+
+
+def _arguments_of(operation: Operation) -> tuple[Argument, ...]:
+    return ARGUMENTS[operation.name] + FURTHER.get(operation.name, ())
+
+
+def _is_positional(argument: Argument, operation: Operation) -> bool:
+    return argument.name == operation.reference and operation not in NUMBERED
+
+
+def _spell(argument: Argument, operation: Operation) -> str:
+    return "NUMBER" if _is_positional(argument, operation) else f"--{argument.name.replace('_', '-')}"
+
+
+def _parameter(argument: Argument, operation: Operation) -> Callable[[Any], Any]:
+    """Return the option, or the argument of the command line, for an argument of a request."""
+    name, option = argument.name, _spell(argument, operation)
+    if _is_positional(argument, operation):
+        return click.argument(name, metavar="NUMBER")
+    made = name == operation.reference
+    help = _ARGUMENTS[name][1] + (_MADE if made else "")  # noqa: A001 - as click calls it
+    required = argument.required and not made
+    if name == "customer":
+        return _fields_option(name, help, required=required)
+    if name in AMOUNTS:
+        return click.option(option, callback=_parse_amount, metavar="INTEGER", required=required, help=help)
+    if name == "start_date":
+        return click.option(option, callback=_parse_date, metavar="DATE", required=required, help=help)
+    return click.option(option, metavar="TEXT", required=required, help=help)
+
+
+def _write_options(operation: Operation) -> list[Callable[[Any], Any]]:
+    named = click.option("--intent", metavar="TEXT", help="Your own name of this write; the journal sends it once.")
+    return [
+        *([named] if operation.kind is Kind.UNKEYED else []),
+        journal_option(existing=False, required=False, help="Records the write before it is sent."),
+        click.option("--yes", is_flag=True, help="Do not ask before it is sent."),
+    ]
+
+
+def _parse_amount(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    if text is not None and not _INTEGER.fullmatch(text):
+        rule = "it must be an integer, in the unit that the service counts in"
+        raise click.BadParameter(f"{rule}; got {text!r}. If the service counts in cents, give 450 for 4.50")
+    return None if text is None else int(text)
+
+
+def _parse_date(_context: click.Context, _option: click.Parameter, text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"it must be a date such as 2027-01-31; got {text!r}") from None
+
+
+def _fields_option(name: str, help: str, *, required: bool = False) -> Callable[[Any], Any]:  # noqa: A002
+    return click.option(
+        f"--{name}",
+        multiple=True,
+        required=required,
+        callback=_parse_fields,
+        metavar="NAME=VALUE|JSON",
+        help=help,
+    )
+
+
+def _parse_fields(
+    _context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, Any] | str | None:
+    """Return the fields of all texts; for a customer also a single text that holds none."""
+    fields: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if text.startswith("{"):
+            document = loads_exact(text.encode(errors="surrogateescape"))
+            if not isinstance(document, dict):
+                raise click.BadParameter('it must be a JSON object such as {"name": "value"}, and is not valid JSON')
+            fields |= document
+        elif name and equals:
+            fields[name] = value
+        elif option.name == "customer" and len(texts) == 1:
+            return text
+        else:
+            raise click.BadParameter('it must be NAME=VALUE, or a JSON object such as {"name": "value"}')
+    return fields or None
+
+
+@frozen
+class CallCommand:
+    """One run of a command.
+
+    Attributes:
+        words: The command's words.
+        kind: The class of its request.
+        send: Sends the request.
+        json: Print JSON, and nothing else, on standard output.
+        yes: Do not ask.
+    """
+
+    words: str
+    kind: type[Request[Response]]
+    send: Send
+    json: bool
+    yes: bool
+
+    def run(
+        self,
+        profile: str | None,
+        base_url: str | None,
+        address: Address | None,
+        intent: str | None,
+        given: dict[str, Any],
+    ) -> int:
+        """Make the call, and return the exit code.
+
+        Raises:
+            PayasyncError: It cannot start; nothing was sent.
+        """
+        journal = address.open() if address else None
+        session = session_with(journal, profile=profile, base_url=base_url, needed="")
+        arguments = {name: given.pop(name) for name in fields_dict(self.kind) if name in given}
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        request = self._request(arguments, session)
+        if intent is not None:
+            if journal is None and not session.profile.idempotency.used:
+                raise InvalidArgumentError("intent has no effect without a journal: give --journal", field="intent")
+            given["intent"] = intent
+        name = str(request.operation.reference)
+        made = request.operation in NUMBERED and name not in arguments
+        again = f"--{name.replace('_', '-')} {request.reference}" if made else ""
+        caller = Caller(session, request, address, service_options(profile, base_url), again)
+        try:
+            if request.operation.read or self._confirmed(caller, base_url or session.service):
+                return asyncio.run(self._call(caller, journal, given))
+        except KeyboardInterrupt:
+            if not request.operation.read:
+                print_error(self.words, "interrupted; nothing was sent")
+            return INTERRUPTED
+        print_error(self.words, "nothing was sent")
+        return 1
+
+    def _request(self, arguments: dict[str, Any], session: Session) -> Request[Response]:
+        """Return a request that the session can send; an order or a refund without a number gets one."""
+        operation, name = self.kind.operation, str(self.kind.operation.reference)
+        if operation not in NUMBERED or name in arguments:
+            request = self.kind(**arguments)
+            session.check(request)
+            return request
+        for number in _make_numbers():
+            request = self.kind(**arguments, **{name: number})
+            try:
+                session.check(request)
+            except InvalidArgumentError as error:
+                if error.field != name:
+                    raise
+            else:
+                return request
+        rule = "given, because the profile allows none of the numbers that are made here"
+        raise InvalidArgumentError(f"{name} must be {rule}", field=name, rule=rule)
+
+    def _confirmed(self, caller: Caller, service: str) -> bool:
+        """Show what is sent, on standard error, and return whether a person agrees.
+
+        The number is shown before it is sent, so that it is known even if this process is killed.
+        """
+        lines, request = Lines(Console(stderr=True, highlight=False)), caller.request
+        if self.yes:
+            if request.reference:
+                lines.write(f"payasync {self.words}: {request.answer.thing} {plain(request.reference)}")
+            return True
+        if not (os.isatty(0) and os.isatty(2)):
+            fail(self.words, "nothing was sent: without a terminal, nobody can confirm it. Pass --yes")
+        lines.paragraph((f"payasync {self.words}", "bold"))
+        for name, value in _facts_to_confirm(request, caller.profile.amount_unit):
+            lines.row(name, plain(value), "bold", width=_WIDTH)
+        lines.row("Merchant", plain(caller.session.merchant_id), "bold", width=_WIDTH)
+        sandbox = ", the sandbox: no money moves" if caller.session.service == SANDBOX.name else ""
+        lines.row("Service", plain(service) + sandbox, "bold", width=_WIDTH)
+        if caller.address:
+            lines.row("Journal", plain(caller.address.shown), "bold", width=_WIDTH)
+        lines.write()
+        try:
+            agreed = click.confirm("Send it?", err=True)
+        except click.Abort as abort:
+            lines.write()
+            if isinstance(abort.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            agreed = False
+        lines.write()
+        return agreed
+
+    async def _call(self, caller: Caller, journal: Journal | None, given: dict[str, Any]) -> int:
+        interrupted = False
+        try:
+            async with caller.session as session:
+                call = asyncio.ensure_future(self.send(session, caller.request, **given))
+                with stray_logs_dropped():
+                    if not caller.request.operation.read:
+                        interrupted = await _ended_by_signal(call, session)
+                    return self._show(result_of_response(caller, await call), interrupted=interrupted)
+        except (ConfigurationError, InvalidArgumentError, StorageError):
+            raise
+        except PayasyncError as error:
+            return self._show(result_of_error(caller, error), interrupted=interrupted)
+        finally:
+            if journal:
+                await journal.aclose()
+
+    def _show(self, result: CallResult, *, interrupted: bool) -> int:
+        """Show facts or JSON on standard output, and what went wrong on standard error; return the exit code."""
+        out, beside = Lines(), Lines(Console(stderr=True, highlight=False))
+        if self.json:
+            out.write(json_text.dumps(asdict(result)))
+        elif result.outcome == "done" or result.status is not None:
+            rows = list(_rows(result))
+            for name, value in rows:
+                out.row(plain(name), plain(value), width=max(len(each) for each, _ in rows))
+        if interrupted:
+            print_error(self.words, "interrupted")
+        if result.outcome != "done":
+            print_error(
+                self.words, f"outcome unknown: {result.reason}" if result.outcome == "unknown" else result.reason
+            )
+        if result.advice and not self.json:
+            beside.write()
+            beside.write(f"  {result.advice}", hang=2)
+            for command in result.next:
+                beside.write((f"  {plain(command)}", "cyan"))
+        return INTERRUPTED if interrupted else EXIT_CODES[result.outcome]
+
+
+async def _ended_by_signal(call: "asyncio.Future[Response]", session: Session) -> bool:
+    """Wait for a call. On a signal, close the session: the call then ends with what is known of it."""
+    stopping = asyncio.ensure_future(stopped_by_signals().wait())
+    first: set[asyncio.Future[Any]] = {call, stopping}
+    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+    interrupted = not call.done()
+    if interrupted:
+        await session.aclose()
+        await asyncio.wait({call})
+    stopping.cancel()
+    return interrupted
+
+
+def _make_numbers() -> Iterator[str]:
+    """Yield numbers of the time and random digits; the second one is for services that take digits only."""
+    now = datetime.now(UTC)
+    yield f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+    yield f"{now:%y%m%d%H%M%S}{secrets.randbelow(10**8):08}"
+
+
+def _facts_to_confirm(request: Request[Response], unit: str) -> Iterator[tuple[str, str]]:
+    """Yield a name and a value of each argument."""
+    currency = getattr(request, "currency", "")
+    names = [each.name for each in _arguments_of(request.operation)]
+    first = str(request.operation.reference)
+    for name in sorted(names, key=lambda each: each != first):
+        value = getattr(request, name)
+        if value is ABSENT or (name == "currency" and unit):
+            continue
+        if name in AMOUNTS:
+            value = _amount_in_words(value, currency, unit)
+        elif name == "customer" and not isinstance(value, str):
+            value = ", ".join(value)
+        yield _ARGUMENTS[name][0], str(value)
+    for name, value in request.extra.items():
+        yield name, value if isinstance(value, str) else json_text.dumps(value)
+
+
+def _amount_in_words(count: int, currency: str, unit: str) -> str:
+    if not unit:
+        return f"{count}, in the service's unit"
+    if not currency:
+        return f"{count} in {unit} units"
+    return f"{format_amount(count, currency, unit)}, sent as {count} in {unit} units"
+
+
+def _rows(result: CallResult) -> Iterator[tuple[str, str]]:
+    """Yield a name and a value of each fact: first what the profile locates, then the service's other fields."""
+    state = f"{result.state} ({result.status})" if result.state else result.status
+    for name, value in (
+        (result.operation.partition("s.")[0].capitalize(), result.number or result.id),
+        ("Id", result.id if result.number else None),
+        ("State", state),
+        ("Pay at", result.redirect_url),
+        ("Request", result.request_id),
+    ):
+        if value is not None:
+            yield name, str(value)
+    shown = (
+        result.number,
+        result.id,
+        result.status,
+        result.redirect_url,
+        result.request_id,
+        result.code,
+        result.message,
+    )
+    for name, value in (result.data or {}).items():
+        if isinstance(value, str | int) and not (isinstance(value, str) and value in shown):
+            yield name, str(value)

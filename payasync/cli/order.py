@@ -1,0 +1,77 @@
+"""`payasync order`: places, queries and closes orders, and waits for their state."""
+
+from typing import Any
+
+import click
+
+from payasync.cli.calls import call_command
+from payasync.profile.schema import ORDER_STATES
+from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
+from payasync.session import Session
+from payasync.wire.response import OrderResponse
+
+
+@click.group()
+def order() -> None:
+    """Place, query and close orders; wait until one is paid."""
+
+
+async def _wait(session: Session, request: Any, *, until: str, timeout: float) -> OrderResponse:
+    return await session.orders.wait(request.out_trade_no, until=until, timeout=timeout, extra=request.extra)
+
+
+order.add_command(
+    call_command(
+        "order place",
+        PlaceOrder,
+        """Place an order, and show the address where the customer pays.
+
+        The number of the order is shown before the order is sent.
+
+        \b
+        Example:
+          payasync order place --total-amt 450 --currency CAD --subject Coffee
+        """,
+    )
+)
+order.add_command(
+    call_command(
+        "order query",
+        QueryOrder,
+        """Show the state of the order NUMBER.
+
+        \b
+        Example:
+          payasync order query T1
+        """,
+    )
+)
+order.add_command(
+    call_command(
+        "order close",
+        CloseOrder,
+        """Close the order NUMBER, so that it cannot be paid any more.
+
+        \b
+        Example:
+          payasync order close T1
+        """,
+    )
+)
+order.add_command(
+    call_command(
+        "order wait",
+        QueryOrder,
+        """Wait until the order NUMBER has a state.
+
+        \b
+        Example:
+          payasync order wait T1 --until paid --timeout 60
+        """,
+        send=_wait,
+        options=(
+            click.option("--until", type=click.Choice(ORDER_STATES), required=True, help="The state."),
+            click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds in all."),
+        ),
+    )
+)

@@ -1,0 +1,39 @@
+"""`payasync payment`: creates payments, and shows their state."""
+
+import click
+
+from payasync.cli.calls import call_command
+from payasync.resources.payments import CreatePayment, QueryPayment
+
+
+@click.group()
+def payment() -> None:
+    """Create payments, and show their state."""
+
+
+payment.add_command(
+    call_command(
+        "payment create",
+        CreatePayment,
+        """Create a payment of the general style.
+
+        Such a payment has no number of yours. With --journal and --intent, the same command sends it only once.
+
+        \b
+        Example:
+          payasync payment create --amount 1000 --currency USD --description Shoes
+        """,
+    )
+)
+payment.add_command(
+    call_command(
+        "payment status",
+        QueryPayment,
+        """Show the state of the payment NUMBER, which is what the service takes there, such as an order's number.
+
+        \b
+        Example:
+          payasync payment status T1
+        """,
+    )
+)

@@ -1,0 +1,41 @@
+"""`payasync refund`: refunds orders, one or many from a file, and shows the state of refunds."""
+
+import click
+
+from payasync.cli.calls import call_command
+from payasync.cli.refund_import import import_
+from payasync.resources.refunds import CreateRefund, QueryRefund
+
+
+@click.group()
+def refund() -> None:
+    """Refund orders, one or many from a file."""
+
+
+refund.add_command(
+    call_command(
+        "refund create",
+        CreateRefund,
+        """Refund a paid order, in whole or in part.
+
+        The number of the refund is shown before the refund is sent. Use the same number to try it again.
+
+        \b
+        Example:
+          payasync refund create --out-trade-no T1 --total-amt 450 --refund-amt 200
+        """,
+    )
+)
+refund.add_command(
+    call_command(
+        "refund status",
+        QueryRefund,
+        """Show the state of the refund NUMBER.
+
+        \b
+        Example:
+          payasync refund status R1 --out-trade-no T1
+        """,
+    )
+)
+refund.add_command(import_)

@@ -1,0 +1,52 @@
+"""`payasync subscription`: creates, updates and cancels recurring payments."""
+
+import click
+
+from payasync.cli.calls import call_command
+from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+
+
+@click.group()
+def subscription() -> None:
+    """Create, update and cancel recurring payments."""
+
+
+subscription.add_command(
+    call_command(
+        "subscription create",
+        CreateSubscription,
+        """Start a recurring payment.
+
+        The service gives it its number. With --journal and --intent, the same command sends it only once.
+
+        \b
+        Example:
+          payasync subscription create --frequency monthly --amount 900 \\
+            --start-date 2027-01-31 --customer email=a@example.com
+        """,
+    )
+)
+subscription.add_command(
+    call_command(
+        "subscription update",
+        UpdateSubscription,
+        """Change the subscription NUMBER. What is not given stays as it is.
+
+        \b
+        Example:
+          payasync subscription update S1 --amount 1000
+        """,
+    )
+)
+subscription.add_command(
+    call_command(
+        "subscription cancel",
+        CancelSubscription,
+        """End the subscription NUMBER.
+
+        \b
+        Example:
+          payasync subscription cancel S1
+        """,
+    )
+)

@@ -1,0 +1,570 @@
+"""`payasync order`, `payment`, `refund` and `subscription` against a real sandbox, whose ledger is the truth."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+from attrs import evolve, fields
+from click.testing import CliRunner
+
+from payasync.cli.call_result import CallResult
+from payasync.cli.commands import COMMANDS, payasync
+from payasync.cli.sandbox import environment_of
+from payasync.profile.schema import Idempotency, Recovery
+from payasync.sandbox import PROFILE, ThreadedSandbox
+from tests.chaos.forked import Forked
+from tests.inside import until
+
+PLACE: Final = ("order", "place", "--total-amt", "450", "--currency", "CAD")
+REFUND: Final = ("refund", "create", "--out-trade-no", "T1", "--total-amt", "450", "--refund-amt", "100")
+R1: Final = (*REFUND, "--out-refund-no", "R1")
+PAY: Final = ("payment", "create", "--amount", "1000", "--currency", "USD", "--description", "Invoice 42")
+SUBSCRIBE: Final = ("subscription", "create", "--frequency", "monthly", "--amount", "900", "--start-date", "2027-01-31")
+CUSTOMER: Final = ("--customer", "email=a@example.com")
+WRITES: Final = {
+    "orders.place": PLACE,
+    "orders.close": ("order", "close", "T1"),
+    "refunds.create": REFUND,
+    "payments.create": PAY,
+    "subscriptions.create": (*SUBSCRIBE, *CUSTOMER),
+    "subscriptions.update": ("subscription", "update", "S1", "--amount", "1000"),
+    "subscriptions.cancel": ("subscription", "cancel", "S1"),
+}
+NUMBER: Final = re.compile(r"\b[0-9]{8}-[0-9]{6}-[0-9a-f]{8}\b")
+DOUBT: Final = 3
+"""The exit code if a write may have been done."""
+
+
+@pytest.fixture
+def sandbox() -> Iterator[ThreadedSandbox]:
+    """A sandbox with a paid order, in a thread of its own, because a command has its own event loop."""
+    with ThreadedSandbox(repeated_refunds="refused") as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        yield sandbox
+        sandbox.faults.clear()
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Restore the signal handlers of this process afterwards."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+class Shown:
+    """The end of a command."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What `--json` printed: one line, with the same keys each time."""
+        (line,) = self.out.splitlines()
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    @property
+    def number(self) -> str:
+        """The number that was made."""
+        return str(NUMBER.findall(self.err)[0])
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The facts that were shown, by name."""
+        return dict(line.split(None, 1) for line in self.out.splitlines())
+
+
+def environment(sandbox: ThreadedSandbox) -> dict[str, str]:
+    """Return the environment of a command."""
+    variables: Any = environment_of(sandbox)  # type: ignore[arg-type] # it has all that is asked for
+    return dict(variables)
+
+
+def ran(sandbox: ThreadedSandbox, *arguments: str, given: str | None = None, **changes: str | None) -> Shown:
+    """Run a command; no key is in what it prints."""
+    environ = environment(sandbox)
+    result = CliRunner().invoke(payasync, arguments, input=given, env={**environ, **changes})
+    for name, key in environ.items():
+        assert not name.endswith(("_KEY", "_KEYS")) or key not in result.output
+    return Shown(result.exit_code, result.stdout, result.stderr)
+
+
+def sent(sandbox: ThreadedSandbox, *operations: str) -> int:
+    """Return how many requests of some operations, or of all, the service has received."""
+    return sum(len(sandbox.ledger.calls(each)) for each in operations or WRITES)
+
+
+def lost(sandbox: ThreadedSandbox, *arguments: str, **changes: str) -> Shown:
+    """Run a write whose response is lost."""
+    sandbox.faults.reset_after_commit()
+    return ran(sandbox, *arguments, "--yes", "--json", **changes)
+
+
+def unknown(sandbox: ThreadedSandbox, *arguments: str) -> Shown:
+    """Run a refund whose response is lost, with a key with which no query about it is answered."""
+    return lost(sandbox, *arguments, PAYASYNC_SECRET_KEY="another-secret-key")
+
+
+def profile(folder: Path, **changes: Any) -> tuple[str, str]:
+    """Write the sandbox's profile with changes into a file, and return the option that names it."""
+    file = folder / "service.toml"
+    file.write_text(evolve(PROFILE, **changes).to_toml(), encoding="utf-8")
+    return "--profile", str(file)
+
+
+def test_story(sandbox: ThreadedSandbox) -> None:
+    """An order is placed, paid, waited for, refunded and queried; each command shows the state."""
+    placed = ran(sandbox, *PLACE, "--yes", "--json")
+    number, page = placed.number, placed.told["redirect_url"]
+    asked = ran(sandbox, "order", "query", number)
+    sandbox.customer.authorize(number)
+    waited = ran(sandbox, "order", "wait", number, "--until", "paid", "--timeout", "5")
+    refunded = ran(sandbox, "refund", "create", "--out-trade-no", number, *REFUND[4:], "--yes")
+    status = ran(sandbox, "refund", "status", refunded.number, "--out-trade-no", number)
+
+    assert [0, 0, 0, 0, 0] == [each.code for each in (placed, asked, waited, refunded, status)]
+    assert page.startswith(f"{sandbox.url}/gateway/")
+    assert ("paid", 100) == (sandbox.ledger.order_state(number), sandbox.ledger.refunded(number))
+    for shown, state in ((asked, "pending"), (waited, "paid"), (refunded, "succeeded"), (status, "succeeded")):
+        assert f"{state} (SBX_{state.upper()})" == shown.facts["State"]
+
+
+def test_subscription(sandbox: ThreadedSandbox) -> None:
+    """A subscription is created, changed and cancelled."""
+    made = ran(sandbox, *SUBSCRIBE, *CUSTOMER, "--yes", "--json").told
+    changed = ran(sandbox, "subscription", "update", made["id"], "--amount", "1000", "--yes", "--json").told
+    amount = sandbox.ledger.subscription_amount(made["id"])
+    ended = ran(sandbox, "subscription", "cancel", made["id"], "--yes", "--json").told
+
+    assert ["scheduled", "scheduled", "cancelled"] == [each["state"] for each in (made, changed, ended)]
+    assert 1000 == amount
+
+
+@pytest.mark.parametrize("operation", WRITES)
+def test_nothing_is_sent_without_a_terminal(sandbox: ThreadedSandbox, operation: str) -> None:
+    """Without a terminal and without `--yes`, no write is sent: one line says so, and the exit code is 2."""
+    ended = ran(sandbox, *WRITES[operation], given="y\n")
+
+    assert (2, "", 1) == (ended.code, ended.out, len(ended.err.splitlines()))
+    assert "Pass --yes" in ended.err
+    assert 0 == sent(sandbox)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
+def test_confirmation(
+    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, code: int
+) -> None:
+    """A person sees what is sent, how much, where to and for whom, and nothing is sent unless they agree."""
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    journal = str(tmp_path / "pay.db")
+    ended = ran(sandbox, *PLACE, "--subject", "Coffee", "--extra", "n=7", "--journal", journal, given=f"{answer}\n")
+    shown = [" ".join(line.split()) for line in ended.err.splitlines()]
+
+    assert (code, 1 - code) == (ended.code, sent(sandbox))
+    assert [
+        "payasync order place",
+        "",
+        f"Order {ended.number}",
+        "Order total 4.50 CAD, sent as 450 in minor units",
+        "Subject Coffee",
+        "n 7",
+        "Merchant SANDBOX",
+        f"Service {sandbox.url}, the sandbox: no money moves",
+        f"Journal {journal}",
+        "",
+        f"Send it? [y/N]: {answer}".strip(),
+    ] == shown[:11]
+    assert (code == 1) == ("payasync order place: nothing was sent" in ended.err)
+
+
+def test_customer_is_not_shown(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The confirmation names the customer's details, and shows no value."""
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    ended = ran(sandbox, *SUBSCRIBE, "--customer", '{"email": "a@example.com", "age": 7}', given="y\n")
+
+    assert (0, True, False) == (ended.code, "Customer      email, age" in ended.err, "a@example.com" in ended.err)
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [("", "1000, in the service's unit"), ("major", "1,000 USD, sent as 1000 in major units")],
+)
+def test_unit_of_an_amount(
+    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unit: Any, words: str
+) -> None:
+    """An amount is shown in the currency only if the profile says in which unit the service counts."""
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    ended = ran(sandbox, *PAY, *profile(tmp_path, amount_unit=unit), given="n\n")
+
+    assert f"  Amount        {words}" in ended.err.splitlines()
+
+
+def test_ctrl_c_at_the_question(sandbox: ThreadedSandbox) -> None:
+    """Ctrl-C at the question sends nothing, says so, and the exit code is 130."""
+    master, slave = os.openpty()
+    command = [sys.executable, "-m", "payasync", *PLACE]
+    environ = {**os.environ, **environment(sandbox)}
+    with subprocess.Popen(command, env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True) as run:
+        os.close(slave)
+        said = b""
+        while b"Send it?" not in said:
+            said += os.read(master, 1000)
+        run.send_signal(signal.SIGINT)
+        while b"nothing was sent" not in said:
+            said += os.read(master, 1000)
+    os.close(master)
+
+    assert (130, 0) == (run.returncode, sent(sandbox))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_interrupted(sandbox: ThreadedSandbox, tmp_path: Path, number: signal.Signals) -> None:
+    """A signal while a refund is under way: it may have been done. A killed command, too, has shown its number."""
+    fault = sandbox.faults.hang("refunds.create", phase="after")
+    arguments = (*REFUND, "--yes", "--json", "--journal", "pay.db")
+    with Forked("payasync", *arguments, environment=environment(sandbox), folder=tmp_path) as process:
+        sandbox.call(until, lambda: fault.fired)
+        process.send_signal(number)
+        out, err = process.communicate()
+    shown = Shown(process.wait(), out, err)
+
+    assert "succeeded" == sandbox.ledger.refund_state(shown.number)
+    if number == signal.SIGKILL:
+        return
+    assert (130, "unknown", shown.number) == (shown.code, shown.told["outcome"], shown.told["number"])
+    assert [
+        "payasync reconcile --journal pay.db",
+        f"payasync refund status {shown.number} --out-trade-no T1",
+    ] == shown.told["next"]
+    assert "payasync refund create: interrupted\n" in shown.err
+
+
+def followed(sandbox: ThreadedSandbox, command: str) -> Shown:
+    """Run a command that was shown."""
+    name, *arguments = shlex.split(command)
+    assert "payasync" == name
+    return ran(sandbox, *arguments)
+
+
+def test_unknown_outcome(sandbox: ThreadedSandbox) -> None:
+    """If a refund may have been done, the exit code is 3, and the command that is shown tells what happened."""
+    ended = unknown(sandbox, *R1)
+    (command,) = ended.told["next"]
+
+    assert (DOUBT, "unknown", "R1") == (ended.code, ended.told["outcome"], ended.told["number"])
+    assert "payasync refund status R1 --out-trade-no T1" == command
+    assert "succeeded (SBX_SUCCEEDED)" == followed(sandbox, command).facts["State"]
+
+
+def test_unknown_outcome_in_a_journal(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """With a journal, the first command that is shown settles the refund; the same refund again sends nothing."""
+    journal = str(tmp_path / "pay.db")
+    ended = unknown(sandbox, *R1, "--journal", journal)
+    settle, look = ended.told["next"]
+    settled = followed(sandbox, settle)
+    again = ran(sandbox, *R1, "--yes", PAYASYNC_JOURNAL=journal)
+
+    assert (DOUBT, f"payasync reconcile --journal {journal}") == (ended.code, settle)
+    assert "payasync refund status R1 --out-trade-no T1" == look
+    assert (0, 0) == (settled.code, again.code)
+    assert "The journal has this write already, so nothing was sent now." in again.err
+    assert 100 == sandbox.ledger.refunded("T1")
+
+
+def test_unknown_payment(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A payment has no number: the words say what to look for, and with a journal how to record what was found."""
+    journal = str(tmp_path / "pay.db")
+    alone, recorded = lost(sandbox, *PAY), lost(sandbox, *PAY, "--journal", journal, "--intent", "i42")
+    again = ran(sandbox, *PAY, "--journal", journal, "--intent", "i42", "--yes", "--json")
+    resolve = f"payasync journal resolve 1 --journal {journal} --as succeeded|rejected --reason …"
+
+    assert [DOUBT, DOUBT, DOUBT] == [alone.code, recorded.code, again.code]
+    assert "look for it at the service (1000 USD, 'Invoice 42', at about" in alone.told["reason"]
+    assert "No journal has recorded it, so keep what is shown above." == alone.told["advice"]
+    assert [[], [resolve], [resolve]] == [each.told["next"] for each in (alone, recorded, again)]
+    assert 2 == sandbox.ledger.payments()
+
+
+def test_used_number(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """A number that was used before is a case for a person: the command that is shown tells what it stands for."""
+    ran(sandbox, *R1, "--yes")
+    ended = ran(sandbox, *R1, "--yes", "--json")
+    other = ran(sandbox, *R1, "--yes", "--json", "--journal", str(tmp_path / "pay.db"))
+    (command,) = ended.told["next"]
+
+    assert [(DOUBT, "duplicate")] * 2 == [(each.code, each.told["outcome"]) for each in (ended, other)]
+    assert "succeeded (SBX_SUCCEEDED)" == followed(sandbox, command).facts["State"]
+    assert ["payasync", "reconcile"] == other.told["next"][0].split()[:2]
+
+
+def test_number_of_another_request(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """If the journal has another refund under the number, nothing is sent, and a command shows the earlier one."""
+    journal = ("--journal", str(tmp_path / "pay.db"))
+    ran(sandbox, *R1, "--yes", *journal)
+    ended = ran(sandbox, *R1[:-3], "50", *R1[-2:], "--yes", "--json", *journal)
+    (command,) = ended.told["next"]
+
+    assert (1, "not sent") == (ended.code, ended.told["outcome"])
+    assert "refunds.create R1" in followed(sandbox, command).out
+
+
+def test_not_sent(sandbox: ThreadedSandbox) -> None:
+    """If nothing was sent, the advice is to run the same command again, with the number that was made."""
+    ended = ran(sandbox, *REFUND, "--yes", "--json", "--base-url", "http://127.0.0.1:1")
+    asked = ran(sandbox, "order", "query", "T1", "--base-url", "http://127.0.0.1:1")
+    untrusted = ran(sandbox, *R1, "--yes", "--json", "--base-url", sandbox.url.replace("http:", "https:"))
+
+    assert [(1, "not sent")] * 2 == [(each.code, each.told["outcome"]) for each in (ended, untrusted)]
+    assert f"To try again, run the same command with --out-refund-no {ended.number}." == ended.told["advice"]
+    assert (1, True) == (asked.code, "  To try again, run the same command.\n" in asked.err)
+
+
+def test_refused(sandbox: ThreadedSandbox) -> None:
+    """If the service refuses a write, the exit code is 1, and its own words are shown."""
+    ended = ran(sandbox, "order", "close", "T1", "--yes")
+    told = ran(sandbox, "order", "close", "T1", "--yes", "--json").told
+
+    assert (1, "") == (ended.code, ended.out)
+    assert "payasync order close: HTTP 409, " in ended.err
+    assert ("refused", "SBX_WRONG_STATE", 409) == (told["outcome"], told["code"], told["http_status"])
+
+
+def test_declined_refund() -> None:
+    """A refund that the service accepts and then declines was not done: the exit code is 1."""
+    with ThreadedSandbox(refunds="fail") as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        ended = ran(sandbox, *R1, "--yes")
+
+    assert (1, "failed (SBX_REFUND_FAILED)") == (ended.code, ended.facts["State"])
+    assert "accepted the request, but the refund's state is failed" in ended.err
+
+
+def test_refund_that_is_not_final() -> None:
+    """A refund that the service still works on is accepted, and a command shows how it ends."""
+    with ThreadedSandbox(refunds="by hand") as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        told = ran(sandbox, *R1, "--yes", "--json").told
+
+    assert ("done", "processing") == (told["outcome"], told["state"])
+    assert ["payasync refund status R1 --out-trade-no T1"] == told["next"]
+
+
+def test_wrong_keys(sandbox: ThreadedSandbox) -> None:
+    """If the service rejects the keys, the advice is to check them."""
+    ended = ran(sandbox, *R1, "--yes", "--json", PAYASYNC_SIGNING_KEY="another-signing-key")
+
+    assert (1, ["payasync doctor"]) == (ended.code, ended.told["next"])
+
+
+def test_too_many_requests(sandbox: ThreadedSandbox) -> None:
+    """If the service asks to wait longer than a call may take, the advice says how long."""
+    sandbox.faults.rate_limited("refunds.create", retry_after=90)
+    ended = ran(sandbox, *R1, "--yes", "--json")
+
+    assert (1, "Wait 90 seconds, and run the command again.") == (ended.code, ended.told["advice"])
+
+
+@pytest.mark.parametrize(
+    ("quarantine", "words"),
+    [(60.0, "final only 60 seconds after a write was sent"), (None, "not final without recovery.quarantine")],
+)
+def test_unknown_number(sandbox: ThreadedSandbox, tmp_path: Path, quarantine: float | None, words: str) -> None:
+    """Whoever asks about an unknown number learns when "not found" is final: the refund may still be done."""
+    given = profile(tmp_path, recovery=Recovery(quarantine=quarantine))
+    ended = ran(sandbox, "refund", "status", "R9", *given, "--json")
+
+    assert (1, "refused") == (ended.code, ended.told["outcome"])
+    assert words in ended.told["advice"]
+
+
+def test_order_without_an_address(sandbox: ThreadedSandbox) -> None:
+    """If the address of an order was lost, the advice is to close the order."""
+    ended = lost(sandbox, *PLACE)
+
+    assert (0, True, None) == (ended.code, ended.told["recovered"], ended.told["redirect_url"])
+    assert 0 == followed(sandbox, f"{ended.told['next'][0]} --yes").code
+    assert "closed" == sandbox.ledger.order_state(ended.number)
+
+
+def test_wait_that_is_too_short(sandbox: ThreadedSandbox) -> None:
+    """If the state does not come in time, the exit code is 1, and the last state is shown."""
+    number = sandbox.given.pending_order()
+    ended = ran(sandbox, "order", "wait", number, "--until", "paid", "--timeout", "0.1")
+
+    assert (1, "pending (SBX_PENDING)") == (ended.code, ended.facts["State"])
+    assert "payasync order wait: 'paid' did not come within 0.1 s" in ended.err
+
+
+def test_next_command_names_the_same_service(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """The commands that are shown have the options of this one, and quote what a shell would read otherwise."""
+    (folder := tmp_path / "a b").mkdir()
+    given = profile(folder)
+    told = ran(sandbox, *PLACE, "--out-trade-no", "T2", *given, "--yes", "--json").told
+    hyphen = ran(sandbox, *PLACE, "--out-trade-no=-x", "--base-url", f"{sandbox.url}/", "--yes", "--json").told
+
+    assert [f"payasync order wait T2 --until paid --timeout 60 --profile '{given[1]}'"] == told["next"]
+    assert [f"payasync order wait --until paid --timeout 60 --base-url {sandbox.url}/ -- -x"] == hyphen["next"]
+    assert 0 == followed(sandbox, hyphen["next"][0].replace("wait --until paid --timeout 60", "query")).code
+
+
+@pytest.mark.parametrize(
+    ("pattern", "made"), [("[A-Za-z0-9_-]{1,64}", NUMBER.pattern), ("[0-9]{20}", r"\b[0-9]{20}\b")]
+)
+def test_numbers_that_are_made(sandbox: ThreadedSandbox, tmp_path: Path, pattern: str, made: str) -> None:
+    """A number that is made follows the profile's pattern, and is shown before the order is sent."""
+    given = profile(tmp_path, identifier=pattern)
+    first, second = (ran(sandbox, *PLACE, *given, "--yes", "--json") for _ in range(2))
+    numbers = {first.told["number"], second.told["number"]}
+
+    assert 2 == len(numbers)
+    for number in numbers:
+        assert re.fullmatch(made, number)
+    assert f"payasync order place: order {first.told['number']}\n" == first.err
+
+
+def test_pattern_that_no_made_number_follows(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """If the profile allows no number that is made here, the error names the option that gives one."""
+    ended = ran(sandbox, *PLACE, *profile(tmp_path, identifier="T[0-9]{4}"), "--yes")
+
+    assert (2, 0) == (ended.code, sent(sandbox))
+    assert "payasync order place: --out-trade-no must be given, because the profile allows none" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*R1[:-3], "4.5"), "'--refund-amt': it must be an integer, in the unit that the service counts in; got '4.5'"),
+        ((*R1[:-3], "1_000"), "'--refund-amt': it must be an integer"),
+        ((*R1[:-3], "0"), "payasync refund create: --refund-amt must be an int from 1 to"),
+        (("order", "query", "a b"), "payasync order query: NUMBER must be an identifier that matches"),
+        ((*PLACE, "--return-url", "shop"), "payasync order place: --return-url must be an absolute http or https URL"),
+        ((*PLACE, "--extra", "x"), "'--extra': it must be NAME=VALUE, or a JSON object"),
+        ((*PLACE, "--extra", "{x}"), "'--extra': it must be a JSON object such as"),
+        ((*PLACE, "--extra", "sign=x"), "payasync order place: --extra must not hold sign, which is set by payasync"),
+        ((*SUBSCRIBE[:-1], "31.1.2027", *CUSTOMER), "'--start-date': it must be a date such as 2027-01-31"),
+        ((*SUBSCRIBE, "--customer", "C1", "--customer", "C2"), "'--customer': it must be NAME=VALUE, or"),
+        (("order", "wait", "T1", "--until", "payed"), "'--until': 'payed' is not one of 'pending', 'paid'"),
+        (("order", "wait", "T1", "--until", "paid", "--timeout", "0"), "--timeout must be a number of seconds above 0"),
+        ((*PAY, "--intent", "i42"), "payasync payment create: --intent has no effect without a journal"),
+        ((*PAY, "--profile", "none.toml"), "payasync payment create: --profile: "),
+    ],
+)
+def test_bad_argument(sandbox: ThreadedSandbox, arguments: tuple[str, ...], words: str) -> None:
+    """A bad argument is refused with its option, its rule and its value, and nothing is sent."""
+    ended = ran(sandbox, *arguments, *([] if arguments[1] in {"query", "wait"} else ["--yes"]))
+
+    assert (2, "", 0) == (ended.code, ended.out, sent(sandbox))
+    assert words in " ".join(ended.err.split())
+
+
+@pytest.mark.parametrize(
+    "customer",
+    [
+        ("--customer", "email=a@example.com", "--customer", "name=A=B"),
+        ("--customer", '{"email": "a@example.com", "address": {"city": "X"}}'),
+        ("--customer", "C-1"),
+    ],
+)
+def test_forms_of_a_customer(sandbox: ThreadedSandbox, customer: tuple[str, ...]) -> None:
+    """A customer is given by details, as a JSON object, or by a number."""
+    assert 0 == ran(sandbox, *SUBSCRIBE, *customer, "--yes").code
+
+
+def test_intent_is_sent_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """With a journal, a payment with the same intent is sent once."""
+    given = ("--journal", str(tmp_path / "pay.db"), "--intent", "i42", "--yes", "--json")
+    first, again = ran(sandbox, *PAY, *given).told, ran(sandbox, *PAY, *given).told
+
+    assert (first["id"], 1, 0) == (again["id"], first["attempts"], again["attempts"])
+    assert 1 == sandbox.ledger.payments()
+
+
+def test_intent_is_the_name_of_an_idempotency_key(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """If the service takes idempotency keys, an intent has an effect without a journal, too."""
+    given = profile(tmp_path, idempotency=Idempotency(header="Idempotency-Key", lifetime=60))
+
+    assert 0 == ran(sandbox, *PAY, *given, "--intent", "i42", "--yes").code
+
+
+def test_service_without_a_profile(sandbox: ThreadedSandbox) -> None:
+    """A payment needs no profile: what the response holds is shown under the service's own names."""
+    ended = ran(sandbox, *PAY, "--yes", PAYASYNC_PROFILE=None)
+
+    assert (0, 1) == (ended.code, sandbox.ledger.payments())
+    assert ("1000", "SBX_PENDING") == (ended.facts["amount"], ended.facts["status"])
+
+
+def test_journal_that_cannot_be_written(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """If the journal cannot record a write, nothing is sent, and the exit code is 2."""
+    journal = tmp_path / "pay.db"
+    journal.write_bytes(b"")
+    ended = ran(sandbox, *R1, "--yes", "--journal", str(journal))
+
+    assert (2, 0, 2) == (ended.code, sent(sandbox), len(ended.err.splitlines()))
+
+
+def test_signature_is_not_shown(tmp_path: Path) -> None:
+    """The payload of a response is shown without its signature and its nonce."""
+    answer = evolve(PROFILE.answer, data="data", signature="data.mac")
+    signed = evolve(PROFILE, name="signed", answer=answer, fields={**PROFILE.fields, "nonce": "once"})
+    file = tmp_path / "signed.toml"
+    file.write_text(signed.to_toml(), encoding="utf-8")
+    with ThreadedSandbox(signed) as sandbox:
+        number = sandbox.given.paid_order()
+        told = ran(sandbox, "order", "query", number, "--profile", str(file), "--json").told
+
+    assert ("paid", number) == (told["state"], told["data"]["outTradeNo"])
+    assert not {"mac", "once", "sign", "nonceStr"} & told["data"].keys()
+
+
+def test_keys_of_json() -> None:
+    """The page about the commands lists the keys of `--json`."""
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md"
+    table = page.read_text(encoding="utf-8").partition("| Key |")[2].partition("\n\n")[0]
+    listed = [key for line in table.splitlines() for key in re.findall(r"`(\w+)`", line.split("|")[1])]
+
+    assert [each.name for each in fields(CallResult)] == listed
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands of this module by their words."""
+    main = click.Context(payasync)
+    for name in ("order", "payment", "refund", "subscription"):
+        assert name in COMMANDS
+        group = payasync.get_command(main, name)
+        assert isinstance(group, click.Group)
+        yield from ((f"{name} {each}", command) for each, command in group.commands.items() if each != "import")
+
+
+@pytest.mark.parametrize(("words", "command"), [pytest.param(*each, id=each[0]) for each in commands()])
+def test_help(words: str, command: click.Command) -> None:
+    """The help of each command fits into 80 columns, and names its exit codes; its example works on a sandbox."""
+    text = command.get_help(click.Context(command, info_name=words, terminal_width=80))
+    example = text.partition("Example:\n")[2].partition("\n\n")[0].replace("\\\n", "")
+    with ThreadedSandbox() as sandbox:
+        make = sandbox.given.pending_order if words == "order close" else sandbox.given.paid_order
+        make(out_trade_no="T1", total_amt=450)
+        if words == "refund status":
+            ran(sandbox, *R1, "--yes")
+        example = example.replace("S1", sandbox.given.subscription())
+        ended = followed(sandbox, example if "--yes" not in text else f"{example} --yes")
+
+    assert example.split()[1:3] == words.split()
+    assert (0, "") == (ended.code, ended.err if ended.code else "")
+    assert "Exit codes:\n    0 " in text
+    assert 80 >= max(map(len, text.splitlines()))
