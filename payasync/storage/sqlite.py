@@ -374,10 +374,14 @@ def _check_marks(db: sqlite3.Connection, path: str, schema: Schema) -> int:
 def _open_connection(path: str) -> sqlite3.Connection:
     # A process that forks closes it, in whichever thread.
     db = sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None, check_same_thread=False)
-    _, synchronous = journaling(sqlite3.sqlite_version_info)
-    db.execute(f"PRAGMA synchronous = {synchronous}")
-    # For macOS, where a plain fsync does not reach the disk.
-    db.execute("PRAGMA fullfsync = ON")
+    try:
+        _, synchronous = journaling(sqlite3.sqlite_version_info)
+        db.execute(f"PRAGMA synchronous = {synchronous}")
+        # For macOS, where a plain fsync does not reach the disk.
+        db.execute("PRAGMA fullfsync = ON")
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
