@@ -2,12 +2,13 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from payasync.sandbox.dialect import WireNames
 from payasync.signing.schemes import Template
@@ -16,6 +17,18 @@ from payasync.strict_json import at, loads
 CUSTOMER: Final = "<customer details>"
 MAX_SHOWN: Final = 16_384
 """Characters of a body that are shown."""
+_VARIABLES: Final = {
+    "secret_key": "${PAYASYNC_SECRET_KEY:?}",
+    "public_key": "${PAYASYNC_PUBLIC_KEY:?}",
+    "merchant_id": "${PAYASYNC_MERCHANT_ID:?}",
+    "basic": """$(printf %s "${PAYASYNC_PUBLIC_KEY:?}:${PAYASYNC_SECRET_KEY:?}" | base64 | tr -d '\\n')""",
+    "basic_user": """$(printf %s "${PAYASYNC_SECRET_KEY:?}:" | base64 | tr -d '\\n')""",
+}
+"""What bash puts into a header of the profile's `auth`."""
+_OF_CURL: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding", "expect"})
+"""Headers that belong to a connection: curl sends its own."""
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+_PLAIN: Final = frozenset(range(0x20, 0x7F)) - {ord("'"), ord("\\")}
 _KEYS: Final = re.compile("auth|cookie|password|secret|signature|token|api.?key", re.IGNORECASE)
 """What the names of headers contain that may hold somebody's key or signature."""
 
@@ -54,8 +67,53 @@ def mask(text: str) -> str:
     return f"<masked, {len(text)} characters>"
 
 
+@frozen
+class _Masked:
+    target: str
+    headers: list[tuple[str, str]]
+    body: str | None
+
+
 def format_request(exchange: Exchange, names: WireNames) -> str:
     """Return a request as text: without keys, signatures that are not the merchant's, and the customer's details."""
+    masked = _mask_exchange(exchange, names)
+    lines = [f"{exchange.method} {masked.target}", *(f"{name}: {value}" for name, value in masked.headers)]
+    return _join(lines, "<The body was not read.>" if masked.body is None else masked.body)
+
+
+def format_curl(exchange: Exchange, names: WireNames, url: str) -> str:
+    """Return a command for bash that sends a request again, with the merchant's keys from the environment.
+
+    Args:
+        exchange: The request. What `format_request` masks is masked here, too.
+        names: Those of the profile.
+        url: Where the sandbox listens.
+
+    Returns:
+        The command; empty if the body is too long to show.
+    """
+    masked = _mask_exchange(exchange, names)
+    body, auth = masked.body or "", {name.lower(): value for name, value in names.profile.auth.all_headers.items()}
+    if len(body) > MAX_SHOWN:
+        return ""
+    words = ["curl --head" if exchange.method == "HEAD" else f"curl --request {_quote(exchange.method)}"]
+    # Without these, curl would expand brackets and shorten a path.
+    words[0] += " --globoff" * any(each in masked.target for each in "[]{}") + " --path-as-is" * ("/." in masked.target)
+    words[0] += f" {_quote(url + masked.target)}"
+    for (name, value), (_, sent) in zip(masked.headers, exchange.headers, strict=True):
+        template = auth.get(name.lower(), "")
+        if template and sent.lower().startswith(template.partition("{")[0].lower()):
+            words.append(f'--header "{name}: {_escape(template).format(**_VARIABLES)}"')
+        elif name.lower() not in _OF_CURL:
+            words.append(f"--header {_quote(f'{name}: {value}' if value else f'{name};')}")
+    if body:
+        if not any(name.lower() == "content-type" for name, _ in masked.headers):
+            words.append("--header 'Content-Type:'")  # else curl says that it is a form
+        words.append(f"--data-raw {_quote(body)}")
+    return " \\\n  ".join(words)
+
+
+def _mask_exchange(exchange: Exchange, names: WireNames) -> _Masked:
     operations = [exchange.operation] if exchange.operation else [*names.arguments]
     signatures = {names.name(each, "sign") for each in operations} if exchange.signed is None else set[str]()
     customer = {
@@ -69,14 +127,13 @@ def format_request(exchange: Exchange, names: WireNames) -> str:
     signing = {name.lower() for name, value in signed.items() if "{signature}" in value}
     path, question, query = exchange.target.partition("?")
     pairs = "&".join(_mask_pair(pair, signatures) for pair in query.split("&"))
-    lines = [f"{exchange.method} {path}{question}{pairs}"]
+    headers = list[tuple[str, str]]()
     for name, value in exchange.headers:
         is_known = name.lower() in signing and exchange.signed is not None
         is_key = name.lower() in keys | signing or _KEYS.search(name)
-        lines.append(f"{name}: {_mask_key(value) if is_key and not is_known else value}")
-    if exchange.body is None:
-        return _join(lines, "<The body was not read.>")
-    return _join(lines, _mask_body(exchange.body.decode(errors="replace"), signatures, customer))
+        headers.append((name, _mask_key(value) if is_key and not is_known else value))
+    body = None if exchange.body is None else _mask_body(exchange.body, signatures, customer)
+    return _Masked(f"{path}{question}{pairs}", headers, body)
 
 
 def format_response(exchange: Exchange) -> str:
@@ -92,7 +149,21 @@ def format_response(exchange: Exchange) -> str:
 def _join(lines: Iterable[str], body: str) -> str:
     if len(body) > MAX_SHOWN:
         body = f"{body[:MAX_SHOWN]}… ({len(body):,} characters)"
-    return "\n".join([*lines, "", body]).rstrip("\n")
+    # What is not UTF-8 cannot be on a page.
+    return _SURROGATES.sub("\ufffd", "\n".join([*lines, "", body]).rstrip("\n"))
+
+
+def _quote(text: str) -> str:
+    """Return a text as one word of bash."""
+    if all(each.isprintable() or each in "\n\t" for each in text):
+        return shlex.quote(text)
+    raw = text.encode(errors="surrogateescape")
+    return "$'" + "".join(chr(each) if each in _PLAIN else f"\\x{each:02x}" for each in raw) + "'"
+
+
+def _escape(text: str) -> str:
+    """Return a text for inside double quotes, where bash would expand it."""
+    return re.sub(r'[\\"$`]', r"\\\g<0>", text).replace("!", "\"'!'\"")
 
 
 def _mask_pair(pair: str, signatures: Iterable[str]) -> str:
@@ -106,9 +177,9 @@ def _mask_key(value: str) -> str:
     return f"{scheme} {mask(key)}" if space and scheme.isalpha() else mask(value)
 
 
-def _mask_body(text: str, signatures: Iterable[str], customer: Iterable[str]) -> str:
+def _mask_body(body: bytes, signatures: Iterable[str], customer: Iterable[str]) -> str:
     """Return a body as it was sent, or as JSON if something in it is masked."""
-    document = loads(text.encode())
+    text, document = body.decode(errors="surrogateescape"), loads(body)
     if not isinstance(document, dict):
         found = any(name.rpartition(".")[2] in text for name in (*signatures, *customer))
         return mask(text) if found else text

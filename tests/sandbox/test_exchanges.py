@@ -1,9 +1,15 @@
 """The page of a request: what was sent, what was answered, and what was signed; keys are masked."""
 
+import asyncio
+import base64
 import html
 import json
+import os
 import re
+import shutil
+from asyncio.subprocess import PIPE
 from datetime import date
+from itertools import pairwise
 from typing import Any, Final
 
 import aiohttp
@@ -14,14 +20,14 @@ from payasync import AnswerShape, Auth, Profile, SignedHeader, SortedPairs, Temp
 from payasync.endpoints import OPERATIONS
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.dialect import WireNames
-from payasync.sandbox.exchanges import MAX_SHOWN, Exchange, format_request, format_response
+from payasync.sandbox.exchanges import MAX_SHOWN, Exchange, format_curl, format_request, format_response
 from payasync.sandbox.timeline import MAX_EXCHANGES
 from tests.sandbox.admin import Operator
 from tests.sandbox.foreign import PAY, QUERY, Foreign
 
 ALIEN: Final = "sk_live_of_somebody_else"
 SECTION: Final = re.compile(
-    r'<h2 id="(\w+)">(.*?)</h2></div>\s*<pre class="message" tabindex="0">(.*?)</pre>', re.DOTALL
+    r'<h2 id="(\w+)">([^<]*)</h2>(?:(?!<pre).)*<pre [^>]*class="message" tabindex="0">(.*?)</pre>', re.DOTALL
 )
 
 
@@ -255,3 +261,91 @@ async def test_page_shows_what_the_service_signed(answer: AnswerShape, form: str
         text = form.format(code=response.code, time=time, nonce=nonce, body=page["answered"][1].partition("\n\n")[2])
         title, shown = page["confirmed"]
         assert ("The text that the service signed", True) == (title, shown.startswith(text))
+
+
+async def run_bash(program: str, **variables: str) -> bytes:
+    """Return what a program prints in bash, which has these variables."""
+    bash = shutil.which("bash") or pytest.skip("no bash here")
+    started = await asyncio.create_subprocess_exec(
+        bash, "-c", program, stdout=PIPE, env={"PATH": os.environ["PATH"], **variables}
+    )
+    async with asyncio.timeout(30):
+        printed, _ = await started.communicate()
+    return printed
+
+
+async def test_command_repeats_a_request(operator: Operator, foreign: Foreign) -> None:
+    """The command of a read holds no key. In bash, with the key in its variable, it gets the same response."""
+    if not shutil.which("curl"):
+        pytest.skip("no curl here: install it (Debian: apt-get install curl)")
+    await foreign.place("T1")
+    read = await foreign.send("GET", "/payment/status?outTradeNo=T1&a[1]={'b'}", headers=foreign.bearer)
+    page = await page_of(operator)
+    key = foreign.bearer["Authorization"].removeprefix("Bearer ")
+    printed = await run_bash(f"{page['curl'][1]} --silent", PAYASYNC_SECRET_KEY=key)
+    again = await page_of(operator)
+
+    assert {**read.document, "requestId": ""} == {**json.loads(printed), "requestId": ""}
+    assert (200, page["sent"][1].splitlines()[0]) == (read.status, again["sent"][1].splitlines()[0])
+    assert key not in page["curl"][1]
+
+
+@pytest.mark.parametrize("signed", [True, False])
+async def test_page_of_a_signed_request_says_that_it_works_once(
+    operator: Operator, foreign: Foreign, *, signed: bool
+) -> None:
+    """Only the page of a request that was signed says that its command is refused."""
+    await (foreign.place("T1") if signed else foreign.send("GET", "/payment/status", headers=foreign.bearer))
+    link = re.findall(r'href="(/timeline/\d+)"', (await operator.get("/")).document)[0]
+
+    assert signed == ("A signed request works once" in (await operator.get(link)).document)
+
+
+HOSTILE: Final = 'a\'b "c" $HOME `id` \\ !x ${1} \n\té'
+
+
+@pytest.mark.parametrize("body", [HOSTILE.encode(), b"\xff'\\\r\x1b[0m\x0012", b""])
+async def test_command_is_quoted(body: bytes) -> None:
+    """Bash passes each word of a command to curl as it was sent, and expands nothing but our variables."""
+    sent = [
+        *(("Host", "x"), ("X-Empty", ""), ("X-Odd", HOSTILE.replace("\n", "")), ("X-Raw", "\udcff'\\")),
+        *(("x-SHOP", "a'b\"$`\\!-the key"), ("X-Basic", "Basic abc="), ("Authorization", "Basic abc=")),
+    ]
+    auth = {"X-Shop": "a'b\"$`\\!-{merchant_id}", "X-Basic": "Basic {basic}", "X-User": "{basic_user}"}
+    names = WireNames(evolve(PROFILE, auth=Auth(headers=auth)))
+    exchange = Exchange(method="P$T", target="/a/../b?c=[1]&d='$x'", headers=sent, body=body)
+    program = "curl() { printf '%s\\0' \"$@\"; }\n" + format_curl(exchange, names, "http://h")
+    keys = {"PAYASYNC_SECRET_KEY": "sk$1", "PAYASYNC_PUBLIC_KEY": "pk" * 40, "PAYASYNC_MERCHANT_ID": "M 1"}
+    words = (await run_bash(program, **keys)).split(b"\0")[:-1]
+    basic = base64.b64encode(f"{'pk' * 40}:sk$1".encode())
+
+    assert [b"--request", b"P$T", b"--globoff", b"--path-as-is", b"http://h/a/../b?c=[1]&d='$x'"] == words[:5]
+    assert [
+        *(b"X-Empty;", f"X-Odd: {HOSTILE.replace(chr(10), '')}".encode(), b"X-Raw: \xff'\\"),
+        *(b"x-SHOP: a'b\"$`\\!-M 1", b"X-Basic: Basic " + basic, b"Authorization: Basic <masked, 4 characters>"),
+        *([b"Content-Type:"] if body else []),
+    ] == [word for option, word in pairwise(words) if option == b"--header"]
+    assert ([b"--data-raw", body.partition(b"\0")[0]] if body else [b"--header", words[-1]]) == words[-2:]
+
+
+def test_command_without_its_variable_is_not_sent() -> None:
+    """If a key's variable is not set, bash names it instead of sending a request without a key."""
+    bearer = Exchange(method="HEAD", target="/x", headers=[("Authorization", "bearer 1"), ("Content-Type", "a")])
+
+    assert (
+        'curl --head http://h/x \\\n  --header "Authorization: Bearer ${PAYASYNC_SECRET_KEY:?}" \\\n'
+        "  --header 'Content-Type: a'" == format_curl(bearer, WireNames(PROFILE), "http://h")
+    )
+
+
+def test_command_that_is_too_long_is_left_out() -> None:
+    """A body that is too long to show gets no command, because it would not be the same request."""
+    assert not format_curl(exchanged("x" * (MAX_SHOWN + 1)), ODD, "http://h")
+    assert format_curl(exchanged("x" * MAX_SHOWN), ODD, "http://h").endswith("x")
+
+
+def test_bytes_that_are_no_text_can_be_shown() -> None:
+    """Headers and bodies that are not UTF-8 are on the page, with a sign in place of each byte."""
+    sent = Exchange(method="GET", target="/x", headers=[("X-Raw", "a\udcff")], body=b"\xffb")
+
+    assert "GET /x\nX-Raw: a\ufffd\n\n\ufffdb" == format_request(sent, ODD)

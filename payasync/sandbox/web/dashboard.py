@@ -15,7 +15,7 @@ from payasync.credentials import Secret
 from payasync.errors import PayasyncError
 from payasync.sandbox.clock import Clock, ClockEvent, ClockRate
 from payasync.sandbox.dialect import STATUSES
-from payasync.sandbox.exchanges import format_request, format_response
+from payasync.sandbox.exchanges import format_curl, format_request, format_response
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS, find_kind
@@ -251,11 +251,13 @@ class Dashboard:
         return render_page(
             "request.html",
             style="dashboard.css",
+            script="request.js",
             referrer="same-origin",
             status=404 if entry is None else 200,
             entry=entry,
             result_of=describe_outcome,
             sent=exchange and format_request(exchange, names),
+            curl=exchange and format_curl(exchange, names, self.url),
             answered=exchange and format_response(exchange),
             signed=exchange.signed() if exchange and exchange.signed else "",
             response_signed=exchange.response_signed() if exchange else "",

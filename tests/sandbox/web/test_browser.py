@@ -121,6 +121,22 @@ async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, re
     visiting.check()
 
 
+async def test_command_is_copied(visiting: Visitor, sandbox: Sandbox) -> None:
+    """A button copies the curl command of a request, under the policy of the page, and says so."""
+    page = visiting.page
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await pay_page(sandbox)
+    await page.goto(link(sandbox))
+    await page.get_by_title("Show the request").click()
+    await page.get_by_role("button", name="Copy").click()
+    await expect(page.get_by_role("status")).to_have_text("Copied")
+    copied = str(await page.evaluate("navigator.clipboard.readText()"))
+
+    assert copied.startswith(f"curl --request POST {sandbox.url}/payment/unifiedorder ")
+    assert await page.locator("#command").text_content() == copied
+    visiting.check()
+
+
 @pytest.mark.long
 async def test_fault_is_armed_and_disarmed(visiting: Visitor, sandbox: Sandbox) -> None:
     """The form arms a fault, the list shows it, its button disarms it; a wrong option is explained."""
@@ -192,6 +208,9 @@ async def test_everything_works_without_script(browser: Browser, sandbox: Sandbo
     await page.get_by_role("link", name="show what is new").click()
     await page.get_by_role("link", name="T1").first.click()
     await expect(page.locator("main")).to_contain_text("pending -> paid")
+    await page.get_by_title("Show the request").first.click()
+    await expect(page.get_by_role("button")).to_have_count(0)
+    await expect(page.locator("#command")).to_have_css("user-select", "all")
 
     assert 1 == len(receiver.received)
     person.check()
