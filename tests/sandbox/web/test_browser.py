@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 from attrs import frozen
-from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from payasync.sandbox import Sandbox
-from tests.sandbox.chromium import chromium
+from tests.sandbox.chromium import browsing
 from tests.sandbox.foreign import Receiver
 from tests.sandbox.web.accessibility import violations
 
@@ -51,10 +51,8 @@ def visitor(page: Page, own: str) -> Visitor:
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     """The system's Chromium."""
-    async with async_playwright() as playwright:
-        running = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    async with browsing() as running:
         yield running
-        await running.close()
 
 
 @pytest.fixture

@@ -1,0 +1,345 @@
+"""A shop in aiohttp: buy, pay at the gateway, be notified, refund. README.md says how to start it."""
+
+import asyncio
+import logging
+import os
+import re
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import aiosqlite
+import jinja2
+from aiohttp import BasicAuth, web
+from aiohttp.typedefs import Handler
+
+from payasync import DuplicateError, OutcomeUnknownError, PayasyncError, Secret, Session, Timeouts
+from payasync.journal import SqliteJournal
+from payasync.notifications import Notification, Receiver, SqliteInbox
+
+
+class Product(NamedTuple):
+    """A product. The price is in cents, and never comes from a form."""
+
+    name: str
+    price: int
+
+
+PRODUCTS: Final = {
+    "coffee": Product("Large coffee", 450),
+    "tea": Product("Pot of tea", 380),
+    "cake": Product("Carrot cake", 525),
+}
+CURRENCY: Final = "CAD"
+PAGES: Final = Path(__file__).parents[1] / "shop_pages"
+UNPAID: Final = ("open", "checking")
+TABLES: Final = """
+-- state: open, checking (its outcome is unknown), paid, failed, closed or expired
+CREATE TABLE IF NOT EXISTS orders (
+    number TEXT PRIMARY KEY, product TEXT NOT NULL, amount INT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'open', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+);
+-- state: open, checking, processing, succeeded or failed
+CREATE TABLE IF NOT EXISTS refunds (
+    number TEXT PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders, amount INT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'open', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+);
+-- what a payment sets off, and what must not come twice
+CREATE TABLE IF NOT EXISTS parcels (id INTEGER PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders);
+"""
+ADD_ORDER: Final = "INSERT INTO orders (number, product, amount) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+ADD_REFUND: Final = "INSERT INTO refunds (number, order_number, amount) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+STORE_ORDER_STATE: Final = """
+UPDATE orders SET state = :new WHERE number = :number
+AND (state IN ('open', 'checking') OR state != 'paid' AND :new NOT IN ('open', 'checking'))
+"""
+STORE_REFUND_STATE: Final = """
+UPDATE refunds SET state = :new WHERE number = :number AND state IN ('open', 'checking', 'processing')
+"""
+UNSETTLED_ORDERS: Final = """
+SELECT number FROM orders WHERE state IN ('open', 'checking') AND created > datetime('now', '-1 day')
+"""
+UNSETTLED_REFUNDS: Final = """
+SELECT number FROM refunds WHERE state IN ('open', 'checking', 'processing') AND created > datetime('now', '-1 day')
+"""
+
+logger = logging.getLogger("shop")
+templates = jinja2.Environment(loader=jinja2.FileSystemLoader(PAGES), autoescape=True)
+
+
+@dataclass(frozen=True)
+class Database:
+    """The shop's own database."""
+
+    path: Path
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncGenerator[aiosqlite.Connection]:
+        """Begin a transaction. It is committed at the end, and rolled back on an error."""
+        async with aiosqlite.connect(self.path) as db:
+            db.row_factory = aiosqlite.Row
+            yield db
+            await db.commit()
+
+    async def find(self, query: str, *values: object) -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+        async with self.begin() as db:
+            return [dict(row) for row in await db.execute_fetchall(query, values)]
+
+
+@dataclass(frozen=True)
+class Payments:
+    """What the shop does at the service, and stores of it."""
+
+    url: str
+    pay: Session
+    database: Database
+
+    async def place(self, order: dict[str, Any]) -> str | None:
+        """Return the gateway's address for an order, or `None` if it is unknown or lost.
+
+        You may repeat this call: the journal sends each number once, and returns its address again.
+        """
+        try:
+            placed = await self.pay.orders.place(
+                out_trade_no=order["number"],
+                subject=PRODUCTS[order["product"]].name,
+                total_amt=order["amount"],
+                currency=CURRENCY,
+                return_url=f"{self.url}/orders/{order['number']}",
+                notify_url=f"{self.url}/notify/payment",
+            )
+        except (OutcomeUnknownError, DuplicateError):
+            async with self.database.begin() as db:
+                await store_order_state(db, order["number"], "checking")
+            return None
+        if placed.redirect_url is None:  # the response was lost, and a query does not return the address
+            await self.close(order["number"])
+        return placed.redirect_url
+
+    async def close(self, number: str) -> None:
+        """Close an order at the service. If somebody has paid it just now, it stays paid."""
+        with suppress(PayasyncError):
+            await self.pay.orders.close(number)
+        await self.ask_about_order(number)
+
+    async def ask_about_order(self, number: str) -> None:
+        """Store the state that the service says. If it does not say one, the next call asks again."""
+        with suppress(PayasyncError):
+            found = await self.pay.orders.query(number)
+            async with self.database.begin() as db:
+                await store_order_state(db, number, found.state)
+
+    async def refund(self, order: dict[str, Any], number: str) -> None:
+        """Refund a whole order. You may repeat this call: the journal sends each number once."""
+        try:
+            made = await self.pay.refunds.create(
+                out_trade_no=order["number"],
+                out_refund_no=number,
+                total_amt=order["amount"],
+                refund_amt=order["amount"],
+                notify_url=f"{self.url}/notify/refund",
+            )
+            state = made.state
+        except (OutcomeUnknownError, DuplicateError):
+            state = "checking"
+        async with self.database.begin() as db:
+            await store_refund_state(db, number, state)
+
+    async def ask_about_refund(self, number: str) -> None:
+        """Store the state that the service says."""
+        with suppress(PayasyncError):
+            found = await self.pay.refunds.status(number)
+            async with self.database.begin() as db:
+                await store_refund_state(db, number, found.state)
+
+    async def ask_about_unsettled(self) -> None:
+        """Each minute, ask about what has not ended: a notification may be late, and a customer may never return."""
+        while True:
+            try:
+                for order in await self.database.find(UNSETTLED_ORDERS):
+                    await self.ask_about_order(order["number"])
+                for refund in await self.database.find(UNSETTLED_REFUNDS):
+                    await self.ask_about_refund(refund["number"])
+            except Exception:
+                logger.exception("cannot ask about unsettled orders; trying again in a minute")
+            await asyncio.sleep(60)
+
+
+async def store_order_state(db: aiosqlite.Connection, number: str, state: str | None) -> None:
+    """Store a state. A paid order stays paid, and its parcel is stored with that state, once."""
+    if state is None:
+        return
+    new = {"pending": "open", "refunded": "paid"}.get(state, state)
+    changed = await db.execute(STORE_ORDER_STATE, {"new": new, "number": number})
+    if changed.rowcount and new == "paid":
+        await db.execute("INSERT INTO parcels (order_number) VALUES (?)", (number,))
+
+
+async def store_refund_state(db: aiosqlite.Connection, number: str, state: str | None) -> None:
+    """Store a state. A refund that has ended stays so."""
+    if state is not None:
+        await db.execute(STORE_REFUND_STATE, {"new": state, "number": number})
+
+
+def receive(payments: Payments, inbox: SqliteInbox) -> Receiver:
+    """Let verified notifications change the database. One that says another amount is held for a person."""
+    receiver, database = Receiver(inbox=inbox, session=payments.pay), payments.database
+
+    async def expect_payment(it: Notification) -> dict[str, object] | None:
+        found = await database.find("SELECT amount FROM orders WHERE number = ?", it.out_trade_no)
+        return {"totalAmt": found[0]["amount"], "currency": CURRENCY} if found else None
+
+    async def expect_refund(it: Notification) -> dict[str, object] | None:
+        found = await database.find("SELECT amount FROM refunds WHERE number = ?", it.out_refund_no)
+        return {"refundAmt": found[0]["amount"]} if found else None
+
+    @receiver.on("payment", expect=expect_payment, transaction=database.begin)
+    async def payment_changed(it: Notification, db: aiosqlite.Connection) -> None:
+        await store_order_state(db, it.out_trade_no or "", it.state)
+
+    @receiver.on("refund", expect=expect_refund, transaction=database.begin)
+    async def refund_changed(it: Notification, db: aiosqlite.Connection) -> None:
+        await store_refund_state(db, it.out_refund_no or "", it.state)
+
+    return receiver
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The pages of customers and of the administrator."""
+
+    payments: Payments
+    password: Secret
+
+    async def show_products(self, _request: web.Request) -> web.Response:
+        """Show the products. Each form has the number of a new order, so that a second click orders nothing more."""
+        return show("products.html", new_number=lambda: secrets.token_hex(12))
+
+    async def buy(self, request: web.Request) -> web.Response:
+        """Write the order into the database, and send the customer to the gateway."""
+        form = await request.post()
+        product, number = str(form.get("product")), str(form.get("number"))
+        if product not in PRODUCTS or not re.fullmatch("[0-9a-f]{24}", number):
+            raise web.HTTPBadRequest(text="No such product")
+        row = number, product, PRODUCTS[product].price
+        async with self.payments.database.begin() as db:
+            await db.execute(ADD_ORDER, row)
+        return await self._send_to_gateway(number)
+
+    async def pay_order(self, request: web.Request) -> web.Response:
+        """Send the customer to the gateway again."""
+        return await self._send_to_gateway(request.match_info["number"])
+
+    async def _send_to_gateway(self, number: str) -> web.Response:
+        order = await self._find_order(number)
+        address = await self.payments.place(order) if order["state"] in UNPAID else None
+        raise web.HTTPSeeOther(address or f"/orders/{number}")
+
+    async def cancel_order(self, request: web.Request) -> web.Response:
+        """Close an order that the customer does not want any more."""
+        order = await self._find_order(request.match_info["number"])
+        if order["state"] in UNPAID:
+            await self.payments.close(order["number"])
+        raise web.HTTPSeeOther(f"/orders/{order['number']}")
+
+    async def show_order(self, request: web.Request) -> web.Response:
+        """Show an order. The customer returns here from the gateway, which proves nothing: ask the service."""
+        order = await self._find_order(request.match_info["number"])
+        if order["state"] in UNPAID:
+            await self.payments.ask_about_order(order["number"])
+            order = await self._find_order(order["number"])
+        return show("order.html", order=order)
+
+    async def _find_order(self, number: str) -> dict[str, Any]:
+        found = await self.payments.database.find("SELECT * FROM orders WHERE number = ?", number)
+        if not found:
+            raise web.HTTPNotFound(text="No such order")
+        refunds = "SELECT * FROM refunds WHERE order_number = ? ORDER BY created, number"
+        return {**found[0], "refunds": await self.payments.database.find(refunds, number)}
+
+    def _check_admin(self, request: web.Request) -> None:
+        try:
+            given = BasicAuth.decode(request.headers["Authorization"]).password
+        except (KeyError, ValueError):
+            given = ""
+        if not secrets.compare_digest(given.encode(), self.password.reveal().encode()):
+            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Basic"})
+
+    async def show_orders(self, request: web.Request) -> web.Response:
+        """Show the newest orders, and a button for each refund."""
+        self._check_admin(request)
+        newest = await self.payments.database.find("SELECT number FROM orders ORDER BY created DESC LIMIT 100")
+        parcels = await self.payments.database.find("SELECT count(*) AS count FROM parcels")
+        orders = [await self._find_order(order["number"]) for order in newest]
+        return show("admin.html", orders=orders, parcels=parcels[0]["count"])
+
+    async def refund_order(self, request: web.Request) -> web.Response:
+        """Refund a whole order. A second click finds the same refund number, so that it refunds nothing more."""
+        self._check_admin(request)
+        order = await self._find_order(request.match_info["number"])
+        if order["state"] != "paid":
+            raise web.HTTPConflict(text="Only a paid order can be refunded")
+        begun = (each["number"] for each in order["refunds"] if each["state"] != "failed")
+        number = next(begun, f"{order['number']}-R{len(order['refunds']) + 1}")
+        row = number, order["number"], order["amount"]
+        async with self.payments.database.begin() as db:
+            await db.execute(ADD_REFUND, row)
+        await self.payments.refund(order, number)
+        raise web.HTTPSeeOther("/admin")
+
+    @web.middleware
+    async def protect(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse forms of other sites, and say so where a call was certainly not carried out."""
+        if request.headers.get("Origin", self.payments.url) != self.payments.url:
+            raise web.HTTPForbidden(text=f"This form is not from {self.payments.url}")
+        try:
+            return await handler(request)
+        except PayasyncError:  # what may have been carried out is an OutcomeUnknownError
+            logger.exception("not carried out")
+            return show("failure.html", status=503)
+
+
+def show(page: str, *, status: int = 200, **values: object) -> web.Response:
+    """Return a page. No other site may frame it."""
+    known = {"products": PRODUCTS, "money": lambda cents: f"{cents // 100}.{cents % 100:02} {CURRENCY}"}
+    html = templates.get_template(page).render({**known, **values})
+    policy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
+    return web.Response(text=html, content_type="text/html", status=status, headers=headers)
+
+
+def create_app(_arguments: list[str] | None = None) -> web.Application:
+    """Build the application from the environment. Nothing is opened before it starts."""
+    logging.basicConfig(level=logging.INFO)  # aiohttp.web would set DEBUG
+    folder = Path(os.environ.get("SHOP_FOLDER", ".")).absolute()
+    journal, database = SqliteJournal(folder / "pay.db"), Database(folder / "shop.db")
+    pay = Session.from_env(journal=journal, timeouts=Timeouts(total=15))  # a customer waits
+    payments = Payments(os.environ["SHOP_URL"], pay, database)
+    receiver = receive(payments, SqliteInbox(folder / "inbox.db"))
+    pages = Pages(payments, Secret(os.environ["SHOP_ADMIN_PASSWORD"]))
+
+    async def lifetime(_app: web.Application) -> AsyncIterator[None]:
+        async with database.begin() as db:
+            await db.executescript(TABLES)
+        async with journal, pay, receiver:
+            asking = asyncio.create_task(payments.ask_about_unsettled())
+            yield
+            asking.cancel()
+            await asyncio.wait([asking])
+
+    app = web.Application(middlewares=[pages.protect])
+    app.cleanup_ctx.append(lifetime)
+    app.router.add_get("/", pages.show_products)
+    app.router.add_post("/orders", pages.buy)
+    app.router.add_get("/orders/{number}", pages.show_order)
+    app.router.add_post("/orders/{number}/pay", pages.pay_order)
+    app.router.add_post("/orders/{number}/cancel", pages.cancel_order)
+    app.router.add_get("/admin", pages.show_orders)
+    app.router.add_post("/admin/orders/{number}/refund", pages.refund_order)
+    app.router.add_post("/notify/{kind}", receiver.aiohttp_handler)
+    app.router.add_static("/static", PAGES / "static")
+    return app

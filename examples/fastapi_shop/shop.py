@@ -1,0 +1,362 @@
+"""A shop in FastAPI: buy, pay at the gateway, be notified, refund. README.md says how to start it."""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+from fastapi import APIRouter, Depends, FastAPI, Form, HTTPException, Request, Response
+from fastapi.responses import PlainTextResponse, RedirectResponse
+from fastapi.security import HTTPBasic, HTTPBasicCredentials
+from fastapi.staticfiles import StaticFiles
+from fastapi.templating import Jinja2Templates
+from sqlalchemy import ForeignKey, func, select, update
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from payasync import DuplicateError, OutcomeUnknownError, PayasyncError, Secret, Session, Timeouts
+from payasync.journal import SqliteJournal
+from payasync.notifications import Notification, Receiver, SqliteInbox
+
+
+class Product(NamedTuple):
+    """A product. The price is in cents, and never comes from a form."""
+
+    name: str
+    price: int
+
+
+PRODUCTS: Final = {
+    "coffee": Product("Large coffee", 450),
+    "tea": Product("Pot of tea", 380),
+    "cake": Product("Carrot cake", 525),
+}
+CURRENCY: Final = "CAD"
+PAGES: Final = Path(__file__).parents[1] / "shop_pages"
+UNPAID: Final = ("open", "checking")
+UNSETTLED: Final = (*UNPAID, "processing")
+
+logger = logging.getLogger("shop")
+router = APIRouter()
+templates = Jinja2Templates(PAGES)
+
+
+class Base(DeclarativeBase):
+    """The shop's own tables."""
+
+
+class Order(Base):
+    """An order: `open`, `checking` (its outcome is unknown), `paid`, `failed`, `closed` or `expired`."""
+
+    __tablename__ = "orders"
+    number: Mapped[str] = mapped_column(primary_key=True)
+    product: Mapped[str]
+    amount: Mapped[int]
+    state: Mapped[str] = mapped_column(default="open")
+    created: Mapped[datetime] = mapped_column(default=lambda: datetime.now(UTC))
+    refunds: Mapped[list["Refund"]] = relationship(lazy="selectin", order_by="Refund.created")
+
+
+class Refund(Base):
+    """A refund of a whole order: `open`, `checking`, `processing`, `succeeded` or `failed`."""
+
+    __tablename__ = "refunds"
+    number: Mapped[str] = mapped_column(primary_key=True)
+    order_number: Mapped[str] = mapped_column(ForeignKey("orders.number"))
+    amount: Mapped[int]
+    state: Mapped[str] = mapped_column(default="open")
+    created: Mapped[datetime] = mapped_column(default=lambda: datetime.now(UTC))
+
+
+class Parcel(Base):
+    """A parcel: what a payment sets off, and what must not come twice."""
+
+    __tablename__ = "parcels"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    order_number: Mapped[str]
+
+
+@dataclass(frozen=True)
+class Shop:
+    """What the handlers share. `database.begin()` is a transaction."""
+
+    url: str
+    password: Secret
+    pay: Session
+    database: async_sessionmaker[AsyncSession]
+
+
+def find_shop(request: Request) -> Shop:
+    """Return what `create_app` has made."""
+    shop: Shop = request.app.state.shop
+    return shop
+
+
+TheShop = Annotated[Shop, Depends(find_shop)]
+
+
+@router.get("/")
+async def show_products(request: Request) -> Response:
+    """Show the products. Each form has the number of a new order, so that a second click orders nothing more."""
+    return show(request, "products.html", new_number=lambda: secrets.token_hex(12))
+
+
+@router.post("/orders")
+async def buy(
+    shop: TheShop, product: Annotated[str, Form()], number: Annotated[str, Form(pattern="^[0-9a-f]{24}$")]
+) -> Response:
+    """Write the order into the database, and send the customer to the gateway."""
+    if product not in PRODUCTS:
+        raise HTTPException(404, "No such product")
+    row = {"number": number, "product": product, "amount": PRODUCTS[product].price}
+    async with shop.database.begin() as db:
+        await db.execute(insert(Order).values(row).on_conflict_do_nothing())
+    return await pay_order(shop, number)
+
+
+@router.post("/orders/{number}/pay")
+async def pay_order(shop: TheShop, number: str) -> Response:
+    """Send the customer to the gateway, or to the order's page if there is nothing to pay now."""
+    order = await find_order(shop, number)
+    address = await place(shop, order) if order.state in UNPAID else None
+    return RedirectResponse(address or f"/orders/{number}", 303)
+
+
+@router.post("/orders/{number}/cancel")
+async def cancel_order(shop: TheShop, number: str) -> Response:
+    """Close an order that the customer does not want any more."""
+    order = await find_order(shop, number)
+    if order.state in UNPAID:
+        await close(shop, number)
+    return RedirectResponse(f"/orders/{number}", 303)
+
+
+@router.get("/orders/{number}")
+async def show_order(request: Request, shop: TheShop, number: str) -> Response:
+    """Show an order. The customer returns here from the gateway, which proves nothing: ask the service."""
+    order = await find_order(shop, number)
+    if order.state in UNPAID:
+        await ask_about_order(shop, number)
+        order = await find_order(shop, number)
+    return show(request, "order.html", order=order)
+
+
+async def find_order(shop: Shop, number: str) -> Order:
+    """Return an order of the database."""
+    async with shop.database() as db:
+        if order := await db.get(Order, number):
+            return order
+    raise HTTPException(404, "No such order")
+
+
+def check_admin(shop: TheShop, given: Annotated[HTTPBasicCredentials, Depends(HTTPBasic())]) -> None:
+    """Let nobody in without the password."""
+    if not secrets.compare_digest(given.password.encode(), shop.password.reveal().encode()):
+        raise HTTPException(401, "Wrong password", {"WWW-Authenticate": "Basic"})
+
+
+@router.get("/admin", dependencies=[Depends(check_admin)])
+async def show_orders(request: Request, shop: TheShop) -> Response:
+    """Show the newest orders, and a button for each refund."""
+    async with shop.database() as db:
+        orders = (await db.scalars(select(Order).order_by(Order.created.desc()).limit(100))).all()
+        parcels = await db.scalar(select(func.count(Parcel.id)))
+    return show(request, "admin.html", orders=orders, parcels=parcels)
+
+
+@router.post("/admin/orders/{number}/refund", dependencies=[Depends(check_admin)])
+async def refund_order(shop: TheShop, number: str) -> Response:
+    """Refund a whole order. A second click finds the same refund number, so that it refunds nothing more."""
+    order = await find_order(shop, number)
+    if order.state != "paid":
+        raise HTTPException(409, "Only a paid order can be refunded")
+    begun = (each.number for each in order.refunds if each.state != "failed")
+    refund = next(begun, f"{number}-R{len(order.refunds) + 1}")
+    row = {"number": refund, "order_number": number, "amount": order.amount}
+    async with shop.database.begin() as db:
+        await db.execute(insert(Refund).values(row).on_conflict_do_nothing())
+    await create_refund(shop, order, refund)
+    return RedirectResponse("/admin", 303)
+
+
+async def place(shop: Shop, order: Order) -> str | None:
+    """Return the gateway's address for an order, or `None` if it is unknown or lost.
+
+    You may repeat this call: the journal sends each number once, and returns its address again.
+    """
+    try:
+        placed = await shop.pay.orders.place(
+            out_trade_no=order.number,
+            subject=PRODUCTS[order.product].name,
+            total_amt=order.amount,
+            currency=CURRENCY,
+            return_url=f"{shop.url}/orders/{order.number}",
+            notify_url=f"{shop.url}/notify/payment",
+        )
+    except (OutcomeUnknownError, DuplicateError):
+        async with shop.database.begin() as db:
+            await store_order_state(db, order.number, "checking")
+        return None
+    if placed.redirect_url is None:  # the response was lost, and a query does not return the address
+        await close(shop, order.number)
+    return placed.redirect_url
+
+
+async def close(shop: Shop, number: str) -> None:
+    """Close an order at the service. If somebody has paid it just now, it stays paid."""
+    with suppress(PayasyncError):
+        await shop.pay.orders.close(number)
+    await ask_about_order(shop, number)
+
+
+async def ask_about_order(shop: Shop, number: str) -> None:
+    """Store the state that the service says. If it does not say one, the next call asks again."""
+    with suppress(PayasyncError):
+        found = await shop.pay.orders.query(number)
+        async with shop.database.begin() as db:
+            await store_order_state(db, number, found.state)
+
+
+async def store_order_state(db: AsyncSession, number: str, state: str | None) -> None:
+    """Store a state. A paid order stays paid, and its parcel is stored with that state, once."""
+    if state is None:
+        return
+    new = {"pending": "open", "refunded": "paid"}.get(state, state)
+    before = Order.state.in_(UNPAID) if new in UNPAID else Order.state != "paid"
+    changed = update(Order).where(Order.number == number, before).values(state=new).returning(Order.number)
+    if await db.scalar(changed) and new == "paid":
+        db.add(Parcel(order_number=number))
+
+
+async def create_refund(shop: Shop, order: Order, number: str) -> None:
+    """Refund an order, and store the state. You may repeat this call: the journal sends each number once."""
+    try:
+        made = await shop.pay.refunds.create(
+            out_trade_no=order.number,
+            out_refund_no=number,
+            total_amt=order.amount,
+            refund_amt=order.amount,
+            notify_url=f"{shop.url}/notify/refund",
+        )
+        state = made.state
+    except (OutcomeUnknownError, DuplicateError):
+        state = "checking"
+    async with shop.database.begin() as db:
+        await store_refund_state(db, number, state)
+
+
+async def ask_about_refund(shop: Shop, number: str) -> None:
+    """Store the state that the service says."""
+    with suppress(PayasyncError):
+        found = await shop.pay.refunds.status(number)
+        async with shop.database.begin() as db:
+            await store_refund_state(db, number, found.state)
+
+
+async def store_refund_state(db: AsyncSession, number: str, state: str | None) -> None:
+    """Store a state. A refund that has ended stays so."""
+    if state is not None:
+        unsettled = update(Refund).where(Refund.number == number, Refund.state.in_(UNSETTLED))
+        await db.execute(unsettled.values(state=state))
+
+
+async def ask_about_unsettled(shop: Shop) -> None:
+    """Each minute, ask about what has not ended: a notification may be late, and a customer may never return."""
+    while True:
+        since = datetime.now(UTC) - timedelta(days=1)
+        try:
+            async with shop.database() as db:
+                orders = select(Order.number).where(Order.state.in_(UNPAID), Order.created > since)
+                refunds = select(Refund.number).where(Refund.state.in_(UNSETTLED), Refund.created > since)
+                open_orders, open_refunds = (await db.scalars(orders)).all(), (await db.scalars(refunds)).all()
+            for number in open_orders:
+                await ask_about_order(shop, number)
+            for number in open_refunds:
+                await ask_about_refund(shop, number)
+        except Exception:
+            logger.exception("cannot ask about unsettled orders; trying again in a minute")
+        await asyncio.sleep(60)
+
+
+def register_handlers(receiver: Receiver, shop: Shop) -> None:
+    """Let verified notifications change the database. One that says another amount is held for a person."""
+
+    async def expect_payment(it: Notification) -> dict[str, object] | None:
+        async with shop.database() as db:
+            order = await db.get(Order, it.out_trade_no or "")
+        return None if order is None else {"totalAmt": order.amount, "currency": CURRENCY}
+
+    async def expect_refund(it: Notification) -> dict[str, object] | None:
+        async with shop.database() as db:
+            refund = await db.get(Refund, it.out_refund_no or "")
+        return None if refund is None else {"refundAmt": refund.amount}
+
+    @receiver.on("payment", expect=expect_payment, transaction=shop.database.begin)
+    async def payment_changed(it: Notification, db: AsyncSession) -> None:
+        await store_order_state(db, it.out_trade_no or "", it.state)
+
+    @receiver.on("refund", expect=expect_refund, transaction=shop.database.begin)
+    async def refund_changed(it: Notification, db: AsyncSession) -> None:
+        await store_refund_state(db, it.out_refund_no or "", it.state)
+
+
+def create_app() -> FastAPI:
+    """Build the application from the environment. Nothing is opened before it starts."""
+    folder = Path(os.environ.get("SHOP_FOLDER", ".")).absolute()
+    engine = create_async_engine(f"sqlite+aiosqlite:///{folder / 'shop.db'}")
+    journal = SqliteJournal(folder / "pay.db")
+    pay = Session.from_env(journal=journal, timeouts=Timeouts(total=15))  # a customer waits
+    database = async_sessionmaker(engine, expire_on_commit=False)
+    shop = Shop(os.environ["SHOP_URL"], Secret(os.environ["SHOP_ADMIN_PASSWORD"]), pay, database)
+    receiver = Receiver(inbox=SqliteInbox(folder / "inbox.db"), session=pay)
+    register_handlers(receiver, shop)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+        async with engine.begin() as db:
+            await db.run_sync(Base.metadata.create_all)
+        async with journal, pay, receiver:
+            asking = asyncio.create_task(ask_about_unsettled(shop))
+            yield
+            asking.cancel()
+            await asyncio.wait([asking])
+        await engine.dispose()
+
+    app = FastAPI(lifespan=lifespan, openapi_url=None)
+    app.state.shop = shop
+    app.include_router(router)
+    app.mount("/notify", receiver.asgi)
+    app.mount("/static", StaticFiles(directory=PAGES / "static"))
+    app.middleware("http")(protect)
+    app.add_exception_handler(PayasyncError, show_failure)
+    return app
+
+
+async def protect(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Refuse forms of other sites, and forbid other sites to frame these pages."""
+    shop = find_shop(request)
+    if request.headers.get("Origin", shop.url) != shop.url:
+        return PlainTextResponse(f"This form is not from {shop.url}", 403)
+    response = await call_next(request)
+    response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+async def show_failure(request: Request, error: Exception) -> Response:
+    """Respond where a call was certainly not carried out. What may have been is an `OutcomeUnknownError`."""
+    logger.error("not carried out", exc_info=error)
+    return show(request, "failure.html", status=503)
+
+
+def show(request: Request, page: str, *, status: int = 200, **values: object) -> Response:
+    """Return a page."""
+    known = {"products": PRODUCTS, "money": lambda cents: f"{cents // 100}.{cents % 100:02} {CURRENCY}"}
+    return templates.TemplateResponse(request, page, {**known, **values}, status)

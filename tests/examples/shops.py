@@ -1,0 +1,89 @@
+"""The example shops as processes of their own, started as README.md says."""
+
+import asyncio
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from payasync.sandbox import Sandbox
+from tests.cli.sandbox_process import environment, free_address
+
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+NAMES: Final = ("aiohttp_shop", "fastapi_shop")
+PASSWORD: Final = "open sesame"
+SERVES: Final = "unning on http"
+
+
+@frozen
+class Place:
+    """Where a shop lives: its program, its databases, and an address that no other test uses."""
+
+    name: str
+    folder: Path
+    host: str
+    port: str
+
+    @classmethod
+    def free(cls, name: str, folder: Path) -> "Place":
+        """Return a place whose port nobody takes while the shop is dead."""
+        return cls(name, folder, *free_address())
+
+    @property
+    def url(self) -> str:
+        """The shop's address."""
+        return f"http://{self.host}:{self.port}"
+
+    def command(self) -> list[str]:
+        """Return the command of README.md that starts the shop, for this address."""
+        text = (EXAMPLES / self.name / "README.md").read_text(encoding="utf-8")
+        (line,) = re.findall(r"^(?:python -m )?(.* shop:create_app.*)$", text, re.MULTILINE)
+        words = line.replace("127.0.0.1", self.host).replace("8000", self.port).split()
+        return [sys.executable, "-u", "-W", "error", "-m", *words]
+
+
+@asynccontextmanager
+async def serving(place: Place, sandbox: Sandbox) -> AsyncGenerator[Process]:
+    """Run a shop until the block ends, unless it was killed; it must not complain."""
+    settings = {
+        "SHOP_URL": place.url,
+        "SHOP_ADMIN_PASSWORD": PASSWORD,
+        "SHOP_FOLDER": str(place.folder),
+        "PYTHONSAFEPATH": "",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *place.command(),
+        cwd=EXAMPLES / place.name,
+        env={**environment(sandbox), **settings},
+        stdout=PIPE,
+        stderr=STDOUT,
+    )
+    said: list[str] = []
+    serves = asyncio.Event()
+    reading = asyncio.create_task(_read(process, said, serves))
+    await serves.wait()
+    assert SERVES in "".join(said), "".join(said)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await reading
+        await process.wait()
+    assert "Traceback" not in "".join(said), "".join(said)
+
+
+async def _read(process: Process, said: list[str], serves: asyncio.Event) -> None:
+    """Read what a shop writes until its end, so that it never waits for a reader."""
+    assert process.stdout
+    async for line in process.stdout:
+        said.append(line.decode())
+        if SERVES in said[-1]:
+            serves.set()
+    serves.set()
