@@ -5,12 +5,13 @@ import re
 import subprocess
 import sys
 import tomllib
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from payasync import Session, Timeouts
+from payasync import RetryPolicy, Session, Timeouts
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -111,12 +112,17 @@ def test_readme_lists_every_extra() -> None:
     assert expected == listed
 
 
-def test_settings_give_the_default_timeouts() -> None:
-    """The page of the settings shows the default timeouts."""
-    shown = dict(re.findall(r"(\w+)=(\d+)", re.findall(r"`timeouts=Timeouts\((.*)\)` is the default", SETTINGS)[0]))
+@pytest.mark.parametrize("settings", [Session, Timeouts, RetryPolicy])
+def test_settings_list_every_argument(settings: type) -> None:
+    """The page of the settings has a row for each argument, with its default."""
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?(.*?)`? \|", SETTINGS, re.MULTILINE))
+    arguments = signature(settings).parameters.values()
+    defaults = {each.name: "required" if each.default is each.empty else repr(each.default) for each in arguments}
+    shown = {repr(Timeouts()): "Timeouts()", repr(RetryPolicy()): "RetryPolicy()"}
 
-    assert Timeouts() == Timeouts(**{name: float(value) for name, value in shown.items()})
-    assert {"total", "connect", "read"} == set(shown)
+    assert {name: shown.get(default, default) for name, default in defaults.items()} == {
+        name: rows.get(name) for name in defaults
+    }
 
 
 class Asked(dict[str, str]):
