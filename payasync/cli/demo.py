@@ -48,8 +48,17 @@ def demo(save: Path | None) -> None:
 
     It needs no keys, and no network beyond this machine.
 
-    The exit code is 1 if the sandbox's ledger disagrees with a response, or a call failed.
-    """
+    \b
+    Examples:
+      payasync demo
+      payasync demo --save demo.svg
+
+    \b
+    Exit codes:
+      0    each response agrees with the sandbox's ledger
+      1    a response disagrees, or a call failed
+      2    an option is invalid
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     screen = DemoScreen(record=save is not None)
     try:
         holds = asyncio.run(run(screen))

@@ -54,9 +54,17 @@ def doctor(*, profile: str | None, base_url: str | None, every: bool, json: bool
 
     It opens a connection to the service, and sends no request.
 
-    The exit code is 0 if nothing is wrong, even if points are open, keys are missing, or others can read a key file. It
-    is 1 if a key is refused or the service cannot be reached, and 2 if the profile is invalid.
-    """
+    \b
+    Examples:
+      payasync doctor
+      payasync doctor --profile service.toml --all
+
+    \b
+    Exit codes:
+      0    nothing is wrong; points may be open, and keys may be missing
+      1    a key is refused, or the service cannot be reached
+      2    the profile is invalid
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     try:
         chosen, source = profile_named(profile)
     except ConfigurationError as error:

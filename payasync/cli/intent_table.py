@@ -60,9 +60,9 @@ def intent_table(intents: Sequence[Intent], *, width: int, with_state: bool = Tr
             "Merchant": Text(plain(each.merchant)),
             "Write": Text(plain(each.operation)),
             "Number": Text(plain(number_of(each)), "bold"),
-            "Amount": Text(_amount(each)),
+            "Amount": Text(amount_of(each)),
             "Since": Text(time_ago(each.updated, at), "dim"),
-            "Why": Text(plain(_why(each, at, with_state=with_state))),
+            "Why": Text(plain(why(each, at, with_state=with_state))),
         }
         for each in intents
     ]
@@ -75,7 +75,8 @@ def number_of(intent: Intent) -> str:
     return intent.reference or intent.intent or "-"
 
 
-def _amount(intent: Intent) -> str:
+def amount_of(intent: Intent) -> str:
+    """Return the amount of an intent and its currency, as far as the journal stores them."""
     # The narrowest amount that the request has.
     amounts = (intent.request[name] for name in ("refund_amt", "total_amt", "amount") if name in intent.request)
     found: Any = next(amounts, None)
@@ -88,7 +89,7 @@ def reason_beside(state: State, reason: str) -> str:
     return "" if same and same[1] == state else reason
 
 
-def _why(intent: Intent, at: datetime, *, with_state: bool) -> str:
+def why(intent: Intent, at: datetime, *, with_state: bool) -> str:
     """Return why an intent is in its state, and when the service is queried again."""
     reason = reason_beside(intent.state, intent.reason) if with_state else intent.reason
     if intent.state not in {"unknown", "accepted"} or intent.due is None:
@@ -114,6 +115,12 @@ def duration(seconds: float) -> str:
 def now() -> datetime:
     """Return the time, aware."""
     return datetime.now(UTC)
+
+
+def identify(intent: Intent, reason: str) -> dict[str, Any]:
+    """Return what identifies a write to a script, and why it is listed."""
+    names = {"id": intent.id, "operation": intent.operation, "reference": intent.reference, "intent": intent.intent}
+    return {**names, "reason": reason}
 
 
 def intent_json(intent: Intent) -> str:

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from payasync.cli.intent_table import (
     STYLES,
+    all_intents,
     duration,
     intent_json,
     intent_table,
@@ -22,12 +24,17 @@ from payasync.cli.intent_table import (
     reason_beside,
     time_ago,
 )
+from payasync.cli.journal_status import OPEN_STATES, JournalStatus, StatusScreen, status_of
 from payasync.cli.options import Address, existing_journal, run_with_journal
 from payasync.cli.terminal import Lines, plain
 from payasync.endpoints import OPERATIONS
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import END_STATES, RESOLVABLE_STATES
+from payasync.notifications import InboxEvent, SqliteInbox
+from payasync.notifications.inbox import REPLAYABLE
 
+MOST_EVENTS: Final = 1000
+"""The greatest number of notifications of one state that the status shows."""
 SHORTEST: Final = timedelta(days=1)
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
 _QUESTIONS: Final[dict[tuple[bool, State], str]] = {
@@ -58,21 +65,91 @@ def _age(_context: click.Context, _option: click.Parameter, text: str) -> timede
     return age
 
 
-@click.group()
-def journal() -> None:
-    """Show the writes that a journal records, and resolve those that need a person.
+class _StatusGroup(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the status if no subcommand is named."""
+        named = args and (args[0] in ctx.help_option_names or not args[0].startswith("-"))
+        return super().parse_args(ctx, args if named or ctx.resilient_parsing else ["status", *args])
 
-    An intent is one write in the journal. If its state is unknown, the service may have carried it out: run payasync
-    reconcile. If its state is manual, the service cannot settle it:
+
+@click.group(cls=_StatusGroup)
+def journal() -> None:
+    """Show which writes are in doubt, and record what happened to them.
 
     \b
-      1. payasync journal list --state manual    lists these intents, with the reason
-      2. payasync journal show ID                shows since when, and the whole request
-      3. Look up the order or refund in the service's back office.
-      4. payasync journal resolve ID …           records what happened
+    When you are called at night:
+      1. payasync journal          shows what is in doubt, since when, and why
+      2. payasync reconcile        asks the service about unknown writes
+      3. payasync journal show ID  shows a write that needs a person
+      4. Look up this write in the service's back office.
+      5. payasync journal resolve ID --as succeeded|rejected --reason TEXT
 
-    The exit code is 1 if there is no such intent, and 2 if the journal cannot be read.
+    Do not repeat a write that is unknown or manual: it may have been done.
+
+    \b
+    States of a write, which the journal calls an intent:
+      new        queued, and not sent yet
+      sending    a process is sending it
+      accepted   the service has taken it, and has not ended it yet
+      unknown    it may have been done: payasync reconcile asks the service
+      manual     it may have been done, and only a person can find out
+      succeeded  it was done
+      rejected   it was not done
+
+    \b
+    Examples, if PAYASYNC_JOURNAL names the journal:
+      payasync journal
+      payasync journal list --number R1
+
+    \b
+    Exit codes: those of payasync journal status, if you name no command.
     """  # noqa: D301 - click does not wrap a paragraph after this character
+
+
+@journal.command(short_help="Show what is in doubt, and what to do.")
+@existing_journal
+@click.option(
+    "--inbox",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also show the notifications of this SQLite inbox that need a person.",
+)
+@click.option("--json", is_flag=True, help="Print one line of JSON.")
+def status(address: Address, *, inbox: Path | None, json: bool) -> None:
+    """Show which writes are in doubt, since when, why, and what to do.
+
+    It reads the journal, and sends nothing. The JSON has each write with its next command.
+
+    \b
+    Examples:
+      payasync journal --journal pay.db
+      payasync journal status --journal pay.db --json
+
+    \b
+    Exit codes, also for monitoring:
+      0    nothing is in doubt
+      1    some outcomes are unknown: payasync reconcile asks the service
+      2    the journal cannot be read
+      3    a person must look, or a queued write was not sent for 5 minutes
+    """  # noqa: D301 - click does not wrap a paragraph after this character
+
+    async def work(journal: Journal) -> JournalStatus:
+        intents = [each for state in OPEN_STATES async for each in all_intents(journal, state)]
+        return status_of(intents, await _events_for_person(inbox), now())
+
+    found = run_with_journal(address, work, command="journal status")
+    StatusScreen(address, json=json).shown(found)
+    sys.exit(found.exit_code)
+
+
+async def _events_for_person(inbox: Path | None) -> list[InboxEvent]:
+    if inbox is None:
+        return []
+    store = SqliteInbox(inbox)
+    try:
+        return [each for state in sorted(REPLAYABLE) for each in await store.events(state, limit=MOST_EVENTS)]
+    finally:
+        await store.aclose()
 
 
 @journal.command("list", short_help="List intents.")
@@ -85,7 +162,18 @@ def journal() -> None:
 def list_intents(
     address: Address, *, state: State | None, number: str | None, limit: int, after: int, json: bool
 ) -> None:
-    """List intents by ID."""
+    """List intents by ID.
+
+    \b
+    Examples:
+      payasync journal list --journal pay.db --state manual
+      payasync journal list --journal pay.db --number R1 --json
+
+    \b
+    Exit codes:
+      0    listed, even if there are none
+      2    the journal cannot be read
+    """  # noqa: D301 - click does not wrap a paragraph after this character
 
     async def work(journal: Journal) -> list[Intent]:
         if number is None:
@@ -104,7 +192,20 @@ def list_intents(
 @click.argument("intent_id", callback=_positive_id, metavar="ID")
 @click.option("--json", is_flag=True, help="Print one line of JSON.")
 def show(address: Address, intent_id: int, *, json: bool) -> None:
-    """Show all that the journal records about the intent ID."""
+    """Show all that the journal records about the intent ID.
+
+    If a person can resolve it, this also shows the command for that.
+
+    \b
+    Example:
+      payasync journal show 1 --journal pay.db
+
+    \b
+    Exit codes:
+      0    shown
+      1    there is no such intent
+      2    the journal cannot be read
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     JournalScreen(json=json).shown(_existing(address, intent_id), address)
 
 
@@ -122,7 +223,17 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
 
     A new intent was never sent. Reject it if it is no longer wanted. Record it as succeeded if it was done by other
     means. A task that still waits for it then sends nothing.
-    """
+
+    \b
+    Example:
+      payasync journal resolve 1 --journal pay.db --as rejected --reason "lost"
+
+    \b
+    Exit codes:
+      0    recorded
+      1    there is no such intent, or you did not confirm
+      2    nothing changed: the journal cannot be read, or the state is another
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     seen = attempts = None
     found = _existing(address, intent_id)
     if not yes:
@@ -158,7 +269,16 @@ def prune(address: Address, age: timedelta) -> None:
 
     Pruned numbers are forgotten. A request that repeats one is sent again, so choose an age after which nobody repeats
     a request.
-    """
+
+    \b
+    Example:
+      payasync journal prune --journal pay.db --older-than 90d
+
+    \b
+    Exit codes:
+      0    deleted, even if there were none
+      2    the journal cannot be read or written
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     before = now() - age
     count = run_with_journal(address, lambda journal: journal.prune(before), command="journal prune")
     what = "1 intent that ended" if count == 1 else f"{count} intents that ended"
@@ -176,7 +296,17 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
     Use this only if NEW is the same service. Otherwise the journal treats writes that OLD has done as done at NEW, and
     does not send them. Sessions with the address OLD are refused afterwards. OLD may be `sandbox` if no write was done
     there.
-    """
+
+    \b
+    Example:
+      payasync journal move https://a.example https://b.example --journal pay.db
+
+    \b
+    Exit codes:
+      0    moved
+      1    you did not confirm
+      2    nothing changed: no write went to OLD, or the journal cannot be read
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     if not yes:
         click.confirm(f"Are you sure that {new} is the same service as {old}, with all its writes?", abort=True)
     merchants = run_with_journal(address, lambda journal: journal.move(old, new), command="journal move")

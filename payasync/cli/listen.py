@@ -102,8 +102,16 @@ def listen(*, host: str, port: int, inbox: Path, profile: str | None, save: Path
     notification is handled until a Receiver opens the same inbox. The keys come from the environment, as for
     `Credentials.from_env`.
 
-    The exit code is 0 after either signal, and 2 if it cannot start.
-    """
+    \b
+    Examples:
+      payasync listen
+      payasync listen --port 8403 --save notifications
+
+    \b
+    Exit codes:
+      0    Ctrl-C or SIGTERM stopped it
+      2    it cannot start
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     try:
         folder = None if save is None else save.absolute()
         screen = ListenScreen(json=json)

@@ -13,7 +13,13 @@ from payasync.wire.response import OrderResponse
 
 @click.group()
 def order() -> None:
-    """Place, query and close orders; wait until one is paid."""
+    """Place, query and close orders; wait until one is paid.
+
+    \b
+    Examples:
+      payasync order place --total-amt 450 --currency CAD --subject Coffee
+      payasync order wait T1 --until paid --timeout 60
+    """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
 async def _wait(session: Session, request: Any, *, until: str, timeout: float) -> OrderResponse:

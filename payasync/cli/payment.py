@@ -8,7 +8,13 @@ from payasync.resources.payments import CreatePayment, QueryPayment
 
 @click.group()
 def payment() -> None:
-    """Create payments, and show their state."""
+    """Create payments, and show their state.
+
+    \b
+    Examples:
+      payasync payment create --amount 1000 --currency USD --description Shoes
+      payasync payment status T1
+    """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
 payment.add_command(

@@ -35,7 +35,13 @@ class _GroupSkippedError(Exception):
 
 @click.group()
 def profile() -> None:
-    """Write the profile of a service, which is a TOML file, or check one."""
+    """Write the profile of a service, which is a TOML file, or check one.
+
+    \b
+    Examples:
+      payasync profile init service.toml
+      payasync profile check service.toml
+    """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
 @profile.command(short_help="Ask about each open point, and write a file.")
@@ -50,9 +56,16 @@ def init(file: Path, *, force: bool) -> None:
     refunds, recovery, notifications, subscriptions. Each answer is checked immediately. FILE also lists open points and
     rare tables, as comments with examples.
 
-    The exit code is 0 if FILE is written, 2 if it cannot be written or there is no terminal, and 130 after Ctrl-C,
-    which writes nothing.
-    """
+    \b
+    Example:
+      payasync profile init service.toml
+
+    \b
+    Exit codes:
+      0    FILE is written
+      2    FILE cannot be written, or there is no terminal
+      130  interrupted; nothing is written
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail(
             INIT,
@@ -99,9 +112,16 @@ def check(file: Path) -> None:
 
     Nothing is sent, and no key is read: payasync doctor does that.
 
-    The exit code is 0 if each group that FILE begins to describe is ready, 1 if such a group needs more, and 2 if FILE
-    cannot be read or is invalid. The error names the key and its line.
-    """
+    \b
+    Example:
+      payasync profile check service.toml
+
+    \b
+    Exit codes:
+      0    each group that FILE begins to describe is ready
+      1    such a group needs more
+      2    FILE cannot be read or is invalid; the error names the key and its line
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     try:
         chosen = profile_from(file, "FILE")
     except ConfigurationError as error:

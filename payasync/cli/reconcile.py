@@ -16,7 +16,16 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from payasync.cli import INTERRUPTED, NEEDS_A_PERSON
-from payasync.cli.intent_table import STYLES, all_intents, duration, intent_table, now, number_of, reason_beside
+from payasync.cli.intent_table import (
+    STYLES,
+    all_intents,
+    duration,
+    identify,
+    intent_table,
+    now,
+    number_of,
+    reason_beside,
+)
 from payasync.cli.options import (
     Address,
     base_url_option,
@@ -81,6 +90,11 @@ def reconcile(
 
     Rejected writes were not done. Only the run that rejects a write lists it: inform those who believe that it was
     done, or repeat it under its number. Rejected writes do not change the exit code.
+
+    \b
+    Examples:
+      payasync reconcile --journal pay.db
+      payasync reconcile --journal pay.db --profile service.toml --watch
 
     \b
     Exit codes:
@@ -411,7 +425,7 @@ class ReconcileScreen:
     def _plan_json(self, remaining: Remaining) -> str:
         due = [
             {
-                **_identify(each, each.reason),
+                **identify(each, each.reason),
                 "state": each.state,
                 "created": each.created.isoformat(),
                 "sent_at": each.sent_at and each.sent_at.isoformat(),
@@ -425,7 +439,7 @@ class ReconcileScreen:
         )
 
     def _not_done_facts(self) -> list[dict[str, Any]]:
-        return [_identify(each.intent, each.reason) for each in self._counts.not_done]
+        return [identify(each.intent, each.reason) for each in self._counts.not_done]
 
     def _ended_early(self, how: str) -> None:
         self._lines.paragraph((f"  {how} ", "bold yellow"), "Settled writes stay settled; the next run continues.")
@@ -553,15 +567,9 @@ def _remaining_facts(remaining: Remaining) -> dict[str, Any]:
     due = remaining.due
     return {
         "unsent": len(remaining.unsent),
-        "needs_a_person": [_identify(each, each.reason) for each in remaining.manual],
+        "needs_a_person": [identify(each, each.reason) for each in remaining.manual],
         "sending": len(remaining.sending),
         "not_due": remaining.not_due,
         # Rounded up, so that a script which waits so long finds it due.
         "next_in": None if due is None else max(0, ceil((due - now()).total_seconds())),
     }
-
-
-def _identify(intent: Intent, reason: str) -> dict[str, Any]:
-    """Return what identifies a write to a script, and why it is listed."""
-    names = {"id": intent.id, "operation": intent.operation, "reference": intent.reference, "intent": intent.intent}
-    return {**names, "reason": reason}

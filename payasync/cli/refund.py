@@ -9,7 +9,14 @@ from payasync.resources.refunds import CreateRefund, QueryRefund
 
 @click.group()
 def refund() -> None:
-    """Refund orders, one or many from a file."""
+    """Refund orders, one or many from a file.
+
+    \b
+    Examples:
+      payasync refund create --out-trade-no T1 --total-amt 450 --refund-amt 200
+      payasync refund status R1 --out-trade-no T1
+      payasync refund import refunds.csv --journal pay.db
+    """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
 refund.add_command(

@@ -122,6 +122,10 @@ def import_(
     environment, as for `Credentials.from_env`.
 
     \b
+    Example:
+      payasync refund import refunds.csv --journal pay.db --result result.csv
+
+    \b
     Exit codes:
       0    the service accepted all refunds
       1    some were refused, not sent, or left out

@@ -56,10 +56,18 @@ _REFUNDS: Final = {
 def sandbox(profile: Path | None, *, quiet: bool, json: bool, **settings: Any) -> None:
     """Run a stand-in for the service on this machine, with its gateway page and a dashboard.
 
-    Ctrl-C or SIGTERM stops it.
+    It prints the settings with which other commands and your program find it.
 
-    The exit code is 0 after either signal, and 2 if it cannot start.
-    """
+    \b
+    Examples:
+      payasync sandbox
+      payasync sandbox --db sandbox.db --refunds "by hand" --clock 60
+
+    \b
+    Exit codes:
+      0    Ctrl-C or SIGTERM stopped it
+      2    it cannot start
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     try:
         asyncio.run(run(profile, SandboxScreen(json=json), settings, quiet=quiet or json))
     except ConfigurationError as error:

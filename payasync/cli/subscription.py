@@ -8,7 +8,13 @@ from payasync.resources.subscriptions import CancelSubscription, CreateSubscript
 
 @click.group()
 def subscription() -> None:
-    """Create, update and cancel recurring payments."""
+    """Create, update and cancel recurring payments.
+
+    \b
+    Examples:
+      payasync subscription update S1 --amount 1000
+      payasync subscription cancel S1
+    """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
 subscription.add_command(

@@ -80,9 +80,17 @@ def verify_notification(
     FILE holds the body as it was received, or the whole HTTP message. The keys come from the environment, as for
     `Credentials.from_env`.
 
-    The exit code is 0 if it is genuine, 1 if it is not, and 2 if that cannot be determined. For several files, it is
-    the highest.
-    """
+    \b
+    Examples:
+      payasync verify-notification notification.http
+      payasync verify-notification body.json -H "webhook-id: 1" --kind payment
+
+    \b
+    Exit codes; of several files, the highest:
+      0    it is genuine
+      1    it is not genuine
+      2    this cannot be determined
+    """  # noqa: D301 - click does not wrap a paragraph after this character
     try:
         verification = verification_of(profile_named(profile, needed=HOW_SIGNED)[0], Credentials.from_env())
     except PayasyncError as error:

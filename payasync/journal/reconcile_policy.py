@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from itertools import islice
 from math import inf
@@ -54,6 +54,8 @@ AGAIN: Final = "nothing names it, and the service says that repeating it under i
 USED_BEFORE: Final = "and it said before that the number was used"
 QUERIES_NEED: Final = frozenset({"payment_status", "refund_status"})
 """The points of the profile without which a payment or refund cannot be queried."""
+UNSENT: Final = timedelta(minutes=5)
+"""After so long, a queued write should have been sent."""
 LONGEST_RETRY_AFTER: Final = 86_400.0
 """Seconds. A service that asks for more is asked again all the same."""
 
@@ -421,6 +423,11 @@ def describe_for_person(result: Result) -> str:
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
     name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
     return f"intent {intent.id} ({intent.operation}, {name}) {what}: {why}"
+
+
+def is_unsent(queued: Intent, now: datetime) -> bool:
+    """Return whether a *new* intent should have been sent: one that was tried in vain counts from its first record."""
+    return now - (queued.created if queued.reason else queued.updated) >= UNSENT
 
 
 def is_due(intent: Intent, now: datetime) -> bool:

@@ -38,6 +38,7 @@ from payasync.journal.reconcile_policy import (
     describe_for_person,
     is_due,
     is_shown,
+    is_unsent,
     names_of,
     query_for,
 )
@@ -56,8 +57,6 @@ INTERRUPTED_SECONDS: Final = 5.0
 SILENT: Final = 20
 """After so many queries in a row without a response, a run ends early."""
 PAGE: Final = 500
-UNSENT: Final = timedelta(minutes=5)
-"""After so long, a queued write should have been sent."""
 SHORTEST: Final = 1.0
 """Seconds between two runs, at least."""
 LONGEST: Final = 10.0
@@ -232,10 +231,7 @@ class Reconciler:
 
         An intent that was tried in vain counts from when it was stored; its `reason` says why it failed.
         """
-        before = self._now() - UNSENT
-        return [
-            each for each in await self._list_own("new") if (each.created if each.reason else each.updated) <= before
-        ]
+        return [each for each in await self._list_own("new") if is_unsent(each, self._now())]
 
     async def manual(self) -> Intents:
         """Return the intents that need a person.

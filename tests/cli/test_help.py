@@ -1,0 +1,113 @@
+"""The help of each command: examples that work, and exit codes."""
+
+import asyncio
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from payasync.cli.commands import payasync
+from payasync.cli.sandbox import environment_of
+from payasync.journal import SqliteJournal
+from payasync.sandbox import PROFILE, ThreadedSandbox
+from payasync.testing import sign_notification
+from tests.journal.building import refund
+
+WIDTH: Final = 80
+ROOT: Final = Path(__file__).parents[2]
+SERVING: Final = ("payasync sandbox", "payasync listen", "payasync profile init")
+"""Commands that wait for a person; a test only reads their options."""
+
+
+def paths(command: click.Command = payasync, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each command and subcommand."""
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found
+            yield from paths(found, (*path, name))
+
+
+def help_of(path: tuple[str, ...]) -> str:
+    """Return the help of a command on a terminal of 80 columns."""
+    return CliRunner().invoke(payasync, [*path, "--help"], prog_name="payasync", env={"COLUMNS": str(WIDTH)}).output
+
+
+PATHS: Final = tuple(paths())
+HELP: Final = {" ".join(path): help_of(path) for path in PATHS}
+
+
+def examples_of(text: str) -> list[str]:
+    """Return the examples in a help, without the words that explain them."""
+    joined = re.sub(r" \\\n +", " ", text)
+    return [re.split(r" {2,}", line)[0] for line in re.findall(r"^    (payasync.*)", joined, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name or "payasync") for name, text in HELP.items()])
+def test_help_has_examples_and_exit_codes(text: str) -> None:
+    """Each help has an example and the exit codes, or a list of commands, and fits a terminal of 80 columns."""
+    assert re.search(r"^  Examples?\b.*:$", text, re.MULTILINE)
+    assert re.search(r"^(  Exit codes\b.*|Commands):$", text, re.MULTILINE)
+    assert examples_of(text)
+    assert [] == [line for line in text.splitlines() if len(line) > WIDTH]
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Go to a folder with the files that the examples name; the environment is that of a sandbox with an order."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("PAYASYNC_"):
+            monkeypatch.delenv(name)
+    with ThreadedSandbox() as sandbox:
+        sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        served: Any = sandbox  # it has the names of a Sandbox
+        environment = environment_of(served)
+        for name, value in {**environment, "PAYASYNC_JOURNAL": "pay.db"}.items():
+            monkeypatch.setenv(name, value)
+        asyncio.run(fill(tmp_path / "pay.db", sandbox.credentials.merchant_id))
+        service = (ROOT / "payasync/profile/sandbox.toml").read_text()
+        (tmp_path / "service.toml").write_text(service)
+        rows = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R9,450,100\n"
+        (tmp_path / "refunds.csv").write_text(rows)
+        paid = {"outTradeNo": "T1", "status": "SBX_PAID"}
+        genuine = sign_notification(paid, profile=PROFILE, credentials=sandbox.credentials, kind="payment")
+        for name in ("notification.http", "body.json"):
+            (tmp_path / name).write_bytes(genuine.raw)
+        yield tmp_path
+
+
+async def fill(path: Path, merchant: str) -> None:
+    """Store a queued refund, which a worker should have sent long ago."""
+    async with SqliteJournal(path, clock=lambda: 0.0) as journal:
+        await journal.add(refund("R1"), merchant=merchant)
+
+
+async def bind(path: Path) -> None:
+    """Bind a journal to the service that an example names."""
+    async with SqliteJournal(path) as journal:
+        await journal.bind("M1", "https://a.example")
+
+
+@pytest.mark.parametrize("example", sorted({each for text in HELP.values() for each in examples_of(text)}))
+def test_example_works(prepared: Path, example: str) -> None:
+    """Each example does what it is for; those of commands that wait for a person are read."""
+    _, *arguments = shlex.split(example)
+    if " move " in example:
+        asyncio.run(bind(prepared / "pay.db"))
+    if example.startswith(SERVING) or "--watch" in arguments:
+        arguments.append("--help")
+    # A write asks on a terminal, and this is none.
+    confirmed = ["--yes"] if "--yes" in HELP.get(" ".join(arguments[:2]), "") else []
+    ended = CliRunner().invoke(payasync, [*arguments, *confirmed], input="y\n")
+
+    assert ended.exit_code in {0, 1, 3}, ended.output
+    assert "Traceback" not in ended.output

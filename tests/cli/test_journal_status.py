@@ -1,0 +1,227 @@
+"""`payasync journal status`: the writes in doubt, and what to do."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from payasync.cli.commands import payasync
+from payasync.cli.journal_status import ROWS, StatusScreen, status_of
+from payasync.cli.options import Address
+from payasync.journal import SqliteJournal
+from payasync.journal.intents import Intent, State
+from payasync.notifications import InboxEvent, SqliteInbox
+from tests.journal.building import START, draft, kept
+from tests.notifications.inbox_building import received
+
+HOUR: Final = timedelta(hours=1)
+REQUEST: Final = {"total_amt": 450, "refund_amt": 200}
+MANUAL: Final = kept(id=7, state="manual", reference="R7", sent_at=START, reason="nothing names it")
+QUEUED: Final = kept(id=8, state="new", reference="R8", queued=True)
+
+
+def unknown(**given: Any) -> Intent:
+    """Return a refund that may have been done at the start."""
+    return kept(**{"state": "unknown", "sent_at": START, "request": REQUEST, **given})
+
+
+def run(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(payasync, ["journal", *arguments], env={"PAYASYNC_JOURNAL": "", "COLUMNS": "80"})
+
+
+def in_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[object]]) -> None:
+    """Do something with a journal, whose clock stands at the start."""
+
+    async def done() -> None:
+        async with SqliteJournal(path, clock=START.timestamp) as journal:
+            await work(journal)
+
+    asyncio.run(done())
+
+
+def shown(*intents: Intent, after: timedelta = HOUR, events: Sequence[InboxEvent] = ()) -> str:
+    """Return what the command prints about intents on a terminal of 80 columns."""
+    out = StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    StatusScreen(Address("pay.db"), console=console).shown(status_of(intents, events, START + after))
+    return out.getvalue()
+
+
+def facts(*intents: Intent, after: timedelta = HOUR) -> dict[str, Any]:
+    """Return the JSON that the command prints about intents."""
+    out = StringIO()
+    StatusScreen(Address("pay.db"), json=True, console=Console(file=out)).shown(status_of(intents, [], START + after))
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def test_writes_in_doubt() -> None:
+    """Writes in doubt are shown, the oldest first, with time and reason, and the command that asks the service."""
+    later = unknown(id=1, reference="R1", sent_at=START + HOUR / 2, reason="reset", due=START + 2 * HOUR)
+    lines = shown(later, unknown(id=2, reference="R2", reason="HTTP 502", due=START + HOUR)).splitlines()
+
+    assert "  2 writes are in doubt" in lines
+    assert "  payasync reconcile --journal pay.db" in lines
+    assert [
+        "  2     refunds.create R2  200  unknown, 60 min ago",
+        "        HTTP 502",
+        "  1     refunds.create R1  200  unknown, 30 min ago",
+        "        reset (again in 60 min)",
+    ] == [line for line in lines if line.startswith(("  1 ", "  2  ", "        "))]
+
+
+@pytest.mark.parametrize(("intent", "advice"), [(MANUAL, "back office"), (QUEUED, "Is a worker running?")])
+def test_writes_that_need_a_person(intent: Intent, advice: str) -> None:
+    """A write that needs a person is shown with what to do, and with its own command."""
+    out = shown(intent)
+
+    assert (True, True) == (advice in out, f"\n        payasync journal show {intent.id} --journal pay.db\n" in out)
+    assert "A person   must look at 1\n" in out
+
+
+def test_interrupted_write_is_in_doubt() -> None:
+    """A write whose sender did not finish it within its lease is in doubt, and the reason says so."""
+    sending = kept(lease=START + HOUR / 2)
+
+    assert "its sender was interrupted" in shown(sending)
+    assert ("unknown", "its sender was interrupted") == tuple(
+        facts(sending)["oldest_in_doubt"][name] for name in ("state", "reason")
+    )
+    assert {"unknown": 0, "sending": 1}.items() <= facts(sending, after=HOUR / 4)["counts"].items()
+
+
+def test_facts() -> None:
+    """The JSON has the number in each open state, the oldest write in doubt, and what needs somebody."""
+    found = facts(unknown(due=START + HOUR / 2), MANUAL, QUEUED, kept(id=9, state="accepted"))
+
+    assert {"new": 1, "sending": 0, "accepted": 1, "unknown": 1, "manual": 1} == found["counts"]
+    assert {"reference": "R1", "seconds": 3600.0, "next": "payasync reconcile --journal pay.db"}.items() <= found[
+        "oldest_in_doubt"
+    ].items()
+    assert ([1], [7], [8]) == tuple(
+        [each["id"] for each in found[name]] for name in ("in_doubt", "needs_a_person", "unsent")
+    )
+    assert 1800.0 == found["overdue"]
+
+
+@pytest.mark.parametrize(("minutes", "warned"), [(4, False), (5, True)])
+def test_overdue_query(minutes: int, *, warned: bool) -> None:
+    """If a query is overdue for five minutes, the command asks whether a reconciler runs."""
+    out = shown(unknown(due=START), after=timedelta(minutes=minutes))
+
+    assert warned == ("does payasync reconcile --watch run" in out)
+
+
+def test_many_writes() -> None:
+    """Of many writes the first are shown, and how to list the others."""
+    lines = shown(*(unknown(id=number) for number in range(1, ROWS + 3))).splitlines()
+
+    assert ["  … and 2 more", "  payasync journal list --journal pay.db --state unknown"] == lines[-3:-1]
+
+
+@pytest.mark.parametrize(
+    ("intents", "code"),
+    [
+        ([], 0),
+        ([kept(state="accepted")], 0),
+        ([kept(lease=START + 2 * HOUR)], 0),
+        ([kept(state="new", updated=START + HOUR)], 0),
+        ([unknown()], 1),
+        ([MANUAL, unknown()], 3),
+        ([QUEUED], 3),
+        ([kept(state="accepted", silent_since=START - timedelta(days=1))], 3),
+    ],
+    ids=["none", "accepted", "sending", "just queued", "in doubt", "manual", "not sent", "accepted without news"],
+)
+def test_exit_code(intents: list[Intent], code: int) -> None:
+    """The exit code says whether anything is in doubt, and whether a person must look."""
+    assert code == status_of(intents, [], START + HOUR).exit_code
+
+
+@pytest.mark.parametrize(("state", "code"), [("rejected", 0), ("unknown", 1)])
+def test_status_of_a_file(tmp_path: Path, state: State, code: int) -> None:
+    """The command reads the journal, and changes nothing; without a subcommand, `journal` shows the status."""
+    path = tmp_path / "pay.db"
+
+    async def work(journal: SqliteJournal) -> None:
+        begun = await journal.begin(draft(), 60.0)
+        await journal.settle(begun.intent, state, reason="HTTP 502")
+
+    in_journal(path, work)
+    named, alone = run("status", "--journal", str(path), "--json"), run("--journal", str(path), "--json")
+    counts = [json.loads(each.stdout)["counts"] for each in (named, alone)]
+
+    assert [code, code] == [named.exit_code, alone.exit_code]
+    assert counts[0] == counts[1]
+    assert code == counts[0]["unknown"]
+
+
+def test_journal_that_cannot_be_read(tmp_path: Path) -> None:
+    """If the journal cannot be read, the exit code is 2, and one line says why."""
+    path = tmp_path / "pay.db"
+    path.write_text("something else")
+    ended = run("--journal", str(path))
+
+    assert (2, "", 1) == (ended.exit_code, ended.stdout, ended.stderr.count("\n"))
+
+
+def test_status_needs_a_journal() -> None:
+    """Without a journal, the error names the option and its variable."""
+    ended = run()
+
+    assert 2 == ended.exit_code
+    assert "Missing option '--journal' (env var: 'PAYASYNC_JOURNAL')" in ended.stderr
+
+
+def test_help_and_mistakes_are_not_the_status() -> None:
+    """`journal --help` shows the help of the group, and a mistyped subcommand is refused."""
+    helped, mistyped = run("--help"), run("lsit")
+
+    assert (0, True) == (helped.exit_code, "When you are called at night:" in helped.stdout)
+    assert (2, True) == (mistyped.exit_code, "No such command 'lsit'" in mistyped.stderr)
+
+
+def test_notifications_that_need_a_person(tmp_path: Path) -> None:
+    """With `--inbox`, notifications that no handler could take are shown, and the exit code is 3."""
+    journal, inbox = tmp_path / "pay.db", tmp_path / "inbox.db"
+    in_journal(journal, lambda journal: journal.list())
+
+    async def park() -> None:
+        store = SqliteInbox(inbox, clock=START.timestamp)
+        await store.add(received("payment:1", kind="payment", event="payment.paid"))
+        await store.add(received("payment:2"))
+        (claim, other) = await store.claim(2, 60.0)
+        await store.finish(claim, "dead", "no coffee\x1b left")
+        await store.finish(other, "done")
+        await store.aclose()
+
+    asyncio.run(park())
+    arguments = ("--journal", str(journal), "--inbox", str(inbox))
+    ended, found = run(*arguments), json.loads(run(*arguments, "--json").stdout)["notifications"]
+
+    assert (3, 3) == (ended.exit_code, run(*arguments, "--json").exit_code)
+    assert "  1 notification needs a person" in ended.stdout.splitlines()
+    assert "payment.paid payment:1  dead, " in ended.stdout
+    assert "no coffee? left" in ended.stdout
+    assert [("payment:1", "payment", "dead")] == [(each["key"], each["kind"], each["state"]) for each in found]
+
+
+def test_nothing_to_do() -> None:
+    """If nothing is in doubt, the summary says so, and no section follows."""
+    lines = [line.strip() for line in shown().splitlines() if line]
+
+    assert ["In doubt   nothing", "A person   is not needed", "States     all ended"] == lines[1:4]
+    assert 5 == len(lines)
+
+
+def test_texts_of_others_are_harmless() -> None:
+    """Control characters in numbers and reasons never reach the terminal."""
+    assert "\x1b" not in shown(kept(state="manual", reference="R\x1b", reason="\x1b[2J"))
