@@ -1,6 +1,8 @@
 """README.md and docs/: links and paths exist, and lists of keys, forms and files are complete and true."""
 
+import asyncio
 import importlib
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -222,6 +224,23 @@ async def test_forms_of_the_sandbox() -> None:
 
         assert ([], 6) == (sandbox.faults.armed(), len(answers))
     assert dict.fromkeys(ACTIONS, 200) == {name: answer.status for name, answer in answers.items()}
+
+
+async def test_commands_for_other_languages() -> None:
+    """The commands that drive the sandbox from a shell work as shown; each prints what was done."""
+    guide = DOCS.joinpath("how-to", "testing.md").read_text(encoding="utf-8")
+    ((_, commands),) = [block for block in blocks(guide, "bash") if "curl" in block[1]]
+    async with Sandbox() as sandbox:
+        await sandbox.given.pending_order(out_trade_no="T1")
+        process = await asyncio.create_subprocess_shell(
+            commands.replace("http://127.0.0.1:8402", sandbox.url).replace("curl", "curl --silent --show-error"),
+            env={**os.environ, "TOKEN": sandbox.admin_token.reveal()},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        said, _ = await process.communicate()
+        sandbox.faults.clear()
+
+    assert re.fullmatch(rb'{"done": "Armed.*"}{"done": "Order T1 is paid."}.*T1.*', said, re.DOTALL), said
 
 
 def anchors(page: Path) -> set[str]:
