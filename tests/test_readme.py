@@ -49,6 +49,12 @@ def snippets() -> list[Any]:
     ]
 
 
+def output_of(page: Path, code: str) -> str | None:
+    """Return the output that a page shows directly below a program."""
+    below = page.read_text(encoding="utf-8").partition(f"{code}```\n\n```text\n")[2]
+    return below.partition("```\n")[0] or None
+
+
 def section(title: str) -> str:
     """Return the text under a heading of README.md."""
     _, _, below = README.partition(f"\n## {title}\n")
@@ -61,7 +67,7 @@ def section(title: str) -> str:
 def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
     """Every Python snippet is a program, or a suite of tests, that runs with warnings as errors.
 
-    It runs a second time in the same folder, too, and leaves no file there.
+    It prints what the page shows below it. It runs a second time in the same folder, too, and leaves no file there.
     """
     script = tmp_path / "test_snippet.py"
     # So many empty lines that a traceback names the page's own line.
@@ -82,6 +88,7 @@ def test_snippet_runs(page: Path, line: int, code: str, tmp_path: Path) -> None:
     )
 
     assert first.returncode == 0, f"{page.name}, line {line}:\n{first.stdout}{first.stderr}"
+    assert output_of(page, code) in {None, first.stdout}
     assert again.returncode == 0, f"{page.name}, line {line}, run again:\n{again.stdout}{again.stderr}"
     assert [script] == [path for path in tmp_path.iterdir() if path.name != "__pycache__"]
 
