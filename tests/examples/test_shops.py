@@ -1,13 +1,18 @@
 """The example shops in a real browser: buying, paying, notifications, refunds, unknown outcomes and kills."""
 
 import asyncio
+import sys
+from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 from playwright.async_api import Browser, Page, expect
 
 from payasync.sandbox import Sandbox
+from tests.cli.sandbox_process import environment
 from tests.examples.shops import NAMES, PASSWORD, Place, serving
 from tests.sandbox.chromium import browsing
 
@@ -70,3 +75,111 @@ async def test_customer_buys_and_is_refunded(browser: Browser, place: Place) -> 
     assert f"{place.url}/orders/{coffee}" == returned
     assert "Parcels ordered: 2" == parcels
     assert (450, 0) == refunded
+
+
+async def reconcile(place: Place, sandbox: Sandbox) -> int:
+    """Run `payasync reconcile`, as operations do, and return its exit code."""
+    command = (sys.executable, "-m", "payasync", "reconcile", "--journal", place.folder / "pay.db")
+    process = await asyncio.create_subprocess_exec(*command, env=environment(sandbox), stdout=DEVNULL)
+    return await process.wait()
+
+
+@pytest.mark.long
+async def test_unknown_order_is_checked_and_closed(browser: Browser, place: Place) -> None:
+    """If it is unknown whether an order was placed, the customer waits, and the order is sent only once."""
+    async with Sandbox() as sandbox, serving(place, sandbox):
+        sandbox.faults.reset_after_commit("orders.place")
+        outage = sandbox.faults.server_error("orders.query", times=None)
+        page = await browser.new_page()
+        await page.goto(place.url)
+        await page.get_by_role("button", name="Buy Large coffee").click()
+        await expect(page.get_by_role("heading", name="We are checking your payment")).to_be_visible()
+        number = page.url.rpartition("/")[2]
+        outage.disarm()
+        code = await reconcile(place, sandbox)
+        # The page loads itself again.
+        await page.get_by_role("button", name="Continue to payment").click(timeout=15_000)
+        await expect(page.get_by_role("heading", name="The order is closed")).to_be_visible()
+        state = sandbox.ledger.order_state(number)
+        sent = sum("orders.place" in line for line in sandbox.timeline())
+
+    assert (0, "closed", 1) == (code, state, sent)
+
+
+@pytest.mark.long
+async def test_unknown_refund_is_not_repeated(browser: Browser, place: Place) -> None:
+    """If it is unknown whether a refund was made, the administrator asks again, and it is sent only once."""
+    async with Sandbox(clock="frozen") as sandbox, serving(place, sandbox):
+        number = await buy(await browser.new_page(), place, "Large coffee")
+        await sandbox.customer.authorize(number)
+        admin = await admin_page(browser, place)
+        await row_of(admin, number, "paid")
+        sandbox.faults.reset_after_commit("refunds.create")
+        sandbox.faults.notifications.drop("refund")
+        outage = sandbox.faults.server_error("refunds.status", times=None)
+        await admin.get_by_role("button", name=f"Refund: order {number}").click()
+        await row_of(admin, number, "checking")
+        outage.disarm()
+        code = await reconcile(place, sandbox)
+        await admin.get_by_role("button", name=f"Ask again: order {number}").click()
+        await row_of(admin, number, "succeeded")
+        sent = sum("refunds.create" in line for line in sandbox.timeline())
+        refunded = sandbox.ledger.refunded(number)
+
+    assert (0, 1, 450) == (code, sent, refunded)
+
+
+@pytest.mark.long
+async def test_killed_shop_loses_no_payment(browser: Browser, place: Place) -> None:
+    """A payment that comes while the shop is dead is stored as it starts; its late notification changes nothing."""
+    async with Sandbox(clock="frozen") as sandbox:
+        async with serving(place, sandbox) as process:
+            number = await buy(await browser.new_page(), place, "Large coffee")
+            process.kill()
+        await sandbox.customer.authorize(number)
+        await sandbox.settle()
+        async with serving(place, sandbox):
+            admin = await admin_page(browser, place)
+            await row_of(admin, number, "paid")
+            await sandbox.clock.advance(hours=1)
+            await sandbox.settle()
+            await admin.reload()
+            parcels = await admin.get_by_text("Parcels ordered").inner_text()
+        delivered = [each.state for each in sandbox.ledger.notifications()]
+
+    assert ("Parcels ordered: 1", ["delivered"]) == (parcels, delivered)
+
+
+async def test_shop_believes_no_stranger(place: Place) -> None:
+    """Several clicks send one request, a form decides no amount, and neither other sites nor strangers refund."""
+    number = "0123456789abcdef01234567"
+    form = {"product": "coffee", "number": number, "amount": "1", "price": "1"}
+    refund = f"{place.url}/admin/orders/{number}/refund"
+    right, wrong = ({"Authorization": aiohttp.encode_basic_auth("admin", each)} for each in (PASSWORD, "guess"))
+    async with Sandbox() as sandbox, serving(place, sandbox), aiohttp.ClientSession() as http:
+
+        async def post(url: str, **given: Any) -> int:
+            async with http.post(url, allow_redirects=False, **given) as answer:
+                return answer.status
+
+        clicks = await asyncio.gather(*(post(f"{place.url}/orders", data=form) for _ in range(5)))
+        sent = sum("orders.place" in line for line in sandbox.timeline())
+        await sandbox.customer.authorize(number)
+        await sandbox.settle()
+        refused = [
+            await post(f"{place.url}/orders", data={**form, "number": "../admin"}),
+            await post(f"{place.url}/notify/payment", json={"type": "payment.paid", "data": {"outTradeNo": number}}),
+            await post(refund, headers={**right, "Origin": "https://elsewhere.example"}),
+            await post(refund, headers=wrong),
+        ]
+        before = sandbox.ledger.refunded(number)
+        async with http.get(f"{place.url}/orders/{number}") as shown:
+            assert "Thank you" in await shown.text()
+        await asyncio.gather(*(post(refund, headers=right) for _ in range(5)))
+        repaid = sum("refunds.create" in line for line in sandbox.timeline())
+        paid, refunded = sandbox.ledger.paid(number), sandbox.ledger.refunded(number)
+
+    assert ([303] * 5, 1, 1) == (clicks, sent, repaid)
+    assert refused[0] in {400, 422}
+    assert [400, 403, 401] == refused[1:]
+    assert (0, 450, 450) == (before, paid, refunded)
