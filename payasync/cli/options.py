@@ -37,8 +37,11 @@ _SPELLED: Final = {"path": "--journal", "dsn": "--journal", "old": "OLD", "new":
 """What `--help` calls the arguments of a journal."""
 _MISSING: Final = "give the file that your program uses; a Session creates it at its first write"
 
+_FILE: Final = click.Path(readable=False)
+"""A text for which a shell completes the names of files; it is checked later."""
+
 profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--profile", metavar="FILE", help="The service's profile, a TOML file. Default: PAYASYNC_PROFILE."
+    "--profile", type=_FILE, metavar="FILE", help="The service's profile, a TOML file. Default: PAYASYNC_PROFILE."
 )
 base_url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--base-url", envvar=BASE_URL, metavar="URL", help="The service's address. Default: PAYASYNC_BASE_URL."
@@ -138,6 +141,7 @@ def journal_option(
         envvar=_JOURNAL,
         show_envvar=True,
         callback=address,
+        type=_FILE,
         metavar="FILE|URL",
         help=help,
     )

@@ -60,6 +60,14 @@ def test_help_has_examples_and_exit_codes(text: str) -> None:
     assert [] == [line for line in text.splitlines() if len(line) > WIDTH]
 
 
+@pytest.mark.parametrize("name", [name for name in HELP if name and "Commands:" not in HELP[name]])
+def test_page_names_each_command(name: str) -> None:
+    """The page about the command line names each command."""
+    page = (ROOT / "docs/how-to/command-line.md").read_text()
+
+    assert re.search(rf"`(payasync )?{name}`", page)
+
+
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Go to a folder with the files that the examples name; the environment is that of a sandbox with an order."""
