@@ -33,7 +33,7 @@ from payasync.errors import (
     frameless_results,
 )
 from payasync.middleware.chain import chain, guard, hide_frames
-from payasync.middleware.observe import Event, EventSink, Instrumentation, observe
+from payasync.middleware.observe import Event, EventSink, Instrumentation, log, observe
 from payasync.middleware.observe import Unknown as UnknownEvent
 from payasync.middleware.recovery import check_response, query_about, query_after, unmatched_error
 from payasync.middleware.retry import Quota, RetryContext, retry
@@ -825,7 +825,7 @@ class Session:
 
 def _warn_about_weak_keys(options: Options) -> None:
     for warning in weak_keys(options.profile, options.credentials):
-        logger.warning("%s", warning)
+        log(logger, logging.WARNING, "weak_key", "%(reason)s", reason=warning)
 
 
 def _parse_service_url(address: str, profile: Profile) -> URL:

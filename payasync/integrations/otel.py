@@ -32,7 +32,7 @@ from payasync import __version__
 from payasync.endpoints import BY_NAME
 from payasync.errors import PayasyncError, drop_frames
 from payasync.journal import Journal
-from payasync.middleware.observe import Event, Retrying, Unknown
+from payasync.middleware.observe import Event, Retrying, Unknown, log
 from payasync.middleware.retry import QUERY_REASON
 from payasync.notifications.inbox import StoredInbox
 from payasync.settings import is_number
@@ -102,7 +102,8 @@ class _Harmless:
         if not isinstance(error, Exception):
             return False
         drop_frames(error)  # its context may be an error of the attempt
-        logger.warning("OpenTelemetry raised %s; the call goes on", type(error).__name__)
+        words, name = "OpenTelemetry raised %(error_type)s; the call goes on", type(error).__name__
+        log(logger, logging.WARNING, "otel.failed", words, error_type=name)
         return True
 
 
@@ -276,7 +277,8 @@ class OpenTelemetry:
                 self._samples[name] = _Sample(await store.backlog(), monotonic())
             except PayasyncError as error:
                 self._samples.pop(name, None)
-                logger.warning("the %s cannot be watched: %s", name, type(error).__name__)
+                words = "the %(store)s cannot be watched: %(error_type)s"
+                log(logger, logging.WARNING, "otel.not_watched", words, store=name, error_type=type(error).__name__)
 
     def _observe(self, store: str, read: "Read", _: CallbackOptions) -> Iterable[Observation]:
         sample = self._samples.get(store)

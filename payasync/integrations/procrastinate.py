@@ -28,6 +28,7 @@ from payasync.journal.drafts import request_from_intent
 from payasync.journal.intents import Intent, write_state
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.reconcile_policy import LONGEST_RETRY_AFTER
+from payasync.middleware.observe import log
 from payasync.session import Session
 from payasync.settings import check_function
 from payasync.wire.request import Request
@@ -197,7 +198,8 @@ class PaymentTasks:
             response = await self._session.execute(intent_id)
         except OutcomeUnknownError as error:
             # `reconcile` asks about it. It must not be repeated.
-            logger.info("intent %d is left to be asked about: %s", intent_id, error.reason)
+            words = "intent %(intent_id)d is left to be asked about: %(reason)s"
+            log(logger, logging.INFO, "tasks.outcome_unknown", words, intent_id=intent_id, reason=error.reason)
             return
         now = await self._journal.get(intent_id)
         if now is not None and now.state in DECLINED and write_state(now.operation, response.state) == "rejected":
@@ -214,8 +216,9 @@ class PaymentTasks:
             return
         try:
             self._on_result(result)
-        except Exception:
-            logger.exception("on_result raised about intent %d; reconciling goes on", result.intent.id)
+        except Exception:  # noqa: BLE001 - it is logged
+            words = "on_result raised about intent %(intent_id)d; reconciling goes on"
+            log(logger, logging.ERROR, "tasks.on_result_failed", words, intent_id=result.intent.id, exc_info=True)
 
     async def _retry_stalled(self, jobs: Any) -> None:
         """Give the jobs of dead workers back to the queue."""
@@ -258,5 +261,6 @@ class PaymentTasks:
         else:
             return True
         if await self._journal.note(intent.id, why):
-            logger.warning("intent %d cannot be sent, and is left to a person: %s", intent.id, why)
+            words = "intent %(intent_id)d cannot be sent, and is left to a person: %(reason)s"
+            log(logger, logging.WARNING, "tasks.not_sendable", words, intent_id=intent.id, reason=why)
         return False

@@ -34,6 +34,7 @@ from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import conflict_error
 from payasync.journal.transactions import Transaction
+from payasync.middleware.observe import log
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
@@ -439,8 +440,15 @@ class Journal(ABC):
         )
         changed, others = await self._run(lambda now: transactions.apply_state_report(report, now))
         for stored, why in others:
-            words = " ".join(why.split())
-            logger.warning("intent %d is %s; the report is about another: %s", stored.id, stored.state, words)
+            log(
+                logger,
+                logging.WARNING,
+                "journal.report_mismatch",
+                "intent %(intent_id)d is %(state)s; the report is about another: %(reason)s",
+                intent_id=stored.id,
+                state=stored.state,
+                reason=" ".join(why.split()),
+            )
         return changed
 
     async def prune(self, before: datetime) -> int:

@@ -28,7 +28,7 @@ from payasync.journal.intents import (
 from payasync.journal.redaction import redact_text
 from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
 from payasync.middleware.chain import GRACE, await_in_time
-from payasync.middleware.observe import Event, Unknown
+from payasync.middleware.observe import Event, Unknown, log
 from payasync.middleware.outcome import Recourse, recourse, unknown_error
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from payasync.wire.request import Request
@@ -48,6 +48,7 @@ LONGEST_PAUSE: Final = 10.0
 CANCELLED: Final = "cancelled before anything was sent"
 EARLIER: Final = "the service says that it was not done, perhaps of an earlier attempt, and this one may still arrive"
 USED: Final = "cancelled after the service said that the number was used before"
+NOT_NOTED: Final = "the journal could not keep that intent %(intent_id)d was used before"
 TOO_LATE: Final = "cancelled, or out of time, before anything was sent"
 
 Notify: TypeAlias = Callable[[Event], None]
@@ -215,10 +216,12 @@ class Recorder:
         held: bool | None = None
         try:
             held = await self._journal.settle(intent, state, **facts)
-        except Exception:
-            logger.warning("intent %d is %s, which the journal could not keep", intent.id, state, exc_info=True)
+        except Exception:  # noqa: BLE001 - it is logged
+            words = "intent %(intent_id)d is %(state)s, which the journal could not keep"
+            log(logger, logging.WARNING, "journal.not_stored", words, intent_id=intent.id, state=state, exc_info=True)
         if held is False:
-            logger.warning("intent %d is %s, but its lease was over, and somebody took it", intent.id, state)
+            words = "intent %(intent_id)d is %(state)s, but its lease was over, and somebody took it"
+            log(logger, logging.WARNING, "journal.lease_lost", words, intent_id=intent.id, state=state)
         # "Used before" is true of the number, whoever holds the claim.
         noted = held or not facts.get("answered") or await self._note_used(intent) is not None
         if not noted and intent.id not in self._not_noted:
@@ -229,8 +232,8 @@ class Recorder:
     async def _note_used(self, intent: Intent) -> bool | None:
         try:
             return await self._journal.note_used(intent)
-        except Exception:
-            logger.warning("the journal could not keep that intent %d was used before", intent.id, exc_info=True)
+        except Exception:  # noqa: BLE001 - it is logged
+            log(logger, logging.WARNING, "journal.used_not_stored", NOT_NOTED, intent_id=intent.id, exc_info=True)
             return None
 
     async def _note_used_later(self, intent: Intent) -> None:
@@ -247,8 +250,8 @@ class Recorder:
                     return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-        except Exception:
-            logger.warning("the journal cannot keep that intent %d was used before", intent.id, exc_info=True)
+        except Exception:  # noqa: BLE001 - it is logged
+            log(logger, logging.WARNING, "journal.used_not_stored", NOT_NOTED, intent_id=intent.id, exc_info=True)
         finally:
             self._not_noted.pop(intent.id, None)
 

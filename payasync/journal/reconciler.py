@@ -42,6 +42,7 @@ from payasync.journal.reconcile_policy import (
     names_of,
     query_for,
 )
+from payasync.middleware.observe import log
 from payasync.session import Session
 from payasync.settings import Pace, RetryPolicy, is_number
 from payasync.wire.validators import invalid_argument
@@ -285,7 +286,9 @@ class Reconciler:
         def finish(task: asyncio.Task[None]) -> None:
             self._left_running.discard(task)
             if not task.cancelled() and (error := task.exception()):
-                logger.warning("what an interrupted run had begun has failed", exc_info=error)
+                words = "what an interrupted run had begun has failed: %(error_type)s"
+                name = type(error).__name__
+                log(logger, logging.WARNING, "reconciler.interrupted", words, error_type=name, exc_info=error)
 
         self._left_running.add(task)
         task.add_done_callback(finish)
@@ -297,9 +300,10 @@ class Reconciler:
                 result, finding = await self._resolve(claimed)
             except PayasyncError:
                 raise
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - it is logged
                 # Of a user's middleware, for example: this intent waits, and the run goes on.
-                logger.warning("intent %d cannot be asked about now", claimed.held.id, exc_info=True)
+                words = "intent %(intent_id)d cannot be asked about now"
+                log(logger, logging.WARNING, "reconciler.query_failed", words, intent_id=claimed.held.id, exc_info=True)
                 queried = classify_error(error)
                 # The error says nothing of whether the service responds.
                 result, finding = (
@@ -307,7 +311,17 @@ class Reconciler:
                     Finding.UNASKABLE,
                 )
             if words := describe_for_person(result):
-                logger.warning("%s", words)
+                log(
+                    logger,
+                    logging.WARNING,
+                    "reconciler.person_needed",
+                    "%(reason)s",
+                    intent_id=claimed.held.id,
+                    operation=claimed.held.operation,
+                    reference=claimed.held.reference,
+                    state=result.state,
+                    reason=words,
+                )
             run.add(result, finding)
         except BaseException:
             await self._release(claimed)
@@ -356,9 +370,11 @@ class Reconciler:
         except (SessionClosedError, StorageError):
             raise
         except PayasyncError as error:
-            logger.debug("intent %d was sent again: %s", held.id, error)
-        except Exception as error:
-            logger.warning("intent %d was sent again, if at all, with an error", held.id, exc_info=True)
+            words = "intent %(intent_id)d was sent again: %(reason)s"
+            log(logger, logging.DEBUG, "reconciler.resent", words, intent_id=held.id, reason=str(error))
+        except Exception as error:  # noqa: BLE001 - it is logged
+            words = "intent %(intent_id)d was sent again, if at all, with an error"
+            log(logger, logging.WARNING, "reconciler.resend_failed", words, intent_id=held.id, exc_info=True)
             now = await self._journal.get(held.id)
             # With another fence it was begun, and the session has stored what became of it.
             return None if now is None or now.fence != held.fence else classify_error(error)

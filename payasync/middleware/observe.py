@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from payasync.errors import PayasyncError, drop_frames
 from payasync.wire.call import Call, Reply, Send
@@ -74,8 +74,31 @@ def _log_line(operation: str, reference: str | None, words: str) -> str:
 logger = logging.getLogger("payasync")
 
 
-_LEVELS: Final = {Attempted: logging.DEBUG, Retrying: logging.INFO, Unknown: logging.WARNING}
-"""An unknown outcome is a warning, because a person must look into it."""
+_RECORDS: Final = {
+    Attempted: (logging.DEBUG, "attempt"),
+    Retrying: (logging.INFO, "retry"),
+    Unknown: (logging.WARNING, "outcome_unknown"),
+}
+"""The level and the name of the record of each event. A person must look into an unknown outcome: it is a warning."""
+_FIELDS: Final = {"status": "http_status", "error": "error_type"}
+"""The attributes of events that records call otherwise."""
+
+
+def log(logger: logging.Logger, level: int, name: str, message: str, *, exc_info: Any = None, **values: Any) -> None:
+    """Log a record whose values are also attributes of it, for programs that read logs.
+
+    `docs/reference/events.md` lists the records.
+
+    Args:
+        logger: The logger.
+        level: The level.
+        name: The attribute `event_name` of the record.
+        message: Shows values as `%(reference)s`.
+        exc_info: As `logging` takes it.
+        values: The further attributes of the record.
+    """
+    extra = {"event_name": name, **values}
+    logger.log(level, message, extra, exc_info=exc_info, extra=extra, stacklevel=2)
 
 
 @runtime_checkable
@@ -107,13 +130,17 @@ class EventSink:
 
     def __call__(self, event: Event) -> None:
         """Report one event."""
-        logger.log(_LEVELS[type(event)], "%s", event)
+        level, name = _RECORDS[type(event)]
+        if logger.isEnabledFor(level):
+            values = {_FIELDS.get(key, key): value for key, value in asdict(event).items()}
+            logger.log(level, "%s", event, extra={"event_name": name, **values})
         for listener in self.listeners:
             try:
                 listener(event)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - it is logged
                 drop_frames(error)  # its context may be an error of the attempt
-                logger.exception("on_event raised; the call goes on")
+                words, name = "on_event raised; the call goes on", type(error).__name__
+                log(logger, logging.ERROR, "on_event_failed", words, error_type=name, exc_info=error)
 
 
 def observe(report: EventSink, send: Send) -> Send:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from payasync.errors import SessionClosedError
+from payasync.middleware.observe import log
 from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.worker import CANCELLATION_SECONDS
 from payasync.settings import Pace
@@ -97,7 +98,8 @@ class Dispatcher:
             try:
                 pause = await self._claim()
             except Exception as error:  # noqa: BLE001 - an inbox of the user's may raise anything
-                logger.warning("the inbox cannot be read: %s", type(error).__name__)
+                words, name = "the inbox cannot be read: %(error_type)s", type(error).__name__
+                log(logger, logging.WARNING, "inbox.not_read", words, error_type=name)
                 self._end_settling(self._settling, error)
                 pause = FAILURE_PAUSE
             if pause is None or pause > 0:
@@ -134,7 +136,8 @@ class Dispatcher:
         try:
             await self._handle(claim)
         except Exception as error:  # noqa: BLE001 - the lease expires, and the event is claimed again
-            logger.warning("the end of event %s cannot be stored: %s", claim.event.id, type(error).__name__)
+            words, name = "the end of event %(event_id)s cannot be stored: %(error_type)s", type(error).__name__
+            log(logger, logging.WARNING, "inbox.end_not_stored", words, event_id=claim.event.id, error_type=name)
 
     def _remove(self, task: "asyncio.Task[None]") -> None:
         del self._running[task]
@@ -159,7 +162,8 @@ class Dispatcher:
             try:
                 await asyncio.gather(*(self._inbox.extend(claim, lease) for claim in self._running.values()))
             except Exception as error:  # noqa: BLE001 - see above
-                logger.warning("leases cannot be extended: %s", type(error).__name__)
+                words, name = "leases cannot be extended: %(error_type)s", type(error).__name__
+                log(logger, logging.WARNING, "inbox.lease_not_extended", words, error_type=name)
 
     def _end_settling(self, waiting: "Sequence[asyncio.Future[None]]", error: Exception | None = None) -> None:
         for each in tuple(waiting):

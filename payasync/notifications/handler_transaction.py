@@ -11,6 +11,7 @@ from secrets import token_hex
 from typing import Any, Final, TypeAlias
 
 from payasync.errors import ConfigurationError
+from payasync.middleware.observe import log
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
 """Returns a context manager that gives a connection. It commits at its end, and rolls back on an error."""
@@ -184,8 +185,8 @@ async def check_all(transactions: Iterable[HandlerTransaction]) -> None:
         if isinstance(error, ConfigurationError):
             raise error
     for error in filter(None, errors):
-        what = type(error).__name__
-        logger.warning("a handler's transaction cannot be checked yet: %s. Its events wait in the inbox", what)
+        words = "a handler's transaction cannot be checked yet: %(error_type)s. Its events wait in the inbox"
+        log(logger, logging.WARNING, "handler.not_checked", words, error_type=type(error).__name__)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from attrs import evolve, field, frozen
 from multidict import CIMultiDict
 
 from payasync.errors import ConfigurationError, InvalidArgumentError, InvalidSignatureError
+from payasync.middleware.observe import log
 from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
 from payasync.notifications.transitions import hint_key
@@ -142,7 +143,8 @@ class Ingest:
     def _log_refusal(self, why: str) -> None:
         """Log why a notification is refused, each reason once as a warning: anybody may send anything, and often."""
         reason = _NUMBERS.sub("", why)
-        logger.log(logging.INFO if reason in self._refused_for else logging.WARNING, "refused a notification: %s", why)
+        level = logging.INFO if reason in self._refused_for else logging.WARNING
+        log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=why)
         self._refused_for.add(reason)
 
     async def _store(self, received: Received) -> IngestResult:
@@ -156,13 +158,15 @@ class Ingest:
         try:
             added = await self._inbox.add(received)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was stored, and it must come again
-            logger.warning("a notification could not be stored: %s", type(error).__name__)
+            words, name = "a notification could not be stored: %(error_type)s", type(error).__name__
+            log(logger, logging.WARNING, "notification.not_stored", words, error_type=name)
             return IngestResult(self._unavailable, received, error=error)
         finally:
             self._waiting -= 1
             self._waiting_bytes -= size
         if added is Added.CONFLICT:
-            logger.warning('a notification has the key of another one, and is held: see receiver.events("quarantined")')
+            words = 'a notification has the key of another one, and is held: see receiver.events("quarantined")'
+            log(logger, logging.WARNING, "notification.key_conflict", words, kind=received.kind)
         elif not self.closed:
             self._on_stored()
         return IngestResult(self.acknowledgement, received, added)
@@ -171,13 +175,12 @@ class Ingest:
         """Log once that events are identified by their bodies alone."""
         if received.verified and received.weak and received.kind and not self._warned_of_weak_key:
             self._warned_of_weak_key = True
-            logger.warning(
-                "an event about a %s is identified by the hash of its body alone: if the service sends it again with "
-                "other values, it is handled again, and two events with equal bodies count as one. Put the paths that "
-                "identify it into notification.id.%s",
-                received.kind,
-                received.kind,
+            words = (
+                "an event about a %(kind)s is identified by the hash of its body alone: if the service sends it again "
+                "with other values, it is handled again, and two events with equal bodies count as one. Put the paths "
+                "that identify it into notification.id.%(kind)s"
             )
+            log(logger, logging.WARNING, "notification.weak_key", words, kind=received.kind)
 
 
 def _build_answer(which: str, status: int, body: str) -> Answer:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from attrs import evolve, frozen
 
 from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.notification import PLURALS, Notification, parse_event
@@ -289,7 +290,8 @@ class Worker:
         if finished and transition.state not in {"pending", "done"}:
             # The reason is not logged, because it may quote the event.
             state = "held" if transition.state == "quarantined" else transition.state
-            logger.warning("event %s (%s) is %s: receiver.events() says why", event.id, event.kind, state)
+            words = "event %(event_id)s (%(kind)s) is %(state)s: receiver.events() says why"
+            log(logger, logging.WARNING, "notification.stopped", words, event_id=event.id, kind=event.kind, state=state)
 
     async def _dispatch(self, claim: Claim) -> Transition:
         """Handle an event, and return its next state."""
@@ -357,7 +359,8 @@ class Worker:
         now = datetime.fromtimestamp(self.pace.clock(), UTC)
         once = handler.transaction.run_once(mark, now, partial(handler.function, notification))
         if not await run_within(self.limits.handler_timeout, once):
-            logger.info("%s was not called for event %s: its mark is there", handler.name, notification.id)
+            words = "%(handler)s was not called for event %(event_id)s: its mark is there"
+            log(logger, logging.INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
 
 
 def _note_failure(who: str, error: BaseException, notification: Notification) -> str:
@@ -369,6 +372,15 @@ def _note_failure(who: str, error: BaseException, notification: Notification) ->
     if isinstance(error, asyncio.CancelledError) and running_task().cancelling():
         raise error
     where = "".join(format_tb(error.__traceback__)).rstrip()
-    about = who, notification.id, notification.attempt, type(error).__name__, where
-    logger.warning("%s failed with event %s, attempt %s: %s\n%s", *about)
+    log(
+        logger,
+        logging.WARNING,
+        "handler.failed",
+        "%(handler)s failed with event %(event_id)s, attempt %(attempt)s: %(error_type)s\n%(where)s",
+        handler=who,
+        event_id=notification.id,
+        attempt=notification.attempt,
+        error_type=type(error).__name__,
+        where=where,
+    )
     return f"{who}: {describe_error(error)}"

@@ -46,7 +46,7 @@ TOLERANCE: Final = 300
 Received = dict[str, Any] | RefusedError
 """A request's fields, or why there are none."""
 
-_logger: Final = logging.getLogger(__name__)
+_logger: Final = logging.getLogger("payasync.sandbox.api")
 
 
 class Api:
@@ -314,7 +314,8 @@ class Api:
         except (web.HTTPException, OSError):
             raise
         except Exception:
-            _logger.exception("the sandbox failed to answer %s %s", request.method, request.path)
+            about = request.method, request.path
+            _logger.exception("the sandbox failed to answer %s %s", *about, extra={"event_name": "sandbox.failed"})
             return await self._refuse(RefusedError("busy", "the sandbox failed", status=500), request)
 
     async def _refuse(

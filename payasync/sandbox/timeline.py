@@ -87,7 +87,7 @@ class RequestRecorder:
                     entry = evolve(entry, seq=self._store.add_entry(entry))
             self._keep_exchange(request, entry, answer)
             if entry:
-                LOGGER.info("%s", format_entry(entry), extra={"seen": entry})
+                LOGGER.info("%s", format_entry(entry), extra={"event_name": "sandbox.request", "seen": entry})
 
     def record_in_transaction(self, request: web.Request, status: int) -> None:
         """Record a request in the open transaction, unless a fault may change how it ends."""

@@ -248,7 +248,7 @@ class Deliveries:
             tries=notification.tries,
             wait=self._clock.seconds_until(notification.due) if notification.due else None,
         )
-        LOGGER.info("%s", format_entry(entry), extra={"delivery": delivery})
+        LOGGER.info("%s", format_entry(entry), extra={"event_name": "sandbox.delivery", "delivery": delivery})
 
     async def _send(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
         """Return the response's status and body, and why it is missing or does not acknowledge."""

@@ -1,0 +1,231 @@
+"""The lists of docs/reference/events.md, and the dashboard and alert rules of examples/observability."""
+
+import ast
+import asyncio
+import json
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final
+
+import promql_parser
+import pytest
+import yaml
+from attrs import fields, frozen
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import REGISTRY
+
+from payasync import Attempted, PayasyncError, Retrying, Unknown
+from payasync.integrations.otel import OpenTelemetry
+from payasync.journal import SqliteJournal
+from payasync.middleware.observe import Event, EventSink
+from payasync.notifications import SqliteInbox
+from payasync.sandbox import Sandbox
+from tests.sessions import FAST
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = (ROOT / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
+EXAMPLES: Final = ROOT / "examples" / "observability"
+
+
+def table(heading: str, number: int = 0) -> list[list[str]]:
+    """Return the cells of a table under a heading of the page."""
+    _, _, below = PAGE.partition(f"\n## {heading}\n")
+    tables = re.findall(r"(?:^\|.*\n)+", below.partition("\n## ")[0], re.MULTILINE)
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in tables[number].splitlines()]
+    return rows[2:]
+
+
+def names(cell: str) -> set[str]:
+    """Return the names in a cell."""
+    return set(re.findall(r"`([^`]+)`", cell))
+
+
+@pytest.mark.parametrize("event", [Attempted, Retrying, Unknown])
+def test_events_are_listed(event: type[Event]) -> None:
+    """The page lists each event with its attributes."""
+    rows = {row[0].strip("`"): names(row[2]) for row in table("Events")}
+
+    assert {each.name for each in fields(event)} == rows[event.__name__]
+    assert 3 == len(rows)
+
+
+Record = tuple[str, str, str, frozenset[str]]
+"""Logger, name, level and attributes."""
+BARE: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+def records_of(module: Path) -> Iterator[Record]:
+    """Yield what a module logs: with the logger that it makes, or with that of the sandbox's timeline."""
+    text = module.read_text(encoding="utf-8")
+    (logger,) = re.findall(r'getLogger\("([\w.]+)"\)', text)[:1] or ["payasync.sandbox"]
+    for call in (each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Call)):
+        function = ast.unparse(call.func)
+        given = {each.arg: each.value for each in call.keywords if each.arg}
+        if function == "log":
+            level, name = (ast.unparse(each).removeprefix("logging.") for each in call.args[1:3])
+            yield logger, name.strip("'"), level, frozenset(given.keys() - {"exc_info"})
+        elif match := re.fullmatch(r"_?logger\.(debug|info|warning|error|exception)", function, re.IGNORECASE):
+            extra = ast.literal_eval(re.sub(r": (\w+)", r": '\1'", ast.unparse(given["extra"])))
+            level = "ERROR" if match[1] == "exception" else match[1].upper()
+            yield logger, extra.pop("event_name"), level, frozenset(extra)
+
+
+def test_records_are_listed(caplog: pytest.LogCaptureFixture) -> None:
+    """The page lists each record that the package logs: logger, name, level and attributes."""
+    report = EventSink()
+    with caplog.at_level(logging.DEBUG, "payasync"):
+        report(Attempted(operation="orders.place", reference="T1", attempt=1, elapsed=0.1, status=200))
+        report(Retrying(operation="orders.place", reference="T1", attempt=2, delay=0.1, reason="reset"))
+        report(Unknown(operation="orders.place", reference="T1", reason="reset"))
+    written = {
+        (each.name, vars(each)["event_name"], each.levelname, frozenset(vars(each).keys() - BARE - {"event_name"}))
+        for each in caplog.records
+    }
+    written |= {record for module in ROOT.joinpath("payasync").rglob("*.py") for record in records_of(module)}
+    levels = {"WARNING, then INFO": "level"}
+    listed = {
+        (logger.strip("`"), name.strip("`"), levels.get(level, level), frozenset(names(attributes)))
+        for logger, name, level, attributes, _ in table("Log records")
+    }
+
+    assert listed == written
+
+
+@frozen
+class Seen:
+    """What a busy merchant showed.
+
+    Attributes:
+        spans: All spans.
+        metrics: By name: unit, kind, and the attributes of all points.
+        exported: By the name in Prometheus: the values of each label.
+    """
+
+    spans: tuple[ReadableSpan, ...]
+    metrics: Mapping[str, tuple[str, str, frozenset[str]]]
+    exported: Mapping[str, Mapping[str, set[str]]]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What a merchant shows whose calls succeed, fail, are repeated, recovered and unknown."""
+    return asyncio.run(_be_busy(tmp_path_factory.mktemp("stores")))
+
+
+async def _be_busy(folder: Path) -> Seen:
+    exporter, reader, prometheus = InMemorySpanExporter(), InMemoryMetricReader(), PrometheusMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider([reader, prometheus])
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    telemetry = OpenTelemetry(tracer_provider=tracers, meter_provider=meters)
+    journal, inbox = SqliteJournal(folder / "pay.db"), SqliteInbox(folder / "inbox.db")
+    async with aclosing(journal), aclosing(inbox), Sandbox(clock="frozen") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+        sandbox.faults.server_error("orders.query")
+        sandbox.faults.reset_after_commit("refunds.create")
+        sandbox.faults.reset_after_commit("payments.create")
+        async with sandbox.session(journal=journal, middleware=[telemetry], retry=FAST) as pay:
+            await pay.orders.query("T1")
+            await pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=1)
+            for call in (pay.payments.create(amount=1, currency="CAD"), pay.orders.query("T404")):
+                with pytest.raises(PayasyncError):
+                    await call
+        async with telemetry.watch(journal=journal, inbox=inbox):
+            data = reader.get_metrics_data()
+            exported = _exported()
+    meters.shutdown()
+    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+    metrics = {
+        metric.name: (
+            metric.unit or "",
+            type(metric.data).__name__,
+            frozenset(key for point in metric.data.data_points for key in point.attributes or {}),
+        )
+        for scope in scopes
+        for metric in scope.metrics
+    }
+    return Seen(exporter.get_finished_spans(), metrics, exported)
+
+
+def _exported() -> Mapping[str, Mapping[str, set[str]]]:
+    labels: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for sample in (sample for metric in REGISTRY.collect() for sample in metric.samples):
+        for name, value in {"__name__": sample.name, **sample.labels}.items():
+            labels[sample.name][name].add(value)
+    return labels
+
+
+def test_spans_are_listed(seen: Seen) -> None:
+    """The page lists the attributes of calls and attempts, and the events of calls."""
+    spans: dict[str, set[str]] = defaultdict(set)
+    events: dict[str, set[str]] = defaultdict(set)
+    for span in seen.spans:
+        spans["call" if span.parent is None else "attempt"] |= (span.attributes or {}).keys()
+        for event in span.events:
+            events[event.name] |= (event.attributes or {}).keys()
+
+    assert {row[0]: names(row[3]) for row in table("Spans")} == spans
+    assert {row[0].strip("`"): names(row[2]) for row in table("Spans", 1)} == events
+
+
+def test_metrics_are_listed(seen: Seen) -> None:
+    """The page lists the metrics with kind, unit and attributes."""
+    kinds = {"histogram": "Histogram", "counter": "Sum", "gauge": "Gauge"}
+    listed = {
+        row[0].strip("`"): (row[2].strip("`"), kinds[row[1]], frozenset(names(row[3]))) for row in table("Metrics")
+    }
+
+    assert listed == seen.metrics
+
+
+def queries() -> list[Any]:
+    """Return the queries of the alert rules and of the dashboard."""
+    groups = yaml.safe_load(EXAMPLES.joinpath("alerts.yml").read_text(encoding="utf-8"))["groups"]
+    alerts = [(rule["alert"], rule["expr"]) for group in groups for rule in group["rules"]]
+    panels = json.loads(EXAMPLES.joinpath("dashboard.json").read_text(encoding="utf-8"))["panels"]
+    shown = [
+        (f"{panel['title']} {target['refId']}", target["expr"].replace("$__rate_interval", "5m"))
+        for panel in panels
+        for target in panel.get("targets", ())
+    ]
+    return [pytest.param(query, id=name) for name, query in (*alerts, *shown)]
+
+
+@pytest.mark.parametrize("query", queries())
+def test_queries_find_what_is_exported(query: str, seen: Seen) -> None:
+    """Each query of the dashboard and the alert rules is valid, and its metrics, labels and values are exported."""
+    selectors: list[promql_parser.VectorSelector] = []
+    grouped: set[str] = set()
+
+    def visit(node: promql_parser.Expr) -> bool:
+        if isinstance(node, promql_parser.VectorSelector):
+            selectors.append(node)
+        if isinstance(node, promql_parser.AggregateExpr) and node.modifier:
+            grouped.update(node.modifier.labels)
+        return True
+
+    promql_parser.walk(promql_parser.parse(query), visit)
+    missing = [
+        f"{selector.name}{{{matcher.name}={matcher.value}}}"
+        for selector in selectors
+        for matcher in selector.matchers.matchers
+        for value in matcher.value.split("|")
+        if value not in {"", *NOT_HERE} and value not in seen.exported[str(selector.name)][matcher.name]
+    ]
+
+    assert selectors
+    assert set() == {str(each.name) for each in selectors} - seen.exported.keys()
+    assert [] == missing
+    assert all(grouped <= seen.exported[str(each.name)].keys() for each in selectors if grouped)
+
+
+NOT_HERE: Final = {"DuplicateError", "IntentConflictError", "CancelledError"}
+"""Classes of errors that this merchant does not meet."""
