@@ -80,6 +80,19 @@ def caption(_app: Sphinx, _page: str, source: list[str]) -> None:
     source[0] = re.sub(r'^```(\w+) title="(.+?)"$', r"```{code-block} \1\n:caption: \2", source[0], flags=re.MULTILINE)
 
 
+def keep_lines(_app: Sphinx, _context: object, lines: list[str]) -> None:
+    """Show the lists of a `--help`, such as its examples, as a terminal shows them."""
+    kept: list[str] = []
+    for before, line in zip(["", *lines], list(lines), strict=False):
+        listed = line.startswith("| ")
+        heading = listed and not before.startswith("|") and not line.startswith("|   ")
+        if listed and not before.startswith("|"):
+            kept += [*([line[2:], ""] if heading else []), ".. code-block:: text", ""]
+        if not heading:
+            kept.append(f"  {line[2:]}" if listed else line)
+    lines[:] = kept
+
+
 def dash(_app: Sphinx, doctree: nodes.document) -> None:
     """Set a dash between an argument's name and its text; options such as --json keep their hyphens."""
     for text in [each for each in doctree.findall(nodes.Text) if each == " -- "]:
@@ -108,5 +121,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", prepare, priority=400)
     app.connect("autodoc-process-signature", sign)
     app.connect("source-read", caption)
+    app.connect("sphinx-click-process-description", keep_lines)
+    app.connect("sphinx-click-process-epilog", keep_lines)
     app.connect("doctree-read", dash)
     app.connect("missing-reference", link)

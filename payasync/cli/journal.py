@@ -101,8 +101,7 @@ def journal() -> None:
       payasync journal
       payasync journal list --number R1
 
-    \b
-    Exit codes: those of payasync journal status, if you name no command.
+    Without a command, the exit codes are those of payasync journal status.
     """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
