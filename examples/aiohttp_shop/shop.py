@@ -130,7 +130,7 @@ class Payments:
     async def ask_about_order(self, number: str) -> None:
         """Store the state that the service says. If it does not say one, the next call asks again."""
         with suppress(PayasyncError):
-            found = await self.pay.orders.query(number)
+            found = await self.pay.orders.query(number, timeout=5)
             async with self.database.begin() as db:
                 await store_order_state(db, number, found.state)
 
@@ -153,7 +153,7 @@ class Payments:
     async def ask_about_refund(self, number: str) -> None:
         """Store the state that the service says."""
         with suppress(PayasyncError):
-            found = await self.pay.refunds.status(number)
+            found = await self.pay.refunds.status(number, timeout=5)
             async with self.database.begin() as db:
                 await store_refund_state(db, number, found.state)
 
@@ -316,7 +316,7 @@ def create_app(_arguments: list[str] | None = None) -> web.Application:
     folder = Path(os.environ.get("SHOP_FOLDER", ".")).absolute()
     journal, database = SqliteJournal(folder / "pay.db"), Database(folder / "shop.db")
     pay = Session.from_env(journal=journal, timeouts=Timeouts(total=15))  # a customer waits
-    payments = Payments(os.environ["SHOP_URL"], pay, database)
+    payments = Payments(os.environ["SHOP_URL"].rstrip("/"), pay, database)
     receiver = receive(payments, SqliteInbox(folder / "inbox.db"))
     pages = Pages(payments, Secret(os.environ["SHOP_ADMIN_PASSWORD"]))
 

@@ -219,7 +219,7 @@ async def close(shop: Shop, number: str) -> None:
 async def ask_about_order(shop: Shop, number: str) -> None:
     """Store the state that the service says. If it does not say one, the next call asks again."""
     with suppress(PayasyncError):
-        found = await shop.pay.orders.query(number)
+        found = await shop.pay.orders.query(number, timeout=5)
         async with shop.database.begin() as db:
             await store_order_state(db, number, found.state)
 
@@ -255,7 +255,7 @@ async def create_refund(shop: Shop, order: Order, number: str) -> None:
 async def ask_about_refund(shop: Shop, number: str) -> None:
     """Store the state that the service says."""
     with suppress(PayasyncError):
-        found = await shop.pay.refunds.status(number)
+        found = await shop.pay.refunds.status(number, timeout=5)
         async with shop.database.begin() as db:
             await store_refund_state(db, number, found.state)
 
@@ -314,7 +314,7 @@ def create_app() -> FastAPI:
     journal = SqliteJournal(folder / "pay.db")
     pay = Session.from_env(journal=journal, timeouts=Timeouts(total=15))  # a customer waits
     database = async_sessionmaker(engine, expire_on_commit=False)
-    shop = Shop(os.environ["SHOP_URL"], Secret(os.environ["SHOP_ADMIN_PASSWORD"]), pay, database)
+    shop = Shop(os.environ["SHOP_URL"].rstrip("/"), Secret(os.environ["SHOP_ADMIN_PASSWORD"]), pay, database)
     receiver = Receiver(inbox=SqliteInbox(folder / "inbox.db"), session=pay)
     register_handlers(receiver, shop)
 
