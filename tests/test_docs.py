@@ -12,8 +12,11 @@ from typing import Any, Final
 import aiohttp
 import pytest
 from attrs import fields, fields_dict
+from click.testing import CliRunner
 
 import payasync
+from payasync.cli.commands import payasync as payasync_command
+from payasync.journal.intents import TRANSITIONS
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import inspect_groups
 from payasync.profile.schema import (
@@ -153,6 +156,34 @@ def test_examples_show_every_key() -> None:
         shown |= keys(tomllib.loads(text)) | keys(tomllib.loads(Profile.from_toml(text).to_toml()))
 
     assert set() == set(all_keys()) - shown
+
+
+def test_index_lists_every_table() -> None:
+    """The table at the top of the page names each key and table of a profile."""
+    index = PAGE.partition("\n## The common tables\n")[0]
+    tables = {"status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init}
+
+    assert set() == tables - set(re.findall(r"[`\[](\w+)[`\].]", index))
+
+
+def test_guide_shows_what_the_check_prints(tmp_path: Path) -> None:
+    """The guide to a profile shows a file, and what `payasync profile check` prints about it."""
+    page = DOCS.joinpath("how-to", "describe-your-service.md").read_text(encoding="utf-8")
+    ((_, file),), shown = blocks(page, "toml"), [text for _, text in blocks(page, "text")]
+    path = tmp_path / "service.toml"
+    path.write_text(file, encoding="utf-8")
+
+    result = CliRunner().invoke(payasync_command, ["profile", "check", str(path)])
+
+    assert shown[0] in result.stdout
+
+
+def test_journal_lists_every_transition() -> None:
+    """The table of states has each state of an intent, and the states that may follow."""
+    page = DOCS.joinpath("reference", "journal.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", page, re.MULTILINE)
+
+    assert TRANSITIONS == {state: frozenset(re.findall(r"\w+", after)) for state, after in rows}
 
 
 def all_keys() -> Iterator[str]:
