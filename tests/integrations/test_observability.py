@@ -93,8 +93,9 @@ def test_records_are_listed(caplog: pytest.LogCaptureFixture) -> None:
     written |= {record for module in ROOT.joinpath("payasync").rglob("*.py") for record in records_of(module)}
     levels = {"WARNING, then INFO": "level"}
     listed = {
-        (logger.strip("`"), name.strip("`"), levels.get(level, level), frozenset(names(attributes)))
-        for logger, name, level, attributes, _ in table("Log records")
+        (logger, name.strip("`"), levels.get(level, level), frozenset(names(meaning)))
+        for number, logger in enumerate(re.findall(r"^### Logger `(.*)`$", PAGE, re.MULTILINE))
+        for name, level, meaning in table("Log records", number)
     }
 
     assert listed == written
@@ -180,10 +181,19 @@ def test_metrics_are_listed(seen: Seen) -> None:
     """The page lists the metrics with kind, unit and attributes."""
     kinds = {"histogram": "Histogram", "counter": "Sum", "gauge": "Gauge"}
     listed = {
-        row[0].strip("`"): (row[2].strip("`"), kinds[row[1]], frozenset(names(row[3]))) for row in table("Metrics")
+        name.strip("`"): (*names(kind), kinds[kind.partition(",")[0]], frozenset(names(value)))
+        for name, kind, value in table("Metrics")
     }
 
     assert listed == seen.metrics
+
+
+def test_alerts_are_explained() -> None:
+    """The guide says of each alert when it fires and what to do."""
+    guide = ROOT.joinpath("docs", "how-to", "observability.md").read_text(encoding="utf-8")
+    rules = re.findall(r"^ +- alert: (\w+)$", EXAMPLES.joinpath("alerts.yml").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert rules == re.findall(r"^\| `(Payasync\w+)` \|", guide, re.MULTILINE)
 
 
 def queries() -> list[Any]:
