@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 from asyncio import create_subprocess_exec
 from asyncio.subprocess import PIPE
@@ -16,6 +17,7 @@ from attrs import frozen
 
 from payasync.cli.sandbox import environment_of
 from payasync.sandbox import Sandbox
+from tests.integrations.worker_shop import SECONDS, open_shop
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "refund_from_csv"
 ORDERS: Final = {"T1": 450, "T2": 1999, "T3": 29}
@@ -106,3 +108,26 @@ async def test_run_again_after_an_unknown_outcome(program: Program) -> None:
     assert (0, "") == (second, nothing)
     assert [f"R-{order},done,succeeded" for order in ORDERS] == program.results()
     assert {order: program.sandbox.ledger.refunded(order) for order in ORDERS} == {"T1": 200, "T2": 1999, "T3": 29}
+
+
+@pytest.mark.long
+async def test_interrupted(tmp_path: Path) -> None:
+    """After Ctrl-C, a later run asks about the refund whose response was lost, and makes each refund once."""
+    _, refund = commands()
+    async with open_shop(tmp_path) as shop:
+        shop.write({path.name: path.read_text(encoding="utf-8") for path in EXAMPLE.glob("refund*")})
+        for order, paid in ORDERS.items():
+            await shop.sandbox.given.paid_order(out_trade_no=order, total_amt=paid)
+        shop.sandbox.webhook_url = shop.told.url
+        shop.sandbox.faults.hang("refunds.create", phase="after", order="T2")
+        program = await shop.start(["python", *refund])
+        for _ in ORDERS:
+            await shop.told.next(timeout=SECONDS)
+        program.process.send_signal(signal.SIGINT)
+        interrupted = await program.process.wait()
+
+        program = await shop.start(["python", *refund], late=True)
+
+        assert (130, 0) == (interrupted, await program.process.wait())
+        assert [200, 200, 200] == shop.answers()
+        assert [200, 1999, 29] == [shop.sandbox.ledger.refunded(order) for order in ORDERS]
