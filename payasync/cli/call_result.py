@@ -64,7 +64,7 @@ class CallResult:
         state: Our name of the state.
         status: The state as the service sent it.
         redirect_url: Where the customer pays.
-        data: The payload of the response, without its signature.
+        data: The payload of the response, without its signature and a customer's details.
         request_id: The service's number of the request.
         http_status: The status of the response.
         attempts: How many requests were sent, queries after a lost response included.
@@ -212,7 +212,7 @@ def _facts(caller: Caller, response: Response) -> dict[str, Any]:
         "state": response.state,
         "status": located(f"{response.thing}_status"),
         "redirect_url": located("redirect_url") if isinstance(response, OrderResponse) else None,
-        "data": _without_signature(response.data, caller.request.operation.name, caller.profile),
+        "data": _without_secrets(response.data, caller.request.operation.name, caller.profile),
         "request_id": response.request_id,
         "http_status": response.http_status,
         "attempts": response.attempts,
@@ -222,9 +222,9 @@ def _facts(caller: Caller, response: Response) -> dict[str, Any]:
     }
 
 
-def _without_signature(data: Any, operation: str, profile: Profile) -> Any:
-    """Return a payload without its signature and its nonce, which nobody needs to see."""
-    names = (wire_name(profile, operation, name) for name in ("nonce", "sign"))
+def _without_secrets(data: Any, operation: str, profile: Profile) -> Any:
+    """Return a payload without what no output shows: its signature, its nonce, and a customer's details."""
+    names = (wire_name(profile, operation, name) for name in ("nonce", "sign", "customer"))
     hidden = {*SIGNING, *names, profile.answer.signature.rpartition(".")[2]}
     return {name: each for name, each in data.items() if name not in hidden} if isinstance(data, dict) else None
 
@@ -236,8 +236,9 @@ def _advise(caller: Caller, error: PayasyncError) -> tuple[str, list[str]]:
         case OutcomeUnknownError():
             return _advise_on_unknown(caller, error)
         case DuplicateError():
-            advice = "If the number stands for another write, use another number. To ask what it stands for:"
             commands = _commands_to_ask(caller)
+            ask = " To ask what it stands for:" if commands else ""
+            advice = f"If the number stands for another write, use another number.{ask}"
         case IntentConflictError():
             advice, commands = "To see the earlier request:", caller.journal_command(f"journal show {error.intent_id}")
         case NotSentError(permanent=True):

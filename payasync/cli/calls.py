@@ -61,7 +61,7 @@ _ARGUMENTS: Final = {
     "refund_desc": ("Reason", "Why it is refunded."),
     "frequency": ("Frequency", "How often the customer is billed, in the service's words, such as monthly."),
     "start_date": ("First day", "The first day, such as 2027-01-31."),
-    "customer": ("Customer", "A detail of the customer; give several. Or a JSON object, or the customer's number."),
+    "customer": ("Customer", "A detail of the customer; can be repeated. Or a JSON object, or the customer's number."),
     "subscription_id": ("Subscription", ""),
 }
 """By argument, what a person calls it, and its line of `--help`."""
@@ -120,7 +120,7 @@ def call_command(
     decorators = [
         *(_parameter(each, operation) for each in _arguments_of(operation)),
         *options,
-        _fields_option("extra", "A field that the service's document does not show; give several."),
+        _fields_option("extra", "A field that the service's document does not show; can be repeated."),
         *([] if operation.read else _write_options(operation)),
         profile_option,
         base_url_option,
@@ -327,7 +327,7 @@ class CallCommand:
                 call = asyncio.ensure_future(self.send(session, caller.request, **given))
                 with stray_logs_dropped():
                     if not caller.request.operation.read:
-                        interrupted = await _ended_by_signal(call, session)
+                        interrupted = await self._interrupted(call, session)
                     return self._show(result_of_response(caller, await call), interrupted=interrupted)
         except (ConfigurationError, InvalidArgumentError, StorageError):
             raise
@@ -336,6 +336,18 @@ class CallCommand:
         finally:
             if journal:
                 await journal.aclose()
+
+    async def _interrupted(self, call: asyncio.Task[Response], session: Session) -> bool:
+        """Wait for a call. On a signal, close the session: the call then ends with what is known of it."""
+        stopping = asyncio.ensure_future(stopped_by_signals().wait())
+        await asyncio.wait([call, stopping], return_when=asyncio.FIRST_COMPLETED)
+        interrupted = not call.done()
+        if interrupted:
+            print_error(self.words, "interrupted")
+            await session.aclose()
+            await asyncio.wait([call])
+        stopping.cancel()
+        return interrupted
 
     def _show(self, result: CallResult, *, interrupted: bool) -> int:
         """Show facts or JSON on standard output, and what went wrong on standard error; return the exit code."""
@@ -346,8 +358,6 @@ class CallCommand:
             rows = list(_rows(result))
             for name, value in rows:
                 out.row(plain(name), plain(value), width=max(len(each) for each, _ in rows))
-        if interrupted:
-            print_error(self.words, "interrupted")
         if result.outcome != "done":
             print_error(
                 self.words, f"outcome unknown: {result.reason}" if result.outcome == "unknown" else result.reason
@@ -358,19 +368,6 @@ class CallCommand:
             for command in result.next:
                 beside.write((f"  {plain(command)}", "cyan"))
         return INTERRUPTED if interrupted else EXIT_CODES[result.outcome]
-
-
-async def _ended_by_signal(call: "asyncio.Future[Response]", session: Session) -> bool:
-    """Wait for a call. On a signal, close the session: the call then ends with what is known of it."""
-    stopping = asyncio.ensure_future(stopped_by_signals().wait())
-    first: set[asyncio.Future[Any]] = {call, stopping}
-    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-    interrupted = not call.done()
-    if interrupted:
-        await session.aclose()
-        await asyncio.wait({call})
-    stopping.cancel()
-    return interrupted
 
 
 def _make_numbers() -> Iterator[str]:

@@ -218,7 +218,7 @@ class SandboxScreen:
         row("Refunds", _REFUNDS.get(info.refunds) or f"succeed after {info.refunds}", "bold")
         row("Database", info.db or "in memory; --db stores it in a file", "bold")
         write()
-        self._lines.paragraph("  To use it, paste this where your program runs; Session.from_env() reads it:")
+        self._lines.paragraph("  To use it, paste this where your program, or payasync order place, runs:")
         for name, value in info.environment.items():
             write((f"export {name}={shlex.quote(value)}", "cyan"))
         write()

@@ -1,12 +1,11 @@
 """`payasync order`, `payment`, `refund` and `subscription` against a real sandbox, whose ledger is the truth."""
 
+import io
 import json
 import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,8 @@ from payasync.profile.schema import Idempotency, Recovery
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from tests.chaos.forked import Forked
 from tests.inside import until
+
+pytestmark = pytest.mark.usefixtures("signals")
 
 PLACE: Final = ("order", "place", "--total-amt", "450", "--currency", "CAD")
 REFUND: Final = ("refund", "create", "--out-trade-no", "T1", "--total-amt", "450", "--refund-amt", "100")
@@ -53,16 +54,6 @@ def sandbox() -> Iterator[ThreadedSandbox]:
         sandbox.faults.clear()
 
 
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Restore the signal handlers of this process afterwards."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
-
-
 class Shown:
     """The end of a command."""
 
@@ -89,13 +80,21 @@ class Shown:
         return dict(line.split(None, 1) for line in self.out.splitlines())
 
 
+class CtrlC(io.BytesIO):
+    """An input at which a person presses Ctrl-C."""
+
+    def read1(self, _size: int | None = -1, /) -> bytes:
+        """Raise what Ctrl-C raises."""
+        raise KeyboardInterrupt
+
+
 def environment(sandbox: ThreadedSandbox) -> dict[str, str]:
     """Return the environment of a command."""
     variables: Any = environment_of(sandbox)  # type: ignore[arg-type] # it has all that is asked for
     return dict(variables)
 
 
-def ran(sandbox: ThreadedSandbox, *arguments: str, given: str | None = None, **changes: str | None) -> Shown:
+def ran(sandbox: ThreadedSandbox, *arguments: str, given: str | CtrlC | None = None, **changes: str | None) -> Shown:
     """Run a command; no key is in what it prints."""
     environ = environment(sandbox)
     result = CliRunner().invoke(payasync, arguments, input=given, env={**environ, **changes})
@@ -214,22 +213,13 @@ def test_unit_of_an_amount(
     assert f"  Amount        {words}" in ended.err.splitlines()
 
 
-def test_ctrl_c_at_the_question(sandbox: ThreadedSandbox) -> None:
+def test_ctrl_c_at_the_question(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C at the question sends nothing, says so, and the exit code is 130."""
-    master, slave = os.openpty()
-    command = [sys.executable, "-m", "payasync", *PLACE]
-    environ = {**os.environ, **environment(sandbox)}
-    with subprocess.Popen(command, env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True) as run:
-        os.close(slave)
-        said = b""
-        while b"Send it?" not in said:
-            said += os.read(master, 1000)
-        run.send_signal(signal.SIGINT)
-        while b"nothing was sent" not in said:
-            said += os.read(master, 1000)
-    os.close(master)
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    ended = ran(sandbox, *PLACE, given=CtrlC())
 
-    assert (130, 0) == (run.returncode, sent(sandbox))
+    assert (130, 0) == (ended.code, sent(sandbox))
+    assert "payasync order place: interrupted; nothing was sent" == ended.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -267,6 +257,7 @@ def test_unknown_outcome(sandbox: ThreadedSandbox) -> None:
     (command,) = ended.told["next"]
 
     assert (DOUBT, "unknown", "R1") == (ended.code, ended.told["outcome"], ended.told["number"])
+    assert ended.err.splitlines()[-1].startswith("payasync refund create: outcome unknown: no usable response from ")
     assert "payasync refund status R1 --out-trade-no T1" == command
     assert "succeeded (SBX_SUCCEEDED)" == followed(sandbox, command).facts["State"]
 
@@ -366,9 +357,9 @@ def test_refund_that_is_not_final() -> None:
 
 def test_wrong_keys(sandbox: ThreadedSandbox) -> None:
     """If the service rejects the keys, the advice is to check them."""
-    ended = ran(sandbox, *R1, "--yes", "--json", PAYASYNC_SIGNING_KEY="another-signing-key")
+    ended = ran(sandbox, *R1, "--yes", PAYASYNC_SIGNING_KEY="another-signing-key")
 
-    assert (1, ["payasync doctor"]) == (ended.code, ended.told["next"])
+    assert (1, ["", "  To check the keys:", "  payasync doctor"]) == (ended.code, ended.err.splitlines()[-3:])
 
 
 def test_too_many_requests(sandbox: ThreadedSandbox) -> None:

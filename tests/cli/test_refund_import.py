@@ -61,6 +61,8 @@ from payasync.settings import Pace
 from payasync.wire.call import Reply
 from tests.journal.building import LEASE, START, Clock, draft
 
+pytestmark = pytest.mark.usefixtures("signals")
+
 HEADER: Final = "out_trade_no,out_refund_no,total_amt,refund_amt"
 SECONDS: Final = 30
 DOUBTFUL: Final = 60
@@ -75,16 +77,6 @@ def sandbox() -> Iterator[ThreadedSandbox]:
     with ThreadedSandbox(repeated_refunds="refused") as sandbox:
         sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
         yield sandbox
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Restore the signal handlers of this process afterwards."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
 
 
 def environment(sandbox: Any) -> dict[str, str | None]:

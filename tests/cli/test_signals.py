@@ -2,20 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator
 
 import pytest
 
 from payasync.cli.signals import SIGNALS, stopped_by_signals
 
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Restore the signal handlers of this process afterwards."""
-    before = [signal.getsignal(number) for number in SIGNALS]
-    yield
-    for number, handler in zip(SIGNALS, before, strict=True):
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("signals")
 
 
 async def test_second_signal_after_the_end_changes_nothing() -> None:

@@ -1,0 +1,113 @@
+"""What a command says of an error that a sandbox seldom shows; `test_calls.py` shows the others over HTTP."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from payasync import (
+    CloseOrder,
+    CreateRefund,
+    CreateSubscription,
+    Credentials,
+    DuplicateError,
+    InvalidSignatureError,
+    NoAnswerError,
+    NotSentError,
+    OutcomeUnknownError,
+    PayasyncError,
+    Profile,
+    QueryOrder,
+    RateLimitedError,
+    Request,
+    Session,
+    SessionClosedError,
+)
+from payasync.cli.call_result import Caller, result_of_error
+from payasync.cli.options import Address
+from payasync.sandbox import PROFILE
+
+REFUND = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
+CLOSE = CloseOrder(out_trade_no="T1")
+SUBSCRIBE = CreateSubscription(frequency="monthly", amount=900, start_date=date(2027, 1, 31), customer="C1")
+SILENT = evolve(PROFILE, name="silent", refund_status=None)
+"""A profile that does not say how to ask about a refund."""
+
+
+def caller(request: Request[Any], profile: Profile = PROFILE, journal: str = "") -> Caller:
+    """Return the caller of a command that has sent a request."""
+    keys = Credentials("M1", secret_key="a secret key", signing_key="a signing key")
+    session = Session("http://127.0.0.1:1", credentials=keys, profile=profile)
+    return Caller(session, request, Address(journal) if journal else None, " --profile p.toml")
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "outcome", "advice", "commands"),
+    [
+        (
+            caller(CLOSE),
+            OutcomeUnknownError("lost"),
+            "unknown",
+            "To ask the service what happened:",
+            ["payasync order query T1 --profile p.toml"],
+        ),
+        (
+            caller(CLOSE, journal="pay.db"),
+            OutcomeUnknownError("lost"),
+            "unknown",
+            "To ask the service what happened:",
+            ["payasync reconcile --journal pay.db --profile p.toml", "payasync order query T1 --profile p.toml"],
+        ),
+        (
+            caller(REFUND, SILENT),
+            OutcomeUnknownError("lost"),
+            "unknown",
+            "No journal has recorded it, so keep what is shown above.",
+            [],
+        ),
+        (
+            caller(SUBSCRIBE, journal="pay.db"),
+            OutcomeUnknownError("lost", intent_id=7),
+            "unknown",
+            "Once you know what happened, record it:",
+            ["payasync journal resolve 7 --journal pay.db --as succeeded|rejected --reason …"],
+        ),
+        (
+            caller(REFUND, SILENT),
+            DuplicateError("used"),
+            "duplicate",
+            "If the number stands for another write, use another number.",
+            [],
+        ),
+        (
+            caller(REFUND),
+            NotSentError("bad certificate", permanent=True),
+            "not sent",
+            "Remove the cause, and run the command again.",
+            [],
+        ),
+        (
+            caller(REFUND),
+            SessionClosedError("closed"),
+            "not sent",
+            "To try again, run the same command.",
+            [],
+        ),
+        (caller(REFUND), RateLimitedError("429"), "refused", "Wait, and run the command again.", []),
+        (
+            caller(QueryOrder(out_trade_no="T1")),
+            InvalidSignatureError("forged"),
+            "no response",
+            "To check the keys:",
+            ["payasync doctor --profile p.toml"],
+        ),
+        (caller(QueryOrder(out_trade_no="T1")), NoAnswerError("silence"), "no response", "", []),
+    ],
+)
+def test_advice(asked: Caller, error: PayasyncError, outcome: str, advice: str, commands: list[str]) -> None:
+    """What is advised can be done: a command that asks is shown only if the service can be asked."""
+    result = result_of_error(asked, error)
+
+    assert (outcome, error.args[0]) == (result.outcome, result.reason)
+    assert (advice, commands) == (result.advice, list(result.next))
