@@ -61,7 +61,7 @@ STORE_REFUND_STATE: Final = """
 UPDATE refunds SET state = :new WHERE number = :number AND state IN ('open', 'checking', 'processing')
 """
 UNSETTLED_ORDERS: Final = """
-SELECT number FROM orders WHERE state IN ('open', 'checking') AND created > datetime('now', '-1 day')
+SELECT * FROM orders WHERE state IN ('open', 'checking') AND created > datetime('now', '-1 day')
 """
 UNSETTLED_REFUNDS: Final = """
 SELECT number FROM refunds WHERE state IN ('open', 'checking', 'processing') AND created > datetime('now', '-1 day')
@@ -119,6 +119,9 @@ class Payments:
             return None
         if placed.redirect_url is None:  # the response was lost, and a query does not return the address
             await self.close(order["number"])
+        elif order["state"] == "checking":
+            async with self.database.begin() as db:
+                await store_order_state(db, order["number"], "open")
         return placed.redirect_url
 
     async def close(self, number: str) -> None:
@@ -133,6 +136,13 @@ class Payments:
             found = await self.pay.orders.query(number, timeout=5)
             async with self.database.begin() as db:
                 await store_order_state(db, number, found.state)
+
+    async def refresh_order(self, order: dict[str, Any]) -> None:
+        """Find out what became of an unpaid order. As long as its outcome is unknown, the journal sends nothing."""
+        if order["state"] == "checking":
+            with suppress(PayasyncError):
+                await self.place(order)
+        await self.ask_about_order(order["number"])
 
     async def refund(self, order: dict[str, Any], number: str) -> None:
         """Refund a whole order. You may repeat this call: the journal sends each number once."""
@@ -162,7 +172,7 @@ class Payments:
         while True:
             try:
                 for order in await self.database.find(UNSETTLED_ORDERS):
-                    await self.ask_about_order(order["number"])
+                    await self.refresh_order(order)
                 for refund in await self.database.find(UNSETTLED_REFUNDS):
                     await self.ask_about_refund(refund["number"])
             except Exception:
@@ -172,9 +182,9 @@ class Payments:
 
 async def store_order_state(db: aiosqlite.Connection, number: str, state: str | None) -> None:
     """Store a state. A paid order stays paid, and its parcel is stored with that state, once."""
-    if state is None:
+    if state in {None, "pending"}:
         return
-    new = {"pending": "open", "refunded": "paid"}.get(state, state)
+    new = "paid" if state == "refunded" else state
     changed = await db.execute(STORE_ORDER_STATE, {"new": new, "number": number})
     if changed.rowcount and new == "paid":
         await db.execute("INSERT INTO parcels (order_number) VALUES (?)", (number,))
@@ -251,7 +261,7 @@ class Pages:
         """Show an order. The customer returns here from the gateway, which proves nothing: ask the service."""
         order = await self._find_order(request.match_info["number"])
         if order["state"] in UNPAID:
-            await self.payments.ask_about_order(order["number"])
+            await self.payments.refresh_order(order)
             order = await self._find_order(order["number"])
         return show("order.html", order=order)
 

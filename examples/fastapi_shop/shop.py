@@ -143,7 +143,7 @@ async def show_order(request: Request, shop: TheShop, number: str) -> Response:
     """Show an order. The customer returns here from the gateway, which proves nothing: ask the service."""
     order = await find_order(shop, number)
     if order.state in UNPAID:
-        await ask_about_order(shop, number)
+        await refresh_order(shop, order)
         order = await find_order(shop, number)
     return show(request, "order.html", order=order)
 
@@ -206,6 +206,9 @@ async def place(shop: Shop, order: Order) -> str | None:
         return None
     if placed.redirect_url is None:  # the response was lost, and a query does not return the address
         await close(shop, order.number)
+    elif order.state == "checking":
+        async with shop.database.begin() as db:
+            await store_order_state(db, order.number, "open")
     return placed.redirect_url
 
 
@@ -224,11 +227,19 @@ async def ask_about_order(shop: Shop, number: str) -> None:
             await store_order_state(db, number, found.state)
 
 
+async def refresh_order(shop: Shop, order: Order) -> None:
+    """Find out what became of an unpaid order. As long as its outcome is unknown, the journal sends nothing."""
+    if order.state == "checking":
+        with suppress(PayasyncError):
+            await place(shop, order)
+    await ask_about_order(shop, order.number)
+
+
 async def store_order_state(db: AsyncSession, number: str, state: str | None) -> None:
     """Store a state. A paid order stays paid, and its parcel is stored with that state, once."""
-    if state is None:
+    if state in {None, "pending"}:
         return
-    new = {"pending": "open", "refunded": "paid"}.get(state, state)
+    new = "paid" if state == "refunded" else state
     before = Order.state.in_(UNPAID) if new in UNPAID else Order.state != "paid"
     changed = update(Order).where(Order.number == number, before).values(state=new).returning(Order.number)
     if await db.scalar(changed) and new == "paid":
@@ -273,11 +284,11 @@ async def ask_about_unsettled(shop: Shop) -> None:
         since = datetime.now(UTC) - timedelta(days=1)
         try:
             async with shop.database() as db:
-                orders = select(Order.number).where(Order.state.in_(UNPAID), Order.created > since)
+                orders = select(Order).where(Order.state.in_(UNPAID), Order.created > since)
                 refunds = select(Refund.number).where(Refund.state.in_(UNSETTLED), Refund.created > since)
                 open_orders, open_refunds = (await db.scalars(orders)).all(), (await db.scalars(refunds)).all()
-            for number in open_orders:
-                await ask_about_order(shop, number)
+            for order in open_orders:
+                await refresh_order(shop, order)
             for number in open_refunds:
                 await ask_about_refund(shop, number)
         except Exception:
