@@ -33,7 +33,6 @@ def main() -> None:
             f"payasync: cannot be loaded: {error}. Install it again: python -m pip install --force-reinstall payasync"
         )
     except OSError as error:
-        flush_output()
         sys.stderr.write(f"payasync: cannot write: {error.strerror}\n")
         sys.exit(FAILED)
 
@@ -41,14 +40,6 @@ def main() -> None:
 def lacks_extra(error: Exception) -> bool:
     """Return whether an error says that the extra `[cli]` is not installed."""
     return isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in {"click", "rich"}
-
-
-def flush_output() -> None:
-    """Write what is left of standard output; if that fails, discard it, because Python would report it at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def end(_number: int, _frame: FrameType | None) -> None:

@@ -82,7 +82,6 @@ class Commands(click.Group):
             from payasync.cli.terminal import print_unexpected  # noqa: PLC0415 - few need it
 
             print_unexpected(error)
-            cli.flush_output()
             ctx.exit(cli.FAILED)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

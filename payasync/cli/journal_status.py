@@ -167,11 +167,13 @@ class StatusScreen:
         self._lines.paragraph(f"  {words}", hang=2)
 
     def _list(self, intents: Sequence[Intent], status: JournalStatus, *, commands: bool) -> None:
+        several = len({each.merchant for each in intents}) > 1
         for each in intents[:ROWS]:
             state, since = state_now(each, status.at), time_ago(doubt_since(each), status.at)
             reason = INTERRUPTED if state != each.state else why(each, status.at, with_state=True)
             number, amount = (plain(number_of(each)), "bold"), f"  {amount_of(each)}".rstrip()
-            what = f"{plain(each.operation)} ", number, f"{amount}  ", (state, STYLES[state])
+            whose = plain(f"  of {each.merchant}") if several else ""
+            what = f"{plain(each.operation)} ", number, f"{amount}{whose}  ", (state, STYLES[state])
             self._item(each.id, *what, since=since, reason=reason)
             if commands:
                 self._lines.write((f"{'':8}{self._command(f'payasync journal show {each.id}')}", "cyan"))

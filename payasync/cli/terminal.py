@@ -1,6 +1,7 @@
 """Lines, tables and progress on a terminal; in a file or a pipe they are plain, and no line is broken."""
 
 import logging
+import os
 import re
 import sys
 import traceback
@@ -18,7 +19,6 @@ from rich.table import Table
 from rich.text import Text
 
 from payasync import __version__
-from payasync.cli import flush_output
 from payasync.errors import PayasyncError
 
 Part = str | tuple[str, str] | Text
@@ -98,7 +98,8 @@ class Lines:
 class _Terminal(Console):
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        flush_output()
+        # At exit, Python would report that it cannot write the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def terminal() -> Console:

@@ -87,6 +87,12 @@ def test_writes_that_need_a_person(intent: Intent, advice: str) -> None:
     assert "A person   must look at 1\n" in out
 
 
+def test_writes_of_several_merchants() -> None:
+    """If writes are of several merchants, each names its merchant."""
+    assert "  2     refunds.create R1  200  of M2  unknown, " in shown(unknown(), unknown(id=2, merchant="M2"))
+    assert " of M1" not in shown(unknown())
+
+
 def test_interrupted_write_is_in_doubt() -> None:
     """A write whose sender did not finish it within its lease is in doubt, and the reason says so."""
     sending = kept(lease=START + HOUR / 2)
