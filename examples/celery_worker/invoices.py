@@ -10,6 +10,7 @@ from pathlib import Path
 from payasync import (
     AuthenticationError,
     CreateRefund,
+    DuplicateError,
     NoAnswerError,
     NotSentError,
     OutcomeUnknownError,
@@ -78,7 +79,7 @@ async def try_call(what: str, call: Awaitable[Response], attempt: int) -> float 
     """Await a call. Return the seconds until the next attempt, or None if the task needs none."""
     try:
         await call
-    except OutcomeUnknownError as error:
+    except (OutcomeUnknownError, DuplicateError) as error:  # a used number may stand for this very write
         logger.warning("%s may have been done, and the reconciler asks: %s", what, error)
         return None
     except (AuthenticationError, NotSentError, NoAnswerError, RateLimitedError, StorageError) as error:

@@ -49,6 +49,12 @@ DECLINED: Final = PROGRAM.format("""
         except (invoices.NotDoneError, payasync.ServiceError) as error:
             print(type(error).__name__, error)
 """)
+USED_BEFORE: Final = PROGRAM.format("""
+    async with payasync.Session.from_env() as pay:
+        await pay.refunds.create(out_trade_no=ORDER, out_refund_no="R-I1", total_amt=450, refund_amt=100)
+    number = await invoices.record_refund("I1")
+    print(await invoices.try_call(f"intent {number}", invoices.send(number), 1))
+""")
 LEFT: Final = PROGRAM.format("""
     with sqlite3.connect(invoices.DATABASE) as db:
         for number in range(250):
@@ -180,6 +186,17 @@ async def test_what_is_declined_at_once_is_not_sent_again(shop: Shop) -> None:
     assert "NotDoneError intent 1 was not done: the refund's state is failed" == first == again
     assert ([200], [("R-I1", "rejected")]) == (shop.answers(), await shop.states())
     assert [("I1", 0)] == shop.rows("SELECT number, refunded FROM invoices WHERE number = 'I1'")
+
+
+async def test_used_number_is_left_to_the_reconciler(shop: Shop) -> None:
+    """If the number was used before, the task ends, and the invoice stays marked until the reconciler knows more."""
+    shop.write({"invoices.py": CELERY.files["invoices.py"]})
+    ((order,),) = shop.rows("SELECT order_no FROM invoices WHERE number = 'I1'")
+    said = await shop.run("python", "-c", USED_BEFORE.replace("ORDER", repr(order)))
+
+    assert "None" == said.splitlines()[-1]
+    assert [("R-I1", "unknown")] == await shop.states()
+    assert [("I1", 1)] == shop.rows("SELECT number, refunded FROM invoices WHERE number = 'I1'")
 
 
 @pytest.mark.long
