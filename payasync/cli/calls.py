@@ -172,7 +172,7 @@ def _write_options(operation: Operation) -> list[Callable[[Any], Any]]:
 
 def _parse_amount(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     if text is not None and not _INTEGER.fullmatch(text):
-        rule = "it must be an integer, in the unit that the service counts in"
+        rule = "it must be an integer of at most 16 digits, in the unit that the service counts in"
         raise click.BadParameter(f"{rule}; got {text!r}. If the service counts in cents, give 450 for 4.50")
     return None if text is None else int(text)
 

@@ -17,6 +17,7 @@ from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfigu
 from payasync.journal import Journal, SqliteJournal
 from payasync.profile.profile import Profile
 from payasync.session import PROFILE_PATH, Session
+from payasync.wire.validators import NOTHING
 
 T = TypeVar("T")
 
@@ -241,14 +242,15 @@ def run_with_journal(address: Address, work: Callable[[Journal], Awaitable[T]], 
         fail_with_journal(command, error)
 
 
-def fail_with_journal(command: str, error: PayasyncError, spelled: Mapping[str, str] = _SPELLED) -> NoReturn:
+def fail_with_journal(command: str, error: PayasyncError, spelled: Mapping[str, str] = NOTHING) -> NoReturn:
     """Say why a command cannot go on, and end with exit code 2.
 
     Args:
         command: Its words.
         error: Why.
-        spelled: By field of an error, what `--help` calls it.
+        spelled: By field of an error, what `--help` calls it; a journal's are known.
     """
+    spelled = {**_SPELLED, **spelled}
     words = " ".join(str(error).split())
     field = error.field if isinstance(error, ConfigurationError | InvalidArgumentError) else None
     if field and field in spelled and words.startswith(field):

@@ -439,7 +439,10 @@ def test_pattern_that_no_made_number_follows(sandbox: ThreadedSandbox, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((*R1[:-3], "4.5"), "'--refund-amt': it must be an integer, in the unit that the service counts in; got '4.5'"),
+        (
+            (*R1[:-3], "4.5"),
+            "it must be an integer of at most 16 digits, in the unit that the service counts in; got '4.5'",
+        ),
         ((*R1[:-3], "1_000"), "'--refund-amt': it must be an integer"),
         ((*R1[:-3], "0"), "payasync refund create: --refund-amt must be an int from 1 to"),
         (("order", "query", "a b"), "payasync order query: NUMBER must be an identifier that matches"),
@@ -502,11 +505,13 @@ def test_service_without_a_profile(sandbox: ThreadedSandbox) -> None:
 
 def test_journal_that_cannot_be_written(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If the journal cannot record a write, nothing is sent, and the exit code is 2."""
-    journal = tmp_path / "pay.db"
-    journal.write_bytes(b"")
-    ended = ran(sandbox, *R1, "--yes", "--journal", str(journal))
+    (journal := tmp_path / "pay.db").write_bytes(b"")
+    (link := tmp_path / "link.db").symlink_to(journal)
+    for place, words in ((journal, "damaged"), (link, "--journal: cannot use")):
+        ended = ran(sandbox, *R1, "--yes", "--journal", str(place))
 
-    assert (2, 0, 2) == (ended.code, sent(sandbox), len(ended.err.splitlines()))
+        assert (2, 0, 2) == (ended.code, sent(sandbox), len(ended.err.splitlines()))
+        assert words in ended.err
 
 
 def test_signature_is_not_shown(tmp_path: Path) -> None:
