@@ -69,7 +69,7 @@ def init(file: Path, *, force: bool) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail(
             INIT,
-            "it asks questions, and needs a terminal. Or write the file yourself, as docs/reference/profile.md shows",
+            "it asks questions, and needs a terminal. Or write the file yourself: docs/how-to/describe-your-service.md",
         )
     if why := _refusal(file, force=force):
         fail(INIT, why)
