@@ -120,15 +120,16 @@ def print_error(command: str, why: object) -> None:
 
 
 def print_unexpected(error: Exception) -> None:
-    """Print an error that no command expects, while it is handled."""
+    """Print an error that no command expects, while it is handled; whoever then repeats a write could pay twice."""
     if isinstance(error, OSError):
-        file = "" if error.filename is None else f": {str(error.filename)!r}"
-        print_error("", f"{error.strerror or type(error).__qualname__}{file}. To see where, add --debug after payasync")
+        what = error.strerror or type(error).__qualname__
+        why = what if error.filename is None else f"{what}: {str(error.filename)!r}"
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__qualname__} in {Path(place.filename).name}, line {place.lineno}"
-        hint = "Please report it, with what the command prints if you add --debug after payasync"
-        print_error("", f"unexpected {where}. This is a defect. {hint}")
+        where = f"{Path(place.filename).name}, line {place.lineno}"
+        why = f"unexpected {type(error).__qualname__} in {where}. This is a defect: please report it"
+    advice = "If it was sending a write, look at the journal or the service before you repeat it"
+    print_error("", f"{why}. {advice}. payasync --debug shows more")
 
 
 def origin_of(error: BaseException) -> Iterator[str]:
