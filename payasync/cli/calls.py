@@ -23,6 +23,7 @@ from payasync.cli.options import (
     fail_with_journal,
     journal_option,
     profile_option,
+    require_keys,
     service_options,
     session_with,
 )
@@ -251,6 +252,7 @@ class CallCommand:
         session = session_with(journal, profile=profile, base_url=base_url, needed="")
         arguments = {name: given.pop(name) for name in fields_dict(self.kind) if name in given}
         arguments = {name: value for name, value in arguments.items() if value is not None}
+        require_keys(session, self.kind.operation.name)
         request = self._request(arguments, session)
         if intent is not None:
             if journal is None and not session.profile.idempotency.used:

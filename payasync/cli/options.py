@@ -220,6 +220,22 @@ def session_with(
     return Session.from_env(profile=chosen, journal=journal, **given)
 
 
+def require_keys(session: Session, operation: str, why: str = "") -> None:
+    """Refuse to begin without a key that an operation needs: nobody is asked first, and nothing is sent.
+
+    Raises:
+        ConfigurationError: The key is missing; `why` says more.
+    """
+    profile = session.profile
+    for name, operations in (*((key, profile.bearer) for key in profile.auth.needs), ("signing_key", profile.signed)):
+        if operation in operations and getattr(session.credentials, name) is None:
+            raise ConfigurationError(
+                f"credentials.{name} is not set (PAYASYNC_{name.upper()} in the environment): {operation} needs "
+                f"it{why}. Nothing was sent",
+                field=f"credentials.{name}",
+            )
+
+
 def service_options(profile: str | None, base_url: str | None) -> str:
     """Return the options with which another command uses the same service; empty if the environment names it."""
     given = {"--profile": profile, "--base-url": None if os.environ.get(BASE_URL) == base_url else base_url}

@@ -23,6 +23,7 @@ from payasync.cli.options import (
     fail_with_journal,
     journal_option,
     profile_option,
+    require_keys,
     session_with,
 )
 from payasync.cli.refund_file import (
@@ -227,16 +228,9 @@ def is_askable(session: Session) -> bool:
     Raises:
         ConfigurationError: It does, but the key that the query carries, or is signed with, is missing.
     """
-    profile, keys = session.profile, session.credentials
-    if profile.refund_status is None:
+    if session.profile.refund_status is None:
         return False
-    for name, operations in (*((key, profile.bearer) for key in profile.auth.needs), ("signing_key", profile.signed)):
-        if QUERY_REFUND.name in operations and getattr(keys, name) is None:
-            raise ConfigurationError(
-                f"credentials.{name} is not set (PAYASYNC_{name.upper()} in the environment): {QUERY_REFUND.name} "
-                "needs it, and without that query a lost response stays in doubt. Nothing was sent",
-                field=f"credentials.{name}",
-            )
+    require_keys(session, QUERY_REFUND.name, ", and without that query a lost response stays in doubt")
     return True
 
 

@@ -466,6 +466,18 @@ def test_bad_argument(sandbox: ThreadedSandbox, arguments: tuple[str, ...], word
     assert words in " ".join(ended.err.split())
 
 
+@pytest.mark.parametrize(("arguments", "key"), [(PLACE, "SIGNING_KEY"), (PAY, "SECRET_KEY")])
+def test_missing_key(
+    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], key: str
+) -> None:
+    """A missing key is an error before anybody is asked."""
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    ended = ran(sandbox, *arguments, **{f"PAYASYNC_{key}": None})
+
+    assert (2, 0, 1) == (ended.code, sent(sandbox), len(ended.err.splitlines()))
+    assert f"is not set (PAYASYNC_{key} in the environment)" in ended.err
+
+
 @pytest.mark.parametrize(
     "customer",
     [
