@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import click
 import pytest
 from attrs import fields, fields_dict
 from click.testing import CliRunner
@@ -298,6 +299,33 @@ def test_reference_shows_every_public_name(module: str) -> None:
     names = {name for name in importlib.import_module(module).__all__ if name != "__version__"}
 
     assert set() == {name for name in names if not {f"{module}.{name}", f"payasync.{name}"} & shown}
+
+
+def unknown_words(line: str) -> list[str]:
+    """Return the commands and long options in a command line that payasync does not have; a word may be cut short."""
+    command: click.Command = payasync_command
+    words = [word for word in line.partition(" #")[0].split() if "…" not in word]
+    while isinstance(command, click.Group):
+        if not words or words[0].startswith("-"):
+            return []  # its own options, or those of its default command
+        context = click.Context(command)
+        found = command.get_command(context, words[0])
+        if found is None:
+            return [] if any(name.startswith(words[0]) for name in command.list_commands(context)) else words[:1]
+        command, words = found, words[1:]
+    options = [name for each in command.params for name in each.opts] + ["--help"]
+    return [word for word in words if word.startswith("--") and not any(name.startswith(word) for name in options)]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_commands_exist(page: Path) -> None:
+    """Each command of payasync that a page shows exists, with its options."""
+    text = page.read_text(encoding="utf-8")
+    lines = re.findall(r"`payasync ([^`]+)`", text)
+    for _, block in blocks(text, "bash"):
+        lines += re.findall(r"^payasync (.*)", block, re.MULTILINE)
+
+    assert [] == [(line, words) for line in lines if (words := unknown_words(line))]
 
 
 def test_contributing_names_files_that_exist() -> None:
