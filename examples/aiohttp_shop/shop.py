@@ -58,7 +58,9 @@ UPDATE orders SET state = :new WHERE number = :number
 AND (state IN ('open', 'checking') OR state != 'paid' AND :new NOT IN ('open', 'checking'))
 """
 STORE_REFUND_STATE: Final = """
-UPDATE refunds SET state = :new WHERE number = :number AND state IN ('open', 'checking', 'processing')
+UPDATE refunds SET state = :new WHERE number = :number
+AND (state IN ('open', 'checking', 'processing')
+     OR state != 'succeeded' AND :new NOT IN ('open', 'checking', 'processing'))
 """
 UNSETTLED_ORDERS: Final = """
 SELECT * FROM orders WHERE state IN ('open', 'checking') AND created > datetime('now', '-1 day')
@@ -160,12 +162,15 @@ class Payments:
         async with self.database.begin() as db:
             await store_refund_state(db, number, state)
 
-    async def ask_about_refund(self, number: str) -> None:
-        """Store the state that the service says."""
-        with suppress(PayasyncError):
+    async def ask_about_refund(self, number: str) -> bool:
+        """Store the state that the service says, and return whether the refund has ended."""
+        try:
             found = await self.pay.refunds.status(number, timeout=5)
-            async with self.database.begin() as db:
-                await store_refund_state(db, number, found.state)
+        except PayasyncError:
+            return False
+        async with self.database.begin() as db:
+            await store_refund_state(db, number, found.state)
+        return found.state in {"succeeded", "failed"}
 
     async def ask_about_unsettled(self) -> None:
         """Each minute, ask about what has not ended: a notification may be late, and a customer may never return."""
@@ -191,7 +196,7 @@ async def store_order_state(db: aiosqlite.Connection, number: str, state: str | 
 
 
 async def store_refund_state(db: aiosqlite.Connection, number: str, state: str | None) -> None:
-    """Store a state. A refund that has ended stays so."""
+    """Store a state. A refund that has succeeded stays so."""
     if state is not None:
         await db.execute(STORE_REFUND_STATE, {"new": state, "number": number})
 
@@ -289,14 +294,18 @@ class Pages:
         """Refund a whole order. A second click finds the same refund number, so that it refunds nothing more."""
         self._check_admin(request)
         order = await self._find_order(request.match_info["number"])
-        if order["state"] != "paid":
-            raise web.HTTPConflict(text="Only a paid order can be refunded")
-        begun = (each["number"] for each in order["refunds"] if each["state"] != "failed")
-        number = next(begun, f"{order['number']}-R{len(order['refunds']) + 1}")
-        row = number, order["number"], order["amount"]
-        async with self.payments.database.begin() as db:
-            await db.execute(ADD_REFUND, row)
-        await self.payments.refund(order, number)
+        last = order["refunds"][-1] if order["refunds"] else None
+        if order["state"] != "paid" or (last and last["state"] == "succeeded"):
+            raise web.HTTPConflict(text="There is nothing to refund")
+        if last and last["state"] != "failed":
+            number = last["number"]
+            ended = await self.payments.ask_about_refund(number)
+        else:
+            number, ended = f"{order['number']}-R{len(order['refunds']) + 1}", False
+            async with self.payments.database.begin() as db:
+                await db.execute(ADD_REFUND, (number, order["number"], order["amount"]))
+        if not ended:
+            await self.payments.refund(order, number)
         raise web.HTTPSeeOther("/admin")
 
     @web.middleware
@@ -306,8 +315,8 @@ class Pages:
             raise web.HTTPForbidden(text=f"This form is not from {self.payments.url}")
         try:
             return await handler(request)
-        except PayasyncError:  # what may have been carried out is an OutcomeUnknownError
-            logger.exception("not carried out")
+        except PayasyncError as error:  # what may have been carried out is an OutcomeUnknownError
+            logger.warning("%s", error)
             return show("failure.html", status=503)
 
 

@@ -175,14 +175,19 @@ async def show_orders(request: Request, shop: TheShop) -> Response:
 async def refund_order(shop: TheShop, number: str) -> Response:
     """Refund a whole order. A second click finds the same refund number, so that it refunds nothing more."""
     order = await find_order(shop, number)
-    if order.state != "paid":
-        raise HTTPException(409, "Only a paid order can be refunded")
-    begun = (each.number for each in order.refunds if each.state != "failed")
-    refund = next(begun, f"{number}-R{len(order.refunds) + 1}")
-    row = {"number": refund, "order_number": number, "amount": order.amount}
-    async with shop.database.begin() as db:
-        await db.execute(insert(Refund).values(row).on_conflict_do_nothing())
-    await create_refund(shop, order, refund)
+    last = order.refunds[-1] if order.refunds else None
+    if order.state != "paid" or (last and last.state == "succeeded"):
+        raise HTTPException(409, "There is nothing to refund")
+    if last and last.state in UNSETTLED:
+        refund = last.number
+        ended = await ask_about_refund(shop, refund)
+    else:
+        refund, ended = f"{number}-R{len(order.refunds) + 1}", False
+        row = {"number": refund, "order_number": number, "amount": order.amount}
+        async with shop.database.begin() as db:
+            await db.execute(insert(Refund).values(row).on_conflict_do_nothing())
+    if not ended:
+        await create_refund(shop, order, refund)
     return RedirectResponse("/admin", 303)
 
 
@@ -263,19 +268,22 @@ async def create_refund(shop: Shop, order: Order, number: str) -> None:
         await store_refund_state(db, number, state)
 
 
-async def ask_about_refund(shop: Shop, number: str) -> None:
-    """Store the state that the service says."""
-    with suppress(PayasyncError):
+async def ask_about_refund(shop: Shop, number: str) -> bool:
+    """Store the state that the service says, and return whether the refund has ended."""
+    try:
         found = await shop.pay.refunds.status(number, timeout=5)
-        async with shop.database.begin() as db:
-            await store_refund_state(db, number, found.state)
+    except PayasyncError:
+        return False
+    async with shop.database.begin() as db:
+        await store_refund_state(db, number, found.state)
+    return found.state in {"succeeded", "failed"}
 
 
 async def store_refund_state(db: AsyncSession, number: str, state: str | None) -> None:
-    """Store a state. A refund that has ended stays so."""
+    """Store a state. A refund that has succeeded stays so."""
     if state is not None:
-        unsettled = update(Refund).where(Refund.number == number, Refund.state.in_(UNSETTLED))
-        await db.execute(unsettled.values(state=state))
+        before = Refund.state.in_(UNSETTLED) if state in UNSETTLED else Refund.state != "succeeded"
+        await db.execute(update(Refund).where(Refund.number == number, before).values(state=state))
 
 
 async def ask_about_unsettled(shop: Shop) -> None:
@@ -363,7 +371,7 @@ async def protect(request: Request, call_next: Callable[[Request], Awaitable[Res
 
 async def show_failure(request: Request, error: Exception) -> Response:
     """Respond where a call was certainly not carried out. What may have been is an `OutcomeUnknownError`."""
-    logger.error("not carried out", exc_info=error)
+    logger.warning("%s", error)
     return show(request, "failure.html", status=503)
 
 

@@ -130,6 +130,29 @@ async def test_unknown_refund_is_not_repeated(browser: Browser, place: Place) ->
 
 
 @pytest.mark.long
+async def test_refund_ends_by_notification(browser: Browser, place: Place) -> None:
+    """A notification ends a refund that took a while. A failed one can be made again, under a new number."""
+    async with Sandbox(refunds="by hand") as sandbox, serving(place, sandbox):
+        number = await buy(await browser.new_page(), place, "Large coffee")
+        await sandbox.customer.authorize(number)
+        admin = await admin_page(browser, place)
+        await row_of(admin, number, "paid")
+        button = admin.get_by_role("button", name=f"Refund: order {number}")
+        await button.click()
+        await row_of(admin, number, "processing")
+        await sandbox.bank.settle_refund(f"{number}-R1", "failed")
+        await row_of(admin, number, "failed")
+        await button.click()
+        await row_of(admin, number, "processing")
+        await sandbox.bank.settle_refund(f"{number}-R2")
+        await row_of(admin, number, "succeeded")
+        buttons = await button.count()
+        refunded = sandbox.ledger.refunded(number)
+
+    assert (0, 450) == (buttons, refunded)
+
+
+@pytest.mark.long
 async def test_killed_shop_loses_no_payment(browser: Browser, place: Place) -> None:
     """A payment that comes while the shop is dead is stored as it starts; its late notification changes nothing."""
     async with Sandbox(clock="frozen") as sandbox:
