@@ -237,5 +237,11 @@ def test_queries_find_what_is_exported(query: str, seen: Seen) -> None:
     assert all(grouped <= seen.exported[str(each.name)].keys() for each in selectors if grouped)
 
 
-NOT_HERE: Final = {"DuplicateError", "IntentConflictError", "CancelledError"}
+NOT_HERE: Final = {
+    "AuthenticationError",
+    "CancelledError",
+    "DuplicateError",
+    "IntentConflictError",
+    "InvalidSignatureError",
+}
 """Classes of errors that this merchant does not meet."""
