@@ -1,7 +1,9 @@
 """How payasync is checked: `nox -l` lists the sessions, `nox -s tests -- -k refund` passes arguments on."""
 
 import re
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import nox
@@ -65,10 +67,40 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check types with mypy and pyright, both strict."""
+    """Check types with mypy and pyright, both strict, and that every public name has a known type."""
     session.install("-e", ".[cli,otel,rsa]", *_group("types"))
     session.run("mypy", *session.posargs, *(path for path in CHECKED if _holds_python(Path(path))))
     session.run("pyright", *session.posargs)
+    session.run("pyright", "--verifytypes", "payasync", "--ignoreexternal")
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build what is published, check it, install it outside the checkout, and run the demo there."""
+    session.install("build>=1.3", "twine>=6.1")
+    here, made = Path.cwd(), Path(session.create_tmp()).resolve() / "dist"
+    shutil.rmtree(made, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(made))
+    sdist, wheel = (str(next(made.glob(form))) for form in ("*.tar.gz", "*.whl"))
+    session.run("twine", "check", "--strict", sdist, wheel)
+    session.run("python", "tests/release/built.py", sdist, wheel)
+    for extra, program in (
+        ("", ("python", str(here / "tests/release/core_alone.py"), "--alone")),
+        ("[cli]", ("payasync", "demo")),
+    ):
+        clean = made.parent / "clean"
+        session.run("python", "-m", "venv", "--clear", str(clean))
+        with TemporaryDirectory() as outside, session.chdir(outside):
+            session.run(str(clean / "bin/pip"), "install", "--quiet", f"{wheel}{extra}", external=True)
+            session.run(str(clean / "bin" / program[0]), *program[1:], external=True, env={"PYTHONPATH": ""})
+
+
+@nox.session
+def pictures(session: nox.Session) -> None:
+    """Make the pictures of the documentation anew, with the system's Chromium."""
+    session.install(".[cli]", *_group("test"))
+    session.run("python", "-m", "payasync", "demo", "--save", "docs/images/demo.svg")
+    session.run("python", "-m", "tests.pictures")
 
 
 @nox.session

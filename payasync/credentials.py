@@ -75,7 +75,7 @@ class Hidden:
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value: Any = value
 
     def __repr__(self) -> str:
         return MASK

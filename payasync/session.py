@@ -78,7 +78,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 
-logger = logging.getLogger("payasync")
+logger: Final = logging.getLogger("payasync")
 
 PROFILE_PATH: Final = "PAYASYNC_PROFILE"
 LONGEST_JOURNALLED: Final = 3600.0
@@ -372,10 +372,10 @@ class Session:
         self._quota = quota
         self._closed = False
         self._send_call = self._build_chain(Pace(sleep=self._in_flight.pause))
-        self.payments = Payments(self._send, options.profile)
-        self.orders = Orders(self._send, options.profile)
-        self.refunds = Refunds(self._send, options.profile)
-        self.subscriptions = Subscriptions(self._send, options.profile)
+        self.payments: Payments = Payments(self._send, options.profile)
+        self.orders: Orders = Orders(self._send, options.profile)
+        self.refunds: Refunds = Refunds(self._send, options.profile)
+        self.subscriptions: Subscriptions = Subscriptions(self._send, options.profile)
 
     def _build_chain(self, pace: Pace) -> Send:
         """Return a `send` that passes a call through all layers, the first of them outermost."""

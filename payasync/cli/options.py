@@ -148,7 +148,7 @@ def journal_option(
     )
 
 
-existing_journal = journal_option(
+existing_journal: Final = journal_option(
     existing=True,
     help="An SQLite file, or a PostgreSQL connection string: postgresql://… or host=… dbname=…",
 )

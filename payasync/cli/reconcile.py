@@ -193,13 +193,13 @@ class QueryCounts:
     """
 
     def __init__(self, *, last: int | None = None) -> None:
-        self.queries = 0
-        self.runs = 0
+        self.queries: int = 0
+        self.runs: int = 0
         """Runs that queried anything."""
-        self.rejected = 0
-        self.answered = False
+        self.rejected: int = 0
+        self.answered: bool = False
         self.not_done: deque[Result] = deque(maxlen=last)
-        self.running = False
+        self.running: bool = False
         self._ended: Counter[tuple[End, State]] = Counter()
         self._open: dict[int, tuple[End, State, str]] = {}
 

@@ -327,7 +327,7 @@ class ResultFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._partial: io.FileIO | None = None
-        self.failed = ""
+        self.failed: str = ""
         if path is None:
             return
         try:

@@ -42,7 +42,7 @@ class Lines:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or terminal()
+        self.console: Console = console or terminal()
 
     @property
     def width(self) -> int:

@@ -46,7 +46,7 @@ from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument
 
-logger = logging.getLogger("payasync")
+logger: Final = logging.getLogger("payasync")
 
 LONGEST_LEASE: Final = 10**9
 """Seconds."""

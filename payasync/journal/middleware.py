@@ -38,7 +38,7 @@ from payasync.wire.validators import invalid_argument
 if TYPE_CHECKING:
     from payasync.journal.journal import Journal
 
-logger = logging.getLogger("payasync")
+logger: Final = logging.getLogger("payasync")
 
 LEASE_MARGIN: Final = 15.0
 """Seconds that a lease lasts beyond the call's own time, so that no busy machine loses one."""

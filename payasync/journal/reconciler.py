@@ -47,7 +47,7 @@ from payasync.session import Session
 from payasync.settings import Pace, RetryPolicy, is_number
 from payasync.wire.validators import invalid_argument
 
-logger = logging.getLogger("payasync")
+logger: Final = logging.getLogger("payasync")
 
 QUESTION_SECONDS: Final = 30.0
 """A query takes no longer."""

@@ -71,7 +71,7 @@ def _log_line(operation: str, reference: str | None, words: str) -> str:
     return " ".join(f"{about}: {words}".split())
 
 
-logger = logging.getLogger("payasync")
+logger: Final = logging.getLogger("payasync")
 
 
 _RECORDS: Final = {
@@ -126,7 +126,7 @@ class EventSink:
     """
 
     def __init__(self, *listeners: Callable[[Event], None] | None) -> None:
-        self.listeners = tuple(each for each in listeners if each is not None)
+        self.listeners: tuple[Callable[[Event], None], ...] = tuple(each for each in listeners if each is not None)
 
     def __call__(self, event: Event) -> None:
         """Report one event."""

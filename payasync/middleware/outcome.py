@@ -82,7 +82,10 @@ class Recourse(enum.IntEnum):
     """As `NONE`, with an idempotency key: the service says that repeating the write under the key changes nothing."""
 
 
-done, repeat, query, end = Action.DONE, Action.REPEAT, Action.QUERY, Action.END
+done: Final = Action.DONE
+repeat: Final = Action.REPEAT
+query: Final = Action.QUERY
+end: Final = Action.END
 
 # fmt: off
 MATRIX: Final[dict[Outcome, tuple[Action, ...]]] = {

@@ -63,8 +63,8 @@ class Quota:
         self._capacity = capacity
         self._reserve = 0
         self._reserve_capacity = capacity // 10
-        self.tokens = capacity
-        self.held_until = -inf
+        self.tokens: float = capacity
+        self.held_until: float = -inf
 
     def take(self, cost: int, *, asking: bool = False) -> bool:
         """Take the tokens of a retry or a query, or return `False` if there are not enough."""

@@ -67,7 +67,7 @@ _NAMES: Final[Mapping[type, tuple[str, ...]]] = {kind: tuple(fields_dict(kind)) 
 _INSERTIONS: Final = {
     kind: f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})"  # noqa: S608 - our own names
     for kind, table in _TABLES.items()
-    if (names := [name for name in _NAMES[kind] if name != "seq"])
+    for names in ([name for name in _NAMES[kind] if name != "seq"],)
 }
 
 

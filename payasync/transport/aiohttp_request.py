@@ -50,7 +50,7 @@ class OneShotBody(Payload):
         content: The bytes. If empty, the request has no body and no Content-Type, such as a GET.
     """
 
-    begun = False
+    begun: bool = False
     on_connect: Callable[[], None] | None = None
     on_start: Callable[[], None] | None = None
     _transport: "WriteTransport | None" = None
@@ -77,7 +77,11 @@ class OneShotBody(Payload):
         """Return the body as text."""
         return self._content.decode(encoding, errors)
 
-    async def write(
+    async def write(self, writer: "AbstractStreamWriter") -> None:
+        """Write the body, as `write_with_length` does."""
+        await self.write_with_length(writer)
+
+    async def write_with_length(
         self,
         writer: "AbstractStreamWriter",
         content_length: int | None = None,  # noqa: ARG002 - aiohttp gives the length of what is here
@@ -96,8 +100,6 @@ class OneShotBody(Payload):
             self.on_start()
         self.begun = True
         await writer.write(self._content)
-
-    write_with_length = write
 
     def abort(self) -> None:
         """Write no more. aiohttp only closes a transport, which still sends what it has buffered."""

@@ -2,9 +2,12 @@
 
 import asyncio
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from payasync.wire.call import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RESOLUTION: Final = 0.05
 """Seconds between two checks of the deadlines, and so the most that a call overshoots its own."""
@@ -43,7 +46,7 @@ class Deadline:
         self._call = call
         self._expired = False
         self._waiting = True
-        self.when = call.deadline
+        self.when: float = call.deadline
 
     @property
     def mine(self) -> bool:
@@ -121,7 +124,7 @@ class Deadlines:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.time = loop.time
+        self.time: Final[Callable[[], float]] = loop.time
         self.running: set[Deadline] = set()
         self.timer: asyncio.TimerHandle | None = None
 

@@ -74,7 +74,7 @@ class Pool:
     """
 
     def __init__(self, settings: PoolSettings) -> None:
-        self.deadlines = Deadlines(asyncio.get_running_loop())
+        self.deadlines: Deadlines = Deadlines(asyncio.get_running_loop())
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         # Reading the machine's authorities takes 20 ms, and plain http does not need them.
         tls = (settings.tls or _make_default_tls()) if settings.secure else None
@@ -93,8 +93,9 @@ class Pool:
             )
             for connector in connectors
         ]
-        self.write, self.read = self._own[0].request, self._own[-1].request
-        self.closed = False
+        self.write: Final = self._own[0].request
+        self.read: Final = self._own[-1].request
+        self.closed: bool = False
         self._guard = self._close_with_loop()
         run_to_end(anext(self._guard))
 

@@ -51,12 +51,12 @@ class Transport:
         proxy: Secret | None,
         max_response_bytes: int,
     ) -> None:
-        self.base = canonical_url(base_url)
+        self.base: str = canonical_url(base_url)
         self._pools = Pools(pools)
         self._proxy = proxy
         self._urls: dict[str, URL] = {}
         self._max_response_bytes = max_response_bytes
-        self.closed = False
+        self.closed: bool = False
 
     async def send(self, call: Call) -> Reply:
         """Send one attempt.

@@ -58,7 +58,7 @@ class AdminAccess:
         host, port = address.hostname or "", address.port
         names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
         self._token = token
-        self.hosts: Final = {f"{name}:{port}" for name in names} | (names if port == _HTTP_PORT else set())
+        self.hosts: Final = {f"{name}:{port}" for name in names} | (names if port == _HTTP_PORT else set[str]())
         self.cookie: Final = f"payasync_sandbox_{port}"
         self.key: Final = Secret(hmac.new(token.reveal().encode(), _COOKIE_TEXT, "sha256").hexdigest())
 

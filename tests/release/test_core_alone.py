@@ -1,0 +1,13 @@
+"""The core works without any extra."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_core_imports_its_dependencies_only() -> None:
+    """Importing every module of the core loads nothing beyond its five dependencies and what they require."""
+    program = Path(__file__).with_name("core_alone.py")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
