@@ -124,7 +124,7 @@ class Deadlines:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.time: Final[Callable[[], float]] = loop.time
+        self.time: Callable[[], float] = loop.time
         self.running: set[Deadline] = set()
         self.timer: asyncio.TimerHandle | None = None
 
