@@ -15,8 +15,8 @@ SHOWN: Final = {
     "no response": "no response",
     "a response about something else": "unrecognised",
     "a missing or invalid signature": "unverified",
-    "5xx": "server error",
-    "429": "rate limited",
+    "5xx, such as 502": "server error",
+    "HTTP 429": "rate limited",
     "a redirect": "redirect",
     "a listed refusal": "not executed",
     '"the number was used before"': "duplicate",
@@ -27,10 +27,16 @@ WORDS: Final = {
     "wait": "retry later",
     "query": "ask",
     "unknown": "unknown",
-    "used": "`DuplicateError`",
+    "used": "error",
+    "definite": "error",
 }
 NUMBERS: Final = ("3", "5", "4", "1", "1k")
 """An endpoint of each column of the docs."""
+
+
+def word_of(name: str, number: str) -> str:
+    """Return the page's word for an end of an attempt at an endpoint."""
+    return WORDS[ROWS[name].word(number)]
 
 
 @pytest.mark.parametrize(("begins", "name"), SHOWN.items())
@@ -39,10 +45,22 @@ def test_docs_show_the_matrix(begins: str, name: str) -> None:
     (row,) = re.findall(rf"^\| {re.escape(begins)}.*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     cells = [cell.strip() for cell in row.strip("|").split("|")][1:]
 
-    words = [ROWS[name].word(number) for number in NUMBERS]
-    expected = [WORDS.get(word, f"`{ROWS[name].failure.__name__}`") for word in words]
+    expected = [word_of(name, number) for number in NUMBERS]
 
     assert expected == [cell.replace("ask later", "ask") for cell in cells]
+
+
+def test_docs_say_which_error() -> None:
+    """The first line of the page's list that fits a cell with "error" names the class of the error."""
+    listed = re.findall(r"^  \d\. `(\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    cells = [(name, number) for name in SHOWN.values() for number in NUMBERS]
+    errors = {cell: ROWS[cell[0]].error(cell[1]).__name__ for cell in cells if word_of(*cell) == "error"}
+
+    not_sent, unsigned, duplicate, refused = listed
+    fits = {("not sendable", number): not_sent for number in NUMBERS}
+    fits |= {("unverified", "3"): unsigned}
+    fits |= {("duplicate", number): duplicate for number in NUMBERS if number != "3"}
+    assert errors == {cell: fits.get(cell, refused) for cell in errors}
 
 
 def test_docs_show_every_row() -> None:
