@@ -366,11 +366,12 @@ def test_changelog_has_short_lines() -> None:
 
 
 def test_every_error_is_listed() -> None:
-    """The page of errors lists each public error class, and no other."""
+    """The page of errors lists each public error class with its base classes, and no other."""
     page = DOCS.joinpath("reference", "errors.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+Error)` \| (.*?) \|", page, re.MULTILINE)
     public = (getattr(payasync, name) for name in payasync.__all__)
+    errors = [each for each in public if isinstance(each, type) and issubclass(each, payasync.PayasyncError)]
 
-    assert sorted(listed) == sorted(
-        each.__name__ for each in public if isinstance(each, type) and issubclass(each, payasync.PayasyncError)
-    )
+    assert {name: re.findall(r"\w+", bases) for name, bases in rows} == {
+        error.__name__: [base.__name__ for base in error.__bases__] for error in errors
+    }
