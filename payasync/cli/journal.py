@@ -377,7 +377,8 @@ class JournalScreen:
         if intent.outcome and intent.outcome.body:
             self._lines.print(_readable(intent.outcome.body), indent=_WIDTH + 4)
         write()
-        if hint and intent.state in RESOLVABLE_STATES:
+        # An accepted write is on its way: nobody has to say how it ends.
+        if hint and intent.state in RESOLVABLE_STATES - {"accepted"}:
             unsent = intent.state == "new"
             end = "rejected" if unsent else "succeeded|rejected"
             command = f"payasync journal resolve {intent.id}{address.option} --as {end} --reason …"

@@ -234,6 +234,11 @@ class QueryCounts:
         return Counter(reason for each, _, reason in self._open.values() if each == end)
 
 
+_NOT_DONE: Final = {
+    False: ": inform those who believe otherwise, or repeat the write under its number.",
+    True: ", says the service: an unpaid order needs nothing; inform the customer of a failed refund.",
+}
+"""What to do about writes that were not done, by whether the service knows them."""
 ROWS: Final = 100
 """The greatest number of rows of what `payasync journal list` can list again; writes not done are all listed."""
 _RESULTS: Final[dict[End, tuple[str, str]]] = {
@@ -486,17 +491,16 @@ class ReconcileScreen:
     def _list_rejected(self) -> None:
         """List the writes that were not done, so that a person informs those who believe otherwise."""
         many, listed = self._counts.rejected, self._counts.not_done
-        if not many:
-            return
-        self._lines.paragraph(
-            (f"  {_writes(many)} not done", "bold magenta"),
-            ": inform those who believe otherwise, or repeat the write under its number.",
-            hang=2,
-        )
-        self._list([evolve(each.intent, state=each.state, reason=each.reason) for each in listed], with_state=False)
+        for known, words in _NOT_DONE.items():
+            if some := [each for each in listed if each.known is known]:
+                self._lines.paragraph((f"  {_writes(len(some))} not done", "bold magenta"), words, hang=2)
+                rows = [evolve(each.intent, state=each.state, reason=each.reason) for each in some]
+                self._list(rows, with_state=False)
         if many > len(listed):
-            self._lines.write(f"  These are the last {len(listed)}; the others were shown above.", hang=2)
-        self._lines.write()
+            words = f"  These are the last {len(listed)} of {many}; the others were shown above."
+            self._lines.write(words, hang=2)
+        if many:
+            self._lines.write()
 
     def _count_not_due(self, count: int) -> None:
         """Show how many writes in doubt are not due yet, and how to list them."""

@@ -366,6 +366,7 @@ class Result:
         state: Its state now, as far as this run knows.
         reason: Why, in one line.
         answered: Whether the service gave a usable response, if it was asked. One about something else is not usable.
+        known: Whether the service knows the write, such as an order that it has closed.
     """
 
     intent: Intent
@@ -373,6 +374,7 @@ class Result:
     state: State
     reason: str = ""
     answered: bool = True
+    known: bool = False
 
     @property
     def rejected(self) -> bool:

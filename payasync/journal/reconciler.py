@@ -404,7 +404,14 @@ class Reconciler:
             still = await self._journal.settle(held, state, outcome=queried.outcome, reason=reason, due=due)
             end = "manual" if state == "manual" else "resolved"
         answered = queried.finding not in UNUSABLE or queried.state is not None
-        return Result(intent=held, end=end if still else "lost", state=state, reason=reason, answered=answered)
+        return Result(
+            intent=held,
+            end=end if still else "lost",
+            state=state,
+            reason=reason,
+            answered=answered,
+            known=queried.finding is Finding.KNOWN,
+        )
 
     async def _release(self, claimed: _ClaimedIntent) -> None:
         """Let another run ask immediately, instead of when the lease ends."""

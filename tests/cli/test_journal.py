@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 from psycopg.conninfo import conninfo_to_dict
 from rich.console import Console
@@ -154,6 +155,12 @@ def test_show_says_what_a_person_can_do(path: Path, intent_id: str, words: str, 
 
     assert words in output
     assert f"payasync journal resolve {intent_id} --journal {path} --as {ends} --reason" in output
+
+
+def test_show_asks_nobody_about_an_accepted_write(path: Path) -> None:
+    """An accepted write is on its way, so `show` names no command that resolves it."""
+    assert "resolve" not in shown(evolve(kept(path, 1), state="accepted"))
+    assert "resolve" in shown(evolve(kept(path, 1), state="unknown"))
 
 
 def test_show_says_lease_and_next_query(path: Path) -> None:

@@ -486,9 +486,10 @@ class Shown(ReconcileScreen):
         super().__init__(Address("pay.db"), watch=watch, json=json, console=console)
         self.opened("M1", [], others=others, remaining=remaining)
 
-    def note(self, number: int, end: End, state: State, reason: str = "") -> None:
+    def note(self, number: int, end: End, state: State, reason: str = "", *, known: bool = False) -> None:
         """Show the result of a query."""
-        self.noted(Result(intent=kept(id=number, state="unknown"), end=end, state=state, reason=reason))
+        intent = kept(id=number, state="unknown")
+        self.noted(Result(intent=intent, end=end, state=state, reason=reason, known=known))
 
     @property
     def text(self) -> str:
@@ -550,8 +551,7 @@ def test_memory_of_watching_is_bounded(json: bool, held: int) -> None:  # noqa: 
         shown, _, last = screen.text.partition("Queried 1500 writes.")
         assert 300 == shown.count("rejected")
         assert list(range(201, 301)) == listed(last)
-        assert "  300 writes not done" in last
-        assert "These are the last 100; the others were shown above." in last
+        assert "These are the last 100 of 300; the others were shown above." in last
 
 
 def note_all(screen: ReconcileScreen, number: int) -> Iterator[weakref.ref[Result]]:
@@ -625,6 +625,19 @@ def test_all_writes_not_done_are_listed(cut: bool) -> None:  # noqa: FBT001 - a 
 
     assert list(range(1, 152)) == listed(screen.text)
     assert "151 writes not done" in screen.text
+
+
+async def test_what_the_service_ended_is_no_alarm(sandbox: Sandbox, path: Path) -> None:
+    """An order that nobody paid is listed apart from writes that never arrived."""
+    async with SqliteJournal(path) as journal, sandbox.session(journal=journal) as pay:
+        await pay.orders.place(out_trade_no="T9", total_amt=450, currency="CAD")
+    async with sandbox.session() as pay:
+        await pay.orders.close("T9")
+    await sandbox.clock.advance(hours=1)
+    result = await run(sandbox, path)
+
+    assert "1 write not done, says the service: an unpaid order needs nothing" in " ".join(result.out.split())
+    assert "inform those who believe otherwise" not in result.out
 
 
 MANUAL: Final = [kept(id=number, state="manual") for number in range(1, 151)]
