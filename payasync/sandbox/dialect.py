@@ -131,8 +131,13 @@ STATUSES: Final[Mapping[Why, int]] = {
 _MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
 """The refusals that have one meaning, with the list of a profile's codes that means it."""
 
-_LIKE: Final[Mapping[str, str]] = {"scheduled": "active", "closed": "expired", "expired": "closed"}
-"""States that a profile with fewer names has under another name."""
+_LIKE: Final[Mapping[str, tuple[str, ...]]] = {
+    "scheduled": ("active",),
+    "closed": ("expired", "failed"),
+    "expired": ("closed", "failed"),
+    "failed": ("closed", "expired"),
+}
+"""States that a profile with fewer names has under another name: the first of these that it has."""
 _LIKE_EVENT: Final[Mapping[str, str]] = {"started": "renewed"}
 """The same of events."""
 
@@ -251,8 +256,8 @@ class WireNames:
     def state(self, thing: str, state: str) -> Code:
         """Return the service's value for one of our states of an order, payment, refund or subscription."""
         given: Mapping[str, tuple[Code, ...]] = getattr(self.profile.states, thing)
-        like = _LIKE.get(state, state)
-        value: Code = (given.get(state) or given.get(like) or getattr(PROFILE.states, thing)[state])[0]
+        found = next((given[name] for name in (state, *_LIKE.get(state, ())) if given.get(name)), None)
+        value: Code = (found or getattr(PROFILE.states, thing)[state])[0]
         return value
 
     def path(self, name: str, thing: str = "") -> str:

@@ -156,20 +156,24 @@ async def test_service_with_fewer_states_and_numbers() -> None:
     assert caught.value.response.request_id not in {None, "S0"}
 
 
-@pytest.mark.parametrize(("missing", "given"), [("closed", "expired"), ("expired", "closed")])
-async def test_service_with_one_word_for_closed_and_expired(missing: str, given: str) -> None:
-    """If the profile has a word for only one of *closed* and *expired*, the sandbox uses it for both."""
+@pytest.mark.parametrize("given", ["closed", "expired", "failed"])
+async def test_service_with_one_word_for_the_ends_without_payment(given: str) -> None:
+    """If the profile has a word for only one of *closed*, *expired* and *failed*, the sandbox uses it for all."""
     words = {"pending": ("OPEN",), "paid": ("PAID",), given: ("OVER",)}
     profile = evolve(PROFILE, states=evolve(PROFILE.states, order=words))
     async with Sandbox(profile, clock="frozen") as sandbox, sandbox.session() as pay:
-        for number in ("T1", "T2"):
-            await pay.orders.place(out_trade_no=number, total_amt=450, currency="CAD")
-        closed = await pay.orders.close("T1")
+        orders = {
+            number: await pay.orders.place(out_trade_no=number, total_amt=450, currency="CAD")
+            for number in ("T1", "T2", "T3")
+        }
+        for _ in range(3):
+            await sandbox.customer.decline(orders["T1"])
+        failed = await pay.orders.query("T1")
+        closed = await pay.orders.close("T2")
         await sandbox.clock.advance(hours=1)
-        expired = await pay.orders.query("T2")
+        expired = await pay.orders.query("T3")
 
-    assert missing not in words
-    assert [given, given] == [closed.state, expired.state]
+    assert [given] * 3 == [failed.state, closed.state, expired.state]
 
 
 async def test_service_that_takes_a_list() -> None:
