@@ -159,6 +159,15 @@ def test_examples_show_every_key() -> None:
     assert set() == set(all_keys()) - shown
 
 
+def test_table_of_answer() -> None:
+    """The table of the keys of `[answer]` has each of them, with its default."""
+    section = PAGE.partition("\n#### All keys of `[answer]`\n")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE)
+    texts = {"not given": None, '`""`': "", "`[]`": (), "`false`": False, "`300`": 300}
+
+    assert {each.name: each.default for each in fields(AnswerShape)} == {name: texts[default] for name, default in rows}
+
+
 def test_index_lists_every_table() -> None:
     """The table at the top of the page names each key and table of a profile."""
     index = PAGE.partition("\n## The common tables\n")[0]
