@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import payasync
 from payasync.cli.commands import payasync as payasync_command
+from payasync.errors import ServiceError
 from payasync.journal.intents import TRANSITIONS
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import inspect_groups
@@ -179,13 +180,32 @@ def test_index_lists_every_table() -> None:
 def test_guide_shows_what_the_check_prints(tmp_path: Path) -> None:
     """The guide to a profile shows a file, and what `payasync profile check` prints about it."""
     page = DOCS.joinpath("how-to", "describe-your-service.md").read_text(encoding="utf-8")
-    ((_, file),), shown = blocks(page, "toml"), [text for _, text in blocks(page, "text")]
+    ((_, file), *_), shown = blocks(page, "toml"), [text for _, text in blocks(page, "text")]
     path = tmp_path / "service.toml"
     path.write_text(file, encoding="utf-8")
 
     result = CliRunner().invoke(payasync_command, ["profile", "check", str(path)])
 
     assert shown[0] in result.stdout
+
+
+async def test_changes_in_the_guide_can_be_played() -> None:
+    """The guide changes tables of its file: the sandbox plays each, and one with HTTP 200 for everything has codes."""
+    page = DOCS.joinpath("how-to", "describe-your-service.md").read_text(encoding="utf-8")
+    (_, file), *changes = blocks(page, "toml")
+    for _, change in changes:
+        new = re.split(r"^(?=\[)", change, flags=re.MULTILINE)[1:]
+        changed = {each.partition("]")[0] for each in new}
+        old = [each for each in re.split(r"^(?=\[)", file, flags=re.MULTILINE) if each.partition("]")[0] not in changed]
+        async with Sandbox(Profile.from_toml("".join([*old, "\n", *new]))) as sandbox, sandbox.session() as pay:
+            order = await sandbox.given.pending_order(out_trade_no="T1")
+            await pay.orders.close(order)
+            with pytest.raises(ServiceError) as caught:
+                await pay.orders.query("T2")
+
+            assert "closed" == (await pay.orders.query(order)).state
+            assert caught.value.absent
+            assert (200 if "[http]" in change else 404) == caught.value.http_status
 
 
 def test_journal_lists_every_transition() -> None:
