@@ -124,6 +124,8 @@ class Orders(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not say how to sign, or the return URL's wire name.
             NotSentError: Provably nothing left this machine.
+            IntentConflictError: The journal has another request under this number or `intent`; nothing was sent.
+            StorageError: The journal cannot record the write; nothing was sent.
             OutcomeUnknownError: It may have been done.
             DuplicateError: The number was used before.
             ServiceError: The service refused it.
@@ -150,6 +152,9 @@ class Orders(Namespace):
     ) -> Coroutine[Any, Any, OrderResponse]:
         """Ask for the state of an order (docs/reference/service.md#orders).
 
+        This is endpoint 3, and takes your own number. `Payments.status` is endpoint 6, and takes the identifier that
+        the profile's `[status.payment]` says.
+
         Args:
             out_trade_no: The merchant's own number of the order.
             extra: Fields that the document does not show, by their wire names.
@@ -160,6 +165,7 @@ class Orders(Namespace):
             NotConfiguredError: The profile does not say how to sign.
             NotSentError: Provably nothing left this machine.
             NoAnswerError: No usable response came.
+            InvalidSignatureError: The response is not signed by the service, although the profile says so.
             ServiceError: The service refused the query, or knows no such order.
         """
         return self._send(lambda: QueryOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout)
@@ -186,7 +192,10 @@ class Orders(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not say how to sign.
             NotSentError: Provably nothing left this machine.
+            IntentConflictError: The journal has another request under this number or `intent`; nothing was sent.
+            StorageError: The journal cannot record the write; nothing was sent.
             OutcomeUnknownError: It may have been done.
+            DuplicateError: The service said that the number was used before.
             ServiceError: The service refused it, as for an order that is paid.
         """
         return self._send(
@@ -203,6 +212,9 @@ class Orders(Namespace):
     ) -> Coroutine[Any, Any, OrderResponse]:
         """Wait until an order has a state: ask for it until then.
 
+        The query is repeated after a pause if it was not sent, got no usable response, or was one of too many requests.
+        Any other error ends the wait.
+
         Args:
             out_trade_no: The merchant's own number of the order.
             until: A state by its name in payasync, such as `"paid"`, or a function of the response.
@@ -212,7 +224,10 @@ class Orders(Namespace):
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not map the state.
-            WaitTimeoutError: The state did not come in time; `response` is the last response.
+            WaitTimeoutError: The state did not come in time; `response` is the last response. The text says why the
+                last query failed, if it did.
+            NotSentError: A query can never be sent, such as with a bad certificate (`permanent`).
+            InvalidSignatureError: A response is not signed by the service, although the profile says so.
             ServiceError: The service refused the query, or knows no such order.
         """
         return self._wait(lambda: QueryOrder(out_trade_no=out_trade_no, extra=extra), until, timeout)

@@ -83,6 +83,8 @@ class Payments(Namespace):
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
             NotSentError: Provably nothing left this machine.
+            IntentConflictError: The journal has another request under this `intent`; nothing was sent.
+            StorageError: The journal cannot record the write; nothing was sent.
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
@@ -98,6 +100,9 @@ class Payments(Namespace):
     ) -> Coroutine[Any, Any, PaymentResponse]:
         """Ask for the state of a payment, such as after the customer came back (docs/reference/service.md#payments).
 
+        This is endpoint 6, and takes the identifier that the profile's `[status.payment]` says. `Orders.query` is
+        endpoint 3, and takes your own number of an order.
+
         Args:
             identifier: The order identifier that the service expects there.
             extra: Fields that the document does not show, by their wire names.
@@ -108,6 +113,7 @@ class Payments(Namespace):
             NotConfiguredError: The profile's `payment_status` does not say how the identifier is given.
             NotSentError: Provably nothing left this machine.
             NoAnswerError: No usable response came.
+            InvalidSignatureError: The response is not signed by the service, although the profile says so.
             ServiceError: The service refused the query, or knows no such payment.
         """
         return self._send(lambda: QueryPayment(identifier=identifier, extra=extra), timeout=timeout)
@@ -122,6 +128,9 @@ class Payments(Namespace):
     ) -> Coroutine[Any, Any, PaymentResponse]:
         """Wait until a payment has a state: ask for it until then.
 
+        The query is repeated after a pause if it was not sent, got no usable response, or was one of too many requests.
+        Any other error ends the wait.
+
         Args:
             identifier: The order identifier that the service expects there.
             until: A state by its name in payasync, such as `"paid"`, or a function of the response.
@@ -131,7 +140,10 @@ class Payments(Namespace):
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not map the state.
-            WaitTimeoutError: The state did not come in time; `response` is the last response.
+            WaitTimeoutError: The state did not come in time; `response` is the last response. The text says why the
+                last query failed, if it did.
+            NotSentError: A query can never be sent, such as with a bad certificate (`permanent`).
+            InvalidSignatureError: A response is not signed by the service, although the profile says so.
             ServiceError: The service refused the query, or knows no such payment.
         """
         return self._wait(lambda: QueryPayment(identifier=identifier, extra=extra), until, timeout)

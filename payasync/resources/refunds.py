@@ -98,6 +98,8 @@ class Refunds(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not say how to sign.
             NotSentError: Provably nothing left this machine.
+            IntentConflictError: The journal has another request under this number or `intent`; nothing was sent.
+            StorageError: The journal cannot record the write; nothing was sent.
             OutcomeUnknownError: It may have been done.
             DuplicateError: The number was used before.
             ServiceError: The service refused it.
@@ -139,6 +141,7 @@ class Refunds(Namespace):
             NotConfiguredError: The profile's `refund_status` does not say how the identifier is given.
             NotSentError: Provably nothing left this machine.
             NoAnswerError: No usable response came.
+            InvalidSignatureError: The response is not signed by the service, although the profile says so.
             ServiceError: The service refused the query, or knows no such refund.
         """
         return self._send(
@@ -156,6 +159,9 @@ class Refunds(Namespace):
     ) -> Coroutine[Any, Any, RefundResponse]:
         """Wait until a refund has a state: ask for it until then.
 
+        The query is repeated after a pause if it was not sent, got no usable response, or was one of too many requests.
+        Any other error ends the wait.
+
         Args:
             identifier: The refund identifier that the service expects there.
             until: A state by its name in payasync, such as `"succeeded"`, or a function of the response.
@@ -167,7 +173,10 @@ class Refunds(Namespace):
         Raises:
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile does not map the state.
-            WaitTimeoutError: The state did not come in time; `response` is the last response.
+            WaitTimeoutError: The state did not come in time; `response` is the last response. The text says why the
+                last query failed, if it did.
+            NotSentError: A query can never be sent, such as with a bad certificate (`permanent`).
+            InvalidSignatureError: A response is not signed by the service, although the profile says so.
             ServiceError: The service refused the query, or knows no such refund.
         """
         return self._wait(

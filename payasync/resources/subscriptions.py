@@ -135,6 +135,8 @@ class Subscriptions(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile lacks one of the wire names, or the date's format.
             NotSentError: Provably nothing left this machine.
+            IntentConflictError: The journal has another request under this `intent`; nothing was sent.
+            StorageError: The journal cannot record the write; nothing was sent.
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
@@ -177,6 +179,8 @@ class Subscriptions(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile lacks one of the wire names, or the date's format.
             NotSentError: Provably nothing left this machine.
+            IntentConflictError: The journal has another request under this `intent`; nothing was sent.
+            StorageError: The journal cannot record the write; nothing was sent.
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
@@ -216,6 +220,8 @@ class Subscriptions(Namespace):
             InvalidArgumentError: A bad value; nothing was sent.
             NotConfiguredError: The profile lacks the wire name of the subscription's number.
             NotSentError: Provably nothing left this machine.
+            IntentConflictError: The journal has another request under this `intent`; nothing was sent.
+            StorageError: The journal cannot record the write; nothing was sent.
             OutcomeUnknownError: It may have been done.
             ServiceError: The service refused it.
         """
