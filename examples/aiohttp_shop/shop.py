@@ -187,9 +187,11 @@ class Payments:
 
 async def store_order_state(db: aiosqlite.Connection, number: str, state: str | None) -> None:
     """Store a state. A paid order stays paid, and its parcel is stored with that state, once."""
-    if state in {None, "pending"}:
+    if state is None:
+        logger.warning("%s: the profile's [states.order] does not have the service's word", number)
+    if state == "pending":
         return
-    new = "paid" if state == "refunded" else state
+    new = {None: "checking", "refunded": "paid"}.get(state, state)
     changed = await db.execute(STORE_ORDER_STATE, {"new": new, "number": number})
     if changed.rowcount and new == "paid":
         await db.execute("INSERT INTO parcels (order_number) VALUES (?)", (number,))
@@ -197,8 +199,9 @@ async def store_order_state(db: aiosqlite.Connection, number: str, state: str | 
 
 async def store_refund_state(db: aiosqlite.Connection, number: str, state: str | None) -> None:
     """Store a state. A refund that has succeeded stays so."""
-    if state is not None:
-        await db.execute(STORE_REFUND_STATE, {"new": state, "number": number})
+    if state is None:
+        logger.warning("%s: the profile's [states.refund] does not have the service's word", number)
+    await db.execute(STORE_REFUND_STATE, {"new": state or "checking", "number": number})
 
 
 def receive(payments: Payments, inbox: SqliteInbox) -> Receiver:

@@ -242,9 +242,11 @@ async def refresh_order(shop: Shop, order: Order) -> None:
 
 async def store_order_state(db: AsyncSession, number: str, state: str | None) -> None:
     """Store a state. A paid order stays paid, and its parcel is stored with that state, once."""
-    if state in {None, "pending"}:
+    if state is None:
+        logger.warning("%s: the profile's [states.order] does not have the service's word", number)
+    if state == "pending":
         return
-    new = "paid" if state == "refunded" else state
+    new = {None: "checking", "refunded": "paid"}.get(state, state)
     before = Order.state.in_(UNPAID) if new in UNPAID else Order.state != "paid"
     changed = update(Order).where(Order.number == number, before).values(state=new).returning(Order.number)
     if await db.scalar(changed) and new == "paid":
@@ -281,9 +283,11 @@ async def ask_about_refund(shop: Shop, number: str) -> bool:
 
 async def store_refund_state(db: AsyncSession, number: str, state: str | None) -> None:
     """Store a state. A refund that has succeeded stays so."""
-    if state is not None:
-        before = Refund.state.in_(UNSETTLED) if state in UNSETTLED else Refund.state != "succeeded"
-        await db.execute(update(Refund).where(Refund.number == number, before).values(state=state))
+    if state is None:
+        logger.warning("%s: the profile's [states.refund] does not have the service's word", number)
+    new = state or "checking"
+    before = Refund.state.in_(UNSETTLED) if new in UNSETTLED else Refund.state != "succeeded"
+    await db.execute(update(Refund).where(Refund.number == number, before).values(state=new))
 
 
 async def ask_about_unsettled(shop: Shop) -> None:

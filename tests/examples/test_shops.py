@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from payasync.sandbox import Sandbox
+from payasync.sandbox import PROFILE, Sandbox
 from tests.cli.sandbox_process import environment
 from tests.examples.shops import NAMES, PASSWORD, Place, serving
 from tests.sandbox.chromium import browsing
@@ -234,3 +234,19 @@ async def test_shop_believes_no_stranger(place: Place) -> None:
     assert refused[0] in {400, 422}
     assert [400, 403, 401] == refused[1:]
     assert (0, 450, 450) == (before, paid, refunded)
+
+
+async def test_unknown_word_is_checked(place: Place) -> None:
+    """If the profile does not have the service's word, the page does not say that the order is unpaid."""
+    profile = place.folder / "service.toml"
+    profile.write_text(PROFILE.to_toml().replace("SBX_PENDING", "OTHER"), encoding="utf-8")
+    number = "0123456789abcdef01234567"
+    async with Sandbox() as sandbox, serving(place, sandbox, profile), aiohttp.ClientSession() as http:
+        form = {"product": "coffee", "number": number}
+        async with http.post(f"{place.url}/orders", data=form, allow_redirects=False):
+            pass
+        async with http.get(f"{place.url}/orders/{number}") as shown:
+            text = await shown.text()
+
+    assert "We are checking your payment" in text
+    assert "Continue to payment" not in text
