@@ -108,7 +108,7 @@ def test_readme_gives_the_two_commands(title: str, command: str) -> None:
 
 
 def test_readme_lists_every_extra() -> None:
-    """The table of extras names exactly the extras of pyproject.toml and their packages."""
+    """The tables of extras name exactly the extras of pyproject.toml, and README.md their packages."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras: dict[str, list[str]] = tomllib.load(file)["project"]["optional-dependencies"]
     expected = {name: {re.split(r"[<>=!~\[; ]", one)[0] for one in brought} for name, brought in extras.items()}
@@ -117,6 +117,8 @@ def test_readme_lists_every_extra() -> None:
     listed = {name: set(re.findall(r"[\w-]+", brings)) for name, brings in rows}
 
     assert expected == listed
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert set(extras) == set(re.findall(r"^\| `\[([a-z-]+)\]` \|", index, re.MULTILINE))
 
 
 @pytest.mark.parametrize("settings", [Session, Timeouts, RetryPolicy])
