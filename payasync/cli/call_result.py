@@ -69,6 +69,7 @@ class CallResult:
         http_status: The status of the response.
         attempts: How many requests were sent, queries after a lost response included.
         recovered: The response is that of a query, because the write's own was lost.
+        recorded: Whether the journal has recorded the end of a write; `None` without a journal.
         code: The service's result code.
         message: The service's message.
         reason: Why the outcome is another than `done`.
@@ -88,6 +89,7 @@ class CallResult:
     http_status: int | None = None
     attempts: int = 0
     recovered: bool = False
+    recorded: bool | None = None
     code: str | int | None = None
     message: str | int | None = None
     reason: str = ""

@@ -12,10 +12,9 @@ from inspect import cleandoc
 from typing import Any, Final, TypeAlias
 
 import click
-from attrs import asdict, fields_dict, frozen
-from rich.console import Console
+from attrs import asdict, evolve, fields_dict, frozen
 
-from payasync.cli import INTERRUPTED
+from payasync.cli import FAILED, INTERRUPTED
 from payasync.cli.call_result import EXIT_CODES, Caller, CallResult, result_of_error, result_of_response
 from payasync.cli.options import (
     Address,
@@ -28,7 +27,7 @@ from payasync.cli.options import (
     session_with,
 )
 from payasync.cli.signals import stopped_by_signals
-from payasync.cli.terminal import Lines, fail, plain, print_error, stray_logs_dropped
+from payasync.cli.terminal import Lines, error_lines, fail, plain, print_error, stray_logs_dropped
 from payasync.endpoints import ARGUMENTS, CREATE_REFUND, FURTHER, PLACE_ORDER, Argument, Kind, Operation
 from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError, StorageError
 from payasync.journal import Journal
@@ -296,10 +295,12 @@ class CallCommand:
 
         The number is shown before it is sent, so that it is known even if this process is killed.
         """
-        lines, request = Lines(Console(stderr=True, highlight=False)), caller.request
+        lines, request = error_lines(), caller.request
         if self.yes:
             if request.reference:
                 lines.write(f"payasync {self.words}: {request.answer.thing} {plain(request.reference)}")
+            if caller.made and lines.console.quiet:
+                fail(self.words, "nothing was sent: the number that was made cannot be shown")
             return True
         if not (os.isatty(0) and os.isatty(2)):
             fail(self.words, "nothing was sent: without a terminal, nobody can confirm it. Pass --yes")
@@ -324,20 +325,26 @@ class CallCommand:
 
     async def _call(self, caller: Caller, journal: Journal | None, given: dict[str, Any]) -> int:
         interrupted = False
-        try:
-            async with caller.session as session:
-                call = asyncio.ensure_future(self.send(session, caller.request, **given))
-                with stray_logs_dropped():
+
+        def show(result: CallResult) -> int:
+            if journal and not caller.request.operation.read:
+                result = evolve(result, recorded="journal.not_stored" not in events)
+            return self._show(result, interrupted=interrupted)
+
+        with stray_logs_dropped() as events:
+            try:
+                async with caller.session as session:
+                    call = asyncio.ensure_future(self.send(session, caller.request, **given))
                     if not caller.request.operation.read:
                         interrupted = await self._interrupted(call, session)
-                    return self._show(result_of_response(caller, await call), interrupted=interrupted)
-        except (ConfigurationError, InvalidArgumentError, StorageError):
-            raise
-        except PayasyncError as error:
-            return self._show(result_of_error(caller, error), interrupted=interrupted)
-        finally:
-            if journal:
-                await journal.aclose()
+                    return show(result_of_response(caller, await call))
+            except (ConfigurationError, InvalidArgumentError, StorageError):
+                raise
+            except PayasyncError as error:
+                return show(result_of_error(caller, error))
+            finally:
+                if journal:
+                    await journal.aclose()
 
     async def _interrupted(self, call: asyncio.Task[Response], session: Session) -> bool:
         """Wait for a call. On a signal, close the session: the call then ends with what is known of it."""
@@ -353,7 +360,7 @@ class CallCommand:
 
     def _show(self, result: CallResult, *, interrupted: bool) -> int:
         """Show facts or JSON on standard output, and what went wrong on standard error; return the exit code."""
-        out, beside = Lines(), Lines(Console(stderr=True, highlight=False))
+        out, beside = Lines(), error_lines()
         if self.json:
             out.write(json_text.dumps(asdict(result)))
         elif result.outcome == "done" or result.status is not None:
@@ -364,12 +371,20 @@ class CallCommand:
             print_error(
                 self.words, f"outcome unknown: {result.reason}" if result.outcome == "unknown" else result.reason
             )
+        if result.recorded is False:
+            number = f": keep {self.kind.answer.thing} {known}" if (known := result.id or result.number) else ""
+            print_error(self.words, f"{result.outcome}, but the journal could not record it{number}")
         if result.advice and not self.json:
             beside.write()
             beside.write(f"  {result.advice}", hang=2)
             for command in result.next:
                 beside.write((f"  {plain(command)}", "cyan"))
-        return INTERRUPTED if interrupted else EXIT_CODES[result.outcome]
+        code = INTERRUPTED if interrupted else EXIT_CODES[result.outcome]
+        # A reader of lines that has left wanted no more of them.
+        if code == 0 and (out.full or (self.json and out.console.quiet)):
+            print_error(self.words, "done, but the result could not be written. Do not repeat it")
+            return FAILED
+        return code
 
 
 def _make_numbers() -> Iterator[str]:

@@ -97,7 +97,8 @@ Exit codes of all commands; each command explains its others:
   0    done
   2    it cannot begin, and has sent nothing
   3    a write may have been done, and a person must look
-  70   an unexpected error: look at the journal before you repeat a write
+  70   an unexpected error, or the result cannot be written: look at the
+       journal before you repeat a write
   130  interrupted by Ctrl-C or SIGTERM
 """
 

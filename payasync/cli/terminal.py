@@ -39,10 +39,14 @@ class Lines:
 
     Args:
         console: Written to in place of the terminal.
+
+    Attributes:
+        full: A line could not be written, for example because the disk is full.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self.console: Console = console or terminal()
+        self.full = False
 
     @property
     def width(self) -> int:
@@ -64,6 +68,7 @@ class Lines:
             for line in [text] if hang is None else _wrap(text, hang, self.width):
                 self.console.print(line, soft_wrap=True)
         except OSError:
+            self.full = True
             self.console.on_broken_pipe()
 
     def paragraph(self, *parts: Part, hang: int | None = None) -> None:
@@ -99,7 +104,7 @@ class _Terminal(Console):
     def on_broken_pipe(self) -> None:
         self.quiet = True
         # At exit, Python would report that it cannot write the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
 def terminal() -> Console:
@@ -108,10 +113,15 @@ def terminal() -> Console:
     return console if console.is_terminal else _Terminal(highlight=False, width=_PIPED)
 
 
+def error_lines() -> Lines:
+    """Return lines on standard error; if they cannot be written, the exit code of the command stays the same."""
+    return Lines(_Terminal(stderr=True, highlight=False))
+
+
 def print_error(command: str, why: object) -> None:
     """Print on standard error, in one line, why a command fails; with `--debug`, first where that was raised."""
     words = plain(" ".join(str(why).split()))
-    lines = Lines(Console(stderr=True, highlight=False))
+    lines = error_lines()
     context, error = click.get_current_context(silent=True), sys.exception()
     if error and context and context.find_root().params.get("debug"):
         for line in origin_of(error):
@@ -198,14 +208,28 @@ def bare_table(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
 
 
 @contextmanager
-def stray_logs_dropped() -> Generator[None]:
-    """Keep log records that no handler takes from standard error, where Python would print them."""
-    logger, nowhere = logging.getLogger("payasync"), logging.NullHandler()
-    logger.addHandler(nowhere)
+def stray_logs_dropped() -> Generator[set[str]]:
+    """Keep log records that no handler takes from standard error, where Python would print them.
+
+    Yields:
+        The names of their events, as `docs/reference/events.md` lists them.
+    """
+    logger, dropped = logging.getLogger("payasync"), _Dropped()
+    logger.addHandler(dropped)
     try:
-        yield
+        yield dropped.events
     finally:
-        logger.removeHandler(nowhere)
+        logger.removeHandler(dropped)
+
+
+class _Dropped(logging.NullHandler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = set[str]()
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.events.add(getattr(record, "event_name", ""))
+        return True
 
 
 class _SingleLines(logging.Formatter):

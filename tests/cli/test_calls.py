@@ -6,7 +6,11 @@ import os
 import re
 import shlex
 import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -513,6 +517,66 @@ def test_service_without_a_profile(sandbox: ThreadedSandbox) -> None:
 
     assert (0, 1) == (ended.code, sandbox.ledger.payments())
     assert ("1000", "SBX_PENDING") == (ended.facts["amount"], ended.facts["status"])
+
+
+def command_line(sandbox: ThreadedSandbox, shell: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in bash, which replaces `payasync` by the command."""
+    command = shell.replace("payasync", shlex.join([sys.executable, "-m", "payasync", *arguments, "--yes"]))
+    return subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", command],
+        env={**os.environ, **environment(sandbox)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shell", "arguments", "is_lost", "code"),
+    [
+        ("payasync 2>/dev/full", PAY, True, DOUBT),
+        ("payasync 2>&1 | head -0", PAY, True, DOUBT),
+        ("payasync >/dev/full", (*PAY, "--json"), True, DOUBT),
+        ("payasync 2>/dev/full", PAY, False, 0),
+        ("payasync 2>&1 | head -1", PLACE, False, 0),
+        ("payasync >/dev/full", (*PAY, "--json"), False, 70),
+        ("payasync | head -0", (*PAY, "--json"), False, 70),
+    ],
+)
+def test_output_that_cannot_be_written(
+    sandbox: ThreadedSandbox, shell: str, arguments: tuple[str, ...], *, is_lost: bool, code: int
+) -> None:
+    """If a line cannot be written, the exit code still says what happened; a result that is lost is an error."""
+    if is_lost:
+        sandbox.faults.reset_after_commit("payments.create")
+    ended = command_line(sandbox, shell, *arguments)
+
+    assert (code, 1) == (ended.returncode, sent(sandbox))
+    assert (code == 70) == ("done, but the result could not be written" in ended.stderr)
+
+
+def test_number_that_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
+    """If nobody could learn the number that was made, nothing is sent."""
+    ended = command_line(sandbox, "payasync 2>/dev/full", *PLACE)
+
+    assert (2, 0) == (ended.returncode, sent(sandbox))
+
+
+def test_end_that_the_journal_cannot_record(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """If the journal cannot record that a payment was done, a line and the JSON say so, and name the payment."""
+    journal = str(tmp_path / "pay.db")
+    given = (*PAY, "--journal", journal, "--yes", "--json", "--intent")
+    first = ran(sandbox, *given, "i1")
+    with closing(sqlite3.connect(journal)) as database:
+        database.execute(
+            "CREATE TRIGGER full BEFORE UPDATE ON payasync_intents BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+        )
+    second = ran(sandbox, *given, "i2")
+
+    assert [(0, True), (0, False)] == [(each.code, each.told["recorded"]) for each in (first, second)]
+    line = f"payasync payment create: done, but the journal could not record it: keep payment {second.told['id']}\n"
+    assert ["", line] == [first.err, second.err]
 
 
 def test_journal_that_cannot_be_written(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
