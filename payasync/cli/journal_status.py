@@ -14,7 +14,7 @@ from payasync.cli.intent_table import STYLES, amount_of, duration, identify, num
 from payasync.cli.options import Address
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import STATES, Intent, State
-from payasync.journal.intents import END_STATES, state_now
+from payasync.journal.intents import END_STATES, doubt_since, state_now
 from payasync.journal.reconcile_policy import UNSENT, Patience, is_shown, is_unsent
 from payasync.journal.transactions import INTERRUPTED
 from payasync.notifications.inbox import InboxEvent
@@ -83,11 +83,6 @@ def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datet
         unsent=[each for state, each in states if state == "new" and is_unsent(each, at)],
         events=events,
     )
-
-
-def doubt_since(intent: Intent) -> datetime:
-    """Return when an intent may have been sent; of a queued one, when it was queued."""
-    return intent.sent_at or (intent.created if intent.state == "new" else intent.updated)
 
 
 class StatusScreen:

@@ -172,9 +172,9 @@ class OpenTelemetry:
                     self._unknown.add(0, {"payasync.operation": operation.name})
 
         async def send_traced(call: Call) -> Reply:
-            facts: Attributes = {"payasync.operation": _bounded_name(call)}
-            about = facts if call.reference is None else {**facts, "payasync.reference": call.reference}
             name = _bounded_name(call)
+            facts: Attributes = {"payasync.operation": name}
+            about = facts if call.reference is None else {**facts, "payasync.reference": call.reference}
             traced = _TracedCall(name, self._start(name, SpanKind.INTERNAL, about), base_url)
 
             def finish(ended: Ended, seconds: float) -> None:
@@ -275,8 +275,9 @@ class OpenTelemetry:
         for name, store in stores.items():
             try:
                 self._samples[name] = _Sample(await store.backlog(), monotonic())
-            except PayasyncError as error:
+            except Exception as error:  # noqa: BLE001 - a task that ends would show its last values for ever
                 self._samples.pop(name, None)
+                drop_frames(error)
                 words = "the %(store)s cannot be watched: %(error_type)s"
                 log(logger, logging.WARNING, "otel.not_watched", words, store=name, error_type=type(error).__name__)
 
@@ -358,10 +359,15 @@ def _read_overdue(sample: _Sample) -> Iterable[tuple[float, Attributes]]:
     return [(sample.age(sample.backlog.overdue), {})]
 
 
+def _read_needs_person(sample: _Sample) -> Iterable[tuple[float, Attributes]]:
+    return [(count, {"payasync.state": state}) for state, count in sample.backlog.needs_person.items()]
+
+
 Read: TypeAlias = Callable[[_Sample], Iterable[tuple[float, Attributes]]]
 
 GAUGES: Final[tuple[tuple[str, str, str, str, Read], ...]] = (
     ("journal", "intents", "{intent}", "Intents that are not at their end, by state.", _read_counts),
+    ("journal", "needs_person", "{intent}", "Intents that need a person, by state.", _read_needs_person),
     ("journal", "oldest_unknown", "s", "Age of the oldest unknown intent.", _read_oldest),
     ("journal", "overdue", "s", "How long the next query is overdue.", _read_overdue),
     ("inbox", "events", "{event}", "Notifications that are not done, by state.", _read_counts),

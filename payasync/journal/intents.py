@@ -122,7 +122,7 @@ class Intent(Draft):
         lease: When the claim ends, an aware moment as all others; `None` if nobody holds the intent.
         due: When the next query is due, if nobody holds it, or `None`.
         created: When it was stored.
-        updated: When its state was last set.
+        updated: When its state was last set. If its sender was interrupted: when the sender began.
         sent_at: The latest moment at which something of it may have been sent without a recognised response.
         key_sent: When the write was first sent under its idempotency key.
         key_tick: The same moment as a monotonic timestamp.
@@ -254,6 +254,13 @@ def state_now(intent: Intent, now: datetime) -> State:
     """Return the state that counts now: *sending* means *unknown* once the lease is over."""
     interrupted = intent.state == "sending" and intent.lease is not None and intent.lease <= now
     return "unknown" if interrupted else intent.state
+
+
+def doubt_since(intent: Intent) -> datetime:
+    """Return since when an intent may have been sent; of a queued one, since when it is queued."""
+    if intent.state in {"sending", "unknown"}:
+        return intent.updated  # `sent_at` is later, if its sender was interrupted
+    return intent.sent_at or (intent.created if intent.state == "new" else intent.updated)
 
 
 def next_step(stored: Intent, now: datetime, *, fence: int | None = None) -> Step:

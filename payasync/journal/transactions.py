@@ -22,12 +22,14 @@ from payasync.journal.intents import (
     asked_for,
     check_queued,
     check_transition,
+    doubt_since,
     match_draft,
     may_be_of_an_earlier_attempt,
     next_idempotency_key,
     next_step,
     state_now,
 )
+from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
 from payasync.storage import Backlog
 from payasync.wire.call import Comparison
@@ -93,7 +95,6 @@ ORDER BY coalesce(lease, due), id LIMIT :limit"""
 ASK: Final = """
 UPDATE payasync_intents SET
     sent_at = coalesce(:sent_at, sent_at), tick = CASE state WHEN 'sending' THEN :tick ELSE tick END,
-    updated = CASE state WHEN 'sending' THEN :now ELSE updated END,
     reason = CASE state WHEN 'sending' THEN :interrupted ELSE reason END,
     state = CASE state WHEN 'sending' THEN 'unknown' ELSE state END,
     asked = asked + 1, fence = fence + 1, lease = :until, due = NULL, key_sent = coalesce(:key_sent, key_sent)
@@ -135,7 +136,18 @@ MOVE: Final = "UPDATE payasync_services SET service = :new WHERE service = :old 
 
 INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"
 COUNT: Final = "SELECT count(*) AS count FROM payasync_intents WHERE state = :state"
-OLDEST: Final = "SELECT * FROM payasync_intents WHERE state = :state ORDER BY updated LIMIT 1"
+COUNT_INTERRUPTED: Final = "SELECT count(*) AS count FROM payasync_intents WHERE state = 'sending' AND lease <= :now"
+COUNT_UNSENT: Final = """
+SELECT count(*) AS count FROM payasync_intents
+WHERE state = 'new' AND CASE reason WHEN '' THEN updated ELSE created END <= :before"""
+COUNT_SHOWN: Final = """
+SELECT count(*) AS count FROM payasync_intents
+WHERE state = 'accepted' AND (denied >= :questions OR silent_since <= :before)"""
+"""These count what `state_now`, `is_unsent` and `is_shown` find. A journal may have too many rows to read them all."""
+OLDEST: Final = """
+SELECT * FROM payasync_intents
+WHERE state = 'unknown' OR (state = 'sending' AND lease <= :now)
+ORDER BY updated LIMIT 1"""
 LIST: Final = "SELECT * FROM payasync_intents WHERE id > :after ORDER BY id LIMIT :limit"
 LIST_OF_STATE: Final = "SELECT * FROM payasync_intents WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"
 FIND: Final = """
@@ -448,16 +460,24 @@ def next_due(merchant: str | None) -> Transaction[datetime | None]:
 
 
 def backlog(now: datetime) -> Transaction[Backlog]:
-    """Return what is not at its end."""
+    """Return what is not at its end, as `payasync journal` shows it."""
     counts: dict[str, int] = {}
     for state in STATES:
         if state not in END_STATES:
             (counts[state],) = yield Query(COUNT, {"state": state}, column="count")
-    unknown = yield from find_intents(OLDEST, {"state": "unknown"})
+    (interrupted,) = yield Query(COUNT_INTERRUPTED, {"now": now}, column="count")
+    counts["sending"] -= interrupted
+    counts["unknown"] += interrupted
+    (unsent,) = yield Query(COUNT_UNSENT, {"before": now - UNSENT}, column="count")
+    patience = Patience()
+    silent = {"questions": patience.questions, "before": now - timedelta(seconds=patience.give_up)}
+    (shown,) = yield Query(COUNT_SHOWN, silent, column="count")
+    unknown = yield from find_intents(OLDEST, {"now": now})
     due = yield from next_due(None)
     return Backlog(
         counts=counts,
-        oldest=max((now - unknown[0].updated).total_seconds(), 0.0) if unknown else 0.0,
+        needs_person={"new": unsent, "accepted": shown, "manual": counts["manual"]},
+        oldest=max((now - doubt_since(unknown[0])).total_seconds(), 0.0) if unknown else 0.0,
         overdue=max((now - due).total_seconds(), 0.0) if due else 0.0,
     )
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from importlib import resources
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from payasync.wire.validators import invalid_argument
 
@@ -20,11 +20,14 @@ class Backlog:
         counts: How many there are by state, 0 included, without those that are at their end.
         oldest: The age in seconds of the oldest unknown intent, or of the oldest undelivered event; 0 if there is none.
         overdue: For how many seconds the next query or delivery has been due; 0 if it is not due.
+        needs_person: How many intents need a person by state, 0 included; empty for an inbox. *new* ones were not sent
+            for 5 minutes, and about *accepted* ones the service gave no usable response for too long.
     """
 
     counts: Mapping[str, int]
     oldest: float
     overdue: float
+    needs_person: Mapping[str, int] = field(factory=dict)
 
 
 @frozen(kw_only=True)

@@ -65,7 +65,7 @@ def facts(*intents: Intent, after: timedelta = HOUR) -> dict[str, Any]:
 
 def test_writes_in_doubt() -> None:
     """Writes in doubt are shown, the oldest first, with time and reason, and the command that asks the service."""
-    later = unknown(id=1, reference="R1", sent_at=START + HOUR / 2, reason="reset", due=START + 2 * HOUR)
+    later = unknown(id=1, reference="R1", updated=START + HOUR / 2, reason="reset", due=START + 2 * HOUR)
     lines = shown(later, unknown(id=2, reference="R2", reason="HTTP 502", due=START + HOUR)).splitlines()
 
     assert "  2 writes are in doubt" in lines

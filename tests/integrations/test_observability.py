@@ -28,6 +28,7 @@ from payasync.integrations.otel import OpenTelemetry
 from payasync.journal import SqliteJournal
 from payasync.middleware.observe import Event, EventSink
 from payasync.notifications import SqliteInbox
+from payasync.notifications.inbox import REPLAYABLE
 from payasync.sandbox import Sandbox
 from tests.sessions import FAST
 
@@ -235,6 +236,24 @@ def test_queries_find_what_is_exported(query: str, seen: Seen) -> None:
     assert set() == {str(each.name) for each in selectors} - seen.exported.keys()
     assert [] == missing
     assert all(grouped <= seen.exported[str(each.name)].keys() for each in selectors if grouped)
+
+
+def test_what_needs_a_person_has_an_alert(seen: Seen) -> None:
+    """Alerts read each state for which `payasync journal --inbox` ends with exit code 3."""
+    alerts = EXAMPLES.joinpath("alerts.yml").read_text(encoding="utf-8")
+    read = {
+        name: {
+            state
+            for found in re.findall(rf'{name}\{{payasync_state=~?"([\w|]+)"\}}', alerts)
+            for state in found.split("|")
+        }
+        for name in ("payasync_journal_needs_person", "payasync_inbox_events")
+    }
+
+    assert {
+        "payasync_journal_needs_person": seen.exported["payasync_journal_needs_person"]["payasync_state"],
+        "payasync_inbox_events": REPLAYABLE,
+    } == read
 
 
 NOT_HERE: Final = {

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import pytest
 from attrs import evolve
 
+from payasync.cli.journal_status import JournalStatus, status_of
 from payasync.errors import ConfigurationError, IntentConflictError, InvalidArgumentError, PayasyncError
 from payasync.journal import Journal, Outcome
 from payasync.journal.intents import END_STATES, STATES, TRANSITIONS, BeginResult, Draft, Intent, State, Step
@@ -395,7 +396,7 @@ async def test_claim_that_ended_unnoticed_is_still_held(journal: Journal, clock:
 
 
 async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journal, clock: Clock) -> None:
-    """If a sender's lease ends, `ask` returns its intent as *unknown*, and `sent_at` is the time of that `ask`."""
+    """If a sender's lease ends, `ask` returns its intent as *unknown* since its start. `sent_at` is now."""
     await sending(journal)
     over = START + timedelta(seconds=LEASE)
     before = (await journal.ask(1, LEASE), await journal.next_due())
@@ -404,7 +405,7 @@ async def test_interrupted_is_asked_about_when_its_lease_is_over(journal: Journa
 
     assert ([], over) == before
     assert ("unknown", now, 1, 2, 1) == (asked.state, asked.sent_at, asked.asked, asked.fence, asked.attempts)
-    assert ("its sender was interrupted", now) == (asked.reason, asked.updated)
+    assert ("its sender was interrupted", START) == (asked.reason, asked.updated)
     assert now + timedelta(seconds=LEASE) == asked.lease == await journal.next_due()
     assert [] == await journal.ask(1, LEASE)
 
@@ -442,18 +443,65 @@ async def test_question_without_news_is_postponed(journal: Journal, clock: Clock
 
 
 async def test_backlog_shows_what_is_open_and_late(journal: Journal, clock: Clock) -> None:
-    """`backlog` counts open intents by state. Ages count from when an intent became unknown, and from what is due."""
+    """`backlog` counts open intents by state. Ages count from the first doubt about a write, and from what is due."""
     states: tuple[State, ...] = ("manual", "accepted", "unknown", "unknown", "new", "succeeded", "rejected")
     empty = await journal.backlog()
     for number, state in enumerate(states):
         await in_state(journal, state, f"R{number}")
         clock.advance(5)
 
-    assert Backlog(counts=dict.fromkeys(empty.counts, 0), oldest=0, overdue=0) == empty
+    needs_person = {"new": 0, "accepted": 0, "manual": 1}
+
+    assert {"new": 0, "accepted": 0, "manual": 0} == empty.needs_person
+    assert Backlog(counts=dict.fromkeys(empty.counts, 0), oldest=0, overdue=0, needs_person=empty.needs_person) == empty
     assert (
-        Backlog(counts={"new": 1, "sending": 0, "accepted": 1, "unknown": 2, "manual": 1}, oldest=25, overdue=30)
+        Backlog(
+            counts={"new": 1, "sending": 0, "accepted": 1, "unknown": 2, "manual": 1},
+            oldest=25,
+            overdue=30,
+            needs_person=needs_person,
+        )
         == await journal.backlog()
     )
+
+
+async def test_backlog_counts_an_interrupted_write_as_unknown(journal: Journal, clock: Clock) -> None:
+    """A write whose lease is over counts as unknown since its sender began, also after a reconciler has claimed it."""
+    await sending(journal)
+    clock.advance(LEASE)
+    before = await journal.backlog()
+    clock.advance(LEASE)
+    await journal.ask(1, LEASE)
+    after = await journal.backlog()
+
+    assert [(0, 1), (0, 1)] == [(each.counts["sending"], each.counts["unknown"]) for each in (before, after)]
+    assert [LEASE, 2 * LEASE] == [each.oldest for each in (before, after)]
+
+
+async def test_backlog_counts_what_a_person_must_look_at(journal: Journal, clock: Clock) -> None:
+    """`needs_person` counts what `payasync journal` shows to a person, at each moment."""
+    news: list[tuple[int, datetime | None]] = [(7, None), (8, None), (0, START)]
+    for number, (denied, silent_since) in enumerate(news):
+        await in_state(journal, "accepted", f"A{number}")
+        (asked,) = await journal.ask(1, LEASE)
+        await journal.postpone(asked, START + timedelta(days=2), denied=denied, silent_since=silent_since)
+    await in_state(journal, "manual", "M1")
+    await in_state(journal, "new", "Q1")
+    clock.advance(60)
+    await journal.note((await in_state(journal, "new", "Q2")).id, "no key")
+    statuses: list[JournalStatus] = []
+    counted: list[Mapping[str, int]] = []
+    for seconds in (0, 239, 1, 59, 1, 86_039, 1):
+        clock.advance(seconds)
+        statuses.append(status_of(await journal.list(), [], clock.now))
+        counted.append((await journal.backlog()).needs_person)
+
+    assert [(0, 2), (0, 2), (1, 2), (1, 2), (2, 2), (2, 2), (2, 3)] == [
+        (len(each.unsent), len(each.manual)) for each in statuses
+    ]
+    assert [(len(each.unsent), len(each.manual)) for each in statuses] == [
+        (each["new"], each["accepted"] + each["manual"]) for each in counted
+    ]
 
 
 async def test_sender_cannot_postpone(journal: Journal) -> None:

@@ -247,6 +247,7 @@ VALUES: Final[dict[str, Any]] = {
     "id": 10,
     "fence": 0,
     "denied": 0,
+    "questions": 8,
     "queued": False,
     "attempts": 1,
     "again": False,
@@ -274,8 +275,8 @@ VALUES: Final[dict[str, Any]] = {
     "request": "{}",
 }
 LOCKS: Final = {"MATCHING": FOR_UPDATE, "DUE": SKIP_LOCKED}
-OTHERS: Final = {"ADD", "DONE_THERE"}
-"""One finds nothing; the other is for a person, once."""
+OTHERS: Final = {"ADD", "DONE_THERE", "COUNT", "OLDEST"}
+"""One finds nothing; one is for a person, once; two read all that is open, for gauges."""
 SELECTING: Final = [
     name
     for name, value in vars(transactions).items()
