@@ -121,15 +121,23 @@ async def run(pay: Session, journal: SqliteJournal, source: Path, target: Path) 
     if wrong := [f"{source}, line {row.line}: {row.wrong}" for row in rows if row.wrong]:
         print(*wrong, "Nothing was sent.", sep="\n", file=sys.stderr)
         return INVALID
-    await Reconciler(pay, journal).run_once()  # asks what became of refunds that an earlier run left unknown
+    try:
+        file = target.open("w", encoding="utf-8", newline="", buffering=1)
+    except OSError as error:
+        raise InvalidArgumentError(f"{target} cannot be written: {error}") from error
     outcomes: set[Outcome] = set()
-    with target.open("w", encoding="utf-8", newline="", buffering=1) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("refund", "result", "details"))
-        async with aclosing(send_refunds(pay, [row.refund for row in rows if row.refund])) as results:
-            async for number, outcome, details in results:
-                writer.writerow((number, outcome, details))
-                outcomes.add(outcome)
+    try:
+        with file:
+            await Reconciler(pay, journal).run_once()  # asks what became of refunds that an earlier run left unknown
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("refund", "result", "details"))
+            async with aclosing(send_refunds(pay, [row.refund for row in rows if row.refund])) as results:
+                async for number, outcome, details in results:
+                    writer.writerow((number, outcome, details))
+                    outcomes.add(outcome)
+    except OSError as error:
+        print(f"Results cannot be written: {error}. Some refunds may have been made. Run again.", file=sys.stderr)
+        return EXIT_CODES["unknown"]
     if "unknown" in outcomes:
         print("Some refunds may have been made. Run the same command again after a minute.", file=sys.stderr)
     return max((EXIT_CODES[each] for each in outcomes), default=0)

@@ -1,5 +1,6 @@
 """examples/refund_from_csv: a program that refunds the rows of a CSV file, as its README.md starts it."""
 
+import asyncio
 import os
 import re
 import shlex
@@ -108,6 +109,34 @@ async def test_run_again_after_an_unknown_outcome(program: Program) -> None:
     assert (0, "") == (second, nothing)
     assert [f"R-{order},done,succeeded" for order in ORDERS] == program.results()
     assert {order: program.sandbox.ledger.refunded(order) for order in ORDERS} == {"T1": 200, "T2": 1999, "T3": 29}
+
+
+async def test_target_in_a_missing_folder(program: Program) -> None:
+    """A target that cannot be opened is an invalid setting: nothing is sent."""
+    _, (script, source, _, journal) = commands()
+
+    code, _, errors = await program.run([script, source, "missing/results.csv", journal])
+
+    assert (2, 0) == (code, len(program.sandbox.ledger.calls()))
+    assert re.fullmatch("missing/results.csv cannot be written: .*. Nothing was sent.\n", errors)
+
+
+async def test_results_cannot_be_written(program: Program) -> None:
+    """If the target breaks while refunds are sent, the program says that some may have been made."""
+    _, (script, source, _, journal) = commands()
+    pipe, latency = program.folder / "pipe", program.sandbox.faults.latency("refunds.create", order="T1", phase="after")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    broken = asyncio.create_task(program.run([script, source, pipe.name, journal]))
+    async with asyncio.timeout(SECONDS):
+        while not latency.fired:
+            await program.sandbox.settle()
+    os.close(reader)
+
+    code, _, errors = await broken
+
+    assert (3, False) == (code, "Traceback" in errors)
+    assert "Results cannot be written: [Errno 32] Broken pipe. Some refunds may have been made. Run again." in errors
 
 
 @pytest.mark.long
