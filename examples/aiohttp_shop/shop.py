@@ -17,7 +17,7 @@ import jinja2
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from payasync import DuplicateError, OutcomeUnknownError, PayasyncError, Secret, Session, Timeouts
+from payasync import DuplicateError, OutcomeUnknownError, PayasyncError, Secret, ServiceError, Session, Timeouts
 from payasync.journal import SqliteJournal
 from payasync.notifications import Notification, Receiver, SqliteInbox
 
@@ -43,10 +43,10 @@ CREATE TABLE IF NOT EXISTS orders (
     number TEXT PRIMARY KEY, product TEXT NOT NULL, amount INT NOT NULL,
     state TEXT NOT NULL DEFAULT 'open', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
--- state: open, checking, processing, succeeded or failed
+-- state: open, checking, refused (the reason says why), processing, succeeded or failed
 CREATE TABLE IF NOT EXISTS refunds (
     number TEXT PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders, amount INT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'open', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+    state TEXT NOT NULL DEFAULT 'open', reason TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
 -- what a payment sets off, and what must not come twice
 CREATE TABLE IF NOT EXISTS parcels (id INTEGER PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders);
@@ -58,15 +58,16 @@ UPDATE orders SET state = :new WHERE number = :number
 AND (state IN ('open', 'checking') OR state != 'paid' AND :new NOT IN ('open', 'checking'))
 """
 STORE_REFUND_STATE: Final = """
-UPDATE refunds SET state = :new WHERE number = :number
-AND (state IN ('open', 'checking', 'processing')
-     OR state != 'succeeded' AND :new NOT IN ('open', 'checking', 'processing'))
+UPDATE refunds SET state = :new, reason = :reason WHERE number = :number
+AND (state IN ('open', 'checking', 'refused', 'processing')
+     OR state != 'succeeded' AND :new NOT IN ('open', 'checking', 'refused', 'processing'))
 """
 UNSETTLED_ORDERS: Final = """
 SELECT * FROM orders WHERE state IN ('open', 'checking') AND created > datetime('now', '-1 day')
 """
 UNSETTLED_REFUNDS: Final = """
-SELECT number FROM refunds WHERE state IN ('open', 'checking', 'processing') AND created > datetime('now', '-1 day')
+SELECT number FROM refunds
+WHERE state IN ('open', 'checking', 'refused', 'processing') AND created > datetime('now', '-1 day')
 """
 
 logger = logging.getLogger("shop")
@@ -147,7 +148,11 @@ class Payments:
         await self.ask_about_order(order["number"])
 
     async def refund(self, order: dict[str, Any], number: str) -> None:
-        """Refund a whole order. You may repeat this call: the journal sends each number once."""
+        """Refund a whole order, and store the state.
+
+        You may repeat this call: the journal sends a number again only if the refund was certainly not made.
+        """
+        reason = ""
         try:
             made = await self.pay.refunds.create(
                 out_trade_no=order["number"],
@@ -159,8 +164,10 @@ class Payments:
             state = made.state
         except (OutcomeUnknownError, DuplicateError):
             state = "checking"
+        except ServiceError as error:
+            state, reason = "refused", str(error)
         async with self.database.begin() as db:
-            await store_refund_state(db, number, state)
+            await store_refund_state(db, number, state, reason)
 
     async def ask_about_refund(self, number: str) -> bool:
         """Store the state that the service says, and return whether the refund has ended."""
@@ -197,11 +204,11 @@ async def store_order_state(db: aiosqlite.Connection, number: str, state: str | 
         await db.execute("INSERT INTO parcels (order_number) VALUES (?)", (number,))
 
 
-async def store_refund_state(db: aiosqlite.Connection, number: str, state: str | None) -> None:
+async def store_refund_state(db: aiosqlite.Connection, number: str, state: str | None, reason: str = "") -> None:
     """Store a state. A refund that has succeeded stays so."""
     if state is None:
         logger.warning("%s: the profile's [states.refund] does not have the service's word", number)
-    await db.execute(STORE_REFUND_STATE, {"new": state or "checking", "number": number})
+    await db.execute(STORE_REFUND_STATE, {"new": state or "checking", "reason": reason, "number": number})
 
 
 def receive(payments: Payments, inbox: SqliteInbox) -> Receiver:
@@ -320,7 +327,7 @@ class Pages:
             return await handler(request)
         except PayasyncError as error:  # what may have been carried out is an OutcomeUnknownError
             logger.warning("%s", error)
-            return show("failure.html", status=503)
+            return show("failure.html", status=503, refused=isinstance(error, ServiceError))
 
 
 def show(page: str, *, status: int = 200, **values: object) -> web.Response:

@@ -21,7 +21,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from payasync import DuplicateError, OutcomeUnknownError, PayasyncError, Secret, Session, Timeouts
+from payasync import DuplicateError, OutcomeUnknownError, PayasyncError, Secret, ServiceError, Session, Timeouts
 from payasync.journal import SqliteJournal
 from payasync.notifications import Notification, Receiver, SqliteInbox
 
@@ -41,7 +41,7 @@ PRODUCTS: Final = {
 CURRENCY: Final = "CAD"
 PAGES: Final = Path(__file__).parents[1] / "shop_pages"
 UNPAID: Final = ("open", "checking")
-UNSETTLED: Final = (*UNPAID, "processing")
+UNSETTLED: Final = (*UNPAID, "refused", "processing")
 
 logger = logging.getLogger("shop")
 router = APIRouter()
@@ -65,13 +65,14 @@ class Order(Base):
 
 
 class Refund(Base):
-    """A refund of a whole order: `open`, `checking`, `processing`, `succeeded` or `failed`."""
+    """A refund of a whole order: `open`, `checking`, `refused` (see `reason`), `processing`, `succeeded`, `failed`."""
 
     __tablename__ = "refunds"
     number: Mapped[str] = mapped_column(primary_key=True)
     order_number: Mapped[str] = mapped_column(ForeignKey("orders.number"))
     amount: Mapped[int]
     state: Mapped[str] = mapped_column(default="open")
+    reason: Mapped[str] = mapped_column(default="")
     created: Mapped[datetime] = mapped_column(default=lambda: datetime.now(UTC))
 
 
@@ -157,9 +158,10 @@ async def find_order(shop: Shop, number: str) -> Order:
 
 
 def check_admin(shop: TheShop, given: Annotated[HTTPBasicCredentials, Depends(HTTPBasic())]) -> None:
-    """Let nobody in without the password."""
-    if not secrets.compare_digest(given.password.encode(), shop.password.reveal().encode()):
-        raise HTTPException(401, "Wrong password", {"WWW-Authenticate": "Basic"})
+    """Let in only the user `admin`, with the password."""
+    expected = f"admin:{shop.password.reveal()}"
+    if not secrets.compare_digest(f"{given.username}:{given.password}".encode(), expected.encode()):
+        raise HTTPException(401, "Wrong user or password", {"WWW-Authenticate": "Basic"})
 
 
 @router.get("/admin", dependencies=[Depends(check_admin)])
@@ -254,7 +256,11 @@ async def store_order_state(db: AsyncSession, number: str, state: str | None) ->
 
 
 async def create_refund(shop: Shop, order: Order, number: str) -> None:
-    """Refund an order, and store the state. You may repeat this call: the journal sends each number once."""
+    """Refund an order, and store the state.
+
+    You may repeat this call: the journal sends a number again only if the refund was certainly not made.
+    """
+    reason = ""
     try:
         made = await shop.pay.refunds.create(
             out_trade_no=order.number,
@@ -266,8 +272,10 @@ async def create_refund(shop: Shop, order: Order, number: str) -> None:
         state = made.state
     except (OutcomeUnknownError, DuplicateError):
         state = "checking"
+    except ServiceError as error:
+        state, reason = "refused", str(error)
     async with shop.database.begin() as db:
-        await store_refund_state(db, number, state)
+        await store_refund_state(db, number, state, reason)
 
 
 async def ask_about_refund(shop: Shop, number: str) -> bool:
@@ -281,13 +289,13 @@ async def ask_about_refund(shop: Shop, number: str) -> bool:
     return found.state in {"succeeded", "failed"}
 
 
-async def store_refund_state(db: AsyncSession, number: str, state: str | None) -> None:
+async def store_refund_state(db: AsyncSession, number: str, state: str | None, reason: str = "") -> None:
     """Store a state. A refund that has succeeded stays so."""
     if state is None:
         logger.warning("%s: the profile's [states.refund] does not have the service's word", number)
     new = state or "checking"
     before = Refund.state.in_(UNSETTLED) if new in UNSETTLED else Refund.state != "succeeded"
-    await db.execute(update(Refund).where(Refund.number == number, before).values(state=new))
+    await db.execute(update(Refund).where(Refund.number == number, before).values(state=new, reason=reason))
 
 
 async def ask_about_unsettled(shop: Shop) -> None:
@@ -376,7 +384,7 @@ async def protect(request: Request, call_next: Callable[[Request], Awaitable[Res
 async def show_failure(request: Request, error: Exception) -> Response:
     """Respond where a call was certainly not carried out. What may have been is an `OutcomeUnknownError`."""
     logger.warning("%s", error)
-    return show(request, "failure.html", status=503)
+    return show(request, "failure.html", status=503, refused=isinstance(error, ServiceError))
 
 
 def show(request: Request, page: str, *, status: int = 200, **values: object) -> Response:

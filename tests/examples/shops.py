@@ -49,23 +49,18 @@ class Place:
 
 
 @asynccontextmanager
-async def serving(place: Place, sandbox: Sandbox, profile: Path | None = None) -> AsyncGenerator[Process]:
-    """Run a shop until the block ends, unless it was killed; it must not complain.
-
-    A `profile` goes before the sandbox's own.
-    """
+async def serving(place: Place, sandbox: Sandbox, **variables: str) -> AsyncGenerator[Process]:
+    """Run a shop until the block ends, unless it was killed; it must not complain."""
     settings = {
         "SHOP_URL": place.url,
         "SHOP_ADMIN_PASSWORD": PASSWORD,
         "SHOP_FOLDER": str(place.folder),
         "PYTHONSAFEPATH": "",
     }
-    if profile:
-        settings["PAYASYNC_PROFILE"] = str(profile)
     process = await asyncio.create_subprocess_exec(
         *place.command(),
         cwd=EXAMPLES / place.name,
-        env={**environment(sandbox), **settings},
+        env={**environment(sandbox), **settings, **variables},
         stdout=PIPE,
         stderr=STDOUT,
     )

@@ -241,7 +241,8 @@ async def test_unknown_word_is_checked(place: Place) -> None:
     profile = place.folder / "service.toml"
     profile.write_text(PROFILE.to_toml().replace("SBX_PENDING", "OTHER"), encoding="utf-8")
     number = "0123456789abcdef01234567"
-    async with Sandbox() as sandbox, serving(place, sandbox, profile), aiohttp.ClientSession() as http:
+    variables = {"PAYASYNC_PROFILE": str(profile)}
+    async with Sandbox() as sandbox, serving(place, sandbox, **variables), aiohttp.ClientSession() as http:
         form = {"product": "coffee", "number": number}
         async with http.post(f"{place.url}/orders", data=form, allow_redirects=False):
             pass
