@@ -275,8 +275,8 @@ VALUES: Final[dict[str, Any]] = {
     "request": "{}",
 }
 LOCKS: Final = {"MATCHING": FOR_UPDATE, "DUE": SKIP_LOCKED}
-OTHERS: Final = {"ADD", "DONE_THERE", "COUNT", "OLDEST"}
-"""One finds nothing; one is for a person, once; two read all that is open, for gauges."""
+OTHERS: Final = {"ADD", "DONE_THERE"}
+"""One finds nothing; one is for a person, once."""
 SELECTING: Final = [
     name
     for name, value in vars(transactions).items()
