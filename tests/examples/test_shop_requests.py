@@ -1,8 +1,11 @@
-"""The example shops over HTTP, without a browser: what the service refuses, and who is let in."""
+"""The example shops over HTTP, without a browser: refusals, outages, duplicates, and notifications."""
 
 import asyncio
+import os
+import sqlite3
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Final
 
@@ -10,11 +13,18 @@ import aiohttp
 import pytest
 from attrs import frozen
 
+from payasync.notifications import SqliteInbox
 from payasync.sandbox import Sandbox
 from tests.examples.shops import NAMES, PASSWORD, Place, serving
 
 NUMBER: Final = "0123456789abcdef01234567"
 SECONDS: Final = 20
+QUICK: Final = """
+import asyncio
+sleep = asyncio.sleep
+asyncio.sleep = lambda seconds, *given: sleep(0.1 if seconds == 60 else seconds, *given)
+"""
+"""Makes each minute that a program waits 0.1 s."""
 
 
 def basic(user: str) -> str:
@@ -51,6 +61,11 @@ class Client:
         """Return a page."""
         async with self.http.get(f"{self.place.url}{path}") as answer:
             return await answer.text()
+
+    def rows(self, statement: str) -> list[tuple[str | int, ...]]:
+        """Execute a statement in the shop's own database, and return its rows."""
+        with closing(sqlite3.connect(self.place.folder / "shop.db")) as db, db:
+            return db.execute(statement).fetchall()
 
     async def see(self, path: str, text: str) -> None:
         """Load a page until it holds a text."""
@@ -99,3 +114,70 @@ async def test_page_says_what_failed(client: Client) -> None:
     assert (503, 503, 401, 0) == (refused[0], unreachable[0], stranger, orders)
     assert "The payment service did not accept this request. Nothing was charged" in refused[1]
     assert "We cannot use the payment service now. Nothing was charged" in unreachable[1]
+
+
+async def test_cancelled_order_is_closed(client: Client) -> None:
+    """A customer who cancels closes the order at the service; no other site may frame the button."""
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        cancelled, _ = await client.press(f"/orders/{NUMBER}/cancel")
+        async with client.http.get(f"{client.place.url}/orders/{NUMBER}") as answer:
+            page, policy = await answer.text(), answer.headers["Content-Security-Policy"]
+        state = sandbox.ledger.order_state(NUMBER)
+
+    assert (303, "closed") == (cancelled, state)
+    assert "The order is closed" in page
+    assert "frame-ancestors 'none'" in policy
+
+
+async def test_payment_of_another_amount_is_held(client: Client) -> None:
+    """A genuine notification of an amount that the shop did not ask for stores no parcel, and waits for a person."""
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        client.rows("UPDATE orders SET amount = 451")
+        await sandbox.customer.authorize(NUMBER)
+        await sandbox.settle()
+    async with aclosing(SqliteInbox(client.place.folder / "inbox.db")) as inbox:
+        held = [event.state for event in await inbox.events()]
+
+    assert ["quarantined"] == held
+    assert [("open", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
+
+
+@pytest.mark.long
+async def test_duplicate_numbers_are_checked(client: Client) -> None:
+    """If the service knows a number already, the shop does not say that nothing happened."""
+    async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox), sandbox.session() as tool:
+        await tool.orders.place(out_trade_no=NUMBER, total_amt=999, currency="CAD")
+        bought = await client.buy()
+        order = client.rows("SELECT state FROM orders")
+        client.rows("UPDATE orders SET state = 'paid'")
+        await sandbox.customer.authorize(NUMBER)
+        await tool.refunds.create(out_trade_no=NUMBER, out_refund_no=f"{NUMBER}-R1", total_amt=999, refund_amt=1)
+        await client.refund()
+        refund = client.rows("SELECT state FROM refunds")
+        refunds = sandbox.ledger.refunds()
+
+    assert (303, [("checking",)], [("checking",)], 1) == (bought[0], order, refund, refunds)
+
+
+@pytest.mark.long
+async def test_shop_asks_about_refunds_each_minute(client: Client, tmp_path: Path) -> None:
+    """A refund whose notification is lost ends in the shop, too, without a click."""
+    (tmp_path / "sitecustomize.py").write_text(QUICK, encoding="utf-8")
+    quick = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    async with (
+        Sandbox(clock="frozen", refunds="by hand") as sandbox,
+        serving(client.place, sandbox, PYTHONPATH=quick),
+    ):
+        sandbox.faults.notifications.drop("refund", times=None)
+        await client.buy()
+        await sandbox.customer.authorize(NUMBER)
+        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.refund()
+        await client.see("/admin", "processing")
+        await sandbox.bank.settle_refund(f"{NUMBER}-R1")
+        await client.see("/admin", "succeeded")
+        refunded = sandbox.ledger.refunded(NUMBER)
+
+    assert 450 == refunded
