@@ -24,6 +24,7 @@ from payasync.errors import (
     WaitTimeoutError,
 )
 from payasync.journal.intents import write_state
+from payasync.journal.replay import BEING_SENT
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.schema import SIGNING
@@ -240,7 +241,7 @@ def _advise(caller: Caller, error: PayasyncError) -> tuple[str, list[str]]:
         case DuplicateError():
             commands = _commands_to_ask(caller)
             ask = " To ask what it stands for:" if commands else ""
-            advice = f"If the number stands for another write, use another number.{ask}"
+            advice = f"Use another number only if this one stands for another write.{ask}"
         case IntentConflictError():
             advice, commands = "To see the earlier request:", caller.journal_command(f"journal show {error.intent_id}")
         case NotSentError(permanent=True):
@@ -254,13 +255,15 @@ def _advise(caller: Caller, error: PayasyncError) -> tuple[str, list[str]]:
             wait = f" {error.retry_after:g} seconds" if error.retry_after else ""
             advice = f"Wait{wait}, and run the command again."
         case ServiceError(absent=True) if caller.request.operation.read:
-            advice = _advise_on_absence(caller.profile.recovery.quarantine)
+            advice = _advise_on_absence(caller)
         case _:
             pass
     return advice, commands
 
 
 def _advise_on_unknown(caller: Caller, error: OutcomeUnknownError) -> tuple[str, list[str]]:
+    if error.reason == BEING_SENT:
+        return "From that time on, this command asks the service:", caller.journal_command("reconcile", caller.options)
     if ask := _commands_to_ask(caller):
         return "To ask the service what happened:", ask
     if caller.address is None:
@@ -275,8 +278,9 @@ def _commands_to_ask(caller: Caller) -> list[str]:
     return [*caller.journal_command("reconcile", caller.options), *ask] if ask else []
 
 
-def _advise_on_absence(quarantine: float | None) -> str:
-    final = "not final without recovery.quarantine in the profile"
+def _advise_on_absence(caller: Caller) -> str:
+    quarantine, final = caller.profile.recovery.quarantine, "not final without recovery.quarantine in the profile"
     if quarantine is not None:
         final = f"final only {quarantine:g} seconds after a write was sent"
-    return f'"Not found" is {final}, because the service may still carry it out. To send it again, use the same number.'
+    again = "" if caller.request.answer.thing == "payment" else " To send it again, use the same number."
+    return f'"Not found" is {final}, because the service may still carry it out.{again}'

@@ -408,8 +408,8 @@ def _facts_to_confirm(request: Request[Response], unit: str) -> Iterator[tuple[s
         elif name == "customer" and not isinstance(value, str):
             value = ", ".join(value)
         yield _ARGUMENTS[name][0], str(value)
-    for name, value in request.extra.items():
-        yield name, value if isinstance(value, str) else json_text.dumps(value)
+    if request.extra:
+        yield "Also", ", ".join(request.extra)
 
 
 def _amount_in_words(count: int, currency: str, unit: str) -> str:
@@ -425,7 +425,7 @@ def _rows(result: CallResult) -> Iterator[tuple[str, str]]:
     state = f"{result.state} ({result.status})" if result.state else result.status
     for name, value in (
         (result.operation.partition("s.")[0].capitalize(), result.number or result.id),
-        ("Id", result.id if result.number else None),
+        ("Id", result.id if result.number != result.id else None),
         ("State", state),
         ("Pay at", result.redirect_url),
         ("Request", result.request_id),

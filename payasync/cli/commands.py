@@ -3,10 +3,10 @@
 import importlib
 import signal
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
-from click.exceptions import Exit
+from click.exceptions import Exit, NoArgsIsHelpError
 from click.shell_completion import CompletionItem
 
 from payasync import __version__, cli
@@ -76,6 +76,10 @@ class Commands(click.Group):
             if isinstance(aborted.__context__, KeyboardInterrupt):
                 ctx.exit(cli.INTERRUPTED)
             raise
+        except NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            _fail(error, ctx)
         except Exception as error:
             if isinstance(error, click.ClickException | Exit | BrokenPipeError) or cli.lacks_extra(error):
                 raise
@@ -84,11 +88,28 @@ class Commands(click.Group):
             print_unexpected(error)
             ctx.exit(cli.FAILED)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options of all commands."""
+        try:
+            return super().parse_args(ctx, args)
+        except NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            _fail(error, ctx)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the names that begin so, without loading a command."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         return [CompletionItem(name, help=words) for name, words in COMMANDS.items() if name.startswith(incomplete)]
+
+
+def _fail(error: click.UsageError, ctx: click.Context) -> NoReturn:
+    """Say in one line which option is wrong, and end with exit code 2."""
+    from payasync.cli.terminal import fail  # noqa: PLC0415 - few need it
+
+    path, words = (error.ctx or ctx).command_path, error.format_message()
+    fail(path.partition(" ")[2], f"{words}{'' if words.endswith(('.', '?')) else '.'} See {path} --help")
 
 
 EXIT_CODES: Final = """

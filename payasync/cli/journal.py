@@ -26,7 +26,7 @@ from payasync.cli.intent_table import (
 )
 from payasync.cli.journal_status import OPEN_STATES, JournalStatus, StatusScreen, status_of
 from payasync.cli.options import Address, existing_journal, run_with_journal
-from payasync.cli.terminal import Lines, plain
+from payasync.cli.terminal import Lines, fail, plain
 from payasync.endpoints import OPERATIONS
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import END_STATES, RESOLVABLE_STATES
@@ -240,7 +240,7 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
         # The journal refuses any other state, so there is nothing to confirm.
         if found.state in RESOLVABLE_STATES:
             JournalScreen().shown(found, address, hint=False)
-            click.confirm(_QUESTIONS[found.state == "new", end], abort=True)
+            _confirm("journal resolve", _QUESTIONS[found.state == "new", end])
     resolved = run_with_journal(
         address,
         lambda journal: journal.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=attempts),
@@ -307,9 +307,18 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
       2    nothing changed: no write went to OLD, or the journal cannot be read
     """  # noqa: D301 - click does not wrap a paragraph after this character
     if not yes:
-        click.confirm(f"Are you sure that {new} is the same service as {old}, with all its writes?", abort=True)
+        _confirm("journal move", f"Are you sure that {new} is the same service as {old}, with all its writes?")
     merchants = run_with_journal(address, lambda journal: journal.move(old, new), command="journal move")
     Lines().write("The writes of ", (plain(", ".join(merchants)), "bold"), f" go to {plain(new)} from now on.")
+
+
+def _confirm(command: str, question: str) -> None:
+    try:
+        click.confirm(question, abort=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            fail(command, "nothing changed: without a terminal, nobody can confirm it. Pass --yes")
+        raise
 
 
 def _existing(address: Address, intent_id: int) -> Intent:

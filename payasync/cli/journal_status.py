@@ -38,6 +38,7 @@ class JournalStatus:
         manual: The intents that need a person.
         unsent: The queued intents that a worker should have sent.
         events: The notifications that no handler could take, and that need a person.
+        leases: When the lease of each write that is *sending* ends. If its sender was interrupted, it is in doubt then.
     """
 
     at: datetime
@@ -46,6 +47,7 @@ class JournalStatus:
     manual: Sequence[Intent] = ()
     unsent: Sequence[Intent] = ()
     events: Sequence[InboxEvent] = ()
+    leases: Sequence[datetime] = ()
 
     @property
     def exit_code(self) -> int:
@@ -82,6 +84,7 @@ def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datet
         ],
         unsent=[each for state, each in states if state == "new" and is_unsent(each, at)],
         events=events,
+        leases=[each.lease for state, each in states if state == "sending" and each.lease],
     )
 
 
@@ -110,10 +113,17 @@ class StatusScreen:
             self._lines.row(name, plain(value), style)
         self._lines.row("Journal", plain(self._address.shown), "")
         self._lines.write()
+        self._show_sending(status)
         self._show_manual(status)
         self._show_unsent(status)
         self._show_events(status)
         self._show_doubtful(status)
+
+    def _show_sending(self, status: JournalStatus) -> None:
+        if status.leases:
+            many = len(status.leases)
+            are = "1 write is being sent, or was" if many == 1 else f"{many} writes are being sent, or were"
+            self._say(f"{are} interrupted: look again at {max(status.leases).astimezone():%H:%M:%S}.")
 
     def _show_manual(self, status: JournalStatus) -> None:
         if status.manual:

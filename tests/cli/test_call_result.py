@@ -19,13 +19,17 @@ from payasync import (
     PayasyncError,
     Profile,
     QueryOrder,
+    QueryPayment,
     RateLimitedError,
     Request,
+    ServiceError,
     Session,
     SessionClosedError,
 )
 from payasync.cli.call_result import Caller, result_of_error
 from payasync.cli.options import Address
+from payasync.journal.replay import BEING_SENT
+from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE
 
 REFUND = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
@@ -74,10 +78,24 @@ def caller(request: Request[Any], profile: Profile = PROFILE, journal: str = "")
             ["payasync journal resolve 7 --journal pay.db --as succeeded|rejected --reason …"],
         ),
         (
+            caller(SUBSCRIBE, journal="pay.db"),
+            OutcomeUnknownError("sending", intent_id=7, reason=BEING_SENT),
+            "unknown",
+            "From that time on, this command asks the service:",
+            ["payasync reconcile --journal pay.db --profile p.toml"],
+        ),
+        (
+            caller(QueryPayment(identifier="P1"), evolve(PROFILE, recovery=Recovery(quarantine=60.0))),
+            ServiceError("none", absent=True),
+            "refused",
+            '"Not found" is final only 60 seconds after a write was sent, because the service may still carry it out.',
+            [],
+        ),
+        (
             caller(REFUND, SILENT),
             DuplicateError("used"),
             "duplicate",
-            "If the number stands for another write, use another number.",
+            "Use another number only if this one stands for another write.",
             [],
         ),
         (

@@ -232,9 +232,9 @@ def test_version() -> None:
 )
 def test_mistyped_command(given: str, words: str) -> None:
     """If a command is mistyped, the error names the command that is closest to it, if any."""
-    result = CliRunner().invoke(payasync, [given])
+    result = CliRunner().invoke(payasync, [given], prog_name="payasync")
 
-    assert (2, f"Error: {words}") == (result.exit_code, result.stderr.splitlines()[-1])
+    assert (2, f"payasync: {words} See payasync --help\n") == (result.exit_code, result.stderr)
 
 
 def test_help_lists_the_commands() -> None:

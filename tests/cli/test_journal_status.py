@@ -104,6 +104,15 @@ def test_interrupted_write_is_in_doubt() -> None:
     assert {"unknown": 0, "sending": 1}.items() <= facts(sending, after=HOUR / 4)["counts"].items()
 
 
+def test_write_that_is_being_sent() -> None:
+    """While a write may still be sent, the command says when to look again, because its sender may have died."""
+    sending = kept(lease=START + HOUR / 2)
+    again = (START + HOUR / 2).astimezone()
+
+    line = f"  1 write is being sent, or was interrupted: look again at {again:%H:%M:%S}.\n"
+    assert (True, False) == (line in shown(sending, after=HOUR / 4), "look again" in shown(sending))
+
+
 def test_facts() -> None:
     """The JSON has the number in each open state, the oldest write in doubt, and what needs somebody."""
     found = facts(unknown(due=START + HOUR / 2), MANUAL, QUEUED, kept(id=9, state="accepted"))
