@@ -1,6 +1,7 @@
-"""Check the sdist and the wheel that are given: their version is the changelog's, and no file inside is foreign."""
+"""Check the sdist and the wheel that are given: their version is the changelog's, and git knows each file inside."""
 
 import re
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -10,7 +11,6 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 MADE: Final = {"PKG-INFO", "pyproject.toml", ".gitignore"}
 """Files of an sdist that hatchling adds."""
-FOREIGN: Final = re.compile(r"__pycache__|\.(db|log|pyc)$|(^|/)\.")
 
 
 def find_flaws(sdist: str, wheel: str) -> list[str]:
@@ -22,7 +22,9 @@ def find_flaws(sdist: str, wheel: str) -> list[str]:
     with tarfile.open(sdist) as packed_source:
         source = {each.name.partition("/")[2] for each in packed_source.getmembers() if each.isfile()} - MADE
     foreign = {name for name in inside if not name.startswith("payasync/")}
-    foreign |= {name for name in inside | source if FOREIGN.search(name) or not (ROOT / name).is_file()}
+    # A key or a note that lies in a folder of the package is no part of the project.
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S607
+    foreign |= (inside | source).difference(listed.split("\0"))
     flaws = [f"{name} is foreign" for name in sorted(foreign)]
     if latest not in {"Unreleased", version}:
         flaws.append(f"CHANGELOG.md begins with {latest}, but the version is {version}")
