@@ -30,7 +30,7 @@ from yarl import URL
 
 from payasync import __version__
 from payasync.endpoints import BY_NAME
-from payasync.errors import PayasyncError, drop_frames
+from payasync.errors import AuthenticationError, InvalidSignatureError, PayasyncError, drop_frames
 from payasync.journal import Journal
 from payasync.middleware.observe import Event, Retrying, Unknown, log
 from payasync.middleware.retry import QUERY_REASON
@@ -51,6 +51,7 @@ ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75,
 CALL_BUCKETS: Final = (*ATTEMPT_BUCKETS, 20, 30, 45, 60)
 """Seconds. A call may last as long as `Timeouts.total`, which is 45 seconds by default."""
 FAILED_STATUS: Final = 400
+KEY_ERRORS: Final = (AuthenticationError.__name__, InvalidSignatureError.__name__)
 
 Attributes: TypeAlias = dict[str, str | int]
 Ended: TypeAlias = Reply | BaseException | None
@@ -155,6 +156,8 @@ class OpenTelemetry:
         self._unknown = meter.create_counter(
             "payasync.unknown_outcomes", "{call}", "Writes that may have been carried out."
         )
+        self._key_errors = meter.create_counter("payasync.key_errors", "{call}", "Calls that failed because of a key.")
+        self._watched: set[str] = set()
         for store, name, unit, words, read in GAUGES:
             callback = partial(self._observe, store, read)
             meter.create_observable_gauge(f"payasync.{store}.{name}", [callback], unit, words)
@@ -170,6 +173,8 @@ class OpenTelemetry:
             for operation in BY_NAME.values():
                 if not operation.read:  # a counter that first appears as 1 shows no increase
                     self._unknown.add(0, {"payasync.operation": operation.name})
+            for error_type in KEY_ERRORS:
+                self._key_errors.add(0, {"error.type": error_type})
 
         async def send_traced(call: Call) -> Reply:
             name = _bounded_name(call)
@@ -182,7 +187,10 @@ class OpenTelemetry:
                     traced.span.set_attribute("payasync.attempts", ended.attempts)
                 if isinstance(ended, Reply) and ended.recovered:
                     traced.span.add_event("payasync.recovered")
-                self._calls.record(seconds, facts | _end(traced.span, _error_type(ended)))
+                failed = _error_type(ended)
+                if failed in KEY_ERRORS:
+                    self._key_errors.add(1, {"error.type": failed})
+                self._calls.record(seconds, facts | _end(traced.span, failed))
 
             context = set_value(_CALL, traced, set_span_in_context(traced.span))
             return await _send_within(context, call, send, finish)
@@ -236,7 +244,8 @@ class OpenTelemetry:
     ) -> AsyncGenerator[None]:
         """Show what waits in a journal and in an inbox, as long as the block runs.
 
-        If one of them cannot be read, its gauges are missing until it can be read again.
+        If one of them cannot be read, its gauges are missing until it can be read again. One object watches one journal
+        and one inbox at a time.
 
         Args:
             journal: The journal of your sessions.
@@ -244,7 +253,8 @@ class OpenTelemetry:
             interval: Seconds between two readings.
 
         Raises:
-            InvalidArgumentError: An argument has another type, or the interval is not above 0.
+            InvalidArgumentError: An argument has another type, the interval is not above 0, or this object watches a
+                journal or an inbox already.
         """
         if not is_number(interval) or not interval > 0:
             raise invalid_argument("interval", "a number of seconds above 0", interval)
@@ -255,14 +265,21 @@ class OpenTelemetry:
         for name, (store, kind) in given.items():
             if store is not None and not isinstance(store, kind):
                 raise invalid_argument(name, f"an object such as Sqlite{name.capitalize()}(path)", store)
+            if store is not None and name in self._watched:
+                rule = f"the only {name} that an OpenTelemetry object watches: use another object for a second {name}"
+                raise invalid_argument(name, rule, store)
         stores = {name: store for name, (store, _) in given.items() if store is not None}
-        await self._sample(stores)
-        sampling = asyncio.create_task(self._sample_repeatedly(stores, interval))
+        self._watched |= stores.keys()
         try:
-            yield
+            await self._sample(stores)
+            sampling = asyncio.create_task(self._sample_repeatedly(stores, interval))
+            try:
+                yield
+            finally:
+                sampling.cancel()
+                await asyncio.wait([sampling])
         finally:
-            sampling.cancel()
-            await asyncio.wait([sampling])
+            self._watched -= stores.keys()
             for name in stores:
                 self._samples.pop(name, None)
 

@@ -238,6 +238,15 @@ def test_queries_find_what_is_exported(query: str, seen: Seen) -> None:
     assert all(grouped <= seen.exported[str(each.name)].keys() for each in selectors if grouped)
 
 
+def test_slowness_can_fire(seen: Seen) -> None:
+    """The greatest bucket is above the limit of the alert. A quantile never exceeds this bucket."""
+    alerts = EXAMPLES.joinpath("alerts.yml").read_text(encoding="utf-8")
+    (limit,) = re.findall(r"payasync_call_duration_seconds_bucket.* > (\d+)", alerts)
+    bounds = seen.exported["payasync_call_duration_seconds_bucket"]["le"] - {"+Inf"}
+
+    assert float(limit) < max(float(each) for each in bounds)
+
+
 def test_what_needs_a_person_has_an_alert(seen: Seen) -> None:
     """Alerts read each state for which `payasync journal --inbox` ends with exit code 3."""
     alerts = EXAMPLES.joinpath("alerts.yml").read_text(encoding="utf-8")

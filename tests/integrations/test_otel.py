@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import aclosing
 from datetime import date
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Final
 
 import pytest
@@ -26,6 +27,7 @@ from payasync import (
     CreateRefund,
     Credentials,
     InvalidArgumentError,
+    InvalidSignatureError,
     OutcomeUnknownError,
     Parameter,
     PayasyncError,
@@ -312,26 +314,40 @@ async def test_trace_is_continued_only_if_asked_for(propagate: bool, sandbox: Sa
 
 
 class Raising(SpanProcessor):
-    """A processor with a mistake."""
+    """A processor with a mistake.
+
+    Attributes:
+        raised: What it raised.
+    """
+
+    def __init__(self) -> None:
+        self.raised: list[LookupError] = []
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Raise."""
-        raise LookupError(span, parent_context)
+        self.raised.append(LookupError(span, parent_context))
+        raise self.raised[-1]
 
     def on_end(self, span: ReadableSpan) -> None:
         """Raise."""
-        raise LookupError(span)
+        self.raised.append(LookupError(span))
+        raise self.raised[-1]
 
 
 async def test_mistake_of_a_processor_fails_no_call(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
-    """If a tracer raises, the payment goes on, and a warning names the error's class only."""
-    seen = backend(Raising())
+    """If a tracer raises, the payment goes on, and a warning names the error's class only. No frame shows the call."""
+    raising = Raising()
+    seen = backend(raising)
     async with instrumented(sandbox, seen) as pay:
         refund = await pay.refunds.create(**REFUND)
     warnings = {record.getMessage() for record in caplog.records if record.levelno == logging.WARNING}
 
     assert 1 == refund.attempts
     assert {"OpenTelemetry raised LookupError; the call goes on"} == warnings
+    frames = {frame.f_globals["__name__"] for each in raising.raised for frame, _ in walk_tb(each.__traceback__)}
+
+    assert raising.raised
+    assert not {name for name in frames if name.startswith("payasync.")}
 
 
 async def test_no_secret_and_no_detail(sandbox: Sandbox) -> None:
@@ -408,6 +424,53 @@ async def test_what_waits_is_shown(tmp_path: Path, seen: Backend) -> None:
     assert {} == seen.points("payasync.journal.intents")
 
 
+async def test_ages_grow_between_readings(tmp_path: Path, seen: Backend) -> None:
+    """The age of what waits grows also while the store is not read."""
+    clock = Clock()
+    async with SqliteJournal(tmp_path / "pay.db", clock=clock) as journal:
+        await journal.settle((await journal.begin(draft(), lease=60)).intent, "unknown")
+        clock.advance(50)
+        async with seen.telemetry.watch(journal=journal):
+            first, second = (seen.points("payasync.journal.oldest_unknown")[()] for _ in range(2))
+
+    assert 50 < first < second
+
+
+async def test_second_store_is_refused(tmp_path: Path, seen: Backend) -> None:
+    """A second journal of the same object is refused by its name, and is not opened. Later, it is watched."""
+    later = SqliteJournal(tmp_path / "later.db")
+    async with SqliteJournal(tmp_path / "pay.db") as journal, aclosing(later):
+        async with seen.telemetry.watch(journal=journal):
+            with pytest.raises(InvalidArgumentError) as caught:
+                async with seen.telemetry.watch(journal=later):
+                    pass
+            opened, shown = (tmp_path / "later.db").exists(), seen.points("payasync.journal.intents")
+        async with seen.telemetry.watch(journal=later):
+            after = seen.points("payasync.journal.intents")
+
+    assert ("journal", False) == (caught.value.field, opened)
+    assert shown
+    assert shown == after
+
+
+@pytest.mark.parametrize("error", [AuthenticationError, InvalidSignatureError])
+async def test_key_errors_are_counted_from_0(error: type[PayasyncError], sandbox: Sandbox, seen: Backend) -> None:
+    """The errors of keys are counted, and begin at 0, so that an alert sees the first one."""
+
+    async def fail(_: Call, __: Send) -> Reply:
+        raise error("no")
+
+    async with instrumented(sandbox, seen, middleware=[seen.telemetry, fail]) as pay:
+        before = seen.points("payasync.key_errors")
+        with pytest.raises(error):
+            await pay.orders.query("T1")
+    after = seen.points("payasync.key_errors")
+    series = (("error.type", error.__name__),)
+
+    assert [0, 0] == list(before.values())
+    assert {**before, series: 1} == after
+
+
 async def test_nothing_waits(tmp_path: Path, seen: Backend) -> None:
     """All gauges are there, and 0, if nothing waits: a missing one means that nobody reads the stores."""
     inbox = SqliteInbox(tmp_path / "inbox.db")
@@ -419,6 +482,29 @@ async def test_nothing_waits(tmp_path: Path, seen: Backend) -> None:
         values = [set(seen.points(f"payasync.{store}.{name}").values()) for store, name, *_ in GAUGES]
 
     assert [{0}] * len(GAUGES) == values
+
+
+async def test_foreign_error_does_not_end_the_readings(
+    tmp_path: Path, seen: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a reading raises a foreign exception, its gauges are missing, and the store is read again."""
+    again = asyncio.Event()
+    results: list[type[Exception] | None] = [None, LookupError]
+    async with SqliteJournal(tmp_path / "pay.db") as journal:
+        found = await journal.backlog()
+
+        async def backlog() -> Backlog:
+            if results and (error := results.pop(0)):
+                raise error
+            if not results:
+                again.set()
+            return found
+
+        journal.backlog = backlog  # type: ignore[method-assign] # a reading has a defect
+        async with seen.telemetry.watch(journal=journal, interval=0.001):
+            await asyncio.wait_for(again.wait(), 10)
+
+    assert "the journal cannot be watched: LookupError" in {record.getMessage() for record in caplog.records}
 
 
 async def test_store_is_read_again(tmp_path: Path, seen: Backend, caplog: pytest.LogCaptureFixture) -> None:
