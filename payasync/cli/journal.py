@@ -29,7 +29,7 @@ from payasync.cli.options import Address, existing_journal, run_with_journal
 from payasync.cli.terminal import Lines, fail, plain
 from payasync.endpoints import OPERATIONS
 from payasync.journal import STATES, Intent, Journal, State
-from payasync.journal.intents import END_STATES, RESOLVABLE_STATES
+from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since
 from payasync.notifications import InboxEvent, SqliteInbox
 from payasync.notifications.inbox import REPLAYABLE
 
@@ -409,7 +409,7 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
         yield "Updated", _moment(intent.updated, at), ""
     yield "Sent", _times(intent.attempts) + (", by a worker" if intent.queued else ""), ""
     if intent.sent_at and intent.state in {"sending", "unknown", "manual"}:
-        yield "In doubt", f"since {_moment(intent.sent_at, at)}", ""
+        yield "In doubt", f"since {_moment(doubt_since(intent), at)}", ""
     if intent.asked:
         yield "Queried", _times(intent.asked), ""
     if intent.silent_since:

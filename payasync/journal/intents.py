@@ -258,6 +258,8 @@ def state_now(intent: Intent, now: datetime) -> State:
 
 def doubt_since(intent: Intent) -> datetime:
     """Return since when an intent may have been sent; of a queued one, since when it is queued."""
+    if intent.attempts == 1 and not intent.queued:
+        return intent.created  # a reconciler that finds its sender interrupted sets `sent_at` to now
     if intent.state in {"sending", "unknown"}:
         return intent.updated  # `sent_at` is later, if its sender was interrupted
     return intent.sent_at or (intent.created if intent.state == "new" else intent.updated)

@@ -22,7 +22,7 @@ from payasync import (
 )
 from payasync.journal import Journal, Patience, Reconciler, Report, Result
 from payasync.journal import reconciler as module
-from payasync.journal.intents import Intent
+from payasync.journal.intents import Intent, doubt_since
 from payasync.journal.reconciler import SILENT
 from payasync.profile.schema import Accept, Recovery
 from payasync.resources.refunds import CreateRefund
@@ -118,6 +118,23 @@ async def test_what_was_done_is_found(sandbox: Sandbox, pay: Session, journal: J
     assert "succeeded" == (await only(journal)).state
     assert ("succeeded", True, 0) == (again.state, again.recovered, again.attempts)
     assert 1 == sandbox.ledger.refunds()
+
+
+@both_stores
+async def test_doubt_about_an_interrupted_payment_counts_from_its_start(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """A person must look for a payment at the time when it was sent, not when the reconciler found it."""
+    hanging = sandbox.faults.hang("payments.create", phase="after")
+    call = asyncio.ensure_future(pay.payments.create(amount=1000, currency="USD"))
+    await until(lambda: hanging.fired)
+    call.cancel()
+    await asyncio.wait({call})
+    begun = clock.now
+    await later(reconciler, clock, 3600)
+    intent = await only(journal)
+
+    assert ("manual", begun) == (intent.state, doubt_since(intent))
 
 
 @both_stores
