@@ -169,6 +169,17 @@ def test_nothing_is_sent_without_a_terminal(sandbox: ThreadedSandbox, operation:
     assert 0 == sent(sandbox)
 
 
+@pytest.mark.parametrize("descriptor", [0, 2])
+def test_both_sides_must_be_a_terminal(
+    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, descriptor: int
+) -> None:
+    """If only the input or only standard error is a terminal, nobody can see and answer the question."""
+    monkeypatch.setattr(os, "isatty", lambda number: number == descriptor)
+    ended = ran(sandbox, *PLACE, given="y\n")
+
+    assert (2, 0) == (ended.code, sent(sandbox))
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
 def test_confirmation(
     sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, code: int
@@ -216,6 +227,7 @@ def test_unit_of_an_amount(
     ended = ran(sandbox, *PAY, *profile(tmp_path, amount_unit=unit), given="n\n")
 
     assert f"  Amount        {words}" in ended.err.splitlines()
+    assert (unit == "") == ("  Currency      USD" in ended.err.splitlines())
 
 
 def test_ctrl_c_at_the_question(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
