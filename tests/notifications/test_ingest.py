@@ -162,7 +162,9 @@ async def test_what_comes_again_is_dispatched(tmp_path: Path) -> None:
         kept = verify(
             signed.raw, signed.headers, profile=SIGNED, credentials=ended.credentials, clock=lambda: ended.clock.now
         )
-        await SqliteInbox(ended.path, clock=ended.clock).add(build_received(kept, SIGNED, timed=True))
+        inbox = SqliteInbox(ended.path, clock=ended.clock)
+        await inbox.add(build_received(kept, SIGNED, timed=True))
+        await inbox.aclose()
     async with opened(tmp_path) as shop:
         got = shop.recording()
 
