@@ -111,6 +111,7 @@ class SqliteFile:
         self.path: Final = str(Path(given).absolute())
         self._schema = schema
         self._closed = False
+        self._ended = False
         self._identity: tuple[int, int] | None = None
         self.reset()
         _FILES.add(self)
@@ -136,7 +137,7 @@ class SqliteFile:
             StorageError: The file cannot be used now: it is locked, full, failing, missing, or closed here.
         """
         if self._closed:
-            raise StorageError(f"the {self._schema.name} is closed", reason="closed")
+            raise self._closed_error()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
             self._waiting.append(_Job(work, future))
@@ -201,6 +202,9 @@ class SqliteFile:
 
     def _run_jobs(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
         """Return what each job returned, or the error that it ended with."""
+        if self._ended:
+            # Another thread closed the file after `run` had looked.
+            return [self._closed_error() for _ in jobs]
         try:
             db = self._connect()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
@@ -236,8 +240,12 @@ class SqliteFile:
             return StorageError(f"the {self._schema.name} {self.path!r} is unavailable: {error}", reason=str(error))
         return copy(error) if isinstance(error, ConfigurationError) else error
 
+    def _closed_error(self) -> StorageError:
+        return StorageError(f"the {self._schema.name} is closed", reason="closed")
+
     def _close(self, loop: asyncio.AbstractEventLoop, closed: asyncio.Event) -> None:
         with self._using:
+            self._ended = True
             self._disconnect()
         _call_in_loop(loop, closed.set)
 

@@ -322,6 +322,23 @@ async def test_closing_finishes_what_waits(path: Path) -> None:
     assert ["a", "b"] == [task.result() for task in waiting] == on_disk(path)
 
 
+async def test_call_during_which_another_thread_closes_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another thread closes the file while a call begins, the call fails, and does not open the file again."""
+    file, loop = SqliteFile(path, SCHEMA), asyncio.get_running_loop()
+
+    def close_first() -> "asyncio.Future[Any]":
+        monkeypatch.undo()
+        with ThreadPoolExecutor(1) as another:
+            another.submit(lambda: asyncio.run(file.aclose())).result(SECONDS)
+        return loop.create_future()
+
+    monkeypatch.setattr(loop, "create_future", close_first)
+    with pytest.raises(StorageError, match="the inbox is closed"):
+        await file.run(note("late"))
+
+    assert not is_there(path)
+
+
 async def test_closing_that_is_cancelled_closes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If closing is cancelled, the file is closed all the same, and its thread ends."""
     monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,))
