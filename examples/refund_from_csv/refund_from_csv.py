@@ -155,6 +155,8 @@ if __name__ == "__main__":
     parser.add_argument("target", type=Path, help="the CSV file for the results")
     parser.add_argument("journal", type=Path, help="the journal, such as pay.db")
     given = parser.parse_args()
+    if given.target.resolve() == given.source.resolve():
+        parser.error("target must be another file than source, because the results replace what it holds")
     try:
         code = asyncio.run(main(given.source, given.target, given.journal))
     except PayasyncError as error:

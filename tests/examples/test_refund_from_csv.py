@@ -121,6 +121,18 @@ async def test_target_in_a_missing_folder(program: Program) -> None:
     assert re.fullmatch("missing/results.csv cannot be written: .*. Nothing was sent.\n", errors)
 
 
+async def test_target_is_the_source(program: Program) -> None:
+    """Results never replace the list of refunds."""
+    _, (script, source, _, journal) = commands()
+    before = (program.folder / source).read_bytes()
+
+    code, _, errors = await program.run([script, source, f"./{source}", journal])
+
+    assert (2, 0) == (code, len(program.sandbox.ledger.calls()))
+    assert "target must be another file than source" in errors
+    assert before == (program.folder / source).read_bytes()
+
+
 async def test_results_cannot_be_written(program: Program) -> None:
     """If the target breaks while refunds are sent, the program says that some may have been made."""
     _, (script, source, _, journal) = commands()
