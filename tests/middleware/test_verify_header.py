@@ -1,6 +1,7 @@
 """Responses that are signed in a header, over their exact bytes."""
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -88,24 +89,24 @@ async def test_without_service_keys_the_merchants_key_verifies() -> None:
 
 
 @pytest.mark.parametrize(
-    "response",
+    "respond",
     [
-        signed(key="stolen key of the service"),
-        signed(prefix=""),
-        answer(200, PAID.replace(b"PAID", b"OPEN"), *headers(PAID)),
-        answer(200, PAID.replace(b" ", b""), *headers(PAID)),
-        answer(200, PAID),
-        answer(200, PAID, headers(PAID)[0]),
-        answer(200, PAID, headers(PAID)[1]),
-        answer(200, PAID, *headers(PAID), ("Nonce", "n1")),
-        answer(200, PAID, ("Signature", "t=1,s=v1-zz"), ("Nonce", "n1")),
-        signed(b'{"data": {"state": "OPEN", "state": "PAID"}}'),
+        lambda: signed(key="stolen key of the service"),
+        lambda: signed(prefix=""),
+        lambda: answer(200, PAID.replace(b"PAID", b"OPEN"), *headers(PAID)),
+        lambda: answer(200, PAID.replace(b" ", b""), *headers(PAID)),
+        lambda: answer(200, PAID),
+        lambda: answer(200, PAID, headers(PAID)[0]),
+        lambda: answer(200, PAID, headers(PAID)[1]),
+        lambda: answer(200, PAID, *headers(PAID), ("Nonce", "n1")),
+        lambda: answer(200, PAID, ("Signature", "t=1,s=v1-zz"), ("Nonce", "n1")),
+        lambda: signed(b'{"data": {"state": "OPEN", "state": "PAID"}}'),
     ],
 )
-async def test_other_successes_do_not_verify(response: Answer) -> None:
+async def test_other_successes_do_not_verify(respond: Callable[[], Answer]) -> None:
     """A success with a wrong, incomplete or missing signature is not believed; nor are names that stand twice."""
     with pytest.raises(InvalidSignatureError):
-        await queried(response)
+        await queried(respond())
 
 
 async def test_success_without_a_body_is_signed() -> None:
@@ -175,20 +176,20 @@ NO: Final = b'{"data": {}}'
 
 
 @pytest.mark.parametrize(
-    ("line", "response", "error"),
+    ("line", "respond", "error"),
     [
-        ("", answer(400, NO), ServiceError),
-        ("refusals_signed = false", answer(400, NO), ServiceError),
-        ("refusals_signed = true", signed(NO, status=400), ServiceError),
-        ("refusals_signed = true", answer(400, NO), InvalidSignatureError),
-        ("", signed(NO, "stolen key of the service", 400), InvalidSignatureError),
+        ("", lambda: answer(400, NO), ServiceError),
+        ("refusals_signed = false", lambda: answer(400, NO), ServiceError),
+        ("refusals_signed = true", lambda: signed(NO, status=400), ServiceError),
+        ("refusals_signed = true", lambda: answer(400, NO), InvalidSignatureError),
+        ("", lambda: signed(NO, "stolen key of the service", 400), InvalidSignatureError),
     ],
 )
-async def test_refusals(line: str, response: Answer, error: type[Exception]) -> None:
+async def test_refusals(line: str, respond: Callable[[], Answer], error: type[Exception]) -> None:
     """A refusal must be signed where `answer.refusals_signed` says so; a wrong signature is never believed."""
     profile = Profile.from_toml(TOML.replace("[answer]\n", f"[answer]\n{line}\n"))
     with pytest.raises(error):
-        await queried(response, profile)
+        await queried(respond(), profile)
 
 
 async def test_request_that_is_sent_back_is_no_response() -> None:
