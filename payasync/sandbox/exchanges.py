@@ -90,11 +90,11 @@ def format_curl(exchange: Exchange, names: WireNames, url: str) -> str:
         url: Where the sandbox listens.
 
     Returns:
-        The command; empty if the body is too long to show.
+        The command; empty if the body was not read, is too long to show, or holds a byte that no word of bash can.
     """
     masked = _mask_exchange(exchange, names)
     body, auth = masked.body or "", {name.lower(): value for name, value in names.profile.auth.all_headers.items()}
-    if len(body) > MAX_SHOWN:
+    if len(body) > MAX_SHOWN or "\0" in body or (masked.body is None and exchange.method not in {"GET", "HEAD"}):
         return ""
     words = ["curl --head" if exchange.method == "HEAD" else f"curl --request {_quote(exchange.method)}"]
     # Without these, curl would expand brackets and shorten a path.

@@ -301,10 +301,33 @@ async def test_page_of_a_signed_request_says_that_it_works_once(
     assert signed == ("A signed request works once" in (await operator.get(link)).document)
 
 
+async def test_page_says_that_a_command_has_masked_parts(operator: Operator, foreign: Foreign) -> None:
+    """A command with masked parts, such as the customer's details, is not the request: the page says so."""
+    words, shown = "replace each", list[bool]()
+    for send in (foreign.subscribe(customer={"name": "A"}), foreign.place("T1")):
+        await send
+        link = re.findall(r'href="(/timeline/\d+)"', (await operator.get("/")).document)[0]
+        shown.append(words in (await operator.get(link)).document)
+
+    assert [True, False] == shown
+
+
+async def test_page_of_the_gateway_says_that_nothing_is_kept(operator: Operator, foreign: Foreign) -> None:
+    """What a browser sends to the gateway page is not kept, and the request's page says so."""
+    await foreign.place("T1")
+    await operator.sandbox.customer.authorize("T1")
+    pages = [
+        (await operator.get(link)).document
+        for link in re.findall(r'href="(/timeline/\d+)"', (await operator.get("/timeline?about=T1")).document)
+    ]
+
+    assert [True] == ["does not keep what a browser sends" in page for page in pages if "<h1><code>gateway." in page]
+
+
 HOSTILE: Final = 'a\'b "c" $HOME `id` \\ !x ${1} \n\té'
 
 
-@pytest.mark.parametrize("body", [HOSTILE.encode(), b"\xff'\\\r\x1b[0m\x0012", b""])
+@pytest.mark.parametrize("body", [HOSTILE.encode(), b"\xff'\\\r\x1b[0m12", b""])
 async def test_command_is_quoted(body: bytes) -> None:
     """Bash passes each word of a command to curl as it was sent, and expands nothing but our variables."""
     sent = [
@@ -325,7 +348,7 @@ async def test_command_is_quoted(body: bytes) -> None:
         *(b"x-SHOP: a'b\"$`\\!-M 1", b"X-Basic: Basic " + basic, b"Authorization: Basic <masked, 4 characters>"),
         *([b"Content-Type:"] if body else []),
     ] == [word for option, word in pairwise(words) if option == b"--header"]
-    assert ([b"--data-raw", body.partition(b"\0")[0]] if body else [b"--header", words[-1]]) == words[-2:]
+    assert ([b"--data-raw", body] if body else [b"--header", words[-1]]) == words[-2:]
 
 
 def test_command_without_its_variable_is_not_sent() -> None:
@@ -338,8 +361,10 @@ def test_command_without_its_variable_is_not_sent() -> None:
     )
 
 
-def test_command_that_is_too_long_is_left_out() -> None:
-    """A body that is too long to show gets no command, because it would not be the same request."""
+def test_command_that_would_be_another_request_is_left_out() -> None:
+    """A body that was not read, is too long to show, or has a NUL byte gets no command."""
+    assert not format_curl(evolve(exchanged(""), body=None), ODD, "http://h")
+    assert not format_curl(exchanged("a\0b"), ODD, "http://h")
     assert not format_curl(exchanged("x" * (MAX_SHOWN + 1)), ODD, "http://h")
     assert format_curl(exchanged("x" * MAX_SHOWN), ODD, "http://h").endswith("x")
 

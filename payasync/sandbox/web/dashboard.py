@@ -15,7 +15,7 @@ from payasync.credentials import Secret
 from payasync.errors import PayasyncError
 from payasync.sandbox.clock import Clock, ClockEvent, ClockRate
 from payasync.sandbox.dialect import STATUSES
-from payasync.sandbox.exchanges import format_curl, format_request, format_response
+from payasync.sandbox.exchanges import CUSTOMER, format_curl, format_request, format_response
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
 from payasync.sandbox.faults.arming import Faults
 from payasync.sandbox.faults.catalogue import KINDS, TRIGGER_OPTIONS, find_kind
@@ -258,6 +258,7 @@ class Dashboard:
             result_of=describe_outcome,
             sent=exchange and format_request(exchange, names),
             curl=exchange and format_curl(exchange, names, self.url),
+            customer=CUSTOMER,
             answered=exchange and format_response(exchange),
             signed=exchange.signed() if exchange and exchange.signed else "",
             response_signed=exchange.response_signed() if exchange else "",
