@@ -46,7 +46,7 @@ class Lines:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console: Console = console or terminal()
-        self.full = False
+        self.full: bool = False
 
     @property
     def width(self) -> int:
