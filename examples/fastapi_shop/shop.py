@@ -382,7 +382,7 @@ async def protect(request: Request, call_next: Callable[[Request], Awaitable[Res
 
 
 async def show_failure(request: Request, error: Exception) -> Response:
-    """Respond where a call was certainly not carried out. What may have been is an `OutcomeUnknownError`."""
+    """Show that no money has moved. Orders and refunds catch unknown outcomes themselves."""
     logger.warning("%s", error)
     return show(request, "failure.html", status=503, refused=isinstance(error, ServiceError))
 

@@ -11,7 +11,7 @@ CANNOT: Final = 2
 NEEDS_A_PERSON: Final = 3
 """Something may have been done, and a person must look."""
 FAILED: Final = 70
-"""An error that no command expects, or output that cannot be written. What was begun may have been done."""
+"""An error that no command expects, or output that cannot be written. A write may have been sent."""
 INTERRUPTED: Final = 130
 """Ctrl-C or SIGTERM came before the command was through."""
 

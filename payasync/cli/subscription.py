@@ -36,7 +36,7 @@ subscription.add_command(
     call_command(
         "subscription update",
         UpdateSubscription,
-        """Change the subscription NUMBER. What is not given stays as it is.
+        """Change the subscription NUMBER. Options that you leave out change nothing.
 
         \b
         Example:

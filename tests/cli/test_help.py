@@ -113,7 +113,7 @@ def test_example_works(prepared: Path, example: str) -> None:
         asyncio.run(bind(prepared / "pay.db"))
     if example.startswith(SERVING) or "--watch" in arguments:
         arguments.append("--help")
-    # A write asks on a terminal, and this is none.
+    # Without a terminal, a write is sent only with --yes.
     confirmed = ["--yes"] if "--yes" in HELP.get(" ".join(arguments[:2]), "") else []
     ended = CliRunner().invoke(payasync, [*arguments, *confirmed], input="y\n")
 

@@ -1,4 +1,4 @@
-"""The metadata of the package: what a package index shows."""
+"""The metadata of the package, which a package index shows."""
 
 import re
 import subprocess
