@@ -13,6 +13,7 @@ import pytest
 
 import payasync
 from payasync import profile, signing, testing
+from payasync.integrations import otel, procrastinate
 
 ROOT: Final = Path(__file__).parents[1]
 NOT_LOADED: Final = {
@@ -99,8 +100,10 @@ def test_public_names_are_pinned() -> None:
         ),
         (signing, "AlgorithmName Encoding Nested RequestScheme SignatureScheme SortedPairs Template UnsignedRequest"),
         (testing, "Signed sign_notification"),
+        (otel, "OpenTelemetry"),
+        (procrastinate, "PaymentTasks Retries"),
     ],
-    ids=["profile", "signing", "testing"],
+    ids=["profile", "signing", "testing", "otel", "procrastinate"],
 )
 def test_public_names_of_modules_are_pinned(module: ModuleType, names: str) -> None:
     """The modules that users import from export these names."""

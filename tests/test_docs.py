@@ -87,6 +87,7 @@ NAMES: Final[Mapping[str, Iterable[str]]] = {
 
 PUBLIC: Final = (
     "payasync",
+    *(f"payasync.integrations.{path.stem}" for path in sorted(ROOT.glob("payasync/integrations/[a-z]*.py"))),
     "payasync.journal",
     "payasync.notifications",
     "payasync.profile",
@@ -94,7 +95,7 @@ PUBLIC: Final = (
     "payasync.signing",
     "payasync.testing",
 )
-"""The modules of public names; each integration is shown beside them."""
+"""The modules of public names."""
 
 
 def examples() -> list[str]:

@@ -41,6 +41,8 @@ from payasync.wire.call import Call, Reply, Send
 from payasync.wire.encode import encode
 from payasync.wire.validators import invalid_argument
 
+__all__ = ["OpenTelemetry"]
+
 logger: Final = logging.getLogger("payasync")
 
 SCOPE: Final = "payasync"

@@ -34,6 +34,8 @@ from payasync.settings import check_function
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 
+__all__ = ["PaymentTasks", "Retries"]
+
 logger: Final = logging.getLogger("payasync")
 
 RETRIED: Final = (NotSentError, RateLimitedError, AuthenticationError, StorageError)
