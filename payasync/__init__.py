@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response, SubscriptionResponse
 
 __version__ = "0.1.0"
+DOCUMENTATION: Final = "https://payasync.readthedocs.io/en/stable/"
+"""The address that texts for users name: an installed package has no `docs/`."""
 
 __all__ = [
     "ABSENT",

@@ -1,5 +1,6 @@
 """README.md and docs/: links and paths exist, and lists of keys, forms and files are complete and true."""
 
+import ast
 import importlib
 import re
 import shutil
@@ -369,14 +370,30 @@ def test_contributing_names_files_that_exist() -> None:
     ]
 
 
-def test_docstrings_cite_sections_that_exist() -> None:
-    """Each citation in the package names a section of docs/reference/service.md, which users have."""
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "payasync").rglob("*.py")]
-    cited = {anchor for source in sources for anchor in re.findall(r"docs/reference/service\.md#([\w-]+)", source)}
+def test_package_cites_sections_that_exist() -> None:
+    """Each citation in the package names a page, and a section of it, that the documentation has."""
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "payasync").rglob("*.py"))
+    files = re.findall(r"\bdocs/([\w/-]+)\.md#?([\w-]*)", sources)
+    addresses = re.findall(r"{DOCUMENTATION}([\w/-]+)\.html#?([\w-]*)", sources)
 
-    assert cited
-    assert not cited - anchors(DOCS / "reference" / "service.md")
-    assert not any("(spec:" in source for source in sources)
+    assert files
+    assert addresses
+    for name, anchor in {*files, *addresses}:
+        page = DOCS / f"{name}.md"
+        assert page.is_file(), name
+        assert not anchor or anchor in anchors(page), (name, anchor)
+
+
+def test_texts_for_users_cite_the_site() -> None:
+    """Only docstrings cite files of docs/: an installed package has none, so that other texts name the site's pages."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "payasync").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings]
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+
+    assert [] == [text for text in texts if isinstance(text, str) and re.search(r"\bdocs/.*\.md", text)]
+    assert f"{urls['Documentation']}en/stable/" == payasync.DOCUMENTATION
 
 
 def test_contributing_shows_the_floors() -> None:

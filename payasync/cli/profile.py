@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from payasync import DOCUMENTATION
 from payasync.cli.doctor import group_table, list_refusals
 from payasync.cli.options import profile_from
 from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt
@@ -69,7 +70,8 @@ def init(file: Path, *, force: bool) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail(
             INIT,
-            "it asks questions, and needs a terminal. Or write the file yourself: docs/how-to/describe-your-service.md",
+            "it asks questions, and needs a terminal. Or write the file yourself: "
+            f"{DOCUMENTATION}how-to/describe-your-service.html",
         )
     if why := _refusal(file, force=force):
         fail(INIT, why)

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from attrs import Factory, field, fields, frozen
 
+from payasync import DOCUMENTATION
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Group
@@ -240,42 +241,49 @@ class ProfileDraft:
         return _HEAD + "\n\n".join("\n".join(tables[each]) for each in ordered) + "\n" + _RARE
 
 
-_HEAD: Final = """\
-# The profile of a service for payasync: docs/reference/profile.md explains each key.
+_HEAD: Final = f"""\
+# The profile of a service for payasync. This page explains each key:
+# {DOCUMENTATION}reference/profile.html
 # A line that begins with "#" is an open point with an example. Write the value of your service, and remove the "#".
 # If the line of its table begins with "#", remove that one, too.
 
 """
-_RARE: Final = """
+_RARE: Final = f"""
 ## The rest is rarely needed. Remove the "# " before each line of an example whose case is yours.
 
-## If a method or a path differs: docs/reference/profile.md#other-paths-and-methods
+## If a method or a path differs:
+## {DOCUMENTATION}reference/profile.html#other-paths-and-methods
 # [endpoints."orders.query"]
 # method = "GET"
-# path = "/v2/orders/{out_trade_no}"
+# path = "/v2/orders/{{out_trade_no}}"
 
-## If a field of a request has another name: docs/reference/profile.md#other-names
+## If a field of a request has another name:
+## {DOCUMENTATION}reference/profile.html#other-names
 # [fields."orders.place"]              # of one operation; names of all operations stand in [fields]
 # total_amt = "amount"
 
-## If a key is not sent as "Authorization: Bearer": docs/reference/profile.md#keys-in-other-headers
+## If a key is not sent as "Authorization: Bearer":
+## {DOCUMENTATION}reference/profile.html#keys-in-other-headers
 # [auth]                               # of the methods in bearer
-# value = "Basic {basic}"
+# value = "Basic {{basic}}"
 
-## If each write carries a key under which it is done once: docs/reference/profile.md#idempotency-keys
+## If each write carries a key under which it is done once:
+## {DOCUMENTATION}reference/profile.html#idempotency-keys
 # [idempotency]
 # header = "Idempotency-Key"
 # lifetime = 86400                     # seconds that the service keeps a key
 
-## If a header signs a text of the request: docs/reference/profile.md#a-signature-in-a-header
+## If a header signs a text of the request:
+## {DOCUMENTATION}reference/profile.html#a-signature-in-a-header
 # [signature]                          # in place of the one above, and of answer.signature
 # family = "template"
 # algorithm = "hmac-sha256"
 # encoding = "hex"
-# text = "{method}\\n{path}\\n{body}"
+# text = "{{method}}\\n{{path}}\\n{{body}}"
 # header = "X-Signature"
 
-## If a notification's kind follows from a field: docs/reference/profile.md#kinds-without-event-names
+## If a notification's kind follows from a field:
+## {DOCUMENTATION}reference/profile.html#kinds-without-event-names
 # [notification.tells]
 # refund = "refundStatus"
 """

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from attrs import asdict
 
-from payasync import __version__
+from payasync import DOCUMENTATION, __version__
 from payasync.endpoints import BRACES, CREATE_PAYMENT, PLACE_ORDER, Argument, Operation
 from payasync.profile.schema import Auth, Code
 from payasync.sandbox.arguments import (
@@ -334,7 +334,8 @@ def _describe_signing(words: WireNames) -> str:
         return "sign is made, and checked, by a scheme of the merchant's own."
     settings = asdict(words.signature, filter=lambda attribute, _: attribute.name != "allow_delimiters")
     listed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
-    return f"sign is made as docs/reference/profile.md says of [signature], with {listed}."
+    page = f"{DOCUMENTATION}reference/profile.html#keys-signatures-and-numbers"
+    return f"sign is made by [signature] of the profile, with {listed}. See {page}"
 
 
 def _describe_responses(dialect: Dialect, operation: Operation) -> dict[str, Any]:
