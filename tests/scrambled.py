@@ -80,7 +80,11 @@ class Draw:
             "answer": self._answer(),
             "states": self._states(),
             "codes": ResultCodes(
-                not_executed=self._codes(5), retryable=self._codes(1), duplicate=self._codes(1), absent=self._codes(1)
+                not_executed=self._codes(3),
+                unauthenticated=self._codes(2),
+                retryable=self._codes(1),
+                duplicate=self._codes(1),
+                absent=self._codes(1),
             ),
             "http": HttpCodes(
                 not_executed=() if self._coin() else HttpCodes().not_executed,
@@ -199,7 +203,7 @@ class Draw:
         )
 
     def _sandbox(self, codes: ResultCodes) -> SandboxShape:
-        invalid, unauthenticated, bad_signature, nonce_used, wrong_state = codes.not_executed
+        (invalid, nonce_used, wrong_state), (unauthenticated, bad_signature) = codes.not_executed, codes.unauthenticated
         return SandboxShape(
             redelivery=(7, 400, 2000),
             order_expiry=2400,

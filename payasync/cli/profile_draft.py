@@ -132,6 +132,7 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
             "recovery.quarantine", 60.0, "seconds after which 'not found' is final; without them, nothing is sent twice"
         ),
         Prompt("codes.not_executed", ("PARAM_ERROR",)),
+        Prompt("codes.unauthenticated", ("SIGN_ERROR",)),
         Prompt("codes.retryable", ("BUSY",)),
         Prompt("codes.duplicate", ("OUT_TRADE_NO_USED",)),
         Prompt("answer.signature", "data.sign"),

@@ -176,6 +176,7 @@ def _classify_4xx(call: Call, status: int) -> Outcome:
 
 _LISTED: Final = {
     "not_executed": Outcome.NOT_EXECUTED,
+    "unauthenticated": Outcome.NOT_EXECUTED,
     "retryable": Outcome.SERVER_ERROR,
     "duplicate": Outcome.DUPLICATE,
     "absent": Outcome.ABSENT,
@@ -185,10 +186,15 @@ _LISTED: Final = {
 
 def _find_listed_outcome(call: Call, reply: Reply) -> Outcome | None:
     """Return the outcome that the profile lists for the result code, or else for the message."""
+    key = _find_list(call, reply)
+    return _LISTED[key] if key else None
+
+
+def _find_list(call: Call, reply: Reply) -> str | None:
+    """Return the key of the profile's `codes` that lists the result code, or else the message."""
     answer, codes = call.profile.answer, call.profile.codes
     values = [first_at(reply.document, paths) for paths in (answer.code, answer.message) if paths]
-    key = codes.meaning(call.operation.name, values) if values else None
-    return _LISTED[key] if key else None
+    return codes.meaning(call.operation.name, values) if values else None
 
 
 def _is_unverified(call: Call, outcome: Outcome, reply: Reply) -> bool:
@@ -410,7 +416,7 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
         kind = DuplicateError
     elif outcome is Outcome.RATE_LIMITED:
         kind = RateLimitedError
-    elif reply.status in call.profile.http.unauthenticated and outcome is Outcome.NOT_EXECUTED:
+    elif outcome is Outcome.NOT_EXECUTED and _is_about_keys(call, reply):
         kind = AuthenticationError
     message = scalar_at(reply.document, call.profile.answer.message)
     advised = "ask for its state" if _has_query(call) else f"look at {call.reference} at the service"
@@ -424,6 +430,11 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
         reason=outcome.value,
         **_facts_of(call, reply),
     )
+
+
+def _is_about_keys(call: Call, reply: Reply) -> bool:
+    """Return whether the status or the result code of a refusal is about the merchant's keys."""
+    return reply.status in call.profile.http.unauthenticated or _find_list(call, reply) == "unauthenticated"
 
 
 def _has_query(call: Call) -> bool:

@@ -548,7 +548,7 @@ def is_one_of(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
     return False
 
 
-CODE_LISTS: Final = ("not_executed", "retryable", "duplicate", "absent")
+CODE_LISTS: Final = ("not_executed", "unauthenticated", "retryable", "duplicate", "absent")
 """The keys of `[codes]`, and of its tables for one operation."""
 
 
@@ -563,6 +563,7 @@ class ResultCodes:
 
     Args:
         not_executed: The request was refused, and nothing was done.
+        unauthenticated: The request was refused because of the merchant's keys or signature, and nothing was done.
         retryable: The service failed, as with a 5xx; the request may be retried.
         duplicate: The number was used before.
         absent: The service knows no such order or refund.
@@ -572,6 +573,11 @@ class ResultCodes:
 
     not_executed: tuple[Code, ...] = field(
         default=(), converter=to_tuple, metadata=asks("result codes that mean that nothing was done")
+    )
+    unauthenticated: tuple[Code, ...] = field(
+        default=(),
+        converter=to_tuple,
+        metadata=asks("result codes that mean that a key or signature is wrong, and nothing was done"),
     )
     retryable: tuple[Code, ...] = field(
         default=(), converter=to_tuple, metadata=asks("result codes that mean that the service failed, as a 5xx")
@@ -827,9 +833,10 @@ class SandboxShape:
             is given up.
         order_expiry: Seconds after which a pending order expires.
         codes: Your service's code for each refusal: `invalid`, `unauthenticated`, `bad_signature`, `nonce_used`,
-            `wrong_state`, `already_paid`, `refund_mismatch`, `duplicate`, `absent` and `busy`. `duplicate`, `absent`
-            and `busy` default to the first code of `codes.duplicate`, `codes.absent` and `codes.retryable`. Any other
-            refusal that is not named has its HTTP status and no code.
+            `wrong_state`, `already_paid`, `refund_mismatch`, `duplicate`, `absent` and `busy`. `unauthenticated` and
+            `bad_signature` default to the first code of `codes.unauthenticated`. `duplicate`, `absent` and `busy`
+            default to that of `codes.duplicate`, `codes.absent` and `codes.retryable`. Any other refusal that is not
+            named has its HTTP status and no code.
         constants: Fields of every success, refusal and notification. They stand in the signed object if there is one,
             else in the document itself.
         omits: By operation, what its successes do not hold, by paths in the payload. `["*"]`: they are a 204.

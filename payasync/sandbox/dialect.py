@@ -128,7 +128,13 @@ STATUSES: Final[Mapping[Why, int]] = {
 }
 """The sandbox's own choice (docs/reference/service.md#errors)."""
 
-_MEANINGS: Final[Mapping[Why, str]] = {"duplicate": "duplicate", "absent": "absent", "busy": "retryable"}
+_MEANINGS: Final[Mapping[Why, str]] = {
+    "unauthenticated": "unauthenticated",
+    "bad_signature": "unauthenticated",
+    "duplicate": "duplicate",
+    "absent": "absent",
+    "busy": "retryable",
+}
 """The refusals that have one meaning, with the list of a profile's codes that means it."""
 
 _LIKE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -296,12 +302,14 @@ class WireNames:
     def status(self, why: Why, operation: str = "") -> int:
         """Return the HTTP status of a refusal: the usual one, unless the profile reads it as something else."""
         usual, meaning = STATUSES[why], _MEANINGS.get(why, "not_executed")
-        if why in {"unauthenticated", "bad_signature"} and usual not in (keys := self.profile.http.unauthenticated):
-            usual = next(iter(keys), usual)
+        if meaning == "unauthenticated":
+            keys, meaning = self.profile.http.unauthenticated, "not_executed"
+            usual = usual if usual in keys else next(iter(keys), usual)
         listed: tuple[int, ...] = getattr(self.profile.http, meaning, ())
         if not listed or usual in listed:
             return usual
-        if meaning == "not_executed" == self.profile.codes.meaning(operation, [self.code(why, operation)]):
+        coded = self.profile.codes.meaning(operation, [self.code(why, operation)])
+        if meaning == "not_executed" and coded in {"not_executed", "unauthenticated"}:
             return usual
         unprocessable = STATUSES["invalid"]
         return unprocessable if unprocessable in listed else listed[0]

@@ -239,7 +239,7 @@ def test_invalid_answer_is_asked_again() -> None:
         ),
         (
             {"answer__message": "m", "codes__absent": "A", "codes__not_executed": "A\nB"},
-            ["codes.not_executed", "codes.retryable"],
+            ["codes.not_executed", "codes.unauthenticated"],
             Profile(answer=AnswerShape(message="m"), codes=ResultCodes(absent=["A"], not_executed=["B"])),
         ),
         (

@@ -103,7 +103,8 @@ def test_header_that_breaks_the_request_apart_is_refused(name: Any, value: Any) 
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), list(combinations(("ok", "not_executed", "retryable", "duplicate", "absent"), 2))
+    ("one", "other"),
+    list(combinations(("ok", "not_executed", "unauthenticated", "retryable", "duplicate", "absent"), 2)),
 )
 def test_a_code_means_one_thing(one: str, other: str) -> None:
     """A code must not be in two lists, because it would have two meanings."""

@@ -184,7 +184,10 @@ def test_wrong_type(text: str, field: str, why: str) -> None:
             '[codes."refunds.create"]\nabsnt = []',
             "codes.refunds.create.absnt",
             2,
-            "codes.\"refunds.create\" must not hold 'absnt'; allowed are absent, duplicate, not_executed, retryable",
+            (
+                "codes.\"refunds.create\" must not hold 'absnt'; allowed are absent, duplicate, not_executed, "
+                "retryable, unauthenticated"
+            ),
         ),
     ],
 )

@@ -163,6 +163,20 @@ async def test_client_and_sandbox_agree_on_headers(auth: Auth, challenge: str, h
     assert (401, challenge) == told
 
 
+async def test_a_code_tells_a_wrong_signature() -> None:
+    """Inside HTTP 200, the first code of `codes.unauthenticated` refuses a signature: an `AuthenticationError`."""
+    codes = {why: code for why, code in PROFILE.sandbox.codes.items() if why != "bad_signature"}
+    profile = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, failures="200", codes=codes))
+    async with Sandbox(profile) as sandbox:
+        credentials = evolve(sandbox.credentials, signing_key="another key")
+        async with Session(sandbox.url, credentials=credentials, profile=profile) as pay:
+            with pytest.raises(AuthenticationError) as caught:
+                await pay.orders.place(out_trade_no="T1", total_amt=450, currency="CAD")
+
+    told = caught.value.http_status, caught.value.code, caught.value.sent
+    assert (200, profile.codes.unauthenticated[0], True) == told
+
+
 def with_another_key(credentials: Credentials, auth: Auth) -> Credentials:
     """Return credentials with another key in the place of one that the header holds."""
     keys: dict[str, Any] = {"secret_key": credentials.secret_key, "public_key": credentials.public_key}

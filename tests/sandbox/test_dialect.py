@@ -191,6 +191,7 @@ async def test_service_that_takes_a_list() -> None:
 
 OF_THEIR_OWN: Final = {why: number for number, why in enumerate(REFUSALS)}
 LISTED: Final = ResultCodes(not_executed=("PARAM", "AUTH"), retryable=("BUSY", "WAIT"), duplicate=(77, 78), absent=(0,))
+BY_KEYS: Final = ResultCodes(unauthenticated=("SIGN", "KEY"))
 
 
 @pytest.mark.parametrize(
@@ -200,6 +201,8 @@ LISTED: Final = ResultCodes(not_executed=("PARAM", "AUTH"), retryable=("BUSY", "
         (LISTED, {}, {"busy": "BUSY", "duplicate": 77, "absent": 0}),
         (LISTED, {"duplicate": 78, "busy": "LATER"}, {"busy": "LATER", "duplicate": 78, "absent": 0}),
         (ResultCodes(), OF_THEIR_OWN, OF_THEIR_OWN),
+        (BY_KEYS, {}, {"unauthenticated": "SIGN", "bad_signature": "SIGN"}),
+        (BY_KEYS, {"unauthenticated": "KEY"}, {"unauthenticated": "KEY", "bad_signature": "SIGN"}),
     ],
 )
 def test_codes_by_what_they_mean(codes: ResultCodes, sandbox: Any, expected: dict[str, Any]) -> None:
@@ -237,6 +240,13 @@ def test_status_means_to_the_profile_that_nothing_was_done(codes: Any, http: Htt
     told = words(codes=ResultCodes(not_executed=codes), http=http, sandbox=sandbox)
 
     assert expected == told.status("wrong_state")
+
+
+def test_a_code_about_keys_tells_the_refusal() -> None:
+    """A wrong signature has its usual status if its code tells that nothing was done, whatever statuses mean so."""
+    http = HttpCodes(not_executed=(422,))
+
+    assert (401, 422) == tuple(words(codes=each, http=http).status("bad_signature") for each in (BY_KEYS, LISTED))
 
 
 @pytest.mark.parametrize(("statuses", "expected"), [([401, 403], 401), ([403], 403), ([], 401)])

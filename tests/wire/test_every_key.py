@@ -563,6 +563,7 @@ MEANINGS: Final = (
         base=SIGNED,
     ),
     means('codes.not_executed = ["ODD"]', create, NOT_PAID, PERHAPS_PAID, *said(ODD)),
+    means('codes.unauthenticated = ["ODD"]', create, BARRED, PERHAPS_PAID, *said(ODD)),
     means(
         'codes.retryable = ["ODD"]',
         query,
@@ -573,6 +574,7 @@ MEANINGS: Final = (
     means('codes.duplicate = ["ODD"]', refund, USED, FOUND, *said(ODD), DONE),
     means('codes.absent = ["ODD"]', refund, AGAIN, LOST, RESET, *said(ODD), DONE, base=AT_ONCE),
     means('codes."refunds.create".not_executed = ["ODD"]', refund, REFUSED, FOUND, *said(ODD), DONE),
+    means('codes."payments.create".unauthenticated = ["ODD"]', create, BARRED, PERHAPS_PAID, *said(ODD)),
     means('codes."refunds.create".not_executed = ["ODD"]', create, PERHAPS_PAID, PERHAPS_PAID, *said(ODD)),
     Effect('idempotency.header = "Idempotency-Key"', refund, header("Idempotency-Key"), ([KEY_OF_R1], [])),
     Effect('idempotency.field = "key"', refund, sent("key"), (KEY_OF_R1, None)),
