@@ -1,6 +1,6 @@
 """Which groups of methods a profile is ready for, and what the others still need."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
@@ -8,6 +8,7 @@ from attrs import frozen
 from payasync.endpoints import QUERY_ORDER, QUERY_REFUND
 from payasync.profile.audit import Point, takers_of
 from payasync.profile.profile import Profile
+from payasync.profile.schema import KINDS
 from payasync.profile.wire_names import wire_name
 
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
@@ -16,6 +17,7 @@ Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "re
 _SIGNED: Final = "request signatures"
 _ABSENT: Final = "'not found'"
 _SIGNATURE: Final = "its signature"
+_DUPLICATES: Final = "duplicates"
 _SIGNING: Final = ("signature.algorithm", "signature.encoding")
 _SUBSCRIPTION: Final = ("frequency", "subscription_amount", "start_date", "customer", "subscription_id")
 _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
@@ -56,13 +58,13 @@ _OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """By kind of notification, the points that a confirmation needs."""
 _PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "body": {_SIGNATURE: ("notification.signature", *_SIGNING)},
-    "header": {_SIGNATURE: _SIGNING},
+    "body": {_SIGNATURE: ("notification.signature", *_SIGNING), _DUPLICATES: ()},
+    "header": {_SIGNATURE: _SIGNING, _DUPLICATES: ()},
     "none": {
         "how to confirm it": (*_OF_KIND["payment"], *_OF_KIND["refund"], *_SIGNING),
     },
 }
-"""What notifications need besides, by how they are verified."""
+"""What notifications need besides, by how they are verified. Other ones are identified by `webhook-id` or a query."""
 _ASKS: Final = (QUERY_ORDER, QUERY_REFUND)
 """The queries by which recovery finds a lost write."""
 _KEYS: Final = {"payment_status": "status.payment.name", "refund_status": "status.refund.name"}
@@ -106,7 +108,8 @@ def inspect_groups(profile: Profile) -> tuple[Readiness, ...]:
 
     A group of methods is ready if each method can be called, and the state of its payment, order, refund or
     subscription is known. Recovery is ready if a lost write can be found, and is sent again if the service does not
-    know it. Notifications are ready if a genuine one is recognised, or else confirmed by a query.
+    know it. Notifications are ready if a genuine one is recognised, or else confirmed by a query, and a redelivery is
+    recognised as a duplicate, whatever else has changed in it.
     """
     points = {point.name: point for point in profile.audit()}
     return tuple(
@@ -119,7 +122,12 @@ def optional_points(profile: Profile) -> tuple[Point, ...]:
     """Return the open points that no group needs."""
     needed = {key for each in inspect_groups(profile) for missing in each.missing for key in missing.keys}
     open_points = (point for point in profile.audit() if point.status == "open")
-    return tuple(point for point in open_points if _KEYS.get(point.name, point.name) not in needed)
+    return tuple(point for point in open_points if not _is_among(_KEYS.get(point.name, point.name), needed))
+
+
+def _is_among(name: str, keys: Iterable[str]) -> bool:
+    """Return whether one of the keys is a point's own, or stands in its table."""
+    return any(f"{key}.".startswith(f"{name}.") for key in keys)
 
 
 def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -> Iterator[Missing]:
@@ -127,7 +135,8 @@ def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -
     for thing, names in {**_NEEDS[group], **proofs}.items():
         open_points = (points[name] for name in names if name in points and points[name].status == "open")
         needed = (point.name for point in open_points if _is_needed(profile, group, thing, point))
-        keys = _keys_of_absent(profile) if thing == _ABSENT else (_KEYS.get(name, name) for name in needed)
+        find = {_ABSENT: _keys_of_absent, _DUPLICATES: _keys_of_duplicates}.get(thing)
+        keys = find(profile) if find else (_KEYS.get(name, name) for name in needed)
         if missing := tuple(keys):
             yield Missing(thing, missing)
 
@@ -142,8 +151,22 @@ def _is_needed(profile: Profile, group: Group, thing: str, point: Point) -> bool
 
 def _is_never_sent(profile: Profile, point: Point) -> bool:
     """Return whether a point is for a kind of notification that the profile, which tells kinds, does not have."""
-    sent = {*profile.notification.kinds, *profile.notification.tells}
+    sent = _kinds_sent(profile)
     return bool(sent) and any(point.name in names for kind, names in _OF_KIND.items() if kind not in sent)
+
+
+def _kinds_sent(profile: Profile) -> list[str]:
+    """Return the kinds of notifications that the profile tells apart; empty if only their addresses do."""
+    shape = profile.notification
+    return [kind for kind in KINDS if kind in shape.kinds or kind in shape.tells]
+
+
+def _keys_of_duplicates(profile: Profile) -> Iterator[str]:
+    """Yield the keys without which only a hash of the body identifies an event: a redelivery may differ in it."""
+    given, sent = profile.notification.id, _kinds_sent(profile)
+    if not sent and not given:
+        yield "notification.id"
+    yield from (f"notification.id.{kind}" for kind in sent if kind not in given)
 
 
 def _keys_of_absent(profile: Profile) -> Iterator[str]:
