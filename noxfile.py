@@ -51,7 +51,7 @@ def lowest(session: nox.Session) -> None:
     asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     least = (re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", one) for one in asked if not one.startswith("pytest"))
     constraints = Path(session.create_tmp()) / "least.txt"
-    constraints.write_text("".join(f"{found[1]}=={found[2]}.*\n" for found in least if found), encoding="utf-8")
+    constraints.write_text("".join(f"{found[1]}=={found[2]}\n" for found in least if found), encoding="utf-8")
     session.install("-e", ".[cli,otel,rsa]", *_group("test"), "--constraint", str(constraints))
     session.run("pytest", *PARALLEL, *session.posargs)
 

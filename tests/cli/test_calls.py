@@ -188,7 +188,9 @@ def test_confirmation(
     monkeypatch.setattr(os, "isatty", lambda _: True)
     journal = str(tmp_path / "pay.db")
     ended = ran(sandbox, *PLACE, "--subject", "Coffee", "--extra", "n=7", "--journal", journal, given=f"{answer}\n")
-    shown = [" ".join(line.split()) for line in ended.err.splitlines()]
+    # From click 8.4 on, its test runner shows the answer, too.
+    err = ended.err.replace(f"[y/N]: {answer}\n", "[y/N]:\n")
+    shown = [" ".join(line.split()) for line in err.splitlines()]
 
     assert (code, 1 - code) == (ended.code, sent(sandbox))
     assert [
@@ -202,7 +204,7 @@ def test_confirmation(
         f"Service {sandbox.url}, the sandbox: no money moves",
         f"Journal {journal}",
         "",
-        f"Send it? [y/N]: {answer}".strip(),
+        "Send it? [y/N]:",
     ] == shown[:11]
     assert (code == 1) == ("payasync order place: nothing was sent" in ended.err)
 
