@@ -1,0 +1,90 @@
+"""The files that check and build the project agree: what a newcomer runs here is what runs elsewhere."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+ROOT: Final = Path(__file__).parents[2]
+PYPROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+NOXFILE: Final = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+CONTRIBUTING: Final = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+CI: Final = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+WORKFLOW: Final = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+JOBS: Final[dict[str, Any]] = yaml.safe_load(WORKFLOW)["jobs"]
+PYTHONS: Final[list[str]] = JOBS["tests"]["strategy"]["matrix"]["python"]
+IN_WORKFLOW: Final[set[str]] = {"tests", *JOBS["checks"]["strategy"]["matrix"]["session"]}
+
+
+def sessions(text: str) -> set[str]:
+    """Return the sessions that the nox commands of a text name."""
+    return {name for names in re.findall(r"nox -s((?: [a-z]+)+)", text) for name in names.split()}
+
+
+def test_oldest_python_is_the_same_everywhere() -> None:
+    """ruff, mypy, pyright, and the checks of the workflow use the oldest Python that may install the package."""
+    oldest = PYPROJECT["project"]["requires-python"].removeprefix(">=")
+    tools = PYPROJECT["tool"]
+    (setup,) = (step for step in JOBS["checks"]["steps"] if "setup-python" in step.get("uses", ""))
+
+    assert oldest == PYTHONS[0]
+    assert f"py{oldest.replace('.', '')}" == tools["ruff"]["target-version"]
+    assert [oldest] * 3 == [
+        tools["mypy"]["python_version"],
+        tools["pyright"]["pythonVersion"],
+        setup["with"]["python-version"],
+    ]
+
+
+def test_classifiers_name_tested_pythons() -> None:
+    """The workflow tests each Python of a classifier; only a Python without a classifier may fail there."""
+    versions = [
+        re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", one) for one in PYPROJECT["project"]["classifiers"]
+    ]
+    promised = [version[1] for version in versions if version]
+    may_fail = re.findall(r"matrix\.python == '([\d.]+)'", JOBS["tests"]["continue-on-error"])
+    (here,) = re.findall(r"--force-python ((?:3\.\d+ ?){2,})`", CONTRIBUTING)
+
+    assert PYTHONS == promised + may_fail
+    assert PYTHONS == here.split()
+
+
+def test_named_sessions_exist() -> None:
+    """Each session of nox that a page or a check names exists, and the table of CONTRIBUTING.md has all sessions."""
+    existing = set(re.findall(r"^@nox\.session\ndef (\w+)", NOXFILE, re.MULTILINE))
+    pages = [ROOT / "README.md", ROOT / ".github" / "pull_request_template.md", *(ROOT / "docs").rglob("*.md")]
+    named = sessions("\n".join([CI, CONTRIBUTING, *(page.read_text(encoding="utf-8") for page in pages)]))
+    listed = re.findall(r"^\| `(nox -s .*?)`", CONTRIBUTING, re.MULTILINE)
+
+    assert existing == sessions("\n".join(listed))
+    assert set() == (named | IN_WORKFLOW) - existing
+
+
+def test_workflow_runs_what_ci_runs() -> None:
+    """The workflow runs all sessions of `.ci/run`, and those that are too slow for it before a release."""
+    (last,) = re.findall(r"^3\. Run `(nox -s .*?)`", CONTRIBUTING, re.MULTILINE)
+
+    assert sessions(CI) < IN_WORKFLOW
+    assert sessions(last) == IN_WORKFLOW
+
+
+def test_tools_of_the_tests_are_the_same_everywhere() -> None:
+    """`.ci/run`, CONTRIBUTING.md and the workflow install the same programs; a machine of GitHub has a browser."""
+    (here,) = re.findall(r"^for tool in (.*); do$", CI, re.MULTILINE)
+    (there,) = re.findall(r"`apt-get install (.*?)`", CONTRIBUTING)
+    installed = re.findall(r"apt-get install -qq -y --no-install-recommends (.*)$", WORKFLOW, re.MULTILINE)
+
+    assert here == there
+    assert [here.removeprefix("chromium ")] * len(JOBS) == installed
+
+
+def test_published_documentation_is_the_checked_one() -> None:
+    """Read the Docs installs what `nox -s docs` installs, and fails for a warning, too."""
+    read_the_docs = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
+    ((package, group),) = re.findall(r'session\.install\("-e", "(.*)", \*_group\("(docs)"\)\)', NOXFILE)
+
+    assert f'pip install --group {group} -e "{package}"' == read_the_docs["build"]["jobs"]["install"][-1]
+    assert {"configuration": "docs/conf.py", "fail_on_warning": True} == read_the_docs["sphinx"]
+    assert read_the_docs["build"]["tools"]["python"] in PYTHONS
