@@ -88,3 +88,10 @@ def test_published_documentation_is_the_checked_one() -> None:
     assert f'pip install --group {group} -e "{package}"' == read_the_docs["build"]["jobs"]["install"][-1]
     assert {"configuration": "docs/conf.py", "fail_on_warning": True} == read_the_docs["sphinx"]
     assert read_the_docs["build"]["tools"]["python"] in PYTHONS
+
+
+def test_every_picture_can_be_made_again() -> None:
+    """A session makes each picture of the documentation, so that none shows an older version."""
+    makers = NOXFILE + CONTRIBUTING + (ROOT / "tests" / "pictures.py").read_text(encoding="utf-8")
+
+    assert [] == [each.name for each in (ROOT / "docs" / "images").iterdir() if each.name not in makers]
