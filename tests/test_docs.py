@@ -53,6 +53,8 @@ ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")})
 PAGE: Final = DOCS.joinpath("reference", "profile.md").read_text(encoding="utf-8")
+DEFAULTS: Final = re.findall(r"^(\w+ = (?:\[\n(?: .*\n)*\]|.*?)) +# default", PAGE, re.MULTILINE)
+"""The keys of the page that are beside the word "default", each with its value."""
 FORMS: Final = re.findall(
     r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("reference", "sandbox.md").read_text(encoding="utf-8"), re.MULTILINE
 )
@@ -238,10 +240,10 @@ async def test_examples_can_be_played(text: str) -> None:
         assert 1 == sandbox.ledger.payments()
 
 
-@pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if "# default" in line], ids=str.strip)
-def test_defaults_are_true(line: str) -> None:
+@pytest.mark.parametrize("key", DEFAULTS, ids=str.strip)
+def test_defaults_are_true(key: str) -> None:
     """Each default that the page names is a default of the code."""
-    name, value = next(iter(tomllib.loads(line).items()))
+    name, value = next(iter(tomllib.loads(key).items()))
     given = [Parameter("orderNo"), SignedHeader(signature="X-Signature")]
     defaults = [
         Profile(),
@@ -302,6 +304,16 @@ async def test_commands_for_other_languages() -> None:
         sandbox.faults.clear()
 
     assert re.fullmatch(rb'{"done": "Armed.*"}{"done": "Order T1 is paid."}.*T1.*', said, re.DOTALL), said
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_code_fits_into_a_page(page: Path) -> None:
+    """A line of code has at most 85 characters, because a longer one scrolls; one text of TOML cannot be broken."""
+    text = page.read_text(encoding="utf-8")
+    fences = re.findall(r"^```(?:bash|ini|python|sql|toml|yaml)\b.*\n((?:.*\n)*?)```$", text, re.MULTILINE)
+    lines = [line for block in fences for line in block.splitlines()]
+
+    assert [] == [line for line in lines if len(line) > 85 and not re.fullmatch(r"""\w+ = (['"]).*\1""", line)]
 
 
 def anchors(page: Path) -> set[str]:
