@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic, perf_counter
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 from attrs import Factory, define, frozen
 from opentelemetry.context import Context, attach, create_key, detach, get_value, set_value
@@ -35,6 +35,7 @@ from payasync.journal import Journal
 from payasync.middleware.observe import Event, Retrying, Unknown, log
 from payasync.middleware.retry import QUERY_REASON
 from payasync.notifications.inbox import StoredInbox
+from payasync.notifications.ingest import Refusal
 from payasync.settings import is_number
 from payasync.storage import Backlog
 from payasync.wire.call import Call, Reply, Send
@@ -159,6 +160,9 @@ class OpenTelemetry:
             "payasync.unknown_outcomes", "{call}", "Writes that may have been carried out."
         )
         self._key_errors = meter.create_counter("payasync.key_errors", "{call}", "Calls that failed because of a key.")
+        self._refused = meter.create_counter(
+            "payasync.refused_notifications", "{notification}", "Notifications that were refused, by reason."
+        )
         self._watched: set[str] = set()
         for store, name, unit, words, read in GAUGES:
             callback = partial(self._observe, store, read)
@@ -177,6 +181,8 @@ class OpenTelemetry:
                     self._unknown.add(0, {"payasync.operation": operation.name})
             for error_type in KEY_ERRORS:
                 self._key_errors.add(0, {"error.type": error_type})
+            for refusal in get_args(Refusal):
+                self._refused.add(0, {"payasync.refusal": refusal})
 
         async def send_traced(call: Call) -> Reply:
             name = _bounded_name(call)
@@ -239,6 +245,15 @@ class OpenTelemetry:
                 self._retries.add(1, {**facts, "payasync.retry": kind})
                 about = {"payasync.attempt": event.attempt, "payasync.delay": event.delay}
                 traced.span.add_event(f"payasync.{kind}", {**about, "payasync.reason": event.reason})
+
+    def on_refused(self, reason: Refusal) -> None:
+        """Count a refused notification: `Receiver(..., on_refused=telemetry.on_refused)`.
+
+        Args:
+            reason: `signature`, `invalid` or `too_large`.
+        """
+        with _harmless:
+            self._refused.add(1, {"payasync.refusal": reason})
 
     @asynccontextmanager
     async def watch(

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
 from multidict import CIMultiDict
@@ -26,6 +26,8 @@ CONTENT_TOO_LARGE: Final = 413
 UNAVAILABLE: Final = 503
 RETRY_AFTER: Final = 5
 """Seconds."""
+Refusal: TypeAlias = Literal["invalid", "signature", "too_large"]
+"""Why a notification is refused. Only the log says more, because a metric needs few values."""
 BODILESS: Final = frozenset({204, 205, 304})
 
 _NUMBERS: Final = re.compile(r"\d+")
@@ -79,6 +81,7 @@ class Ingest:
         clock: Returns seconds since 1970.
         on_stored: Called after each acknowledged notification that can be dispatched. A duplicate counts, because the
             process that stored the first one may have ended.
+        on_refused: Called with the reason of each refusal. What it raises is logged.
         max_bytes: The greatest length of a body.
         max_waiting: The most notifications that wait for the disk.
 
@@ -94,6 +97,7 @@ class Ingest:
         *,
         clock: Callable[[], float],
         on_stored: Callable[[], None],
+        on_refused: Callable[[Refusal], object] | None = None,
         max_bytes: int = MAX_BYTES,
         max_waiting: int = MAX_WAITING,
     ) -> None:
@@ -111,6 +115,7 @@ class Ingest:
         self._inbox: Final = inbox
         self._clock: Final = clock
         self._on_stored: Final = on_stored
+        self._on_refused: Final = on_refused
         self._max_bytes: Final = max_bytes
         self._max_waiting: Final = max_waiting
         self._waiting = 0
@@ -126,26 +131,34 @@ class Ingest:
         """
         body = copy_body(raw)
         if len(body) > self._max_bytes:
-            self._log_refusal(f"its body is longer than max_bytes, {self._max_bytes}")
+            self._report_refusal("too_large", f"its body is longer than max_bytes, {self._max_bytes}")
             return IngestResult(self._too_large)
         try:
             notification = self._verification.verify(
                 body, headers, now=self._clock(), kind=kind, max_bytes=self._max_bytes
             )
         except (InvalidSignatureError, InvalidArgumentError) as error:
-            why = f"{error.field} {error.reason}" if isinstance(error, InvalidSignatureError) else str(error)
-            self._log_refusal(why)
+            if isinstance(error, InvalidSignatureError):
+                self._report_refusal("signature", f"{error.field} {error.reason}")
+            else:
+                self._report_refusal("invalid", str(error))
             return IngestResult(self.refusal, error=error)
         received = build_received(notification, self._verification.profile, timed=self._verification.timed)
         del notification  # it is many times as large as its body, and the disk may be slow
         return await self._store(received)
 
-    def _log_refusal(self, why: str) -> None:
+    def _report_refusal(self, refusal: Refusal, why: str) -> None:
         """Log why a notification is refused, each reason once as a warning: anybody may send anything, and often."""
         reason = _NUMBERS.sub("", why)
         level = logging.INFO if reason in self._refused_for else logging.WARNING
         log(logger, level, "notification.refused", "refused a notification: %(reason)s", reason=why)
         self._refused_for.add(reason)
+        try:
+            if self._on_refused is not None:
+                self._on_refused(refusal)
+        except Exception as error:  # noqa: BLE001 - the user's code
+            words, name = "on_refused raised; the notification is refused", type(error).__name__
+            log(logger, logging.ERROR, "on_refused_failed", words, error_type=name, exc_info=error)
 
     async def _store(self, received: Received) -> IngestResult:
         size = len(received.raw)

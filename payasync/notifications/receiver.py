@@ -15,12 +15,21 @@ from payasync.errors import ConfigurationError, InvalidArgumentError, SessionClo
 from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.handler_transaction import Begin, check_all
 from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, State
-from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, build_received
+from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, build_received
 from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
 from payasync.notifications.verification import Verification, Verifier, verification_of
 from payasync.notifications.web_adapters import AsgiApplication, answer_aiohttp
-from payasync.notifications.worker import Expect, Function, Handler, Worker, build_handler, check_distinct, check_expect
+from payasync.notifications.worker import (
+    Expect,
+    Function,
+    Handler,
+    Worker,
+    build_handler,
+    check_callable,
+    check_distinct,
+    check_expect,
+)
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
@@ -130,6 +139,8 @@ class Receiver:
         expect: Returns the values that a notification must have, plain or `async def`. They are a mapping of dotted
             paths into `notification.trusted`, such as `{"totalAmt": 450, "currency": "CAD"}`. `None` means that the
             event is unexpected. An event that differs is held.
+        on_refused: Called with the reason of each refusal, `signature`, `invalid` or `too_large`, such as
+            `OpenTelemetry.on_refused`. It must not block.
         verifier: Verifies in place of the profile. It gets body and headers, and must return `True`.
         attempts: How often an event may fail, with growing waits, before it is dead. Default: 100, about three days.
         concurrency: The most events that are handled concurrently.
@@ -159,6 +170,7 @@ class Receiver:
         profile: Profile | None = None,
         credentials: Credentials | None = None,
         expect: Expect | None = None,
+        on_refused: Callable[[Refusal], object] | None = None,
         verifier: Verifier | None = None,
         attempts: int = ATTEMPTS,
         concurrency: int = 10,
@@ -183,6 +195,7 @@ class Receiver:
         verification = verification_of(profile, credentials, verifier)
         _check_session(session, verification)
         check_expect(expect)
+        check_callable("on_refused", on_refused, 1, "takes a reason", "be called with that alone")
         self._inbox: Final = inbox
         self._profile: Final = verification.profile
         self._pace: Final = pace
@@ -203,6 +216,7 @@ class Receiver:
             inbox,
             clock=pace.clock,
             on_stored=lambda: self._dispatcher().wake(),
+            on_refused=on_refused,
             max_bytes=max_bytes,
             max_waiting=max_waiting,
         )

@@ -162,7 +162,7 @@ def build_handler(
             "Leave it out; it is for subscriptions, which no query confirms",
             field="unverified",
         )
-    _check_callable("transaction", transaction, 0, "is called without arguments", "be")
+    check_callable("transaction", transaction, 0, "is called without arguments", "be")
     check_expect(expect)
     called = getattr(type(function), "__call__", None)  # noqa: B004 - of an object with such a method
     if not iscoroutinefunction(function) and not iscoroutinefunction(called):
@@ -191,10 +191,15 @@ def check_expect(expect: Expect | None) -> None:
     Raises:
         ConfigurationError: The function cannot be called so.
     """
-    _check_callable("expect", expect, 1, "takes a notification", "be called with that alone")
+    check_callable("expect", expect, 1, "takes a notification", "be called with that alone")
 
 
-def _check_callable(name: str, given: object, arguments: int, rule: str, wanted: str) -> None:
+def check_callable(name: str, given: object, arguments: int, rule: str, wanted: str) -> None:
+    """Check that a function of the user's can be called with a number of arguments.
+
+    Raises:
+        ConfigurationError: It cannot be called so.
+    """
     if given is None:
         return
     if not callable(given):

@@ -41,7 +41,7 @@ from payasync import (
 from payasync.endpoints import CREATE_REFUND
 from payasync.integrations.otel import GAUGES, OpenTelemetry
 from payasync.journal import SqliteJournal
-from payasync.notifications import SqliteInbox
+from payasync.notifications import Receiver, SqliteInbox
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.storage import Backlog
 from tests.building import bare_call
@@ -469,6 +469,23 @@ async def test_key_errors_are_counted_from_0(error: type[PayasyncError], sandbox
 
     assert [0, 0] == list(before.values())
     assert {**before, series: 1} == after
+
+
+async def test_refused_notifications_are_counted_from_0(tmp_path: Path, sandbox: Sandbox, seen: Backend) -> None:
+    """Each refusal of a receiver is counted by its reason. The reasons begin at 0, so that an alert sees the first."""
+    inbox = SqliteInbox(tmp_path / "inbox.db")
+    async with (
+        instrumented(sandbox, seen) as pay,
+        Receiver(session=pay, inbox=inbox, on_refused=seen.telemetry.on_refused) as receiver,
+    ):
+        before = seen.points("payasync.refused_notifications")
+        for raw in (b"{}", b"{}", bytes(2 << 20)):
+            await receiver.receive(raw, {})
+    after = seen.points("payasync.refused_notifications")
+    series = [(("payasync.refusal", name),) for name in ("signature", "invalid", "too_large")]
+
+    assert dict.fromkeys(series, 0) == before
+    assert dict(zip(series, (2, 0, 1), strict=True)) == after
 
 
 async def test_nothing_waits(tmp_path: Path, seen: Backend) -> None:

@@ -129,6 +129,26 @@ async def test_redelivery_is_signed_afresh(facts: Any, tmp_path: Path, caplog: p
         assert ("notification.id.payment" in caplog.text) is not bool(facts["id"])
 
 
+async def test_refusals_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """`on_refused` gets one of few reasons for each refusal. If it raises, this is logged, and the response is sent."""
+    reasons: list[str] = []
+
+    def note(reason: str) -> None:
+        reasons.append(reason)
+        raise RuntimeError("canaryTweet")
+
+    async with opened(tmp_path, max_bytes=1000, on_refused=note) as shop:
+        signed = shop.sign()
+        sent = [(signed.raw, None), (b"{}", None), (signed.raw, "refund"), (b" " * 1001, None)]
+        answers = [await shop.receiver.receive(raw, signed.headers, kind) for raw, kind in sent]
+
+    records = [each for each in caplog.records if vars(each)["event_name"] == "on_refused_failed"]
+
+    assert [YES, NO, NO, evolve(NO, status=413)] == answers
+    assert ["signature", "invalid", "too_large"] == reasons
+    assert ["RuntimeError"] * 3 == [vars(each)["error_type"] for each in records]
+
+
 async def test_weak_keys_are_a_warning_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If the profile names no paths of a kind, the first verified event of it is logged as a warning."""
     async with opened(tmp_path, profile=in_the_body(id={})) as shop:

@@ -63,6 +63,7 @@ def test_public_names_are_pinned() -> None:
         ({"profile": UNSIGNED}, "session"),
         ({"expect": {"totalAmt": 450}}, "expect"),
         ({"expect": lambda: None}, "expect"),
+        ({"on_refused": lambda: None}, "on_refused"),
         ({"verifier": "mine"}, "verifier"),
         ({"profile": "service.toml"}, "profile"),
         ({"profile": None}, "profile"),
