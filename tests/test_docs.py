@@ -7,6 +7,7 @@ import shutil
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Final
 
 import aiohttp
@@ -16,6 +17,7 @@ from attrs import fields, fields_dict
 from click.testing import CliRunner
 
 import payasync
+from payasync import Session
 from payasync.cli.commands import payasync as payasync_command
 from payasync.errors import ServiceError
 from payasync.journal.intents import TRANSITIONS
@@ -41,6 +43,7 @@ from payasync.profile.schema import (
     SignedHeader,
 )
 from payasync.profile.wire_names import OURS
+from payasync.resources.polling import Namespace
 from payasync.sandbox import Sandbox
 from payasync.signing.schemes import SortedPairs, Template
 from tests.sandbox.admin import Operator
@@ -342,6 +345,27 @@ def test_reference_shows_every_public_name(module: str) -> None:
     names = {name for name in importlib.import_module(module).__all__ if name != "__version__"}
 
     assert set() == {name for name in names if not {f"{module}.{name}", f"payasync.{name}"} & shown}
+
+
+def methods() -> list[str]:
+    """Return the public methods of a session, and of its namespaces, as a program calls them."""
+    parts = vars(Session("http://127.0.0.1:9", credentials=payasync.Credentials("M1"), profile=Profile()))
+    owners = {f"{name}.": type(part) for name, part in parts.items() if isinstance(part, Namespace)}
+    return [
+        above + name
+        for above, owner in {"": Session, **owners}.items()
+        for name, thing in vars(owner).items()
+        if isinstance(thing, FunctionType | classmethod) and not name.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize("method", methods())
+def test_guides_show_every_method(method: str) -> None:
+    """Each public method of a session is called in a program of the guides, which test_readme.py runs."""
+    pages = [page.read_text(encoding="utf-8") for page in sorted(DOCS.joinpath("how-to").glob("*.md"))]
+    programs = "".join(code for page in pages for _, code in blocks(page, "python"))
+
+    assert re.search(rf"\b(?:pay|Session|session)\.{re.escape(method)}\(", programs)
 
 
 def unknown_words(line: str) -> list[str]:
