@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS refunds (
     number TEXT PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders, amount INT NOT NULL,
     state TEXT NOT NULL DEFAULT 'open', reason TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
--- what a payment sets off, and what must not come twice
+-- a parcel to send; each payment stores exactly one
 CREATE TABLE IF NOT EXISTS parcels (id INTEGER PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders);
 """
 ADD_ORDER: Final = "INSERT INTO orders (number, product, amount) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -135,10 +135,15 @@ class Payments:
 
     async def ask_about_order(self, number: str) -> None:
         """Store the state that the service says. If it does not say one, the next call asks again."""
+        (order,) = await self.database.find("SELECT amount FROM orders WHERE number = ?", number)
         with suppress(PayasyncError):
             found = await self.pay.orders.query(number, timeout=5)
+            state = found.state
+            if (found.get("totalAmt"), found.get("currency")) != (order["amount"], CURRENCY):
+                logger.error("%s: the service has another amount: a person must look at it", number)
+                state = "checking"
             async with self.database.begin() as db:
-                await store_order_state(db, number, found.state)
+                await store_order_state(db, number, state)
 
     async def refresh_order(self, order: dict[str, Any]) -> None:
         """Find out what became of an unpaid order. As long as its outcome is unknown, the journal sends nothing."""

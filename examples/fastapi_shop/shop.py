@@ -77,7 +77,7 @@ class Refund(Base):
 
 
 class Parcel(Base):
-    """A parcel: what a payment sets off, and what must not come twice."""
+    """A parcel to send. Each payment stores exactly one."""
 
     __tablename__ = "parcels"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -228,10 +228,15 @@ async def close(shop: Shop, number: str) -> None:
 
 async def ask_about_order(shop: Shop, number: str) -> None:
     """Store the state that the service says. If it does not say one, the next call asks again."""
+    order = await find_order(shop, number)
     with suppress(PayasyncError):
         found = await shop.pay.orders.query(number, timeout=5)
+        state = found.state
+        if (found.get("totalAmt"), found.get("currency")) != (order.amount, CURRENCY):
+            logger.error("%s: the service has another amount: a person must look at it", number)
+            state = "checking"
         async with shop.database.begin() as db:
-            await store_order_state(db, number, found.state)
+            await store_order_state(db, number, state)
 
 
 async def refresh_order(shop: Shop, order: Order) -> None:

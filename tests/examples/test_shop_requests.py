@@ -145,6 +145,19 @@ async def test_payment_of_another_amount_is_held(client: Client) -> None:
     assert [("open", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
 
 
+async def test_another_amount_at_the_service_is_checked(client: Client) -> None:
+    """The return page believes no payment of an amount that the shop did not ask for, and stores no parcel."""
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        sandbox.faults.notifications.drop("payment", times=None)
+        await client.buy()
+        client.rows("UPDATE orders SET amount = 451")
+        await sandbox.customer.authorize(NUMBER)
+        page = await client.page(f"/orders/{NUMBER}")
+
+    assert "We are checking your payment" in page
+    assert [("checking", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
+
+
 @pytest.mark.long
 async def test_duplicate_numbers_are_checked(client: Client) -> None:
     """If the service knows a number already, the shop does not say that nothing happened."""
