@@ -53,14 +53,14 @@ async def record_refund(invoice: str) -> int:
             raise LookupError(f"there is no invoice {invoice}")
         order, amount = row
         refund = CreateRefund(out_trade_no=order, out_refund_no=f"R-{invoice}", total_amt=amount, refund_amt=amount)
-        pay.check(refund)  # refuses now what no worker could send
+        pay.check(refund)  # raises an error now if no worker could send it
         intent_id = await journal.add(refund, merchant=pay.merchant_id, connection=db)
         db.execute("UPDATE invoices SET refunded = 1 WHERE number = ?", (invoice,))
     return intent_id
 
 
 async def send(intent_id: int) -> Response:
-    """Send a recorded write, once, however often the queue delivers its id."""
+    """Send a recorded write once, even if the queue delivers its id several times."""
     before = await journal.get(intent_id)
     if before and before.state == "rejected":  # you may have refunded by other means since
         raise NotDoneError(f"intent {intent_id} was not done: {before.reason}")
@@ -70,7 +70,7 @@ async def send(intent_id: int) -> Response:
         after = await journal.get(intent_id)
         if after and after.state == "rejected":
             unmark_refunds([after])
-    if after and after.state == "rejected":  # taken and declined immediately: no error, but not done
+    if after and after.state == "rejected":  # a response that declines the write raises no error
         raise NotDoneError(f"intent {intent_id} was not done: {after.reason}")
     return response
 
@@ -79,7 +79,7 @@ async def try_call(what: str, call: Awaitable[Response], attempt: int) -> float 
     """Await a call. Return the seconds until the next attempt, or None if the task needs none."""
     try:
         await call
-    except (OutcomeUnknownError, DuplicateError) as error:  # a used number may stand for this very write
+    except (OutcomeUnknownError, DuplicateError) as error:  # perhaps this write has used the number
         logger.warning("%s may have been done, and the reconciler asks: %s", what, error)
         return None
     except (AuthenticationError, NotSentError, NoAnswerError, RateLimitedError, StorageError) as error:
@@ -111,7 +111,7 @@ async def reconcile() -> list[int]:
 
 
 def unmark_refunds(not_done: list[Intent]) -> None:
-    """Take back the mark of invoices whose refund was not done, for example because the bank declined it."""
+    """Remove the mark of invoices whose refund was not done, for example because the bank declined it."""
     with closing(sqlite3.connect(DATABASE)) as db, db:
         numbers = [(each.reference,) for each in not_done]
         db.executemany("UPDATE invoices SET refunded = 0 WHERE 'R-' || number = ?", numbers)
@@ -128,9 +128,10 @@ async def without_task() -> list[int]:
 
 
 def is_without_task(intent: Intent) -> bool:
-    """Return whether no task will send it: it waited for a minute or, once tried, for two long pauses.
+    """Return whether a write has lost its task: it has waited for too long.
 
-    A write with a reason that was never tried cannot be sent: a task would fail until a person changes that.
+    The limit is a minute before the first attempt, and later two of the longest pauses. A write that has a reason but
+    no attempt keeps waiting: it cannot be sent until a person acts.
     """
     if intent.reason and not intent.attempts:
         return False

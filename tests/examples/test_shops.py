@@ -55,6 +55,15 @@ async def row_of(page: Page, number: str, text: str) -> None:
             await page.reload()
 
 
+async def sell(browser: Browser, place: Place, sandbox: Sandbox) -> tuple[str, Page]:
+    """Have a customer pay a coffee, and return the order's number, and the orders that the administrator sees."""
+    number = await buy(await browser.new_page(), place, "Large coffee")
+    await sandbox.customer.authorize(number)
+    admin = await admin_page(browser, place)
+    await row_of(admin, number, "paid")
+    return number, admin
+
+
 async def test_customer_buys_and_is_refunded(browser: Browser, place: Place) -> None:
     """The return page asks the service, one notification of several stores the parcel, and a refund comes once."""
     async with Sandbox() as sandbox, serving(place, sandbox):
@@ -111,10 +120,7 @@ async def test_unknown_order_is_checked_and_closed(browser: Browser, place: Plac
 async def test_unknown_refund_is_not_repeated(browser: Browser, place: Place) -> None:
     """If it is unknown whether a refund was made, the administrator asks again, and it is sent only once."""
     async with Sandbox(clock="frozen") as sandbox, serving(place, sandbox):
-        number = await buy(await browser.new_page(), place, "Large coffee")
-        await sandbox.customer.authorize(number)
-        admin = await admin_page(browser, place)
-        await row_of(admin, number, "paid")
+        number, admin = await sell(browser, place, sandbox)
         sandbox.faults.reset_after_commit("refunds.create")
         sandbox.faults.notifications.drop("refund")
         outage = sandbox.faults.server_error("refunds.status", times=None)
@@ -134,10 +140,7 @@ async def test_unknown_refund_is_not_repeated(browser: Browser, place: Place) ->
 async def test_refund_ends_by_notification(browser: Browser, place: Place) -> None:
     """A notification ends a refund that took a while. A failed one can be made again, under a new number."""
     async with Sandbox(refunds="by hand") as sandbox, serving(place, sandbox):
-        number = await buy(await browser.new_page(), place, "Large coffee")
-        await sandbox.customer.authorize(number)
-        admin = await admin_page(browser, place)
-        await row_of(admin, number, "paid")
+        number, admin = await sell(browser, place, sandbox)
         button = admin.get_by_role("button", name=f"Refund: order {number}")
         await button.click()
         await row_of(admin, number, "processing")
