@@ -18,9 +18,11 @@ INTERRUPTED: Final = 130
 
 def main() -> None:
     """Run the command; without the extra, say how to install it."""
-    # A program that was started to ignore Ctrl-C goes on ignoring it.
+    # A program that was started to ignore a signal goes on ignoring it.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
     try:
         from payasync.cli.commands import payasync  # noqa: PLC0415 - click may be missing
 
@@ -43,5 +45,19 @@ def lacks_extra(error: Exception) -> bool:
 
 
 def end(_number: int, _frame: FrameType | None) -> None:
-    """End on Ctrl-C before a command begins: an exception would be shown, or lost, inside an import."""
+    """End on a signal before a command begins: an exception would be shown, or lost, inside an import."""
     os._exit(INTERRUPTED)
+
+
+def raise_on_signals() -> None:
+    """From now on, raise `KeyboardInterrupt` on Ctrl-C and SIGTERM, unless the program ignores them."""
+    if signal.getsignal(signal.SIGINT) is end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGTERM) is end:
+        signal.signal(signal.SIGTERM, _act_as_on_ctrl_c)
+
+
+def _act_as_on_ctrl_c(number: int, frame: FrameType | None) -> None:
+    # asyncio.run replaces the handler of Ctrl-C alone: the present one must also end the command on SIGTERM.
+    handler = signal.getsignal(signal.SIGINT)
+    (handler if callable(handler) else signal.default_int_handler)(number, frame)

@@ -19,6 +19,8 @@ from payasync.cli.call_result import EXIT_CODES, Caller, CallResult, result_of_e
 from payasync.cli.options import (
     Address,
     base_url_option,
+    close_journal,
+    fail_unsent,
     fail_with_journal,
     journal_option,
     profile_option,
@@ -264,6 +266,10 @@ class CallCommand:
         try:
             if request.operation.read or self._confirmed(caller, base_url or session.service):
                 return asyncio.run(self._call(caller, journal, given))
+        except (ConfigurationError, StorageError) as error:
+            if request.operation.read:
+                raise
+            fail_unsent(self.words, error, made=again)
         except KeyboardInterrupt:
             if not request.operation.read:
                 print_error(self.words, "interrupted; nothing was sent")
@@ -296,6 +302,8 @@ class CallCommand:
         The number is shown before it is sent, so that it is known even if this process is killed.
         """
         lines, request = error_lines(), caller.request
+        if Lines().full:
+            fail(self.words, "nothing was sent: standard output is closed, so its result could not be shown")
         if self.yes:
             if request.reference:
                 lines.write(f"payasync {self.words}: {request.answer.thing} {plain(request.reference)}")
@@ -324,7 +332,10 @@ class CallCommand:
         return agreed
 
     async def _call(self, caller: Caller, journal: Journal | None, given: dict[str, Any]) -> int:
-        interrupted = False
+        interrupted, stop = False, None
+        if not caller.request.operation.read:
+            stop = stopped_by_signals()
+            await asyncio.sleep(0)  # a Ctrl-C before the line above ends the command here, where nothing was sent
 
         def show(result: CallResult) -> int:
             if journal and not caller.request.operation.read:
@@ -335,8 +346,8 @@ class CallCommand:
             try:
                 async with caller.session as session:
                     call = asyncio.ensure_future(self.send(session, caller.request, **given))
-                    if not caller.request.operation.read:
-                        interrupted = await self._interrupted(call, session)
+                    if stop:
+                        interrupted = await self._interrupted(call, session, stop)
                     return show(result_of_response(caller, await call))
             except (ConfigurationError, InvalidArgumentError, StorageError):
                 raise
@@ -344,11 +355,11 @@ class CallCommand:
                 return show(result_of_error(caller, error))
             finally:
                 if journal:
-                    await journal.aclose()
+                    await close_journal(self.words, journal)
 
-    async def _interrupted(self, call: asyncio.Task[Response], session: Session) -> bool:
+    async def _interrupted(self, call: asyncio.Task[Response], session: Session, stop: asyncio.Event) -> bool:
         """Wait for a call. On a signal, close the session: the call then ends with what is known of it."""
-        stopping = asyncio.ensure_future(stopped_by_signals().wait())
+        stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait([call, stopping], return_when=asyncio.FIRST_COMPLETED)
         interrupted = not call.done()
         if interrupted:
@@ -382,7 +393,8 @@ class CallCommand:
         code = INTERRUPTED if interrupted else EXIT_CODES[result.outcome]
         # A reader of lines that has left wanted no more of them.
         if code == 0 and (out.full or (self.json and out.console.quiet)):
-            print_error(self.words, "done, but the result could not be written. Do not repeat it")
+            again = "" if self.kind.operation.read else ". Do not repeat it"
+            print_error(self.words, f"done, but the result could not be written{again}")
             return FAILED
         return code
 

@@ -1,7 +1,6 @@
 """The `payasync` command; each subcommand's module is loaded when the subcommand is named."""
 
 import importlib
-import signal
 from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
@@ -29,7 +28,7 @@ COMMANDS: Final = {
 
 
 class Commands(click.Group):
-    """Commands that Ctrl-C ends silently with exit code 130, unless they handle it themselves."""
+    """Commands that Ctrl-C or SIGTERM ends silently with exit code 130, unless they handle it themselves."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
@@ -55,15 +54,14 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Load the named command; only then may Ctrl-C raise an exception."""
+        """Load the named command; only then may a signal raise an exception."""
         try:
             found = super().resolve_command(ctx, args)
         except click.UsageError as error:
             if close := get_close_matches(args[0], COMMANDS, n=1):
                 raise click.UsageError(f"{error.message} Did you mean {close[0]}?", ctx) from error
             raise
-        if signal.getsignal(signal.SIGINT) is cli.end:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        cli.raise_on_signals()
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

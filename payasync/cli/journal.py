@@ -26,7 +26,7 @@ from payasync.cli.intent_table import (
 )
 from payasync.cli.journal_status import OPEN_STATES, JournalStatus, StatusScreen, status_of
 from payasync.cli.options import Address, existing_journal, run_with_journal
-from payasync.cli.terminal import Lines, fail, plain
+from payasync.cli.terminal import Lines, fail, plain, print_error
 from payasync.endpoints import OPERATIONS
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since
@@ -318,6 +318,8 @@ def _confirm(command: str, question: str) -> None:
     except click.Abort as abort:
         if isinstance(abort.__context__, EOFError):
             fail(command, "nothing changed: without a terminal, nobody can confirm it. Pass --yes")
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            print_error(command, "interrupted; nothing changed")
         raise
 
 

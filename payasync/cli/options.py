@@ -11,9 +11,9 @@ from typing import Any, Final, NoReturn, TypeVar
 import click
 from attrs import field, frozen
 
-from payasync.cli.terminal import existing_folder, fail
+from payasync.cli.terminal import existing_folder, fail, print_error
 from payasync.credentials import Environment, Hidden
-from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, PayasyncError
+from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, PayasyncError, StorageError
 from payasync.journal import Journal, SqliteJournal
 from payasync.profile.profile import Profile
 from payasync.session import PROFILE_PATH, Session
@@ -250,12 +250,20 @@ def run_with_journal(address: Address, work: Callable[[Journal], Awaitable[T]], 
         try:
             return await work(journal)
         finally:
-            await journal.aclose()
+            await close_journal(command, journal)
 
     try:
         return asyncio.run(run())
     except PayasyncError as error:
         fail_with_journal(command, error)
+
+
+async def close_journal(command: str, journal: Journal) -> None:
+    """Close a journal. An error is shown, and changes no exit code: what was done is done, and recorded."""
+    try:
+        await journal.aclose()
+    except (PayasyncError, OSError) as error:
+        print_error(command, f"the journal could not be closed: {error}")
 
 
 def fail_with_journal(command: str, error: PayasyncError, spelled: Mapping[str, str] = NOTHING) -> NoReturn:
@@ -272,3 +280,18 @@ def fail_with_journal(command: str, error: PayasyncError, spelled: Mapping[str, 
     if field and field in spelled and words.startswith(field):
         words = f"{spelled[field]}{words.removeprefix(field)}"
     fail(command, words)
+
+
+def fail_unsent(command: str, error: PayasyncError, *, made: str = "") -> NoReturn:
+    """Say why the journal lets nothing be sent, and end with exit code 2.
+
+    Args:
+        command: Its words.
+        error: Why.
+        made: The option that repeats a number that was made here.
+    """
+    error.add(operation=None, reference=None)
+    if isinstance(error, StorageError):
+        again = f" with {made}" if made else ""
+        error.args = (f"{error.args[0]}. Remove the cause, and run the same command again{again}",)
+    fail_with_journal(f"{command}: nothing was sent", error)

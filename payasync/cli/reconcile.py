@@ -29,6 +29,7 @@ from payasync.cli.intent_table import (
 from payasync.cli.options import (
     Address,
     base_url_option,
+    close_journal,
     existing_journal,
     fail_with_journal,
     profile_option,
@@ -146,7 +147,7 @@ async def run(
         screen.cut_short()
         raise
     finally:
-        await journal.aclose()
+        await close_journal("reconcile", journal)
     screen.closed(remaining)
     if remaining.manual or remaining.unsent:
         return NEEDS_A_PERSON

@@ -20,6 +20,8 @@ from payasync.cli.intent_table import all_intents, duration
 from payasync.cli.options import (
     Address,
     base_url_option,
+    close_journal,
+    fail_unsent,
     fail_with_journal,
     journal_option,
     profile_option,
@@ -144,6 +146,8 @@ def import_(
             screen.refused(rows)
             sys.exit(CANNOT)
         code = asyncio.run(run(session, journal, rows, screen, result=result, limit=limit))
+    except StorageError as error:
+        fail_unsent("refund import", error)
     except PayasyncError as error:
         fail_with_journal("refund import", error)
     except KeyboardInterrupt:
@@ -206,8 +210,10 @@ async def run(
                 screen.opened(session, rows, new=empty, askable=askable)
                 screen.resubmitted(resubmissions(rows, rejected, session.merchant_id))
                 sending = RefundSending(session, journal, screen, results, limit, pace)
+                stop = stopped_by_signals(sending.cut_off)
+                await asyncio.sleep(0)  # a Ctrl-C before the line above ends the command here, where nothing was sent
                 with screen.progress(len(good)), stray_logs_dropped():
-                    await sending.run(good, stopped_by_signals(sending.cut_off))
+                    await sending.run(good, stop)
                 row_results = [
                     RowResult(row=row, state="left out", message=row.wrong)
                     if row.wrong
@@ -216,7 +222,7 @@ async def run(
                 ]
                 results.finish(row_results)
     finally:
-        await journal.aclose()
+        await close_journal("refund import", journal)
     screen.closed(row_results, why=sending.stopped, unwritten=results.failed)
     code = exit_code(row_results)
     return INTERRUPTED if sending.stopped == STOPPED_BY_SIGNAL and code < CANNOT else code

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -25,7 +26,9 @@ def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.E
     def handle(number: int, _frame: FrameType | None) -> None:
         begun.append(number)
         if len(begun) == 1:
-            loop.call_soon_threadsafe(stop.set)
+            # A closed loop has no work left that could be stopped.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(stop.set)
             return
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)

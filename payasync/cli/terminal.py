@@ -41,12 +41,12 @@ class Lines:
         console: Written to in place of the terminal.
 
     Attributes:
-        full: A line could not be written, for example because the disk is full.
+        full: A line could not be written, for example because the disk is full or the stream is closed.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self.console: Console = console or terminal()
-        self.full: bool = False
+        self.full: bool = self.console.quiet
 
     @property
     def width(self) -> int:
@@ -101,6 +101,11 @@ class Lines:
 
 
 class _Terminal(Console):
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        # A stream that was closed before Python started is None, and rich would then write nowhere.
+        closed = (sys.stderr if stderr else sys.stdout) is None
+        super().__init__(highlight=False, stderr=stderr, width=width, quiet=closed)
+
     def on_broken_pipe(self) -> None:
         self.quiet = True
         # At exit, Python would report that it cannot write the rest.
@@ -109,13 +114,13 @@ class _Terminal(Console):
 
 def terminal() -> Console:
     """Return the terminal; in a file or a pipe tables are wide, so that their cells are not broken."""
-    console = _Terminal(highlight=False)
-    return console if console.is_terminal else _Terminal(highlight=False, width=_PIPED)
+    console = _Terminal()
+    return console if console.is_terminal else _Terminal(width=_PIPED)
 
 
 def error_lines() -> Lines:
     """Return lines on standard error; if they cannot be written, the exit code of the command stays the same."""
-    return Lines(_Terminal(stderr=True, highlight=False))
+    return Lines(_Terminal(stderr=True))
 
 
 def print_error(command: str, why: object) -> None:

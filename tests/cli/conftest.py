@@ -1,7 +1,10 @@
 """Fixtures for the tests of commands."""
 
 import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -15,3 +18,11 @@ def signals() -> Iterator[None]:
     yield
     for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
+
+
+def interrupt(process: subprocess.Popen[Any], number: signal.Signals) -> None:
+    """End a process at a question by a signal. Python loses one that comes immediately before it waits for input."""
+    while process.poll() is None:
+        process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)

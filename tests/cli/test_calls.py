@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pty
 import re
 import shlex
 import signal
@@ -10,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +23,13 @@ from click.testing import CliRunner
 from payasync.cli.call_result import CallResult
 from payasync.cli.commands import COMMANDS, payasync
 from payasync.cli.sandbox import environment_of
+from payasync.cli.signals import SIGNALS
+from payasync.errors import StorageError
+from payasync.journal import SqliteJournal
 from payasync.profile.schema import Idempotency, Recovery
 from payasync.sandbox import PROFILE, ThreadedSandbox
 from tests.chaos.forked import Forked
+from tests.cli.conftest import interrupt
 from tests.inside import until
 
 pytestmark = pytest.mark.usefixtures("signals")
@@ -239,6 +244,41 @@ def test_ctrl_c_at_the_question(sandbox: ThreadedSandbox, monkeypatch: pytest.Mo
 
     assert (130, 0) == (ended.code, sent(sandbox))
     assert "payasync order place: interrupted; nothing was sent" == ended.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_at_the_question(sandbox: ThreadedSandbox, number: signal.Signals) -> None:
+    """Ctrl-C or SIGTERM at the question of a real terminal sends nothing, says so, and the exit code is 130."""
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "payasync", *R1]
+    environ = {**os.environ, **environment(sandbox)}
+    with (
+        os.fdopen(ours, "rb", 0) as screen,
+        subprocess.Popen(command, env=environ, stdin=its, stdout=its, stderr=its) as process,
+    ):
+        shown = b""
+        while b"Send it?" not in shown:
+            shown += screen.read(1024)
+        os.close(its)
+        interrupt(process, number)
+        with suppress(OSError):  # the end of a terminal that nobody holds any more
+            while more := screen.read(1024):
+                shown += more
+
+    assert (130, 0) == (process.returncode, sent(sandbox))
+    assert b"payasync refund create: interrupted; nothing was sent" == shown.splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_interrupted_query(sandbox: ThreadedSandbox, tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C or SIGTERM ends a query silently with exit code 130: a query changes nothing."""
+    fault = sandbox.faults.hang("orders.query", phase="after")
+    with Forked("payasync", "order", "query", "T1", environment=environment(sandbox), folder=tmp_path) as process:
+        sandbox.call(until, lambda: fault.fired)
+        process.send_signal(number)
+        said = process.communicate()
+
+    assert (130, ("", "")) == (process.wait(), said)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -578,6 +618,36 @@ def test_number_that_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
     assert (2, 0) == (ended.returncode, sent(sandbox))
 
 
+@pytest.mark.parametrize(
+    ("shell", "arguments", "code"),
+    [
+        ("payasync 2>&-", REFUND, 2),
+        ("payasync >&- 2>&-", REFUND, 2),
+        ("payasync >&-", R1, 2),
+        ("payasync >&-", (*PAY, "--json"), 2),
+        ("payasync 2>&-", R1, 0),
+        ("payasync 2>&-", PAY, 0),
+        ("payasync <&-", REFUND, 0),
+    ],
+)
+def test_closed_stream(sandbox: ThreadedSandbox, shell: str, arguments: tuple[str, ...], code: int) -> None:
+    """A write is sent only if its number is known to somebody, and its result can be shown; otherwise the code is 2."""
+    ended = command_line(sandbox, shell, *arguments)
+
+    assert (code, code == 0) == (ended.returncode, sent(sandbox) == 1)
+    line = "nothing was sent: standard output is closed, so its result could not be shown\n"
+    assert (shell == "payasync >&-") == ended.stderr.endswith(line)
+
+
+def test_query_whose_result_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
+    """A query whose result cannot be written ends with exit code 70, and may be repeated."""
+    command = shlex.join([sys.executable, "-m", "payasync", "order", "query", "T1"])
+    environ = {**os.environ, **environment(sandbox)}
+    ended = subprocess.run(f"{command} >&-", shell=True, env=environ, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S602
+
+    assert (70, "payasync order query: done, but the result could not be written\n") == (ended.returncode, ended.stderr)
+
+
 def test_end_that_the_journal_cannot_record(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If the journal cannot record that a payment was done, a line and the JSON say so, and name the payment."""
     journal = str(tmp_path / "pay.db")
@@ -594,8 +664,37 @@ def test_end_that_the_journal_cannot_record(sandbox: ThreadedSandbox, tmp_path: 
     assert ["", line] == [first.err, second.err]
 
 
-def test_journal_that_cannot_be_written(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
-    """If the journal cannot record a write, nothing is sent, and the exit code is 2."""
+def test_journal_that_cannot_be_closed(
+    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If closing the journal fails after a payment, the exit code and the result are those of the payment."""
+
+    async def fail(_journal: SqliteJournal) -> None:
+        raise StorageError("disk I/O error")
+
+    monkeypatch.setattr(SqliteJournal, "aclose", fail)
+    ended = ran(sandbox, *PAY, "--journal", str(tmp_path / "pay.db"), "--yes", "--json")
+
+    assert (0, "done", True) == (ended.code, ended.told["outcome"], ended.told["recorded"])
+    assert "payasync payment create: the journal could not be closed: disk I/O error\n" == ended.err
+
+
+@pytest.mark.parametrize("arguments", [REFUND, R1, PAY])
+def test_full_disk(sandbox: ThreadedSandbox, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """If the disk has no room for the record of a write, one line says that nothing was sent, and what to do."""
+    journal = str(tmp_path / "pay.db")
+    full = command_line(sandbox, "ulimit -f 4; payasync", *arguments, "--journal", journal)
+    *number, line = full.stderr.splitlines()
+
+    assert (2, "", 0) == (full.returncode, full.stdout, sent(sandbox))
+    command = f"payasync {arguments[0]} create"
+    assert line.startswith(f"{command}: nothing was sent: the journal '{journal}' is unavailable: ")
+    again = f" with --out-refund-no {NUMBER.findall(number[0])[0]}" if arguments == REFUND else ""
+    assert line.endswith(f". Remove the cause, and run the same command again{again}")
+
+
+def test_journal_that_cannot_be_used(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """If a file cannot be the journal, a line says that nothing was sent and why, and the exit code is 2."""
     (journal := tmp_path / "pay.db").write_bytes(b"")
     (link := tmp_path / "link.db").symlink_to(journal)
     for place, words in ((journal, "damaged"), (link, "--journal: cannot use")):
@@ -603,6 +702,7 @@ def test_journal_that_cannot_be_written(sandbox: ThreadedSandbox, tmp_path: Path
 
         assert (2, 0, 2) == (ended.code, sent(sandbox), len(ended.err.splitlines()))
         assert words in ended.err
+        assert ended.err.splitlines()[1].startswith("payasync refund create: nothing was sent: ")
 
 
 def test_signature_is_not_shown(tmp_path: Path) -> None:

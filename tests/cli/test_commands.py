@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from payasync import __version__
 from payasync.cli.commands import payasync
+from payasync.cli.signals import SIGNALS
+from tests.cli.conftest import interrupt
 
 WITHOUT = """
 import sys
@@ -56,37 +58,53 @@ def started(program: tuple[str, ...], *arguments: str, folder: Path | None = Non
 @pytest.mark.parametrize(
     ("program", "module"), [(PROGRAMS[0], "aiohttp"), (PROGRAMS[1], "click"), (PROGRAMS[1], "rich")]
 )
-def test_ctrl_c_while_it_is_imported(tmp_path: Path, program: tuple[str, ...], module: str) -> None:
-    """Ctrl-C during the imports shows no traceback, and the exit code is 130."""
-    (tmp_path / f"{module}.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_while_it_is_imported(
+    tmp_path: Path, program: tuple[str, ...], module: str, number: signal.Signals
+) -> None:
+    """Ctrl-C or SIGTERM during the imports shows no traceback, and the exit code is 130."""
+    (tmp_path / f"{module}.py").write_text(f"import signal\nsignal.raise_signal({number})\n")
     with started(program, "doctor", folder=tmp_path) as process:
         said = process.communicate(timeout=30)
 
     assert (130, ("", "")) == (process.returncode, said)
 
 
-def test_ctrl_c_while_a_command_begins(tmp_path: Path) -> None:
-    """Ctrl-C while a command reads its profile shows no traceback, and the exit code is 130."""
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_while_a_command_begins(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C or SIGTERM while a command reads its profile shows no traceback, and the exit code is 130."""
     profile = tmp_path / "profile.toml"
     os.mkfifo(profile, 0o600)
     # The profile is open for writing as soon as the command opens it for reading.
     with started(PROGRAMS[0], "doctor", "--profile", str(profile)) as process, profile.open("w"):
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         said = process.communicate(timeout=30)
 
     assert (130, ("", "")) == (process.returncode, said)
 
 
-def test_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    """If a process ignores Ctrl-C, as a shell's background job does, the command ignores it, too."""
-    (tmp_path / "rich.py").write_text(
-        "import signal\nsignal.raise_signal(signal.SIGINT)\nraise ImportError('went on')\n"
-    )
-    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {PROGRAMS[1][1]}"
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_that_is_ignored_stays_ignored(tmp_path: Path, number: signal.Signals) -> None:
+    """If a process ignores a signal, as a shell's background job ignores Ctrl-C, the command ignores it, too."""
+    (tmp_path / "rich.py").write_text(f"import signal\nsignal.raise_signal({number})\nraise ImportError('went on')\n")
+    ignoring = f"import signal; signal.signal({number}, signal.SIG_IGN); {PROGRAMS[1][1]}"
     with started(("-c", ignoring), "doctor", folder=tmp_path) as process:
         _, said = process.communicate(timeout=30)
 
     assert "payasync: cannot be loaded: went on." in said
+
+
+def test_sigterm_ends_a_background_job(tmp_path: Path) -> None:
+    """A background job ignores Ctrl-C. SIGTERM still ends it with exit code 130."""
+    profile = tmp_path / "profile.toml"
+    os.mkfifo(profile, 0o600)
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {PROGRAMS[1][1]}"
+    with started(("-c", ignoring), "doctor", "--profile", str(profile)) as process, profile.open("w"):
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=30)
+
+    assert (130, ("", "")) == (process.returncode, said)
 
 
 def test_it_needs_no_other_extra() -> None:
@@ -184,8 +202,9 @@ def test_full_disk(arguments: tuple[str, ...], code: int) -> None:
     assert (code == 70) == ("No space left on device" in ended.stderr)
 
 
-def test_ctrl_c_at_a_question(tmp_path: Path) -> None:
-    """Ctrl-C at a question ends the command with exit code 130, and changes nothing."""
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_at_a_question(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C or SIGTERM at a question ends the command with exit code 130, and a line says that nothing changed."""
     command = [sys.executable, "-m", "payasync", "journal", "move", "http://a", "http://b", "--journal"]
     journal = tmp_path / "pay.db"
     journal.write_text("not read")
@@ -194,10 +213,12 @@ def test_ctrl_c_at_a_question(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout
         asked = process.stdout.read(len("Are you sure"))
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        interrupt(process, number)
+        _, said = process.communicate(timeout=30)
 
     assert (b"Are you sure", 130) == (asked, process.returncode)
+    assert b"payasync journal move: interrupted; nothing changed" in said.splitlines()
+    assert "not read" == journal.read_text()
 
 
 def test_stray_log_records_have_no_traceback() -> None:

@@ -10,6 +10,18 @@ from payasync.cli.signals import SIGNALS, stopped_by_signals
 pytestmark = pytest.mark.usefixtures("signals")
 
 
+def test_signal_after_the_loop_is_closed() -> None:
+    """If a signal arrives after the work is over, the exit code of the work stays: nothing is raised."""
+
+    async def work() -> asyncio.Event:
+        return stopped_by_signals()
+
+    stop = asyncio.run(work())
+    signal.raise_signal(signal.SIGTERM)
+
+    assert not stop.is_set()
+
+
 async def test_second_signal_after_the_end_changes_nothing() -> None:
     """If a second signal arrives after the end, it is ignored, and the default handlers are restored."""
     stop = stopped_by_signals(lambda: False)
