@@ -1,0 +1,149 @@
+"""docs/: SQL runs as the pages say, on tables that a journal and a receiver have made."""
+
+import re
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from payasync import Credentials, StorageError
+from payasync.journal import Journal, PostgresJournal
+from payasync.notifications import Inbox, Notification, PostgresInbox, Receiver, SqliteInbox
+from payasync.sandbox import PROFILE, Sandbox
+from payasync.testing import sign_notification
+from tests.test_readme import blocks
+
+GUIDES: Final = Path(__file__).parents[1] / "docs" / "how-to"
+RUN: Final = {"journal", "notifications", "rotate-keys", "procrastinate"}
+"""The pages whose SQL a test runs; tests/integrations/test_tasks_docs.py runs that of procrastinate.md."""
+ROLES: Final = re.compile(r"\b(shop(?:_b)?)\b")
+
+
+def sql_of(name: str) -> str:
+    """Return the SQL of a page."""
+    return "".join(text for _, text in blocks((GUIDES / f"{name}.md").read_text(encoding="utf-8"), "sql"))
+
+
+class Roles:
+    """The roles of the pages, under names that no other test uses.
+
+    Args:
+        dsn: Of the owner of the database.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._suffix = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+
+    def execute(self, statements: str) -> None:
+        """Execute SQL of a page as the owner of the database."""
+        with psycopg.connect(self._dsn, autocommit=True) as owner:
+            owner.execute(ROLES.sub(rf"\1_of_{self._suffix}", statements).encode())
+
+    def dsn(self, role: str) -> str:
+        """Return the connection string of a role."""
+        return make_conninfo(self._dsn, user=f"{role}_of_{self._suffix}")
+
+
+@pytest.fixture
+def roles(postgres_dsn: str) -> Generator[Roles]:
+    """The role `shop`, which may use the schema."""
+    roles = Roles(postgres_dsn)
+    roles.execute("CREATE ROLE shop LOGIN; GRANT USAGE ON SCHEMA public TO shop")
+    try:
+        yield roles
+    finally:
+        roles.execute("DROP ROLE IF EXISTS shop_b; DROP OWNED BY shop; DROP ROLE shop")
+
+
+async def refund(journal: Journal, number: str) -> str | None:
+    """Make a refund with a journal, forget it there, and return its state."""
+    async with Sandbox() as sandbox, journal, sandbox.session(journal=journal) as pay:
+        order = await sandbox.given.paid_order(total_amt=450)
+        response = await pay.refunds.create(out_trade_no=order, out_refund_no=number, total_amt=450, refund_amt=200)
+        assert 1 == await journal.prune(datetime.now(UTC) + timedelta(minutes=1))
+        return response.state
+
+
+def test_every_page_with_sql_is_tested() -> None:
+    """No page has SQL that no test runs."""
+    assert {page.stem for page in GUIDES.parent.rglob("*.md") if blocks(page.read_text(encoding="utf-8"), "sql")} == RUN
+
+
+async def test_rights_on_a_journal(postgres_dsn: str, roles: Roles) -> None:
+    """A role with the rights of the guide writes and prunes a journal whose tables the owner has made."""
+    async with PostgresJournal(postgres_dsn) as journal:
+        await journal.list()
+    roles.execute(sql_of("journal"))
+
+    assert "succeeded" == await refund(PostgresJournal(roles.dsn("shop")), "R1")
+
+
+async def test_second_role_of_a_journal(roles: Roles) -> None:
+    """While two roles take turns as the guide says, one can always use the journal."""
+    page = (GUIDES / "rotate-keys.md").read_text(encoding="utf-8")
+    new_password, lock, unlock = re.findall(r"`(ALTER ROLE [^`]*;)`", page)
+    roles.execute("GRANT CREATE ON SCHEMA public TO shop")
+    states = [await refund(PostgresJournal(roles.dsn("shop")), "R1")]
+    roles.execute(new_password)
+    roles.execute(sql_of("rotate-keys"))
+    states.append(await refund(PostgresJournal(roles.dsn("shop_b")), "R2"))
+    roles.execute(lock)
+    with pytest.raises(StorageError):
+        await refund(PostgresJournal(roles.dsn("shop")), "R3")
+    states.append(await refund(PostgresJournal(roles.dsn("shop_b")), "R4"))
+    roles.execute(unlock)
+    states.append(await refund(PostgresJournal(roles.dsn("shop")), "R5"))
+
+    assert ["succeeded"] * 4 == states
+
+
+async def handle_twice(begin: Callable[[], Any], *inboxes: Inbox) -> list[str | None]:
+    """Receive a notification in two inboxes, so that only the mark in a database shows that it was handled."""
+    handled = list[str | None]()
+    credentials = Credentials("M1", notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    paid = {"outTradeNo": "T1", "status": "SBX_PAID"}
+    sent = sign_notification(paid, profile=PROFILE, credentials=credentials, kind="payment")
+
+    async def credited(notification: Notification, _db: object) -> None:
+        handled.append(notification.out_trade_no)
+
+    for each in inboxes:
+        async with Receiver(inbox=each, profile=PROFILE, credentials=credentials) as receiver:
+            receiver.on("payment", transaction=begin)(credited)
+            await receiver.receive(sent.raw, sent.headers, kind="payment")
+            await receiver.settle()
+    return handled
+
+
+async def test_rights_on_the_marks_of_handlers(postgres_dsn: str, roles: Roles, tmp_path: Path) -> None:
+    """In PostgreSQL, a role with the rights of the guide marks what it has handled in the table of the guide."""
+    roles.execute(sql_of("notifications"))
+
+    @asynccontextmanager
+    async def begin() -> AsyncGenerator[psycopg.AsyncConnection]:
+        async with await psycopg.AsyncConnection.connect(roles.dsn("shop")) as db:
+            yield db
+
+    assert ["T1"] == await handle_twice(begin, PostgresInbox(postgres_dsn), SqliteInbox(tmp_path / "inbox.db"))
+
+
+async def test_marks_of_handlers_in_sqlite(tmp_path: Path) -> None:
+    """SQLite takes the table of the guide, too; it has no roles."""
+    table, _, _ = sql_of("notifications").partition("\n")
+
+    @contextmanager
+    def begin() -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as db, db:
+            yield db
+
+    with begin() as db:
+        db.execute(table)
+
+    assert ["T1"] == await handle_twice(begin, SqliteInbox(tmp_path / "1.db"), SqliteInbox(tmp_path / "2.db"))
