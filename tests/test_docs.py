@@ -1,8 +1,10 @@
 """README.md and docs/: links and paths exist, and lists of keys, forms and files are complete and true."""
 
 import ast
+import configparser
 import importlib
 import re
+import shlex
 import shutil
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +15,7 @@ from typing import Any, Final
 import aiohttp
 import click
 import pytest
+import yaml
 from attrs import fields, fields_dict
 from click.testing import CliRunner
 
@@ -386,13 +389,66 @@ def unknown_words(line: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
 def test_commands_exist(page: Path) -> None:
-    """Each command of payasync that a page shows exists, with its options."""
-    text = page.read_text(encoding="utf-8")
-    lines = re.findall(r"`payasync ([^`]+)`", text)
-    for _, block in blocks(text, "bash"):
-        lines += re.findall(r"^payasync (.*)", block, re.MULTILINE)
+    """Each command of payasync that a sentence names exists, with its options."""
+    lines = re.findall(r"`payasync ([^`]+)`", page.read_text(encoding="utf-8"))
 
     assert [] == [(line, words) for line in lines if (words := unknown_words(line))]
+
+
+def units(text: str) -> list[configparser.ConfigParser]:
+    """Return the systemd units of a page."""
+    found = list[configparser.ConfigParser]()
+    for _, block in blocks(text, "ini"):
+        unit = configparser.ConfigParser(interpolation=None)
+        unit.read_string(block.replace("\\\n", " "))
+        found.append(unit)
+    return found
+
+
+def command_lines(page: Path) -> list[list[str]]:
+    """Return the arguments of payasync in the shell blocks, systemd units and Compose files of a page."""
+    text = page.read_text(encoding="utf-8")
+    shell = "".join(block for _, block in blocks(text, "bash")).replace("\\\n", "")
+    lines = re.split(r"\n|&&", shell)
+    lines += [unit["Service"]["ExecStart"] for unit in units(text)]
+    composed = [yaml.safe_load(block) for _, block in blocks(text, "yaml")]
+    lines += [each["command"] for one in composed for each in one.get("services", {}).values()]
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [each[1:] for each in words if each and Path(each[0]).name == "payasync"]
+
+
+COMMAND_LINES: Final = [
+    pytest.param(words, id=f"{page.stem}: {' '.join(words)}")
+    for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
+    for words in command_lines(page)
+]
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES)
+def test_command_lines_are_valid(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command line that a reader copies is parsed by its command: arguments, options and their values."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAYASYNC_JOURNAL", "pay.db")
+    here = [word.removeprefix("/var/lib/shop/") for word in words]
+    for name in ("pay.db", *(word for word in here if re.search(r"\.(?:csv|http|toml)$", word))):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch(mode=0o600)
+    command: click.Command = payasync_command
+    context = command.make_context("payasync", here, resilient_parsing="--version" in here)
+    while isinstance(command, click.Group) and (rest := [*context._protected_args, *context.args]):
+        found = command.get_command(context, rest[0])
+        assert found is not None
+        command, context = found, found.make_context(rest[0], rest[1:], parent=context)
+
+
+def test_units_are_for_systemd() -> None:
+    """Each systemd unit has the sections that start it, run it and enable it."""
+    found = [unit for page in sorted(DOCS.rglob("*.md")) for unit in units(page.read_text(encoding="utf-8"))]
+
+    assert found
+    for unit in found:
+        assert ["Unit", "Service", "Install"] == unit.sections()
+        assert unit["Service"]["ExecStart"].startswith("/")
 
 
 def test_contributing_names_files_that_exist() -> None:
