@@ -1,7 +1,7 @@
 """What became of the call of a command: its outcome, its facts, and the next commands."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -28,7 +28,7 @@ from payasync.journal.replay import BEING_SENT
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.schema import SIGNING
-from payasync.profile.wire_names import wire_name
+from payasync.profile.wire_names import FIRST, names_of
 from payasync.resources.refunds import QueryRefund
 from payasync.session import Session
 from payasync.strict_json import ABSENT
@@ -215,7 +215,7 @@ def _facts(caller: Caller, response: Response) -> dict[str, Any]:
         "state": response.state,
         "status": located(f"{response.thing}_status"),
         "redirect_url": located("redirect_url") if isinstance(response, OrderResponse) else None,
-        "data": _without_secrets(response.data, caller.request.operation.name, caller.profile),
+        "data": _without_secrets(response.data, caller.profile),
         "request_id": response.request_id,
         "http_status": response.http_status,
         "attempts": response.attempts,
@@ -225,11 +225,19 @@ def _facts(caller: Caller, response: Response) -> dict[str, Any]:
     }
 
 
-def _without_secrets(data: Any, operation: str, profile: Profile) -> Any:
+def _without_secrets(data: Any, profile: Profile) -> Any:
     """Return a payload without what no output shows: its signature, its nonce, and a customer's details."""
-    names = (wire_name(profile, operation, name) for name in ("nonce", "sign", "customer"))
-    hidden = {*SIGNING, *names, profile.answer.signature.rpartition(".")[2]}
-    return {name: each for name, each in data.items() if name not in hidden} if isinstance(data, dict) else None
+    names = (names_of(profile, name) for name in ("nonce", "sign", "customer"))
+    paths = {*SIGNING, profile.answer.signature}.union(*names)
+    hidden = {path.removesuffix(f".{FIRST}").rpartition(".")[2] for path in paths}
+    return _without(hidden, data) if isinstance(data, dict) else None
+
+
+def _without(hidden: Collection[str], value: Any) -> Any:
+    """Return a JSON value without the fields of these names, at any depth."""
+    if isinstance(value, dict):
+        return {name: _without(hidden, each) for name, each in value.items() if name not in hidden}
+    return [_without(hidden, each) for each in value] if isinstance(value, list) else value
 
 
 def _advise(caller: Caller, error: PayasyncError) -> tuple[str, list[str]]:

@@ -26,11 +26,14 @@ from payasync import (
     Session,
     SessionClosedError,
 )
-from payasync.cli.call_result import Caller, result_of_error
+from payasync.cli.call_result import Caller, result_of_error, result_of_response
 from payasync.cli.options import Address
+from payasync.endpoints import CREATE_SUBSCRIPTION
 from payasync.journal.replay import BEING_SENT
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE
+from payasync.wire.response import SubscriptionResponse
+from tests.building import bare_call, reply
 
 REFUND = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=200)
 CLOSE = CloseOrder(out_trade_no="T1")
@@ -129,3 +132,17 @@ def test_advice(asked: Caller, error: PayasyncError, outcome: str, advice: str, 
 
     assert (outcome, error.args[0]) == (result.outcome, result.reason)
     assert (advice, commands) == (result.advice, list(result.next))
+
+
+@pytest.mark.parametrize("customer", ["customer", "payer.customer", "customer.0"])
+def test_secrets_at_any_depth_are_not_shown(customer: str) -> None:
+    """The payload is shown without signatures, nonces and a customer's details, however deep they stand."""
+    named = evolve(PROFILE, name="nested", fields={**PROFILE.fields, "customer": customer})
+    secret = {"sign": "canary", "nonceStr": "canary", "customer": {"email": "canary"}, "amount": 900}
+    document = {**secret, "status": "SBX_SCHEDULED", "plan": {**secret, "parts": [secret, "kept"]}}
+    asked = caller(SUBSCRIBE, named)
+    response = SubscriptionResponse.of(bare_call(CREATE_SUBSCRIPTION, profile=named), reply(document))
+
+    shown = {"amount": 900}
+    expected = {**shown, "status": "SBX_SCHEDULED", "plan": {**shown, "parts": [shown, "kept"]}}
+    assert expected == result_of_response(asked, response).data
