@@ -44,9 +44,9 @@ _STYLES: Final = {
     help="Also save what is shown as an SVG picture.",
 )
 def demo(save: Path | None) -> None:
-    """Run a whole payment on a sandbox of its own, from the first call to the refund.
+    """Run a whole payment on a sandbox of its own.
 
-    It needs no keys, and no network beyond this machine.
+    It runs from the first call to the refund. It needs no keys, and no network beyond this machine.
 
     \b
     Examples:

@@ -50,9 +50,10 @@ _STEPS: Final[dict[Verdict, str]] = {"wrong": _MEND, "missing": "set {}", "warni
 @click.option("--all", "every", is_flag=True, help="Also list each point, with its value or what to set.")
 @click.option("--json", is_flag=True, help="Print one line of JSON, which holds each point.")
 def doctor(*, profile: str | None, base_url: str | None, every: bool, json: bool) -> None:
-    """Show what is configured, what the profile is ready for, and whether the service can be reached.
+    """Check configuration, open points and the connection.
 
-    It opens a connection to the service, and sends no request.
+    It shows what is configured, what the profile is ready for, and whether the service can be reached. It opens a
+    connection to the service, and sends no request.
 
     \b
     Examples:

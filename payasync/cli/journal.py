@@ -74,7 +74,7 @@ class _StatusGroup(click.Group):
 
 @click.group(cls=_StatusGroup)
 def journal() -> None:
-    """Show which writes are in doubt, and record what happened to them.
+    """List and show writes; resolve those that need a person.
 
     \b
     When you are called at night:

@@ -96,11 +96,11 @@ _http_logger.propagate = False
 )
 @click.option("--json", is_flag=True, help="Print JSON: one line at the start, and one per notification.")
 def listen(*, host: str, port: int, inbox: Path, profile: str | None, save: Path | None, json: bool) -> None:
-    """Receive and show notifications on this machine, for development. Ctrl-C or SIGTERM stops it.
+    """Receive and show notifications on this machine.
 
-    It verifies each notification as the profile says, stores it in the inbox, and responds as your receiver would. No
-    notification is handled until a Receiver opens the same inbox. The keys come from the environment, as for
-    `Credentials.from_env`.
+    This is for development. Ctrl-C or SIGTERM stops it. It verifies each notification as the profile says, stores it
+    in the inbox, and responds as your receiver would. No notification is handled until a Receiver opens the same
+    inbox. The keys come from the environment, as for `Credentials.from_env`.
 
     \b
     Examples:

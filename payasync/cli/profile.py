@@ -36,7 +36,9 @@ class _GroupSkippedError(Exception):
 
 @click.group()
 def profile() -> None:
-    """Write the profile of a service, which is a TOML file, or check one.
+    """Write the profile of a service, or check one.
+
+    A profile is a TOML file.
 
     \b
     Examples:

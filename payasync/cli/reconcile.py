@@ -82,7 +82,7 @@ class Remaining:
 def reconcile(
     address: Address, *, profile: str | None, base_url: str | None, watch: bool, dry_run: bool, json: bool
 ) -> None:
-    """Query the service about each write in the journal whose outcome is unknown.
+    """Query the service about writes with unknown outcome.
 
     The journal records the result. If the service still does not know a write after the profile's quarantine, a queued
     write is sent again under its number, and any other is rejected. You can interrupt this command at any time, and run

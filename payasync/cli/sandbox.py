@@ -54,9 +54,10 @@ _REFUNDS: Final = {
 @click.option("--quiet", is_flag=True, help="Do not show requests and notifications.")
 @click.option("--json", is_flag=True, help="Print only one line of JSON, at the start, for scripts.")
 def sandbox(profile: Path | None, *, quiet: bool, json: bool, **settings: Any) -> None:
-    """Run a stand-in for the service on this machine, with its gateway page and a dashboard.
+    """Run a stand-in for the service on this machine.
 
-    It prints the settings with which other commands and your program find it.
+    It has the service's gateway page, and a dashboard. It prints the settings with which other commands and your
+    program find it.
 
     \b
     Examples:

@@ -75,10 +75,10 @@ def _parse_headers(_context: click.Context, _option: click.Parameter, lines: tup
 def verify_notification(
     files: tuple[str, ...], headers: dict[str, str], profile: str | None, kind: str | None, now: float
 ) -> None:
-    """Check whether a notification in FILE is from the service; "-" reads standard input.
+    """Check that a notification in a file is genuine.
 
-    FILE holds the body as it was received, or the whole HTTP message. The keys come from the environment, as for
-    `Credentials.from_env`.
+    FILE holds the body as it was received, or the whole HTTP message; "-" reads standard input. The keys come from the
+    environment, as for `Credentials.from_env`.
 
     \b
     Examples:

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from payasync import __version__
-from payasync.cli.commands import payasync
+from payasync.cli.commands import COMMANDS, payasync
 from payasync.cli.signals import SIGNALS
 from tests.cli.conftest import interrupt
 
@@ -278,6 +279,16 @@ def test_help_lists_the_commands() -> None:
         "listen Receive and show notifications on this machine",
     ):
         assert any(each.startswith(line) for each in lines), line
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_begins_with_the_line_of_the_list(name: str) -> None:
+    """The help of a command begins with its line in the list of commands, which is shown without loading it."""
+    command = payasync.get_command(click.Context(payasync), name)
+
+    assert command
+    assert command.help
+    assert COMMANDS[name] == command.help.splitlines()[0]
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
