@@ -211,7 +211,7 @@ KINDS: Final[Mapping[str, FaultKind]] = {
         FaultKind("hang", "There is no response, and the connection stays open.", _EITHER),
         FaultKind("server_error", "The response is a 5xx.", _EITHER, {"status": _ERROR_STATUS}),
         FaultKind("rate_limited", "The response is a 429.", _EITHER, {"retry_after": _RETRY_AFTER}),
-        FaultKind("refuse", "The sandbox stops listening: connections are refused.", _EITHER, {"seconds": _UNTIL}),
+        FaultKind("refuse", "Connections are refused, also those of the dashboard.", _EITHER, {"seconds": _UNTIL}),
         FaultKind("reset_before", "The connection is reset, and nothing was done.", _BEFORE),
         FaultKind("reset_after_commit", "Everything was done, and the connection is reset.", _AFTER),
         FaultKind("truncated_body", "The connection closes after half of the body.", _AFTER_OR_BEFORE),

@@ -316,9 +316,9 @@ class Dashboard:
         texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
         options = find_kind(kind).read(texts)
         if kind == "refuse" and "seconds" not in options:
-            # The dashboard is refused, too, so it could not disarm the fault.
-            raise RefusedError("invalid", "seconds must say when refuse ends; pass 60", field="seconds")
-        return f"Armed: {self.faults.arm(kind, on, **options)}."
+            rule = "given, such as 60: refuse also closes this dashboard, which then could not disarm it"
+            raise RefusedError("invalid", f"seconds must be {rule}. The field is under More options", field="seconds")
+        return f"Armed: {self.faults.arm(kind, on, **options)}. {find_kind(kind).summary}"
 
     async def _disarm_fault(self, fields: Fields) -> str:
         text = require_text(fields, "fault")

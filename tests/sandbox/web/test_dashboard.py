@@ -13,6 +13,7 @@ from payasync import Profile
 from payasync.credentials import Secret
 from payasync.profile.schema import States
 from payasync.sandbox import Sandbox
+from payasync.sandbox.faults.catalogue import KINDS
 from payasync.sandbox.model import RefusedError
 from payasync.sandbox.web.dashboard import MAX_LISTED, AdminAccess
 from tests.sandbox.admin import Operator
@@ -224,6 +225,16 @@ async def test_invalid_fields_of_actions(
 
     assert (status, field) == (answer.status, answer.document.get("field"))
     assert [] == operator.sandbox.faults.armed()
+
+
+async def test_arming_says_what_the_fault_does(operator: Operator) -> None:
+    """The notice has the fault's summary; `refuse` without seconds is refused with its effect on the dashboard."""
+    armed = await operator.do("faults/arm", kind="refuse", on="orders.query", seconds=60)
+    refused = await operator.do("faults/arm", kind="refuse")
+    operator.sandbox.faults.armed()[0].disarm()
+
+    assert f"Armed: refuse on orders.query. {KINDS['refuse'].summary}" == armed.document["done"]
+    assert "closes this dashboard" in refused.document["error"]
 
 
 @pytest.mark.parametrize(
