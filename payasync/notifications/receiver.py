@@ -137,8 +137,9 @@ class Receiver:
         credentials: Hold the keys that verify. Events that name another merchant are held. Default: the
             session's.
         expect: Returns the values that a notification must have, plain or `async def`. They are a mapping of dotted
-            paths into `notification.trusted`, such as `{"totalAmt": 450, "currency": "CAD"}`. `None` means that the
-            event is unexpected. An event that differs is held.
+            paths into `notification.trusted`, such as `{"totalAmt": 450, "currency": "CAD"}`, with the service's names
+            and not those of arguments, such as `total_amt`. `None` means that the event is unexpected. An event that
+            differs is held.
         on_refused: Called with the reason of each refusal, `signature`, `invalid` or `too_large`, such as
             `OpenTelemetry.on_refused`. It must not block.
         verifier: Verifies in place of the profile. It gets body and headers, and must return `True`.

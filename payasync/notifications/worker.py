@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
-from payasync.notifications.inbox import Claim, Inbox
+from payasync.notifications.inbox import Claim, Inbox, InboxEvent
 from payasync.notifications.notification import PLURALS, Notification, parse_event
 from payasync.notifications.transitions import (
     CONFIRMABLE,
@@ -103,7 +103,10 @@ def _get_error(task: "asyncio.Task[object]") -> BaseException | None:
 Function: TypeAlias = Callable[..., Awaitable[object]]
 Expected: TypeAlias = Mapping[str, Any] | None
 Expect: TypeAlias = Callable[[Notification], Expected | Awaitable[Expected]]
-"""Returns the values that a notification must have, by dotted paths into `trusted`; `None` if it is unexpected."""
+"""Returns the values that a notification must have, by dotted paths into `trusted`; `None` if it is unexpected.
+
+The paths have the service's names, such as `totalAmt`, and not those of arguments, such as `total_amt`.
+"""
 
 ANY: Final = "*"
 
@@ -293,10 +296,25 @@ class Worker:
             wait = self.pace.jitter(longest_wait(failures))
         finished = await self.inbox.finish(claim, transition.state, transition.reason, wait)
         if finished and transition.state not in {"pending", "done"}:
-            # The reason is not logged, because it may quote the event.
-            state = "held" if transition.state == "quarantined" else transition.state
-            words = "event %(event_id)s (%(kind)s) is %(state)s: receiver.events() says why"
-            log(logger, logging.WARNING, "notification.stopped", words, event_id=event.id, kind=event.kind, state=state)
+            self._log_stop(event, transition)
+
+    def _log_stop(self, event: InboxEvent, transition: Transition) -> None:
+        """Log that an event is dead, parked or held. The reason is not logged, because it may quote the event."""
+        words = "event %(event_id)s (%(kind)s) is %(state)s: "
+        differs = transition.mismatch.loggable(self.confirmer.profile) if transition.mismatch else None
+        words += "%(field)s is %(found)s, expected %(expected)s" if differs else "receiver.events() says why"
+        log(
+            logger,
+            logging.WARNING,
+            "notification.stopped",
+            words,
+            event_id=event.id,
+            kind=event.kind,
+            state="held" if transition.state == "quarantined" else transition.state,
+            field=differs and differs.path,
+            found=differs and differs.found,
+            expected=differs and differs.expected,
+        )
 
     async def _dispatch(self, claim: Claim) -> Transition:
         """Handle an event, and return its next state."""
@@ -339,7 +357,7 @@ class Worker:
             expected: object = expect(notification)
             if isawaitable(expected):
                 expected = await run_within(self.limits.handler_timeout, expected)
-            return compare_expected(notification, expected)
+            return compare_expected(notification, expected, self.confirmer.profile)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
             return Transition("pending", _note_failure("expect", error, notification))
 

@@ -41,6 +41,7 @@ from payasync.notifications.transitions import (
     MAX_WAITING_EVENTS,
     QUERY_PAUSE,
     Confirmed,
+    Mismatch,
     QueryLimiter,
     Transition,
     compare_expected,
@@ -212,15 +213,49 @@ def test_query_that_fails(error: Exception, state: str) -> None:
 def test_what_is_expected(expected: dict[str, Any] | None, reason: str | None) -> None:
     """An event that differs is quarantined; the reason names the field, and shows both values."""
     for verified in (True, False):  # an unsigned subscription is compared as it is
-        found = compare_expected(notification({**PAID, "items": [{"no": 1}]}, verified=verified), expected)
+        found = compare_expected(notification({**PAID, "items": [{"no": 1}]}, verified=verified), expected, PROFILE)
 
         assert (reason and Transition("quarantined", reason)) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "hint"),
+    [
+        ("total_amt", {}, ". expect takes the service's names: totalAmt"),
+        ("total_amt", {"total_amt": "sum"}, ". expect takes the service's names: sum"),
+        ("out_refund_no", {}, ". expect takes the service's names: outRefundNo"),
+        ("refundAmt", {}, ""),
+        ("amount", {}, ""),
+    ],
+)
+def test_name_of_an_argument_is_no_path(path: str, fields: dict[str, str], hint: str) -> None:
+    """If `expect` names an argument of ours in place of a path, the reason says the service's own name."""
+    held = compare_expected(notification(), {path: 1}, Profile(fields=fields))
+
+    assert Transition("quarantined", f"{path} is absent, expected 1{hint}") == held
+
+
+@pytest.mark.parametrize(
+    ("path", "found", "expected", "logged"),
+    [
+        ("totalAmt", 450, 451, (450, 451)),
+        ("items.0.totalAmt", None, 451, (None, 451)),
+        ("currency", "CAD", "USD", ("CAD", "USD")),
+        ("merchantId", ["M9"], "7", ("['M9']", "7")),
+        ("currency", "C" * 999, "CAD", (f"{'C' * 299}…", "CAD")),
+        ("customer.email", "a@example.com", "b@example.com", ("***", "***")),
+        ("nototalAmt", 1, 2, ("***", "***")),
+    ],
+)
+def test_what_the_log_shows_of_a_mismatch(path: str, found: object, expected: object, logged: Any) -> None:
+    """The log shows amounts, currencies and merchants, cut short. Another value may be a customer's, and is hidden."""
+    assert Mismatch(path, *logged) == Mismatch(path, found, expected).loggable(PROFILE)
 
 
 @pytest.mark.parametrize("expected", [450, [("totalAmt", 450)], True, "totalAmt"])
 def test_expectation_must_be_a_mapping(expected: object) -> None:
     """If `expect` returns something else by mistake, the event is tried again."""
-    assert "pending" == state_of(compare_expected(notification(), expected))
+    assert "pending" == state_of(compare_expected(notification(), expected, PROFILE))
 
 
 @pytest.mark.parametrize("data", [None, [], "paid"])
@@ -228,7 +263,9 @@ def test_confirmed_response_without_data_meets_nothing(data: Any) -> None:
     """If the service confirms without data, the hint's own data does not stand in for it."""
     hint = notification(verified=False, confirmed=response(data))
 
-    assert Transition("quarantined", "totalAmt is absent, expected 450") == compare_expected(hint, {"totalAmt": 450})
+    held = compare_expected(hint, {"totalAmt": 450}, PROFILE)
+
+    assert Transition("quarantined", "totalAmt is absent, expected 450") == held
 
 
 M9: Final = {"merchantId": "M9"}

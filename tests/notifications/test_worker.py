@@ -102,6 +102,27 @@ async def test_failure_is_retried_with_growing_waits_until_it_is_dead(tmp_path: 
         assert "books: ValueError: books fails" == event.reason
 
 
+@pytest.mark.parametrize(
+    ("expected", "logged"),
+    [
+        ({"totalAmt": 451}, ("totalAmt", 450, 451)),
+        ({"status": "canaryTweet"}, ("status", "***", "***")),
+        (None, (None, None, None)),
+    ],
+)
+async def test_log_names_the_field_of_a_held_event(
+    expected: Any, logged: tuple[object, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The record of a held event has the field that differs, and both amounts, but no value that may be private."""
+    async with opened(tmp_path, expect=lambda _: expected) as shop:
+        shop.recording()
+        await shop.handled()
+    (record,) = [vars(each) for each in caplog.records if vars(each).get("event_name") == "notification.stopped"]
+
+    assert ("held", *logged) == tuple(record[name] for name in ("state", "field", "found", "expected"))
+    assert "canaryTweet" not in caplog.text
+
+
 async def test_what_nobody_handles_is_parked_until_somebody_does(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     """An event without a handler is parked with its reason, and can be replayed after a handler was added."""
     shop.recording("payment")
