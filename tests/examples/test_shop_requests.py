@@ -145,6 +145,24 @@ async def test_payment_of_another_amount_is_held(client: Client) -> None:
     assert [("open", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
 
 
+async def test_refund_of_another_amount_is_held(client: Client) -> None:
+    """A genuine notification of a refund that the shop did not ask for changes nothing, and waits for a person."""
+    async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        await sandbox.customer.authorize(NUMBER)
+        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.refund()
+        client.rows("UPDATE refunds SET amount = 449")
+        await sandbox.bank.settle_refund(f"{NUMBER}-R1")
+        await sandbox.settle()
+        async with aclosing(SqliteInbox(client.place.folder / "inbox.db")) as inbox, asyncio.timeout(SECONDS):
+            while not (held := await inbox.events("quarantined")):
+                pass
+
+    assert ["refundAmt is 450, expected 449"] == [each.reason for each in held]
+    assert [("processing",)] == client.rows("SELECT state FROM refunds")
+
+
 async def test_another_amount_at_the_service_is_checked(client: Client) -> None:
     """The return page believes no payment of an amount that the shop did not ask for, and stores no parcel."""
     async with Sandbox() as sandbox, serving(client.place, sandbox):

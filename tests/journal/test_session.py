@@ -17,6 +17,7 @@ from payasync import (
     NotSentError,
     OutcomeUnknownError,
     RetryPolicy,
+    ServiceError,
     Session,
     SortedPairs,
     Timeouts,
@@ -89,6 +90,21 @@ async def test_every_write_is_kept_and_no_read(pay: Session, journal: SqliteJour
         ("subscriptions.update", "succeeded"),
         ("subscriptions.cancel", "succeeded"),
     ] == [(each.operation, each.state) for each in await journal.list()]
+
+
+async def test_refused_cancel_is_rejected(pay: Session, journal: SqliteJournal) -> None:
+    """A cancel that the service refuses raises `ServiceError` with its code, and the journal rejects its intent."""
+    made = await pay.subscriptions.create(
+        frequency="monthly", amount=900, start_date=date(2999, 1, 1), customer={"email": "a@example.com"}
+    )
+    number = str(made.subscription_id)
+    await pay.subscriptions.cancel(number)
+    with pytest.raises(ServiceError) as caught:
+        await pay.subscriptions.cancel(number)
+
+    told = type(caught.value), caught.value.code, caught.value.sent
+    assert (ServiceError, "SBX_WRONG_STATE", True) == told
+    assert ["succeeded", "succeeded", "rejected"] == [each.state for each in await journal.list()]
 
 
 async def test_payment_with_an_intent_is_had_once(sandbox: Sandbox, pay: Session) -> None:
