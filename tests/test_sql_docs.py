@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from payasync import Credentials, StorageError
 from payasync.journal import Journal, PostgresJournal
@@ -39,7 +39,7 @@ class Roles:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._suffix = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+        self._suffix = conninfo_to_dict(dsn)["dbname"]
 
     def execute(self, statements: str) -> None:
         """Execute SQL of a page as the owner of the database."""
