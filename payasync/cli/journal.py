@@ -29,7 +29,7 @@ from payasync.cli.options import Address, existing_journal, run_with_journal
 from payasync.cli.terminal import Lines, fail, plain, print_error
 from payasync.endpoints import OPERATIONS
 from payasync.journal import STATES, Intent, Journal, State
-from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since
+from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, sent_between
 from payasync.notifications import InboxEvent, SqliteInbox
 from payasync.notifications.inbox import REPLAYABLE
 
@@ -409,7 +409,7 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     yield "Recorded", _moment(intent.created, at), ""
     if intent.updated != intent.created:
         yield "Updated", _moment(intent.updated, at), ""
-    yield "Sent", _times(intent.attempts) + (", by a worker" if intent.queued else ""), ""
+    yield "Sent", _times(intent.attempts) + (", by a worker" if intent.queued else "") + _between(intent), ""
     if intent.sent_at and intent.state in {"sending", "unknown", "manual"}:
         yield "In doubt", f"since {_moment(doubt_since(intent), at)}", ""
     if intent.asked:
@@ -421,6 +421,13 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     if intent.lease:
         seconds = (intent.lease - at).total_seconds()
         yield "Lease", "expired" if seconds <= 0 else f"for {duration(seconds)} more", ""
+
+
+def _between(intent: Intent) -> str:
+    if (between := sent_between(intent)) is None:
+        return ""
+    first, last = (f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" for moment in between)
+    return f", between {first} and {last}"
 
 
 def _content(intent: Intent) -> Iterator[tuple[str, str]]:

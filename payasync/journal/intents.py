@@ -265,6 +265,14 @@ def doubt_since(intent: Intent) -> datetime:
     return intent.sent_at or (intent.created if intent.state == "new" else intent.updated)
 
 
+def sent_between(intent: Intent) -> tuple[datetime, datetime] | None:
+    """Return the first and the last moment at which what is in doubt may have been sent; `None` without a doubt."""
+    if intent.sent_at is None or intent.state not in {"unknown", "manual"}:
+        return None
+    # A claim and a worker's queue move the other moments; all sends under one idempotency key are one write.
+    return intent.key_sent or intent.created, intent.sent_at
+
+
 def next_step(stored: Intent, now: datetime, *, fence: int | None = None) -> Step:
     """Return what follows for a caller that wants to send an intent that is stored already.
 

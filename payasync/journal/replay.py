@@ -7,7 +7,7 @@ from typing import Final
 from multidict import CIMultiDict
 
 from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
-from payasync.journal.intents import BeginResult, Intent, Outcome, Step, asked_for
+from payasync.journal.intents import BeginResult, Intent, Outcome, Step, asked_for, sent_between
 from payasync.middleware.outcome import QUERY_HINT
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.wire.call import Reply
@@ -83,14 +83,22 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
 
 def _next_step(intent: Intent) -> str:
     """Return the caller's next step. A write that is being sent, or has no number, cannot be queried."""
+    resolve = f"and record it: payasync journal resolve {intent.id}"
     if intent.state == "manual":
-        return f"it may have been done: find out, and record it: payasync journal resolve {intent.id}"
+        return f"it may have been done: find out{_when(intent)}, {resolve}"
     if intent.state == "sending" and intent.lease is not None:
         until = intent.lease.astimezone(UTC)
         return f"it may have been done: payasync reconcile asks from {until:%Y-%m-%d %H:%M:%S} UTC on; do not repeat it"
     if intent.number is None:
-        return f"it may have been done: look for it at the service, and record it: payasync journal resolve {intent.id}"
+        return f"it may have been done: look for it at the service{_when(intent)}, {resolve}"
     return QUERY_HINT
+
+
+def _when(intent: Intent) -> str:
+    if (between := sent_between(intent)) is None:
+        return ""
+    first, last = (f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}" for moment in between)
+    return f" (sent between {first} and {last} UTC)"
 
 
 def other_service_error(merchant: str, stored: str, given: str, place: str) -> ConfigurationError:

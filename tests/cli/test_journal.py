@@ -185,6 +185,34 @@ def test_doubt_is_shown_while_it_lasts(state: State, doubt: int) -> None:
     assert doubt == shown(keeping(state=state, sent_at=START)).count("In doubt     since ")
 
 
+def test_show_says_between_when_a_queued_write_was_sent(tmp_path: Path) -> None:
+    """However often a write was claimed, `show` prints moments between which all that may have arrived was sent."""
+    path, moment = tmp_path / "pay.db", [START.timestamp()]
+
+    async def work(journal: SqliteJournal) -> None:
+        queued = await journal.add(PAYMENT, merchant="M1", intent="invoice-42")
+        moment[0] += 3600
+        await journal.claim(queued, 60.0)
+        moment[0] += 3600
+        (held,) = await journal.ask(1, 60.0)
+        moment[0] += 3600
+        await journal.settle(held, "manual", reason="nothing names it")
+
+    in_journal(path, work, clock=lambda: moment[0])
+    first, last = (f"{(START + timedelta(hours=hours)).astimezone():%Y-%m-%d %H:%M:%S}" for hours in (0, 2))
+
+    assert f"Sent         once, by a worker, between {first} and {last}\n" in shown(kept(path, 1))
+
+
+def test_show_counts_from_the_first_send_under_a_key() -> None:
+    """Sends under one idempotency key are one write: it was sent between the first of them and the last."""
+    times = {"key_sent": START + timedelta(hours=1), "sent_at": START + timedelta(hours=2)}
+    said = shown(keeping(state="unknown", attempts=2, idempotency_key="payasync-1", **times))
+
+    first, last = (f"{each.astimezone():%Y-%m-%d %H:%M:%S}" for each in times.values())
+    assert f"Sent         twice, between {first} and {last}\n" in said
+
+
 def test_idempotency_key_is_shown() -> None:
     """The idempotency key of a write is shown, so that a person can ask the service about it."""
     assert "Key          payasync-1\n" in shown(keeping(state="manual", idempotency_key="payasync-1"))

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from payasync.journal.intents import BeginResult, Outcome, Step
 from payasync.journal.redaction import outcome_from_json, outcome_to_json
 from payasync.journal.replay import recorded_reply, refusal_error
 from payasync.wire.call import Reply
-from tests.journal.building import kept
+from tests.journal.building import START, kept
+
+BETWEEN = "(sent between 2027-01-01 00:00:00 and 2027-01-01 00:00:45 UTC)"
 
 OUTCOME = Outcome(status=201, body='{"é":1}'.encode(), headers={"X-Request-Id": "7"}, verified=True, recovered=True)
 
@@ -94,6 +97,14 @@ def test_unknown_says_what_to_ask_about(step: Step, state: str, reason: str, exp
         ({}, "ask for its state, do not repeat it"),
         ({"state": "manual"}, "find out, and record it: payasync journal resolve 7"),
         ({"number": None}, "look for it at the service, and record it: payasync journal resolve 7"),
+        (
+            {"number": None, "sent_at": START + timedelta(seconds=45)},
+            f"look for it at the service {BETWEEN}, and record it: payasync journal resolve 7",
+        ),
+        (
+            {"state": "manual", "sent_at": START + timedelta(seconds=45)},
+            f"find out {BETWEEN}, and record it: payasync journal resolve 7",
+        ),
     ],
 )
 def test_advice_can_be_followed(facts: dict[str, Any], advice: str) -> None:
