@@ -322,19 +322,32 @@ def test_unknown_outcome(sandbox: ThreadedSandbox) -> None:
     assert "succeeded (SBX_SUCCEEDED)" == followed(sandbox, command).facts["State"]
 
 
-def test_unknown_outcome_in_a_journal(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["pay.db", "my 'pay' $HOME.db"])
+def test_unknown_outcome_in_a_journal(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
     """With a journal, the first command that is shown settles the refund; the same refund again sends nothing."""
-    journal = str(tmp_path / "pay.db")
+    journal = str(tmp_path / name)
     ended = unknown(sandbox, *R1, "--journal", journal)
     settle, look = ended.told["next"]
     settled = followed(sandbox, settle)
     again = ran(sandbox, *R1, "--yes", PAYASYNC_JOURNAL=journal)
 
-    assert (DOUBT, f"payasync reconcile --journal {journal}") == (ended.code, settle)
+    assert (DOUBT, f"payasync reconcile --journal {shlex.quote(journal)}") == (ended.code, settle)
     assert "payasync refund status R1 --out-trade-no T1" == look
     assert (0, 0) == (settled.code, again.code)
     assert "The journal has this write already, so nothing was sent now." in again.err
     assert 100 == sandbox.ledger.refunded("T1")
+
+
+def test_unknown_outcome_in_the_journal_of_the_environment(
+    sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the environment names the journal and the service, the commands that are shown work as they stand there."""
+    for name, value in {**environment(sandbox), "PAYASYNC_JOURNAL": str(tmp_path / "pay.db")}.items():
+        monkeypatch.setenv(name, value)
+    settle, look = unknown(sandbox, *R1).told["next"]
+
+    assert ("payasync reconcile", "payasync refund status R1 --out-trade-no T1") == (settle, look)
+    assert [0, 0] == [CliRunner().invoke(payasync, shlex.split(each)[1:]).exit_code for each in (settle, look)]
 
 
 def test_unknown_payment(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
@@ -398,6 +411,11 @@ def test_refused(sandbox: ThreadedSandbox) -> None:
     assert (1, "") == (ended.code, ended.out)
     assert "payasync order close: HTTP 409, " in ended.err
     assert ("refused", "SBX_WRONG_STATE", 409) == (told["outcome"], told["code"], told["http_status"])
+    assert (1, "T1") == (told["attempts"], told["number"])
+    # The response may be about another order.
+    assert [None] * 5 == [told[name] for name in ("id", "state", "status", "redirect_url", "data")]
+    assert told["message"] in ended.err
+    assert told["request_id"]
 
 
 def test_declined_refund() -> None:
@@ -475,7 +493,9 @@ def test_next_command_names_the_same_service(sandbox: ThreadedSandbox, tmp_path:
 
     assert [f"payasync order wait T2 --until paid --timeout 60 --profile '{given[1]}'"] == told["next"]
     assert [f"payasync order wait --until paid --timeout 60 --base-url {sandbox.url}/ -- -x"] == hyphen["next"]
-    assert 0 == followed(sandbox, hyphen["next"][0].replace("wait --until paid --timeout 60", "query")).code
+    for number in ("T2", "-x"):
+        sandbox.customer.authorize(number)
+    assert [0, 0] == [followed(sandbox, each["next"][0]).code for each in (told, hyphen)]
 
 
 @pytest.mark.parametrize(
