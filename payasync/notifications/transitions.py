@@ -36,38 +36,6 @@ MAX_INTERRUPTIONS: Final = 32
 MAX_REASON: Final = 300
 
 
-HIDDEN: Final = "***"
-"""What the log shows in place of a value that may be a customer's."""
-_LOGGED: Final = ("total_amt", "refund_amt", "amount", "currency", "merchant_id")
-"""The arguments whose values the log shows."""
-
-
-@frozen
-class Mismatch:
-    """The field for which an event is held.
-
-    Attributes:
-        path: The dotted path of the field.
-        found: Its value in the event; `None` if it is absent.
-        expected: The value that it must have.
-    """
-
-    path: str
-    found: object
-    expected: object
-
-    def loggable(self, profile: Profile) -> "Mismatch":
-        """Return it with values that may be logged. Other values than amounts, currencies and merchants are hidden."""
-        names = (name for argument in _LOGGED for name in names_of(profile, argument))
-        if any(f".{self.path}".endswith(f".{name}") for name in names):
-            return evolve(self, found=_shorten_value(self.found), expected=_shorten_value(self.expected))
-        return evolve(self, found=HIDDEN, expected=HIDDEN)
-
-
-def _shorten_value(value: object) -> object:
-    return value if value is None or isinstance(value, int | float) else shorten(str(value))
-
-
 @frozen
 class Transition:
     """The next state of an event.
@@ -76,13 +44,13 @@ class Transition:
         state: The state. If it is `pending`, the event is tried again.
         reason: Why, in one line.
         wait: Seconds until an event is tried that had to wait for a query. `None`: a pending event has failed.
-        mismatch: The field for which an event is held; for the log.
+        path: The path of the field for which an event is held, for the log.
     """
 
     state: State
     reason: str = ""
     wait: float | None = None
-    mismatch: Mismatch | None = field(default=None, eq=False)
+    path: str | None = field(default=None, eq=False)
 
 
 def limit_failures(transition: Transition, failures: int, attempts: int) -> Transition:
@@ -194,14 +162,14 @@ def compare_expected(notification: Notification, expected: object, profile: Prof
         if found is ABSENT:
             names = names_of(profile, path)
             hint = f". expect takes the service's names: {' or '.join(sorted(names))}" if names - {path} else ""
-            return _hold(Mismatch(path, None, value), f"{path} is absent, expected {value!r}{hint}")
+            return _hold(path, f"{path} is absent, expected {value!r}{hint}")
         if not is_same(found, value):
-            return _hold(Mismatch(path, found, value), f"{path} is {found!r}, expected {value!r}")
+            return _hold(path, f"{path} is {found!r}, expected {value!r}")
     return None
 
 
-def _hold(mismatch: Mismatch, reason: str) -> Transition:
-    return Transition("quarantined", shorten(reason), mismatch=mismatch)
+def _hold(path: str, reason: str) -> Transition:
+    return Transition("quarantined", shorten(reason), path=path)
 
 
 def compare_merchant(notification: Notification, merchant_id: str, profile: Profile) -> Transition | None:
@@ -218,7 +186,7 @@ def compare_merchant(notification: Notification, merchant_id: str, profile: Prof
         for name in sorted({MERCHANT, *names_of(profile, "merchant_id")}):
             named = at(trusted, name, None)
             if named is not None and not (type(named) in {int, str} and str(named) == merchant_id):
-                return _hold(Mismatch(name, named, merchant_id), f"{name} is {named!r}, expected {merchant_id!r}")
+                return _hold(name, f"{name} is {named!r}, expected {merchant_id!r}")
     return None
 
 

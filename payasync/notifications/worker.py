@@ -298,22 +298,21 @@ class Worker:
         if finished and transition.state not in {"pending", "done"}:
             self._log_stop(event, transition)
 
-    def _log_stop(self, event: InboxEvent, transition: Transition) -> None:
+    @staticmethod
+    def _log_stop(event: InboxEvent, transition: Transition) -> None:
         """Log that an event is dead, parked or held. The reason is not logged, because it may quote the event."""
-        words = "event %(event_id)s (%(kind)s) is %(state)s: "
-        differs = transition.mismatch.loggable(self.confirmer.profile) if transition.mismatch else None
-        words += "%(field)s is %(found)s, expected %(expected)s" if differs else "receiver.events() says why"
+        words = "event %(event_id)s (%(kind)s) is %(state)s"
+        if transition.path:
+            words += ", because of %(field)s"
         log(
             logger,
             logging.WARNING,
             "notification.stopped",
-            words,
+            f"{words}: receiver.events() says why",
             event_id=event.id,
             kind=event.kind,
             state="held" if transition.state == "quarantined" else transition.state,
-            field=differs and differs.path,
-            found=differs and differs.found,
-            expected=differs and differs.expected,
+            field=transition.path,
         )
 
     async def _dispatch(self, claim: Claim) -> Transition:
