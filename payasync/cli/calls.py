@@ -335,7 +335,6 @@ class CallCommand:
         interrupted, stop = False, None
         if not caller.request.operation.read:
             stop = stopped_by_signals()
-            await asyncio.sleep(0)  # a Ctrl-C before the line above ends the command here, where nothing was sent
 
         def show(result: CallResult) -> int:
             if journal and not caller.request.operation.read:

@@ -210,10 +210,8 @@ async def run(
                 screen.opened(session, rows, new=empty, askable=askable)
                 screen.resubmitted(resubmissions(rows, rejected, session.merchant_id))
                 sending = RefundSending(session, journal, screen, results, limit, pace)
-                stop = stopped_by_signals(sending.cut_off)
-                await asyncio.sleep(0)  # a Ctrl-C before the line above ends the command here, where nothing was sent
                 with screen.progress(len(good)), stray_logs_dropped():
-                    await sending.run(good, stop)
+                    await sending.run(good, stopped_by_signals(sending.cut_off))
                 row_results = [
                     RowResult(row=row, state="left out", message=row.wrong)
                     if row.wrong

@@ -1,5 +1,6 @@
 """`payasync order`, `payment`, `refund` and `subscription` against a real sandbox, whose ledger is the truth."""
 
+import asyncio
 import io
 import json
 import os
@@ -24,7 +25,7 @@ from click.testing import CliRunner
 from payasync.cli.call_result import CallResult
 from payasync.cli.commands import COMMANDS, payasync
 from payasync.cli.sandbox import environment_of
-from payasync.cli.signals import SIGNALS
+from payasync.cli.signals import SIGNALS, stopped_by_signals
 from payasync.errors import StorageError
 from payasync.journal import SqliteJournal
 from payasync.profile.schema import Idempotency, Recovery
@@ -268,6 +269,22 @@ def test_signal_at_the_question(sandbox: ThreadedSandbox, number: signal.Signals
 
     assert (130, 0) == (process.returncode, sent(sandbox))
     assert b"payasync refund create: interrupted; nothing was sent" == shown.splitlines()[-1]
+
+
+def test_ctrl_c_immediately_before_the_write(
+    sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C after the question, and before the command waits for signals, sends and records nothing, and says so."""
+
+    def late() -> asyncio.Event:
+        signal.raise_signal(signal.SIGINT)
+        return stopped_by_signals()
+
+    monkeypatch.setattr("payasync.cli.calls.stopped_by_signals", late)
+    ended = ran(sandbox, *R1, "--yes", "--journal", str(tmp_path / "pay.db"))
+
+    assert (130, 0, []) == (ended.code, sent(sandbox), list(tmp_path.iterdir()))
+    assert "payasync refund create: interrupted; nothing was sent" == ended.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -540,6 +540,24 @@ async def test_ctrl_c_ends_a_wait(sandbox: ThreadedSandbox, tmp_path: Path) -> N
     assert ["unknown"] * DOUBTFUL == [each.state for each in sending.row_results.values()]
 
 
+class Full(SqliteJournal):
+    """A journal that has no room."""
+
+    async def bind(self, merchant: str, service: str) -> None:
+        """Fail."""
+        raise StorageError("the disk is full", reference=merchant, reason=service)
+
+
+def test_full_disk(sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the journal has no room, one line says that nothing was sent, and what to do next."""
+    monkeypatch.setattr("payasync.cli.options.SqliteJournal", Full)
+    ended = imported(sandbox, written(tmp_path, *GOOD))
+
+    assert (2, 0) == (ended.exit_code, sent(sandbox))
+    line = "nothing was sent: the disk is full. Remove the cause, and run the same command again\n"
+    assert f"payasync refund import: {line}" == ended.stderr
+
+
 class Unreadable(SqliteJournal):
     """A journal that can be written but not searched."""
 
