@@ -241,7 +241,7 @@ FAILED: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     **{name: ({"otherwise": failing}, {"max_response_bytes": 1000}) for name, failing in FAILING.items()},
     "forged": ({"otherwise": answer(200, SIGNED_ANSWER)}, {"profile": FORGED}),
     "read timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(read=0.02)}),
-    "total timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(total=0.3)}),
+    "total timeout": ({"otherwise": SILENT}, {"timeouts": Timeouts(total=1.0)}),
     **{layer.__name__: ({}, {"middleware": [layer], "timeouts": Timeouts(total=1.0)}) for layer in LAYERS},
 }
 """By what fails, the settings of the service and of the session."""
@@ -548,7 +548,7 @@ async def test_waiting_for_a_state() -> None:
     with Recorder(otherwise=answer(200, SIGNED_ANSWER)) as service:
         pay = session(service.url, Recording())
         error = await failure(
-            pay, lambda pay: pay.orders.wait("T1", until="paid", timeout=0.3), errors.WaitTimeoutError
+            pay, lambda pay: pay.orders.wait("T1", until="paid", timeout=1.0), errors.WaitTimeoutError
         )
 
     assert isinstance(error, errors.WaitTimeoutError)

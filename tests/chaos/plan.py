@@ -78,6 +78,7 @@ class Life:
         jump: The way in which that clock jumps in this life; empty: it does not.
         jumping: It jumps when so many operations have ended.
         ahead: Seconds by which the journal's clock is ahead.
+        patient: Its calls have the default timeouts.
     """
 
     strategy: Strategy
@@ -94,6 +95,7 @@ class Life:
     jump: str = ""
     jumping: int = 0
     ahead: float = 0.0
+    patient: bool = False
 
     @property
     def trace(self) -> str:

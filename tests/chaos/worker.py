@@ -217,7 +217,8 @@ async def main(life: Life) -> None:
     with Trace(life) as trace:
         journal = journal_of(life, trace)
         policy = ONCE if life.strategy == "naive" else PATIENT
-        pay = Session.from_env(timeouts=TIMES, retry=policy, middleware=[around(trace)], journal=journal)
+        times = Timeouts() if life.patient else TIMES
+        pay = Session.from_env(timeouts=times, retry=policy, middleware=[around(trace)], journal=journal)
         merchant = Merchant(pay, trace, journal, keyed=life.strategy in KEYED)
         async with pay:
             if journal is None:

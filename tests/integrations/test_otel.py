@@ -46,6 +46,7 @@ from payasync.sandbox import PROFILE, Sandbox
 from payasync.storage import Backlog
 from tests.building import bare_call
 from tests.foreign.recorder import Recorder
+from tests.inside import until
 from tests.journal.building import Clock, draft
 from tests.notifications.inbox_building import received
 from tests.sessions import FAST, connect, create, query
@@ -222,11 +223,12 @@ async def test_unknown_outcome_is_an_event_and_a_count(sandbox: Sandbox, seen: B
 
 async def test_cancelled_call_ends_its_spans(sandbox: Sandbox, seen: Backend) -> None:
     """A cancelled call ends its spans. If it was sent, its outcome is unknown."""
-    sandbox.faults.hang("refunds.create")
+    fault = sandbox.faults.hang("refunds.create")
     async with instrumented(sandbox, seen) as pay:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await pay.refunds.create(**REFUND)
+        refunding = asyncio.ensure_future(pay.refunds.create(**REFUND))
+        await until(lambda: fault.fired)
+        refunding.cancel()
+        await asyncio.wait([refunding])
     attempt, call = seen.spans
 
     assert ["CancelledError", "CancelledError"] == [attributes(each)["error.type"] for each in (attempt, call)]

@@ -10,6 +10,7 @@ from payasync import Attempted, Event, Profile, Response, RetryPolicy, Timeouts,
 from tests.foreign import signatures
 from tests.foreign.certificates import server_tls
 from tests.foreign.recorder import GONE, RESET, SILENT, Answer, Recorder, answer
+from tests.inside import Time
 from tests.matrix.cells import (
     ABSENT_BODY,
     BY_NUMBER,
@@ -87,7 +88,7 @@ async def test_cell(name: str, end: Answer, column: Column, profile: Profile) ->
     word, expected = ROWS[name].word(column.number), ROWS[name].error(column.number)
     queries = {column.query: OK} if column.query else {}
     with Recorder(otherwise=end, by_path=queries) as service:
-        async with session(service, column.under(profile), timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
+        async with session(service, column.under(profile), timeouts=Timeouts(read=0.5 if end is SILENT else 20)) as pay:
             result = await ended(column.call(pay))
     sends = 3 if word in {"repeat", "wait"} else 1
 
@@ -102,7 +103,7 @@ async def test_cell(name: str, end: Answer, column: Column, profile: Profile) ->
 async def test_cell_that_is_repeated(name: str, end: Answer, column: Column, profile: Profile) -> None:
     """If the service fails once, the second attempt succeeds, with a new nonce and signature, under the same key."""
     with Recorder([end], otherwise=OK) as service:
-        async with session(service, column.under(profile), timeouts=Timeouts(read=0.2 if end is SILENT else 20)) as pay:
+        async with session(service, column.under(profile), timeouts=Timeouts(read=0.5 if end is SILENT else 20)) as pay:
             result = await column.call(pay)
     nonces = [signatures.fields(request).get("nonceStr") for request in service.requests if request.body]
 
@@ -304,14 +305,17 @@ async def test_dead_service() -> None:
 
 @pytest.mark.parametrize("number", ["1", "3", "4"])
 async def test_slow_drip(number: str) -> None:
-    """A response that comes byte by byte without end is cut off at the deadline."""
-    column, loop = BY_NUMBER[number], asyncio.get_running_loop()
-    drip = Answer(answer(200, OK_BODY.ljust(5000)).raw, drip=0.01)
+    """A response that comes byte by byte without end is cut off at the deadline, and not before it."""
+    column, time = BY_NUMBER[number], Time()
+    drip = Answer(answer(200, OK_BODY.ljust(100_000)).raw, drip=0.01)
     with Recorder(otherwise=drip) as service:
-        async with session(service, timeouts=Timeouts(total=0.1)) as pay:
-            begun = loop.time()
-            result = await ended(column.call(pay))
-            lasted = loop.time() - begun
+        async with session(service, timeouts=Timeouts(total=60, read=120)) as pay:
+            called = asyncio.ensure_future(ended(column.call(pay)))
+            await asyncio.to_thread(service.wait_for_request)
+            await time.pass_by(30)
+            early = called.done()
+            await time.pass_by(30)
+            result = await asyncio.wait_for(called, 10)
 
+    assert not early
     assert (errors.NoAnswerError if column.kind == "read" else errors.OutcomeUnknownError) in type(result).__mro__
-    assert lasted < 1

@@ -784,7 +784,7 @@ async def test_one_query_is_in_flight_about_one_number(tmp_path: Path) -> None:
         got = shop.recording("payment")
         order = await shop.sandbox.given.paid_order()
         other = await shop.sandbox.given.paid_order()
-        shop.sandbox.faults.latency("orders.query", seconds=0.2, times=None)
+        shop.sandbox.faults.latency("orders.query", seconds=0.5, times=None)
         for number in range(3):
             await shop.send({"outTradeNo": order, "x": number})
         await shop.send({"outTradeNo": other})

@@ -141,7 +141,7 @@ async def test_refund_under_another_key(profile: Profile) -> None:
 async def test_first_request_is_in_progress() -> None:
     """While the first request is in progress, another under its key is told to wait, and gets its response later."""
     async with open_sandbox(HEADER, fixed) as (sandbox, pay):
-        sandbox.faults.arm("latency", "payments.create", times=1, phase="before", seconds=0.05)
+        sandbox.faults.arm("latency", "payments.create", times=1, phase="before", seconds=0.2)
         patient = pay.with_options(retry=evolve(FAST, attempts=50, base_delay=0.01, max_delay=0.01))
         first, second = await asyncio.gather(*(patient.payments.create(amount=5, currency="CAD") for _ in range(2)))
         codes = [call.status for call in sandbox.ledger.calls()]
