@@ -19,7 +19,7 @@ SHOWN: Final = {
     "HTTP 429": "rate limited",
     "a redirect": "redirect",
     "a listed refusal": "not executed",
-    '"the number was used before"': "duplicate",
+    '409, or another "the number was used before"': "duplicate",
 }
 """How the row of each end of an attempt begins in the docs."""
 WORDS: Final = {
