@@ -3,7 +3,7 @@
 import re
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,10 @@ from tests.test_readme import blocks
 GUIDES: Final = Path(__file__).parents[1] / "docs" / "how-to"
 RUN: Final = {"journal", "notifications", "rotate-keys", "procrastinate"}
 """The pages whose SQL a test runs; tests/integrations/test_tasks_docs.py runs that of procrastinate.md."""
+CREDENTIALS: Final = Credentials("M1", notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+PAID: Final = sign_notification(
+    {"outTradeNo": "T1", "status": "SBX_PAID"}, profile=PROFILE, credentials=CREDENTIALS, kind="payment"
+)
 ROLES: Final = re.compile(r"\b(shop(?:_b)?)\b")
 
 
@@ -76,13 +80,39 @@ def test_every_page_with_sql_is_tested() -> None:
     assert {page.stem for page in GUIDES.parent.rglob("*.md") if blocks(page.read_text(encoding="utf-8"), "sql")} == RUN
 
 
+async def make_tables(dsn: str) -> None:
+    """Use a journal and an inbox once, as the owner of the database."""
+    async with PostgresJournal(dsn) as journal, aclosing(PostgresInbox(dsn)) as inbox:
+        await journal.list()
+        await inbox.next_due()
+
+
 async def test_rights_on_a_journal(postgres_dsn: str, roles: Roles) -> None:
     """A role with the rights of the guide writes and prunes a journal whose tables the owner has made."""
-    async with PostgresJournal(postgres_dsn) as journal:
-        await journal.list()
+    await make_tables(postgres_dsn)
     roles.execute(sql_of("journal"))
 
     assert "succeeded" == await refund(PostgresJournal(roles.dsn("shop")), "R1")
+
+
+async def test_rights_on_an_inbox(postgres_dsn: str, roles: Roles) -> None:
+    """A role with the rights of the guide handles and forgets an event in an inbox whose tables the owner has made."""
+    await make_tables(postgres_dsn)
+    roles.execute(sql_of("journal"))
+    handled = list[str | None]()
+
+    async with Receiver(inbox=PostgresInbox(roles.dsn("shop")), profile=PROFILE, credentials=CREDENTIALS) as receiver:
+
+        @receiver.on("payment")
+        async def paid(notification: Notification) -> None:
+            handled.append(notification.out_trade_no)
+
+        await receiver.receive(PAID.raw, PAID.headers, kind="payment")
+        await receiver.settle()
+    async with aclosing(PostgresInbox(roles.dsn("shop"))) as inbox:
+        forgotten = await inbox.forget(datetime.now(UTC) + timedelta(minutes=1))
+
+    assert (["T1"], 1) == (handled, forgotten)
 
 
 async def test_second_role_of_a_journal(roles: Roles) -> None:
@@ -107,17 +137,14 @@ async def test_second_role_of_a_journal(roles: Roles) -> None:
 async def handle_twice(begin: Callable[[], Any], *inboxes: Inbox) -> list[str | None]:
     """Receive a notification in two inboxes, so that only the mark in a database shows that it was handled."""
     handled = list[str | None]()
-    credentials = Credentials("M1", notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    paid = {"outTradeNo": "T1", "status": "SBX_PAID"}
-    sent = sign_notification(paid, profile=PROFILE, credentials=credentials, kind="payment")
 
     async def credited(notification: Notification, _db: object) -> None:
         handled.append(notification.out_trade_no)
 
     for each in inboxes:
-        async with Receiver(inbox=each, profile=PROFILE, credentials=credentials) as receiver:
+        async with Receiver(inbox=each, profile=PROFILE, credentials=CREDENTIALS) as receiver:
             receiver.on("payment", transaction=begin)(credited)
-            await receiver.receive(sent.raw, sent.headers, kind="payment")
+            await receiver.receive(PAID.raw, PAID.headers, kind="payment")
             await receiver.settle()
     return handled
 

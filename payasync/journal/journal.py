@@ -116,7 +116,7 @@ class Journal(ABC):
         await self.aclose()
 
     def outcome(self, call: Call, reply: Reply) -> Outcome:
-        """Return what this journal keeps of the response to a call."""
+        """Return what this journal stores of the response to a call."""
         return redact_outcome(call, reply, whole=self._whole_answers)
 
     async def bind(self, merchant: str, service: str) -> None:
@@ -134,8 +134,8 @@ class Journal(ABC):
     async def move(self, old: str, new: str) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on.
 
-        Use this for one and the same service: of another service the journal would believe what it has never done. From
-        now on a session of the old address is refused, also one that has sent already.
+        Use this only if the service itself is the same. Otherwise the journal would take the writes of the old service
+        for those of the new one. From now on a session of the old address is refused, also one that has sent already.
 
         Args:
             old: The base URL that the service had; or `sandbox`, as long as nothing was done there.
@@ -183,7 +183,7 @@ class Journal(ABC):
         """Make an intent that is stored already *sending*, for `lease` seconds, unless its state forbids it.
 
         Args:
-            intent_id: Its number.
+            intent_id: Its id.
             lease: Seconds.
             fence: The fence of a holder by `ask` who has found out that the intent was never done.
             service: As for `begin`.
@@ -309,12 +309,12 @@ class Journal(ABC):
     async def add(
         self, request: Request[Response], *, merchant: str, intent: str | None = None, connection: Any = None
     ) -> int:
-        """Store a request as *new*, for a worker to send, and return its number. The same request has the same number.
+        """Store a request as *new*, for a worker to send, and return its id. The same request has the same id.
 
         A request that was rejected is *new* again. Any other keeps its state.
 
         Args:
-            request: Such as `CreateRefund(...)`. It is kept whole, with its `extra`, as it is sent from there.
+            request: Such as `CreateRefund(...)`. It is stored whole, with its `extra`, because a worker sends it later.
             merchant: The merchant's number.
             intent: The caller's own key.
             connection: The caller's, to the journal's database: the request is stored when its transaction commits.
@@ -334,7 +334,7 @@ class Journal(ABC):
         """Record why a *new* intent cannot be sent. It waits as before, and `Reconciler.unsent` lists it.
 
         Args:
-            intent_id: Its number.
+            intent_id: Its id.
             reason: In one line.
 
         Returns:
@@ -372,7 +372,7 @@ class Journal(ABC):
         repeats it or adds it again; a queue that delivers its number sends nothing.
 
         Args:
-            intent_id: Its number.
+            intent_id: Its id.
             as_: `succeeded` or `rejected`.
             reason: How the person knows.
             seen: The state that the person has seen; if it is another by now, nothing changes. Default: any.
