@@ -57,6 +57,7 @@ from tests.test_readme import blocks
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
+READMES: Final = (ROOT / "README.md", *sorted(ROOT.glob("examples/*/README.md")))
 PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")})
 PAGE: Final = DOCS.joinpath("reference", "profile.md").read_text(encoding="utf-8")
 DEFAULTS: Final = re.findall(r"^(\w+ = (?:\[\n(?: .*\n)*\]|.*?)) +# default", PAGE, re.MULTILINE)
@@ -312,12 +313,17 @@ async def test_commands_for_other_languages() -> None:
     assert re.fullmatch(rb'{"done": "Armed.*"}{"done": "Order T1 is paid."}.*T1.*', said, re.DOTALL), said
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*READMES, *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
 def test_code_fits_into_a_page(page: Path) -> None:
-    """A line of code has at most 85 characters, because a longer one scrolls; one text of TOML cannot be broken."""
+    """A line of code, also of an included file, has at most 85 characters, because a longer one scrolls.
+
+    One text of TOML cannot be broken.
+    """
     text = page.read_text(encoding="utf-8")
     fences = re.findall(r"^```(?:bash|ini|python|sql|toml|yaml)\b.*\n((?:.*\n)*?)```$", text, re.MULTILINE)
-    lines = [line for block in fences for line in block.splitlines()]
+    names = re.findall(r"^```{literalinclude} (\S+)$", text, re.MULTILINE)
+    included = [page.parent.joinpath(name).read_text(encoding="utf-8") for name in names]
+    lines = [line for block in (*fences, *included) for line in block.splitlines()]
 
     assert [] == [line for line in lines if len(line) > 85 and not re.fullmatch(r"""\w+ = (['"]).*\1""", line)]
 

@@ -1,4 +1,4 @@
-"""A shop in aiohttp: buy, pay at the gateway, be notified, refund. README.md says how to start it."""
+"""A shop in aiohttp. README.md says how to start it."""
 
 import asyncio
 import logging
@@ -17,7 +17,15 @@ import jinja2
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from payasync import DuplicateError, OutcomeUnknownError, PayasyncError, Secret, ServiceError, Session, Timeouts
+from payasync import (
+    DuplicateError,
+    OutcomeUnknownError,
+    PayasyncError,
+    Secret,
+    ServiceError,
+    Session,
+    Timeouts,
+)
 from payasync.journal import SqliteJournal
 from payasync.notifications import Notification, Receiver, SqliteInbox
 
@@ -41,37 +49,54 @@ TABLES: Final = """
 -- state: open, checking (its outcome is unknown), paid, failed, closed or expired
 CREATE TABLE IF NOT EXISTS orders (
     number TEXT PRIMARY KEY, product TEXT NOT NULL, amount INT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'open', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+    state TEXT NOT NULL DEFAULT 'open',
+    created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
--- state: open, checking, refused (the reason says why), processing, succeeded or failed
+-- state: open, checking, refused (see reason), processing, succeeded or failed
 CREATE TABLE IF NOT EXISTS refunds (
-    number TEXT PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders, amount INT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'open', reason TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+    number TEXT PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders,
+    amount INT NOT NULL, state TEXT NOT NULL DEFAULT 'open',
+    reason TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
 -- a parcel to send; each payment stores exactly one
-CREATE TABLE IF NOT EXISTS parcels (id INTEGER PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders);
+CREATE TABLE IF NOT EXISTS parcels (
+    id INTEGER PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders
+);
 """
-ADD_ORDER: Final = "INSERT INTO orders (number, product, amount) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-ADD_REFUND: Final = "INSERT INTO refunds (number, order_number, amount) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+ADD_ORDER: Final = """
+INSERT INTO orders (number, product, amount) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+"""
+ADD_REFUND: Final = """
+INSERT INTO refunds (number, order_number, amount) VALUES (?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
 STORE_ORDER_STATE: Final = """
 UPDATE orders SET state = :new WHERE number = :number
-AND (state IN ('open', 'checking') OR state != 'paid' AND :new NOT IN ('open', 'checking'))
+AND (state IN ('open', 'checking')
+     OR state != 'paid' AND :new NOT IN ('open', 'checking'))
 """
 STORE_REFUND_STATE: Final = """
 UPDATE refunds SET state = :new, reason = :reason WHERE number = :number
 AND (state IN ('open', 'checking', 'refused', 'processing')
-     OR state != 'succeeded' AND :new NOT IN ('open', 'checking', 'refused', 'processing'))
+     OR state != 'succeeded'
+     AND :new NOT IN ('open', 'checking', 'refused', 'processing'))
 """
 UNSETTLED_ORDERS: Final = """
-SELECT * FROM orders WHERE state IN ('open', 'checking') AND created > datetime('now', '-1 day')
+SELECT * FROM orders
+WHERE state IN ('open', 'checking') AND created > datetime('now', '-1 day')
 """
 UNSETTLED_REFUNDS: Final = """
 SELECT number FROM refunds
-WHERE state IN ('open', 'checking', 'refused', 'processing') AND created > datetime('now', '-1 day')
+WHERE state IN ('open', 'checking', 'refused', 'processing')
+AND created > datetime('now', '-1 day')
 """
 
+OTHER_AMOUNT: Final = "%s: the service has another amount: a person must look at it"
+
 logger = logging.getLogger("shop")
-templates = jinja2.Environment(loader=jinja2.FileSystemLoader(PAGES), autoescape=True)
+templates = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(PAGES), autoescape=True
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +107,7 @@ class Database:
 
     @asynccontextmanager
     async def begin(self) -> AsyncGenerator[aiosqlite.Connection]:
-        """Begin a transaction. It is committed at the end, and rolled back on an error."""
+        """Begin a transaction: committed at the end, rolled back on an error."""
         async with aiosqlite.connect(self.path) as db:
             db.row_factory = aiosqlite.Row
             yield db
@@ -103,9 +128,10 @@ class Payments:
     database: Database
 
     async def place(self, order: dict[str, Any]) -> str | None:
-        """Return the gateway's address for an order, or `None` if it is unknown or lost.
+        """Return the gateway's address, or `None` if it is unknown or lost.
 
-        You may repeat this call: the journal sends each number once, and returns its address again.
+        You may repeat this call: the journal sends each number once, and returns its
+        address again.
         """
         try:
             placed = await self.pay.orders.place(
@@ -120,7 +146,8 @@ class Payments:
             async with self.database.begin() as db:
                 await store_order_state(db, order["number"], "checking")
             return None
-        if placed.redirect_url is None:  # the response was lost, and a query does not return the address
+        if placed.redirect_url is None:
+            # The response was lost, and a query does not return the address.
             await self.close(order["number"])
         elif order["state"] == "checking":
             async with self.database.begin() as db:
@@ -128,25 +155,29 @@ class Payments:
         return placed.redirect_url
 
     async def close(self, number: str) -> None:
-        """Close an order at the service. If somebody has paid it just now, it stays paid."""
+        """Close an order. If somebody has just paid it, it stays paid."""
         with suppress(PayasyncError):
             await self.pay.orders.close(number)
         await self.ask_about_order(number)
 
     async def ask_about_order(self, number: str) -> None:
-        """Store the state that the service says. If it does not say one, the next call asks again."""
-        (order,) = await self.database.find("SELECT amount FROM orders WHERE number = ?", number)
+        """Store the service's state. After an error, the next call asks again."""
+        query = "SELECT amount FROM orders WHERE number = ?"
+        (order,) = await self.database.find(query, number)
         with suppress(PayasyncError):
             found = await self.pay.orders.query(number, timeout=5)
-            state = found.state
-            if (found.get("totalAmt"), found.get("currency")) != (order["amount"], CURRENCY):
-                logger.error("%s: the service has another amount: a person must look at it", number)
+            state, expected = found.state, (order["amount"], CURRENCY)
+            if (found.get("totalAmt"), found.get("currency")) != expected:
+                logger.error(OTHER_AMOUNT, number)
                 state = "checking"
             async with self.database.begin() as db:
                 await store_order_state(db, number, state)
 
     async def refresh_order(self, order: dict[str, Any]) -> None:
-        """Find out what became of an unpaid order. As long as its outcome is unknown, the journal sends nothing."""
+        """Find out what became of an unpaid order.
+
+        As long as its outcome is unknown, the journal sends nothing.
+        """
         if order["state"] == "checking":
             with suppress(PayasyncError):
                 await self.place(order)
@@ -155,7 +186,7 @@ class Payments:
     async def refund(self, order: dict[str, Any], number: str) -> None:
         """Refund a whole order, and store the state.
 
-        You may repeat this call: the journal sends a number again only if the refund was certainly not made.
+        You may repeat this call: it is sent again only if no refund was made.
         """
         reason = ""
         try:
@@ -175,17 +206,25 @@ class Payments:
             await store_refund_state(db, number, state, reason)
 
     async def ask_about_refund(self, number: str) -> bool:
-        """Store the state that the service says, and return whether the refund has ended."""
+        """Store a refund's state. Return whether to send the refund again."""
+        query = "SELECT amount FROM refunds WHERE number = ?"
+        (refund,) = await self.database.find(query, number)
         try:
             found = await self.pay.refunds.status(number, timeout=5)
         except PayasyncError:
-            return False
+            return True
+        same = found.get("refundAmt") == refund["amount"]
+        if not same:
+            logger.error(OTHER_AMOUNT, number)
         async with self.database.begin() as db:
-            await store_refund_state(db, number, found.state)
-        return found.state in {"succeeded", "failed"}
+            await store_refund_state(db, number, found.state if same else "checking")
+        return same and found.state not in {"succeeded", "failed"}
 
     async def ask_about_unsettled(self) -> None:
-        """Each minute, ask about what has not ended: a notification may be late, and a customer may never return."""
+        """Each minute, ask about what has not ended.
+
+        A notification may be late, and a customer may never return.
+        """
         while True:
             try:
                 for order in await self.database.find(UNSETTLED_ORDERS):
@@ -193,14 +232,20 @@ class Payments:
                 for refund in await self.database.find(UNSETTLED_REFUNDS):
                     await self.ask_about_refund(refund["number"])
             except Exception:
-                logger.exception("cannot ask about unsettled orders; trying again in a minute")
+                logger.exception(
+                    "cannot ask about unsettled orders; trying again in a minute"
+                )
             await asyncio.sleep(60)
 
 
-async def store_order_state(db: aiosqlite.Connection, number: str, state: str | None) -> None:
-    """Store a state. A paid order stays paid, and its parcel is stored with that state, once."""
+async def store_order_state(
+    db: aiosqlite.Connection, number: str, state: str | None
+) -> None:
+    """Store a state. A paid order stays paid, and its parcel is stored once."""
     if state is None:
-        logger.warning("%s: the profile's [states.order] does not have the service's word", number)
+        logger.warning(
+            "%s: its state is not in the profile's [states.order]", number
+        )
     if state == "pending":
         return
     new = {None: "checking", "refunded": "paid"}.get(state, state)
@@ -209,23 +254,33 @@ async def store_order_state(db: aiosqlite.Connection, number: str, state: str | 
         await db.execute("INSERT INTO parcels (order_number) VALUES (?)", (number,))
 
 
-async def store_refund_state(db: aiosqlite.Connection, number: str, state: str | None, reason: str = "") -> None:
+async def store_refund_state(
+    db: aiosqlite.Connection, number: str, state: str | None, reason: str = ""
+) -> None:
     """Store a state. A refund that has succeeded stays so."""
     if state is None:
-        logger.warning("%s: the profile's [states.refund] does not have the service's word", number)
-    await db.execute(STORE_REFUND_STATE, {"new": state or "checking", "reason": reason, "number": number})
+        logger.warning(
+            "%s: its state is not in the profile's [states.refund]", number
+        )
+    row = {"new": state or "checking", "reason": reason, "number": number}
+    await db.execute(STORE_REFUND_STATE, row)
 
 
 def receive(payments: Payments, inbox: SqliteInbox) -> Receiver:
-    """Let verified notifications change the database. One that says another amount is held for a person."""
-    receiver, database = Receiver(inbox=inbox, session=payments.pay), payments.database
+    """Store what verified notifications say. Another amount is held for a person."""
+    receiver = Receiver(inbox=inbox, session=payments.pay)
+    database = payments.database
 
     async def expect_payment(it: Notification) -> dict[str, object] | None:
-        found = await database.find("SELECT amount FROM orders WHERE number = ?", it.out_trade_no)
-        return {"totalAmt": found[0]["amount"], "currency": CURRENCY} if found else None
+        query = "SELECT amount FROM orders WHERE number = ?"
+        found = await database.find(query, it.out_trade_no)
+        if not found:
+            return None
+        return {"totalAmt": found[0]["amount"], "currency": CURRENCY}
 
     async def expect_refund(it: Notification) -> dict[str, object] | None:
-        found = await database.find("SELECT amount FROM refunds WHERE number = ?", it.out_refund_no)
+        query = "SELECT amount FROM refunds WHERE number = ?"
+        found = await database.find(query, it.out_refund_no)
         return {"refundAmt": found[0]["amount"]} if found else None
 
     @receiver.on("payment", expect=expect_payment, transaction=database.begin)
@@ -247,11 +302,14 @@ class Pages:
     password: Secret
 
     async def show_products(self, _request: web.Request) -> web.Response:
-        """Show the products. Each form has the number of a new order, so that a second click orders nothing more."""
+        """Show the products.
+
+        Each form has the number of a new order: a second click orders nothing more.
+        """
         return show("products.html", new_number=lambda: secrets.token_hex(12))
 
     async def buy(self, request: web.Request) -> web.Response:
-        """Write the order into the database, and send the customer to the gateway."""
+        """Store the order, and send the customer to the gateway."""
         form = await request.post()
         product, number = str(form.get("product")), str(form.get("number"))
         if product not in PRODUCTS or not re.fullmatch("[0-9a-f]{24}", number):
@@ -267,7 +325,9 @@ class Pages:
 
     async def _send_to_gateway(self, number: str) -> web.Response:
         order = await self._find_order(number)
-        address = await self.payments.place(order) if order["state"] in UNPAID else None
+        address = (
+            await self.payments.place(order) if order["state"] in UNPAID else None
+        )
         raise web.HTTPSeeOther(address or f"/orders/{number}")
 
     async def cancel_order(self, request: web.Request) -> web.Response:
@@ -278,7 +338,10 @@ class Pages:
         raise web.HTTPSeeOther(f"/orders/{order['number']}")
 
     async def show_order(self, request: web.Request) -> web.Response:
-        """Show an order. The customer returns here from the gateway, which proves nothing: ask the service."""
+        """Show an order.
+
+        A customer who returns from the gateway proves nothing: ask the service.
+        """
         order = await self._find_order(request.match_info["number"])
         if order["state"] in UNPAID:
             await self.payments.refresh_order(order)
@@ -286,27 +349,40 @@ class Pages:
         return show("order.html", order=order)
 
     async def _find_order(self, number: str) -> dict[str, Any]:
-        found = await self.payments.database.find("SELECT * FROM orders WHERE number = ?", number)
+        query = "SELECT * FROM orders WHERE number = ?"
+        found = await self.payments.database.find(query, number)
         if not found:
             raise web.HTTPNotFound(text="No such order")
-        refunds = "SELECT * FROM refunds WHERE order_number = ? ORDER BY created, number"
-        return {**found[0], "refunds": await self.payments.database.find(refunds, number)}
+        refunds = (
+            "SELECT * FROM refunds WHERE order_number = ? ORDER BY created, number"
+        )
+        return {
+            **found[0],
+            "refunds": await self.payments.database.find(refunds, number),
+        }
 
     def _check_admin(self, request: web.Request) -> None:
         expected = b64encode(f"admin:{self.password.reveal()}".encode())
-        if not secrets.compare_digest(request.headers.get("Authorization", "").encode(), b"Basic " + expected):
+        given = request.headers.get("Authorization", "").encode()
+        if not secrets.compare_digest(given, b"Basic " + expected):
             raise web.HTTPUnauthorized(headers={"WWW-Authenticate": "Basic"})
 
     async def show_orders(self, request: web.Request) -> web.Response:
         """Show the newest orders, and a button for each refund."""
         self._check_admin(request)
-        newest = await self.payments.database.find("SELECT number FROM orders ORDER BY created DESC LIMIT 100")
-        parcels = await self.payments.database.find("SELECT count(*) AS count FROM parcels")
+        find = self.payments.database.find
+        newest = await find(
+            "SELECT number FROM orders ORDER BY created DESC LIMIT 100"
+        )
+        parcels = await find("SELECT count(*) AS count FROM parcels")
         orders = [await self._find_order(order["number"]) for order in newest]
         return show("admin.html", orders=orders, parcels=parcels[0]["count"])
 
     async def refund_order(self, request: web.Request) -> web.Response:
-        """Refund a whole order. A second click finds the same refund number, so that it refunds nothing more."""
+        """Refund a whole order.
+
+        A second click finds the same refund number, so that it refunds nothing more.
+        """
         self._check_admin(request)
         order = await self._find_order(request.match_info["number"])
         last = order["refunds"][-1] if order["refunds"] else None
@@ -314,42 +390,60 @@ class Pages:
             raise web.HTTPConflict(text="There is nothing to refund")
         if last and last["state"] != "failed":
             number = last["number"]
-            ended = await self.payments.ask_about_refund(number)
+            send = await self.payments.ask_about_refund(number)
         else:
-            number, ended = f"{order['number']}-R{len(order['refunds']) + 1}", False
+            number, send = f"{order['number']}-R{len(order['refunds']) + 1}", True
             async with self.payments.database.begin() as db:
-                await db.execute(ADD_REFUND, (number, order["number"], order["amount"]))
-        if not ended:
+                await db.execute(
+                    ADD_REFUND, (number, order["number"], order["amount"])
+                )
+        if send:
             await self.payments.refund(order, number)
         raise web.HTTPSeeOther("/admin")
 
     @web.middleware
-    async def protect(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse forms of other sites, and say so where a call was certainly not carried out."""
+    async def protect(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        """Refuse forms of other sites, and say if a call was not carried out."""
         if request.headers.get("Origin", self.payments.url) != self.payments.url:
-            raise web.HTTPForbidden(text=f"This form is not from {self.payments.url}")
+            raise web.HTTPForbidden(
+                text=f"This form is not from {self.payments.url}"
+            )
         try:
             return await handler(request)
-        except PayasyncError as error:  # what may have been carried out is an OutcomeUnknownError
+        except PayasyncError as error:
+            # What may have been carried out is an OutcomeUnknownError.
             logger.warning("%s", error)
-            return show("failure.html", status=503, refused=isinstance(error, ServiceError))
+            return show(
+                "failure.html", status=503, refused=isinstance(error, ServiceError)
+            )
+
+
+def money(cents: int) -> str:
+    """Return an amount as the pages show it."""
+    return f"{cents // 100}.{cents % 100:02} {CURRENCY}"
 
 
 def show(page: str, *, status: int = 200, **values: object) -> web.Response:
     """Return a page. No other site may frame it."""
-    known = {"products": PRODUCTS, "money": lambda cents: f"{cents // 100}.{cents % 100:02} {CURRENCY}"}
+    known = {"products": PRODUCTS, "money": money}
     html = templates.get_template(page).render({**known, **values})
     policy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
-    return web.Response(text=html, content_type="text/html", status=status, headers=headers)
+    return web.Response(
+        text=html, content_type="text/html", status=status, headers=headers
+    )
 
 
 def create_app(_arguments: list[str] | None = None) -> web.Application:
-    """Build the application from the environment. Nothing is opened before it starts."""
+    """Build the application from the environment. This opens nothing."""
     logging.getLogger().setLevel(logging.INFO)  # aiohttp.web sets DEBUG
     folder = Path(os.environ.get("SHOP_FOLDER", ".")).absolute()
-    journal, database = SqliteJournal(folder / "pay.db"), Database(folder / "shop.db")
-    pay = Session.from_env(journal=journal, timeouts=Timeouts(total=15))  # a customer waits
+    journal = SqliteJournal(folder / "pay.db")
+    database = Database(folder / "shop.db")
+    times = Timeouts(total=15)  # a customer waits
+    pay = Session.from_env(journal=journal, timeouts=times)
     payments = Payments(os.environ["SHOP_URL"].rstrip("/"), pay, database)
     receiver = receive(payments, SqliteInbox(folder / "inbox.db"))
     pages = Pages(payments, Secret(os.environ["SHOP_ADMIN_PASSWORD"]))

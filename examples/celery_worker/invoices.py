@@ -1,4 +1,4 @@
-"""The shop's invoices and their refunds. Nothing in this file depends on the task queue."""
+"""The shop's invoices and refunds. Nothing here depends on the task queue."""
 
 import logging
 import sqlite3
@@ -22,13 +22,15 @@ from payasync import (
 )
 from payasync.journal import Intent, Reconciler, Result, SqliteJournal
 
-DATABASE = Path(__file__).with_name("shop.db").absolute()  # the journal and the invoices, which commit together
+# The journal and the invoices: they commit together.
+DATABASE = Path(__file__).with_name("shop.db").absolute()
 ATTEMPTS = 8
 LONGEST = 900.0  # seconds between two attempts, unless the service asks for more
 
 logger = logging.getLogger("shop")
 journal = SqliteJournal(DATABASE)
-pay = Session.from_env(journal=journal)  # opens nothing yet, and is not bound to a process or event loop
+# This opens nothing yet, and is not bound to a process or event loop.
+pay = Session.from_env(journal=journal)
 
 
 class NotDoneError(Exception):
@@ -41,28 +43,41 @@ async def create_table() -> None:
     with closing(sqlite3.connect(DATABASE)) as db, db:
         db.execute(
             "CREATE TABLE IF NOT EXISTS invoices"
-            " (number TEXT PRIMARY KEY, order_no TEXT, amount INTEGER, refunded INTEGER DEFAULT 0)"
+            " (number TEXT PRIMARY KEY, order_no TEXT, amount INTEGER,"
+            " refunded INTEGER DEFAULT 0)"
         )
 
 
 async def record_refund(invoice: str) -> int:
-    """Mark an invoice as refunded and record its refund, in one transaction. Return the id in the journal."""
+    """Mark an invoice as refunded and record its refund, in one transaction.
+
+    Return the id in the journal.
+    """
     with closing(sqlite3.connect(DATABASE)) as db, db:
-        row = db.execute("SELECT order_no, amount FROM invoices WHERE number = ?", (invoice,)).fetchone()
+        query = "SELECT order_no, amount FROM invoices WHERE number = ?"
+        row = db.execute(query, (invoice,)).fetchone()
         if row is None:
             raise LookupError(f"there is no invoice {invoice}")
         order, amount = row
-        refund = CreateRefund(out_trade_no=order, out_refund_no=f"R-{invoice}", total_amt=amount, refund_amt=amount)
+        refund = CreateRefund(
+            out_trade_no=order,
+            out_refund_no=f"R-{invoice}",
+            total_amt=amount,
+            refund_amt=amount,
+        )
         pay.check(refund)  # raises an error now if no worker could send it
-        intent_id = await journal.add(refund, merchant=pay.merchant_id, connection=db)
+        intent_id = await journal.add(
+            refund, merchant=pay.merchant_id, connection=db
+        )
         db.execute("UPDATE invoices SET refunded = 1 WHERE number = ?", (invoice,))
     return intent_id
 
 
 async def send(intent_id: int) -> Response:
-    """Send a recorded write once, even if the queue delivers its id several times."""
+    """Send a recorded write once, even if the queue delivers its id twice."""
     before = await journal.get(intent_id)
-    if before and before.state == "rejected":  # you may have refunded by other means since
+    if before and before.state == "rejected":
+        # You may have refunded by other means since.
         raise NotDoneError(f"intent {intent_id} was not done: {before.reason}")
     try:
         response = await pay.execute(intent_id)
@@ -70,19 +85,29 @@ async def send(intent_id: int) -> Response:
         after = await journal.get(intent_id)
         if after and after.state == "rejected":
             unmark_refunds([after])
-    if after and after.state == "rejected":  # a response that declines the write raises no error
+    if after and after.state == "rejected":
+        # A response that declines the write raises no error.
         raise NotDoneError(f"intent {intent_id} was not done: {after.reason}")
     return response
 
 
-async def try_call(what: str, call: Awaitable[Response], attempt: int) -> float | None:
-    """Await a call. Return the seconds until the next attempt, or None if the task needs none."""
+async def try_call(
+    what: str, call: Awaitable[Response], attempt: int
+) -> float | None:
+    """Await a call. Return the seconds until the next attempt, or None for none."""
     try:
         await call
-    except (OutcomeUnknownError, DuplicateError) as error:  # perhaps this write has used the number
-        logger.warning("%s may have been done, and the reconciler asks: %s", what, error)
+    except (OutcomeUnknownError, DuplicateError) as error:
+        # Perhaps this write has used the number.
+        logger.warning("%s may be done, and the reconciler asks: %s", what, error)
         return None
-    except (AuthenticationError, NotSentError, NoAnswerError, RateLimitedError, StorageError) as error:
+    except (
+        AuthenticationError,
+        NotSentError,
+        NoAnswerError,
+        RateLimitedError,
+        StorageError,
+    ) as error:
         seconds = pause(error, attempt)
         if seconds is None:
             raise
@@ -100,7 +125,7 @@ def pause(error: PayasyncError, attempt: int) -> float | None:
 
 
 async def reconcile() -> list[int]:
-    """Ask the service about unknown writes. Return the ids of writes that no task will send."""
+    """Ask about unknown writes. Return the ids of writes that no task will send."""
     results: list[Result] = []
     try:
         report = await Reconciler(pay, journal).run_once(results.append)
@@ -111,10 +136,13 @@ async def reconcile() -> list[int]:
 
 
 def unmark_refunds(not_done: list[Intent]) -> None:
-    """Remove the mark of invoices whose refund was not done, for example because the bank declined it."""
+    """Remove the mark of invoices whose refund was not done.
+
+    For example, the bank has declined it.
+    """
+    unmark = "UPDATE invoices SET refunded = 0 WHERE 'R-' || number = ?"
     with closing(sqlite3.connect(DATABASE)) as db, db:
-        numbers = [(each.reference,) for each in not_done]
-        db.executemany("UPDATE invoices SET refunded = 0 WHERE 'R-' || number = ?", numbers)
+        db.executemany(unmark, [(each.reference,) for each in not_done])
 
 
 async def without_task() -> list[int]:
@@ -122,7 +150,8 @@ async def without_task() -> list[int]:
     ids: list[int] = []
     after = 0
     while page := await journal.list("new", after=after):
-        ids += [each.id for each in page if each.merchant == pay.merchant_id and is_without_task(each)]
+        mine = [each for each in page if each.merchant == pay.merchant_id]
+        ids += [each.id for each in mine if is_without_task(each)]
         after = page[-1].id
     return ids
 
@@ -130,9 +159,11 @@ async def without_task() -> list[int]:
 def is_without_task(intent: Intent) -> bool:
     """Return whether a write has lost its task: it has waited for too long.
 
-    The limit is a minute before the first attempt, and later two of the longest pauses. A write that has a reason but
-    no attempt keeps waiting: it cannot be sent until a person acts.
+    The limit is a minute before the first attempt, and later two of the longest
+    pauses. A write that has a reason but no attempt keeps waiting: it cannot be sent
+    until a person acts.
     """
     if intent.reason and not intent.attempts:
         return False
-    return time.time() - intent.updated.timestamp() > (2 * LONGEST if intent.attempts else 60)
+    limit = 2 * LONGEST if intent.attempts else 60
+    return time.time() - intent.updated.timestamp() > limit

@@ -8,4 +8,5 @@ from tasks import execute_intent
 
 for invoice in sys.argv[1:]:
     intent_id = asyncio.run(invoices.record_refund(invoice))
-    execute_intent.delay(intent_id)  # if the process dies before this line, `reconcile` queues it
+    # If the process dies before this line, `reconcile` queues the refund.
+    execute_intent.delay(intent_id)

@@ -13,8 +13,10 @@ app.conf.update(
     task_reject_on_worker_lost=True,
     task_ignore_result=True,
     worker_prefetch_multiplier=1,
-    broker_transport_options={"visibility_timeout": 3600},  # seconds until another worker takes over
-    beat_schedule={"reconcile": {"task": "tasks.reconcile", "schedule": crontab()}},  # every minute
+    # Seconds until another worker takes over.
+    broker_transport_options={"visibility_timeout": 3600},
+    # Every minute.
+    beat_schedule={"reconcile": {"task": "tasks.reconcile", "schedule": crontab()}},
 )
 
 
@@ -22,7 +24,8 @@ app.conf.update(
 def execute_intent(self: "Task[[int], None]", intent_id: int) -> None:
     """Send a recorded write."""
     call = invoices.send(intent_id)
-    seconds = asyncio.run(invoices.try_call(f"intent {intent_id}", call, self.request.retries + 1))
+    attempt = self.request.retries + 1
+    seconds = asyncio.run(invoices.try_call(f"intent {intent_id}", call, attempt))
     if seconds is not None:
         raise self.retry(countdown=seconds)
 

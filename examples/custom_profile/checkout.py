@@ -7,7 +7,9 @@ from payasync import RefundResponse, Session
 from payasync.notifications import Notification, Receiver, SqliteInbox
 
 
-async def buy(pay: Session, order: str, cents: int, *, notify_url: str) -> str | None:
+async def buy(
+    pay: Session, order: str, cents: int, *, notify_url: str
+) -> str | None:
     """Place an order, and return the address where the customer pays."""
     placed = await pay.orders.place(
         out_trade_no=order,
@@ -22,10 +24,17 @@ async def buy(pay: Session, order: str, cents: int, *, notify_url: str) -> str |
 
 async def refund(pay: Session, order: str, paid: int, cents: int) -> RefundResponse:
     """Refund a part of an order, once."""
-    return await pay.refunds.create(out_trade_no=order, out_refund_no=f"R-{order}", total_amt=paid, refund_amt=cents)
+    return await pay.refunds.create(
+        out_trade_no=order,
+        out_refund_no=f"R-{order}",
+        total_amt=paid,
+        refund_amt=cents,
+    )
 
 
-def receiver_of(pay: Session, inbox: Path, ship: Callable[[str], object]) -> Receiver:
+def receiver_of(
+    pay: Session, inbox: Path, ship: Callable[[str], object]
+) -> Receiver:
     """Return a receiver that ships each paid order."""
     receiver = Receiver(inbox=SqliteInbox(inbox), session=pay)
 

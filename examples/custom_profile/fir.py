@@ -19,13 +19,23 @@ class Lengths:
     def sign(self, fields: Mapping[str, Any], *, path: str, key: Secret) -> str:
         """Return the checksum of fields."""
         del path  # Fir does not sign it
-        texts = {name: str(value) for name, value in fields.items() if name != "checksum"}
-        text = "".join(f"{name}:{len(value)}:{value};" for name, value in sorted(texts.items()))
-        return hmac.new(key.reveal().encode(), text.encode(), hashlib.sha256).hexdigest()
+        texts = {
+            name: str(value) for name, value in fields.items() if name != "checksum"
+        }
+        text = "".join(
+            f"{name}:{len(value)}:{value};" for name, value in sorted(texts.items())
+        )
+        return hmac.new(
+            key.reveal().encode(), text.encode(), hashlib.sha256
+        ).hexdigest()
 
-    def verify(self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret) -> bool:
+    def verify(
+        self, fields: Mapping[str, Any], signature: str, *, path: str, key: Secret
+    ) -> bool:
         """Return whether a checksum is genuine."""
-        return hmac.compare_digest(self.sign(fields, path=path, key=key).encode(), signature.encode())
+        return hmac.compare_digest(
+            self.sign(fields, path=path, key=key).encode(), signature.encode()
+        )
 
 
 PROFILE = Profile.from_file(Path(__file__).with_name("fir.toml"))

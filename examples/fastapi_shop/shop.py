@@ -1,4 +1,4 @@
-"""A shop in FastAPI: buy, pay at the gateway, be notified, refund. README.md says how to start it."""
+"""A shop in FastAPI. README.md says how to start it."""
 
 import asyncio
 import logging
@@ -11,17 +11,37 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
-from fastapi import APIRouter, Depends, FastAPI, Form, HTTPException, Request, Response
+from fastapi import (
+    APIRouter,
+    Depends,
+    FastAPI,
+    Form,
+    HTTPException,
+    Request,
+    Response,
+)
 from fastapi.responses import PlainTextResponse, RedirectResponse
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
 from sqlalchemy import ForeignKey, func, select, update
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from payasync import DuplicateError, OutcomeUnknownError, PayasyncError, Secret, ServiceError, Session, Timeouts
+from payasync import (
+    DuplicateError,
+    OutcomeUnknownError,
+    PayasyncError,
+    Secret,
+    ServiceError,
+    Session,
+    Timeouts,
+)
 from payasync.journal import SqliteJournal
 from payasync.notifications import Notification, Receiver, SqliteInbox
 
@@ -43,6 +63,8 @@ PAGES: Final = Path(__file__).parents[1] / "shop_pages"
 UNPAID: Final = ("open", "checking")
 UNSETTLED: Final = (*UNPAID, "refused", "processing")
 
+OTHER_AMOUNT: Final = "%s: the service has another amount: a person must look at it"
+
 logger = logging.getLogger("shop")
 router = APIRouter()
 templates = Jinja2Templates(PAGES)
@@ -53,7 +75,11 @@ class Base(DeclarativeBase):
 
 
 class Order(Base):
-    """An order: `open`, `checking` (its outcome is unknown), `paid`, `failed`, `closed` or `expired`."""
+    """An order.
+
+    The state: `open`, `checking` (the outcome is unknown), `paid`, `failed`,
+    `closed` or `expired`.
+    """
 
     __tablename__ = "orders"
     number: Mapped[str] = mapped_column(primary_key=True)
@@ -61,11 +87,17 @@ class Order(Base):
     amount: Mapped[int]
     state: Mapped[str] = mapped_column(default="open")
     created: Mapped[datetime] = mapped_column(default=lambda: datetime.now(UTC))
-    refunds: Mapped[list["Refund"]] = relationship(lazy="selectin", order_by="Refund.created")
+    refunds: Mapped[list["Refund"]] = relationship(
+        lazy="selectin", order_by="Refund.created"
+    )
 
 
 class Refund(Base):
-    """A refund of a whole order: `open`, `checking`, `refused` (see `reason`), `processing`, `succeeded`, `failed`."""
+    """A refund of a whole order.
+
+    The state: `open`, `checking`, `refused` (see `reason`), `processing`,
+    `succeeded` or `failed`.
+    """
 
     __tablename__ = "refunds"
     number: Mapped[str] = mapped_column(primary_key=True)
@@ -105,15 +137,20 @@ TheShop = Annotated[Shop, Depends(find_shop)]
 
 @router.get("/")
 async def show_products(request: Request) -> Response:
-    """Show the products. Each form has the number of a new order, so that a second click orders nothing more."""
+    """Show the products.
+
+    Each form has the number of a new order: a second click orders nothing more.
+    """
     return show(request, "products.html", new_number=lambda: secrets.token_hex(12))
 
 
 @router.post("/orders")
 async def buy(
-    shop: TheShop, product: Annotated[str, Form()], number: Annotated[str, Form(pattern="^[0-9a-f]{24}$")]
+    shop: TheShop,
+    product: Annotated[str, Form()],
+    number: Annotated[str, Form(pattern="^[0-9a-f]{24}$")],
 ) -> Response:
-    """Write the order into the database, and send the customer to the gateway."""
+    """Store the order, and send the customer to the gateway."""
     if product not in PRODUCTS:
         raise HTTPException(404, "No such product")
     row = {"number": number, "product": product, "amount": PRODUCTS[product].price}
@@ -124,7 +161,7 @@ async def buy(
 
 @router.post("/orders/{number}/pay")
 async def pay_order(shop: TheShop, number: str) -> Response:
-    """Send the customer to the gateway, or to the order's page if there is nothing to pay now."""
+    """Send the customer to the gateway, or to the order if nothing is to pay."""
     order = await find_order(shop, number)
     address = await place(shop, order) if order.state in UNPAID else None
     return RedirectResponse(address or f"/orders/{number}", 303)
@@ -141,7 +178,10 @@ async def cancel_order(shop: TheShop, number: str) -> Response:
 
 @router.get("/orders/{number}")
 async def show_order(request: Request, shop: TheShop, number: str) -> Response:
-    """Show an order. The customer returns here from the gateway, which proves nothing: ask the service."""
+    """Show an order.
+
+    A customer who returns from the gateway proves nothing: ask the service.
+    """
     order = await find_order(shop, number)
     if order.state in UNPAID:
         await refresh_order(shop, order)
@@ -157,46 +197,56 @@ async def find_order(shop: Shop, number: str) -> Order:
     raise HTTPException(404, "No such order")
 
 
-def check_admin(shop: TheShop, given: Annotated[HTTPBasicCredentials, Depends(HTTPBasic())]) -> None:
+def check_admin(
+    shop: TheShop, given: Annotated[HTTPBasicCredentials, Depends(HTTPBasic())]
+) -> None:
     """Let in only the user `admin`, with the password."""
-    expected = f"admin:{shop.password.reveal()}"
-    if not secrets.compare_digest(f"{given.username}:{given.password}".encode(), expected.encode()):
-        raise HTTPException(401, "Wrong user or password", {"WWW-Authenticate": "Basic"})
+    expected = f"admin:{shop.password.reveal()}".encode()
+    said = f"{given.username}:{given.password}".encode()
+    if not secrets.compare_digest(said, expected):
+        raise HTTPException(
+            401, "Wrong user or password", {"WWW-Authenticate": "Basic"}
+        )
 
 
 @router.get("/admin", dependencies=[Depends(check_admin)])
 async def show_orders(request: Request, shop: TheShop) -> Response:
     """Show the newest orders, and a button for each refund."""
     async with shop.database() as db:
-        orders = (await db.scalars(select(Order).order_by(Order.created.desc()).limit(100))).all()
+        newest = select(Order).order_by(Order.created.desc()).limit(100)
+        orders = (await db.scalars(newest)).all()
         parcels = await db.scalar(select(func.count(Parcel.id)))
     return show(request, "admin.html", orders=orders, parcels=parcels)
 
 
 @router.post("/admin/orders/{number}/refund", dependencies=[Depends(check_admin)])
 async def refund_order(shop: TheShop, number: str) -> Response:
-    """Refund a whole order. A second click finds the same refund number, so that it refunds nothing more."""
+    """Refund a whole order.
+
+    A second click finds the same refund number, so that it refunds nothing more.
+    """
     order = await find_order(shop, number)
     last = order.refunds[-1] if order.refunds else None
     if order.state != "paid" or (last and last.state == "succeeded"):
         raise HTTPException(409, "There is nothing to refund")
     if last and last.state in UNSETTLED:
         refund = last.number
-        ended = await ask_about_refund(shop, refund)
+        send = await ask_about_refund(shop, refund)
     else:
-        refund, ended = f"{number}-R{len(order.refunds) + 1}", False
+        refund, send = f"{number}-R{len(order.refunds) + 1}", True
         row = {"number": refund, "order_number": number, "amount": order.amount}
         async with shop.database.begin() as db:
             await db.execute(insert(Refund).values(row).on_conflict_do_nothing())
-    if not ended:
+    if send:
         await create_refund(shop, order, refund)
     return RedirectResponse("/admin", 303)
 
 
 async def place(shop: Shop, order: Order) -> str | None:
-    """Return the gateway's address for an order, or `None` if it is unknown or lost.
+    """Return the gateway's address, or `None` if it is unknown or lost.
 
-    You may repeat this call: the journal sends each number once, and returns its address again.
+    You may repeat this call: the journal sends each number once, and returns its
+    address again.
     """
     try:
         placed = await shop.pay.orders.place(
@@ -211,7 +261,8 @@ async def place(shop: Shop, order: Order) -> str | None:
         async with shop.database.begin() as db:
             await store_order_state(db, order.number, "checking")
         return None
-    if placed.redirect_url is None:  # the response was lost, and a query does not return the address
+    if placed.redirect_url is None:
+        # The response was lost, and a query does not return the address.
         await close(shop, order.number)
     elif order.state == "checking":
         async with shop.database.begin() as db:
@@ -220,42 +271,54 @@ async def place(shop: Shop, order: Order) -> str | None:
 
 
 async def close(shop: Shop, number: str) -> None:
-    """Close an order at the service. If somebody has paid it just now, it stays paid."""
+    """Close an order. If somebody has just paid it, it stays paid."""
     with suppress(PayasyncError):
         await shop.pay.orders.close(number)
     await ask_about_order(shop, number)
 
 
 async def ask_about_order(shop: Shop, number: str) -> None:
-    """Store the state that the service says. If it does not say one, the next call asks again."""
+    """Store the service's state. After an error, the next call asks again."""
     order = await find_order(shop, number)
     with suppress(PayasyncError):
         found = await shop.pay.orders.query(number, timeout=5)
-        state = found.state
-        if (found.get("totalAmt"), found.get("currency")) != (order.amount, CURRENCY):
-            logger.error("%s: the service has another amount: a person must look at it", number)
+        state, expected = found.state, (order.amount, CURRENCY)
+        if (found.get("totalAmt"), found.get("currency")) != expected:
+            logger.error(OTHER_AMOUNT, number)
             state = "checking"
         async with shop.database.begin() as db:
             await store_order_state(db, number, state)
 
 
 async def refresh_order(shop: Shop, order: Order) -> None:
-    """Find out what became of an unpaid order. As long as its outcome is unknown, the journal sends nothing."""
+    """Find out what became of an unpaid order.
+
+    As long as its outcome is unknown, the journal sends nothing.
+    """
     if order.state == "checking":
         with suppress(PayasyncError):
             await place(shop, order)
     await ask_about_order(shop, order.number)
 
 
-async def store_order_state(db: AsyncSession, number: str, state: str | None) -> None:
-    """Store a state. A paid order stays paid, and its parcel is stored with that state, once."""
+async def store_order_state(
+    db: AsyncSession, number: str, state: str | None
+) -> None:
+    """Store a state. A paid order stays paid, and its parcel is stored once."""
     if state is None:
-        logger.warning("%s: the profile's [states.order] does not have the service's word", number)
+        logger.warning(
+            "%s: its state is not in the profile's [states.order]", number
+        )
     if state == "pending":
         return
     new = {None: "checking", "refunded": "paid"}.get(state, state)
     before = Order.state.in_(UNPAID) if new in UNPAID else Order.state != "paid"
-    changed = update(Order).where(Order.number == number, before).values(state=new).returning(Order.number)
+    changed = (
+        update(Order)
+        .where(Order.number == number, before)
+        .values(state=new)
+        .returning(Order.number)
+    )
     if await db.scalar(changed) and new == "paid":
         db.add(Parcel(order_number=number))
 
@@ -263,7 +326,7 @@ async def store_order_state(db: AsyncSession, number: str, state: str | None) ->
 async def create_refund(shop: Shop, order: Order, number: str) -> None:
     """Refund an order, and store the state.
 
-    You may repeat this call: the journal sends a number again only if the refund was certainly not made.
+    You may repeat this call: it is sent again only if no refund was made.
     """
     reason = ""
     try:
@@ -284,50 +347,78 @@ async def create_refund(shop: Shop, order: Order, number: str) -> None:
 
 
 async def ask_about_refund(shop: Shop, number: str) -> bool:
-    """Store the state that the service says, and return whether the refund has ended."""
+    """Store a refund's state. Return whether to send the refund again."""
     try:
         found = await shop.pay.refunds.status(number, timeout=5)
     except PayasyncError:
-        return False
+        return True
     async with shop.database.begin() as db:
-        await store_refund_state(db, number, found.state)
-    return found.state in {"succeeded", "failed"}
+        refund = await db.get_one(Refund, number)
+        same = found.get("refundAmt") == refund.amount
+        if not same:
+            logger.error(OTHER_AMOUNT, number)
+        await store_refund_state(db, number, found.state if same else "checking")
+    return same and found.state not in {"succeeded", "failed"}
 
 
-async def store_refund_state(db: AsyncSession, number: str, state: str | None, reason: str = "") -> None:
+async def store_refund_state(
+    db: AsyncSession, number: str, state: str | None, reason: str = ""
+) -> None:
     """Store a state. A refund that has succeeded stays so."""
     if state is None:
-        logger.warning("%s: the profile's [states.refund] does not have the service's word", number)
+        logger.warning(
+            "%s: its state is not in the profile's [states.refund]", number
+        )
     new = state or "checking"
-    before = Refund.state.in_(UNSETTLED) if new in UNSETTLED else Refund.state != "succeeded"
-    await db.execute(update(Refund).where(Refund.number == number, before).values(state=new, reason=reason))
+    before = (
+        Refund.state.in_(UNSETTLED)
+        if new in UNSETTLED
+        else Refund.state != "succeeded"
+    )
+    await db.execute(
+        update(Refund)
+        .where(Refund.number == number, before)
+        .values(state=new, reason=reason)
+    )
 
 
 async def ask_about_unsettled(shop: Shop) -> None:
-    """Each minute, ask about what has not ended: a notification may be late, and a customer may never return."""
+    """Each minute, ask about what has not ended.
+
+    A notification may be late, and a customer may never return.
+    """
     while True:
         since = datetime.now(UTC) - timedelta(days=1)
         try:
             async with shop.database() as db:
-                orders = select(Order).where(Order.state.in_(UNPAID), Order.created > since)
-                refunds = select(Refund.number).where(Refund.state.in_(UNSETTLED), Refund.created > since)
-                open_orders, open_refunds = (await db.scalars(orders)).all(), (await db.scalars(refunds)).all()
+                orders = select(Order).where(
+                    Order.state.in_(UNPAID), Order.created > since
+                )
+                refunds = select(Refund.number).where(
+                    Refund.state.in_(UNSETTLED), Refund.created > since
+                )
+                open_orders = (await db.scalars(orders)).all()
+                open_refunds = (await db.scalars(refunds)).all()
             for order in open_orders:
                 await refresh_order(shop, order)
             for number in open_refunds:
                 await ask_about_refund(shop, number)
         except Exception:
-            logger.exception("cannot ask about unsettled orders; trying again in a minute")
+            logger.exception(
+                "cannot ask about unsettled orders; trying again in a minute"
+            )
         await asyncio.sleep(60)
 
 
 def register_handlers(receiver: Receiver, shop: Shop) -> None:
-    """Let verified notifications change the database. One that says another amount is held for a person."""
+    """Store what verified notifications say. Another amount is held for a person."""
 
     async def expect_payment(it: Notification) -> dict[str, object] | None:
         async with shop.database() as db:
             order = await db.get(Order, it.out_trade_no or "")
-        return None if order is None else {"totalAmt": order.amount, "currency": CURRENCY}
+        if order is None:
+            return None
+        return {"totalAmt": order.amount, "currency": CURRENCY}
 
     async def expect_refund(it: Notification) -> dict[str, object] | None:
         async with shop.database() as db:
@@ -344,13 +435,15 @@ def register_handlers(receiver: Receiver, shop: Shop) -> None:
 
 
 def create_app() -> FastAPI:
-    """Build the application from the environment. Nothing is opened before it starts."""
+    """Build the application from the environment. This opens nothing."""
     folder = Path(os.environ.get("SHOP_FOLDER", ".")).absolute()
     engine = create_async_engine(f"sqlite+aiosqlite:///{folder / 'shop.db'}")
     journal = SqliteJournal(folder / "pay.db")
-    pay = Session.from_env(journal=journal, timeouts=Timeouts(total=15))  # a customer waits
+    times = Timeouts(total=15)  # a customer waits
+    pay = Session.from_env(journal=journal, timeouts=times)
     database = async_sessionmaker(engine, expire_on_commit=False)
-    shop = Shop(os.environ["SHOP_URL"].rstrip("/"), Secret(os.environ["SHOP_ADMIN_PASSWORD"]), pay, database)
+    password = Secret(os.environ["SHOP_ADMIN_PASSWORD"])
+    shop = Shop(os.environ["SHOP_URL"].rstrip("/"), password, pay, database)
     receiver = Receiver(inbox=SqliteInbox(folder / "inbox.db"), session=pay)
     register_handlers(receiver, shop)
 
@@ -375,24 +468,36 @@ def create_app() -> FastAPI:
     return app
 
 
-async def protect(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+async def protect(
+    request: Request, call_next: Callable[[Request], Awaitable[Response]]
+) -> Response:
     """Refuse forms of other sites, and forbid other sites to frame these pages."""
     shop = find_shop(request)
     if request.headers.get("Origin", shop.url) != shop.url:
         return PlainTextResponse(f"This form is not from {shop.url}", 403)
     response = await call_next(request)
-    response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
+    policy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
+    response.headers["Content-Security-Policy"] = policy
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
 async def show_failure(request: Request, error: Exception) -> Response:
-    """Show that no money has moved. Orders and refunds catch unknown outcomes themselves."""
+    """Show that no money has moved. The handlers catch unknown outcomes."""
     logger.warning("%s", error)
-    return show(request, "failure.html", status=503, refused=isinstance(error, ServiceError))
+    return show(
+        request, "failure.html", status=503, refused=isinstance(error, ServiceError)
+    )
 
 
-def show(request: Request, page: str, *, status: int = 200, **values: object) -> Response:
+def money(cents: int) -> str:
+    """Return an amount as the pages show it."""
+    return f"{cents // 100}.{cents % 100:02} {CURRENCY}"
+
+
+def show(
+    request: Request, page: str, *, status: int = 200, **values: object
+) -> Response:
     """Return a page."""
-    known = {"products": PRODUCTS, "money": lambda cents: f"{cents // 100}.{cents % 100:02} {CURRENCY}"}
+    known = {"products": PRODUCTS, "money": money}
     return templates.TemplateResponse(request, page, {**known, **values}, status)

@@ -31,6 +31,7 @@ COLUMNS: Final = ("order", "paid", "refund", "reason")
 EXIT_CODES: Final = {"done": 0, "refused": 1, "not sent": 1, "unknown": 3}
 INVALID: Final = 2
 INTERRUPTED: Final = 130
+REPEAT: Final = "Run the same command again after a minute."
 
 Outcome = Literal["done", "refused", "not sent", "unknown"]
 
@@ -56,7 +57,8 @@ def read_rows(source: Path, pay: Session) -> list[Row]:
         with source.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restkey="", restval="", strict=True)
             if tuple(reader.fieldnames or ()) != COLUMNS:
-                raise InvalidArgumentError(f"line 1 of {source} must be {','.join(COLUMNS)}")
+                expected = ",".join(COLUMNS)
+                raise InvalidArgumentError(f"line 1 of {source} must be {expected}")
             return list(check_rows(reader, pay))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidArgumentError(f"{source} cannot be read: {error}") from error
@@ -74,11 +76,12 @@ def check_rows(reader: "csv.DictReader[str]", pay: Session) -> Iterator[Row]:
         except InvalidArgumentError as error:
             yield Row(line, wrong=str(error))
         else:
-            yield Row(line, refund) if first == line else Row(line, wrong=f"order {order} is also on line {first}")
+            again = "" if first == line else f"order {order} is also on line {first}"
+            yield Row(line, wrong=again) if again else Row(line, refund)
 
 
 def refund_of(cells: dict[str, str]) -> CreateRefund:
-    """Return the refund of a row. Its number comes from the order, so that each run gives the same number."""
+    """Return the refund of a row. Its number comes from the order, in each run."""
     if "" in cells:
         raise InvalidArgumentError(f"the row has more than {len(COLUMNS)} cells")
     return CreateRefund(
@@ -91,20 +94,23 @@ def refund_of(cells: dict[str, str]) -> CreateRefund:
 
 
 def to_cents(column: str, text: str) -> int:
-    """Return an amount in cents. It is never a float, because 0.29 * 100 is not 29."""
+    """Return cents, computed without floats, because 0.29 * 100 is not 29."""
     if not re.fullmatch(r"[0-9]{1,12}\.[0-9]{2}", text):
-        raise InvalidArgumentError(f"{column} must be an amount with two decimals, such as 4.50; got {text!r}")
+        rule = "must be an amount with two decimals, such as 4.50"
+        raise InvalidArgumentError(f"{column} {rule}; got {text!r}")
     return int(text.replace(".", ""))
 
 
-async def send_refunds(pay: Session, refunds: list[CreateRefund]) -> AsyncGenerator[tuple[str, Outcome, str]]:
-    """Send the refunds, and yield the number, the outcome and the details of each as soon as they are known."""
+async def send_refunds(
+    pay: Session, refunds: list[CreateRefund]
+) -> AsyncGenerator[tuple[str, Outcome, str]]:
+    """Send the refunds. Yield the number, outcome and details of each when known."""
     async with aclosing(pay.bulk(refunds, limit=10)) as results:
         async for result in results:
             number = str(result.request.reference)
             match result:
                 case Done(response=response) if response.state == "failed":
-                    yield number, "refused", "the service took the refund and declined it"
+                    yield number, "refused", "the service took it, and declined it"
                 case Done(response=response):
                     yield number, "done", response.state or ""
                 case Refused(error=ServiceError() as error):
@@ -115,10 +121,13 @@ async def send_refunds(pay: Session, refunds: list[CreateRefund]) -> AsyncGenera
                     yield number, "unknown", str(result.error)
 
 
-async def run(pay: Session, journal: SqliteJournal, source: Path, target: Path) -> int:
+async def run(
+    pay: Session, journal: SqliteJournal, source: Path, target: Path
+) -> int:
     """Refund all rows of a file, and return the exit code."""
     rows = read_rows(source, pay)
-    if wrong := [f"{source}, line {row.line}: {row.wrong}" for row in rows if row.wrong]:
+    wrong = [f"{source}, line {row.line}: {row.wrong}" for row in rows if row.wrong]
+    if wrong:
         print(*wrong, "Nothing was sent.", sep="\n", file=sys.stderr)
         return INVALID
     try:
@@ -128,41 +137,50 @@ async def run(pay: Session, journal: SqliteJournal, source: Path, target: Path) 
     outcomes: set[Outcome] = set()
     try:
         with file:
-            await Reconciler(pay, journal).run_once()  # asks what became of refunds that an earlier run left unknown
+            # It asks what became of refunds that an earlier run left unknown.
+            await Reconciler(pay, journal).run_once()
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("refund", "result", "details"))
-            async with aclosing(send_refunds(pay, [row.refund for row in rows if row.refund])) as results:
+            refunds = [row.refund for row in rows if row.refund]
+            async with aclosing(send_refunds(pay, refunds)) as results:
                 async for number, outcome, details in results:
                     writer.writerow((number, outcome, details))
                     outcomes.add(outcome)
     except OSError as error:
-        print(f"Results cannot be written: {error}. Some refunds may have been made. Run again.", file=sys.stderr)
+        doubt = "Some refunds may have been made. Run again."
+        print(f"Results cannot be written: {error}. {doubt}", file=sys.stderr)
         return EXIT_CODES["unknown"]
     if "unknown" in outcomes:
-        print("Some refunds may have been made. Run the same command again after a minute.", file=sys.stderr)
+        print("Some refunds may have been made.", REPEAT, file=sys.stderr)
     return max((EXIT_CODES[each] for each in outcomes), default=0)
 
 
 async def main(source: Path, target: Path, database: Path) -> int:
     """Refund with the settings of the environment."""
-    async with SqliteJournal(database) as journal, Session.from_env(journal=journal) as pay:
+    async with (
+        SqliteJournal(database) as journal,
+        Session.from_env(journal=journal) as pay,
+    ):
         return await run(pay, journal, source, target)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source", type=Path, help="a CSV file with the columns " + ", ".join(COLUMNS))
+    columns = ", ".join(COLUMNS)
+    parser.add_argument(
+        "source", type=Path, help=f"a CSV file with columns {columns}"
+    )
     parser.add_argument("target", type=Path, help="the CSV file for the results")
     parser.add_argument("journal", type=Path, help="the journal, such as pay.db")
     given = parser.parse_args()
     if given.target.resolve() == given.source.resolve():
-        parser.error("target must be another file than source, because the results replace what it holds")
+        parser.error("target must be another file than source: it is overwritten")
     try:
         code = asyncio.run(main(given.source, given.target, given.journal))
     except PayasyncError as error:
         print(f"{error}. Nothing was sent.", file=sys.stderr)
         code = INVALID
     except KeyboardInterrupt:
-        print("Interrupted. Run the same command again after a minute.", file=sys.stderr)
+        print("Interrupted.", REPEAT, file=sys.stderr)
         code = INTERRUPTED
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Run the example on a sandbox of its own, in which the three orders of refunds.csv are paid."""
+"""Run the example on a sandbox in which the three orders of refunds.csv are paid."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from payasync.sandbox import Sandbox
 
 
 async def main(folder: Path) -> None:
-    """Refund the rows twice. The second run sends nothing, because the journal has the refunds."""
+    """Refund the rows twice. The second run sends nothing: the journal has them."""
     source, target = Path(__file__).with_name("refunds.csv"), folder / "results.csv"
     async with Sandbox() as sandbox, SqliteJournal(folder / "pay.db") as journal:
         for order, paid in (("T1", 450), ("T2", 1999), ("T3", 29)):

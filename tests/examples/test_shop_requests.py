@@ -176,6 +176,25 @@ async def test_another_amount_at_the_service_is_checked(client: Client) -> None:
     assert [("checking", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
 
 
+async def test_another_refund_at_the_service_is_checked(client: Client) -> None:
+    """A refund of an amount that the shop did not ask for does not count as made, and is not sent again."""
+    async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        await sandbox.customer.authorize(NUMBER)
+        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.refund()
+        client.rows("UPDATE refunds SET amount = 449")
+        await client.refund()
+        processing = client.rows("SELECT state FROM refunds")
+        sandbox.faults.notifications.drop("refund", times=None)
+        await sandbox.bank.settle_refund(f"{NUMBER}-R1")
+        await client.refund()
+        sent = [call.operation for call in sandbox.ledger.calls()].count("refunds.create")
+
+    assert [("checking",)] == processing == client.rows("SELECT state FROM refunds")
+    assert 1 == sent
+
+
 @pytest.mark.long
 async def test_duplicate_numbers_are_checked(client: Client) -> None:
     """If the service knows a number already, the shop does not say that nothing happened."""
