@@ -107,9 +107,9 @@ class Refused:
 
     Attributes:
         request: The request.
-        error: Why. If its `sent` is `False`, nothing left this machine: repeat a `NotSentError` as it is, a
+        error: Why. If its `sent` is `False`, nothing left this machine. Repeat a `NotSentError` as it is. Repeat a
             `SessionClosedError` with another session, and a `StorageError` once the journal works again. A
-            `ServiceError` is what the service said.
+            `ServiceError` is a refusal by the service.
     """
 
     request: Request[Response]
@@ -287,7 +287,7 @@ class Session:
     forked children: they never share connections.
 
     Args:
-        base_url: The address of the service. Its path, if any, is kept. https, or http on loopback.
+        base_url: The address of the service, which may have a path. https, or http on loopback.
         credentials: The merchant's number and keys.
         profile: What the service does.
         timeouts: How long a call may take, in seconds.
@@ -610,8 +610,8 @@ class Session:
 
         Args:
             requests: Request objects, such as `CreateRefund(...)`; no two writes with one number.
-            limit: The most requests in flight, or ended and not yet yielded. More than the session's `max_connections`
-                wait for each other.
+            limit: The most requests in flight, or ended and not yet yielded. If it exceeds the session's
+                `max_connections`, requests wait for a free connection.
             on_progress: A plain function, called with how many requests have ended, and how many there are.
             timeout: Seconds for each request, in place of `Timeouts.total`.
 
@@ -662,8 +662,8 @@ class Session:
         Raises:
             ConfigurationError: The session has no journal.
             InvalidArgumentError: There is no such intent, it is another merchant's, or it was a direct call. Or a
-                person has rejected it, or it turned out not to be done. Or the profile says by now that the service
-                does not accept it, which the journal records as the reason.
+                person has rejected it, or it turned out not to be done. Or the profile no longer allows it; the journal
+                records this as the reason.
             OutcomeUnknownError: It may have been done, or another process is sending it.
             PayasyncError: As the method of the request's own name says.
         """
@@ -705,7 +705,7 @@ class Session:
             fields: By their wire names. They travel in a JSON body, or for GET and DELETE in the query.
             bearer: Send the headers of the profile's `auth`, such as `Authorization: Bearer`.
             signed: Add `nonceStr` and `sign`.
-            read: Repeating the call changes nothing. Without it the call is a write that nothing names. Such a write is
+            read: Repeating the call changes nothing. Without it, the call is a write without a number. Such a write is
                 never sent twice, unless the profile has an idempotency key.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of what a write is for: its key in the session's journal. It is not sent.
@@ -729,7 +729,7 @@ class Session:
     async def reconcile(
         self, error: PayasyncError, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> Response:
-        """Ask the service what became of a write that ended without a recognised response.
+        """Ask the service what happened to a write that ended without a recognised response.
 
         Args:
             error: The error of an order or a refund with a number of yours, such as an `OutcomeUnknownError`.
@@ -737,9 +737,9 @@ class Session:
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
-            PayasyncError: The error itself, if it has no number to ask about, or its number stands for something else.
-            OutcomeUnknownError: The response holds nothing, or the number stands at the service for another order or
-                refund.
+            PayasyncError: The error itself, if it has no number to ask about, or its number belongs to something else.
+            OutcomeUnknownError: The response holds nothing, or the number belongs to another order or refund at the
+                service.
             NotConfiguredError: The profile does not say how to ask.
             NoAnswerError: No usable response came: ask again later.
             ServiceError: The service refused the query, or knows no such number (`absent`). "Not found" is final only

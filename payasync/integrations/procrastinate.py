@@ -80,7 +80,7 @@ def _not_done_error(intent: Intent, reason: str, **facts: Any) -> ServiceError:
 
 
 class Retries(procrastinate.BaseRetryStrategy):
-    """Retries what was certainly not done: later each time, and not before the service allows it."""
+    """Retries writes that were certainly not done: later each time, and not before the service allows it."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         """Say when to try again, if at all."""
@@ -89,9 +89,9 @@ class Retries(procrastinate.BaseRetryStrategy):
 
 
 class PaymentTasks:
-    """One merchant's tasks: `execute_intent` sends what was queued, and `reconcile` runs by the clock.
+    """One merchant's tasks: `execute_intent` sends a queued write, and `reconcile` runs regularly.
 
-    Add them to your own application, and queue a write in the transaction of your business that it belongs to:
+    Add them to your own application, and queue a write in the same transaction as your own rows:
 
         tasks = PaymentTasks(session, journal)
         app.add_tasks_from(tasks.blueprint, namespace="payasync")
@@ -100,10 +100,11 @@ class PaymentTasks:
             await connection.execute("UPDATE invoices SET refunded = true WHERE number = 'I1'")
             await tasks.add(CreateRefund(...), connection=connection)
 
-    If the service refuses a write, or takes and declines it, the task fails with the reason and is not tried again.
-    `reconcile` delivers again what a dead worker held, and asks about writes whose outcome is unknown. It enqueues a
-    write that `journal.add` alone has stored within two minutes, and a write that no task tries any more after half an
-    hour. A write that cannot be made into a call is not enqueued; `Reconciler.unsent` lists it with the reason.
+    If the service refuses a write, or accepts and then declines it, the task fails with the reason and is not tried
+    again. `reconcile` queues the tasks of dead workers again, and asks about writes whose outcome is unknown. It
+    enqueues a write that only `journal.add` has stored within two minutes. It enqueues a write that no task tries any
+    more after half an hour. A write that cannot be made into a call is not enqueued; `Reconciler.unsent` lists it with
+    the reason.
 
     Several merchants can share an application, a queue and a journal, each with tasks under its own namespace.
 
@@ -113,9 +114,9 @@ class PaymentTasks:
         reconciler: Resolves unknown writes; default: one with its defaults.
         queue: The name of procrastinate's queue.
         cron: When to reconcile.
-        on_result: A plain function, called with the result for each queried write. Use `result.rejected`
-            to tell whoever believes that the write was done. What it raises is logged, and stops nothing.
-        stalled: Seconds without a sign of life after which a worker is taken for dead.
+        on_result: A plain function, called with the result for each queried write. If `result.rejected` is true, inform
+            the people who believe that the write was done. An exception of the function is logged, and stops nothing.
+        stalled: Seconds without a heartbeat after which a worker counts as dead.
 
     Attributes:
         blueprint: The tasks, for your application.
@@ -162,7 +163,7 @@ class PaymentTasks:
         Raises:
             InvalidArgumentError: As `journal.add`; or the service does not take the request, as the profile says.
             NotConfiguredError: The request needs a point that the profile leaves open.
-            IntentConflictError: The key stands for another request.
+            IntentConflictError: The key belongs to another request.
             ConfigurationError: The blueprint is in no application, or the application is not open.
             StorageError: The request cannot be stored now; a transaction of the caller's has failed then.
         """

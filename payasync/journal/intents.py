@@ -77,7 +77,7 @@ class Outcome:
 
 @frozen(kw_only=True)
 class Draft:
-    """An intent before the journal keeps it.
+    """An intent before the journal stores it.
 
     Attributes:
         operation: Its name, such as `refunds.create`.
@@ -87,10 +87,10 @@ class Draft:
         intent: The caller's own key.
         hash: SHA-256 of what moves money, in hexadecimal digits.
         request: The arguments that may be stored, by their names in Python, as JSON values.
-        queued: A worker may send it from the journal: it was added, and has neither been rejected by a person since,
-            nor turned out not to be done.
-        named: What responses are compared with, and no argument says, by wire names: as it was last sent, such as a
-            currency of the profile's constants. `None`: it was not sent yet.
+        queued: A worker may send it from the journal, because it was added. False after a person rejects it, or after
+            it turns out not to be done.
+        named: Values that responses are compared with and no argument holds, such as a currency of the profile's
+            constants. By wire names, as they were last sent; `None`: it was not sent yet.
         idempotency_key: The key that all sends carry, until the service refuses the write; `None` without one.
     """
 
@@ -115,10 +115,10 @@ class Intent(Draft):
         state: One of `STATES`.
         attempts: How often sending it was begun.
         asked: The number of claims for a query since it was last sent.
-        denied: Of an accepted intent, how often in a row the service has denied to know it, or has said nothing from
-            which its end could follow. Silence does not count.
-        silent_since: Of an accepted intent, the first query without a usable response, if there was none since.
-        fence: The number of the latest claim. An earlier holder changes nothing any more.
+        denied: For an accepted intent, how many responses in a row said "not found", or did not say how it ended. A
+            missing response does not count.
+        silent_since: For an accepted intent, the time of the first query without a usable response, if none came since.
+        fence: The number of the latest claim. An earlier holder cannot change the intent any more.
         lease: When the claim ends, an aware moment as all others; `None` if nobody holds the intent.
         due: When the next query is due, if nobody holds it, or `None`.
         created: When it was stored.
@@ -126,7 +126,7 @@ class Intent(Draft):
         sent_at: The latest moment at which something of it may have been sent without a recognised response.
         key_sent: When the write was first sent under its idempotency key.
         key_tick: The same moment as a monotonic timestamp.
-        tick: A monotonic timestamp: since when it is being sent, later the same moment as `sent_at`.
+        tick: A monotonic timestamp of the moment at which sending began, and later of `sent_at`.
         answered: The service said that its number was used before. Nothing of that attempt can still arrive, and "not
             found" is not believed.
         outcome: The last response that counts, if there is one.

@@ -142,8 +142,8 @@ class Journal(ABC):
             new: The base URL that it has.
 
         Raises:
-            ConfigurationError: One of them is no base URL.
-            InvalidArgumentError: No merchant's writes go to `old`; or it is the sandbox, and has done some.
+            ConfigurationError: One of the addresses is not a base URL.
+            InvalidArgumentError: No merchant's writes go to `old`; or `old` is the sandbox, and a write was done there.
         """
         sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(parse_base_url(new, "new"))
         before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old, "old"))
@@ -157,7 +157,7 @@ class Journal(ABC):
         """Store an intent as *sending*, for `lease` seconds, unless its key says that it must not be sent.
 
         When this returns `Step.SEND`, the intent is on the disk and survives a loss of power: bytes may leave. An
-        intent without a key is always the first.
+        intent without a key never repeats another one.
 
         Args:
             draft: The intent.
@@ -188,11 +188,11 @@ class Journal(ABC):
             fence: The fence of a holder by `ask` who has found out that the intent was never done.
             service: As for `begin`.
             named: What responses are compared with, and no argument says, by wire names, as `Draft.named`.
-            key: The idempotency key of the call, if the service takes one. The intent's own goes before it.
+            key: The idempotency key of the call, if the service takes one. The intent's own key has priority.
 
         Raises:
             ConfigurationError: The merchant's writes go to another service.
-            InvalidArgumentError: There is no such intent; or it was a direct call; or it is rejected for good, by a
+            InvalidArgumentError: There is no such intent, or it was a direct call. Or it is rejected for good, by a
                 person or because it turned out not to be done.
         """
         asked, lasts = check_number("intent_id", intent_id), _check_lease(lease)
@@ -205,8 +205,8 @@ class Journal(ABC):
         """Record that the service said "used before"; return `False` if the end of the intent is known by now.
 
         When this returns `True`, it is on the disk: no later "not found" is believed, whatever becomes of the sender.
-        It needs no claim, because it is true of the number. A process that holds the intent to ask about it loses its
-        claim.
+        This needs no claim, because it is a fact about the number. A process that holds the intent to ask about it
+        loses its claim.
 
         Args:
             intent: As `begin` or `claim` gave it.
@@ -223,15 +223,15 @@ class Journal(ABC):
         due: datetime | None = None,
         answered: bool = False,
     ) -> bool:
-        """Record what became of an intent, and end the claim; return `False`, and change nothing, if that is lost.
+        """Record the state of an intent, and end the claim. If the claim is lost, change nothing, and return `False`.
 
         Args:
             intent: As `begin`, `claim` or `ask` gave it.
             state: A state that may follow.
             outcome: The response that says so. Without one, an earlier one stays.
             reason: Why, in one line.
-            due: Of an accepted or unknown one, the aware moment from which the service is asked; default: now.
-            answered: The service has responded: though *unknown*, nothing of the intent can still arrive.
+            due: For an accepted or unknown intent, the aware moment from which the service is asked; default: now.
+            answered: The service has responded. Nothing of the intent can still arrive, even if its state is *unknown*.
 
         Raises:
             InvalidArgumentError: That state cannot follow.
@@ -254,13 +254,13 @@ class Journal(ABC):
     ) -> Intents:
         """Claim up to `limit` intents to query, the longest due first.
 
-        Those are unknown and accepted intents that are due, and intents that were *sending* when their lease ended;
-        these are unknown then. Each counts in `asked`.
+        These are unknown and accepted intents that are due. Intents whose lease ended while they were *sending* become
+        unknown, and are claimed, too. Each claim adds 1 to `asked`.
 
         Args:
             limit: The most intents.
             lease: Seconds.
-            merchant: Only this merchant's: with another's keys the service would know none of them.
+            merchant: Only this merchant's intents, because a query with another merchant's keys finds none of them.
             before: Only what was due at this aware moment; default: now.
             service: The service that is asked, as for `begin`; needs `merchant`.
 
@@ -289,8 +289,8 @@ class Journal(ABC):
             intent: As `ask` gave it.
             due: From when the service is asked again.
             reason: In one line.
-            denied: How often in a row nothing that the service said of an accepted intent was of use.
-            silent_since: Since which aware moment the service has said nothing at all of an accepted intent.
+            denied: How many responses in a row did not say how an accepted intent ended.
+            silent_since: The aware moment since which no usable response about an accepted intent came.
         """
         again = check_moment("due", due)
         since = None if silent_since is None else check_moment("silent_since", silent_since)
@@ -322,7 +322,7 @@ class Journal(ABC):
         Raises:
             InvalidArgumentError: The request is a read, or something of it may not be stored, such as a customer's
                 details.
-            IntentConflictError: The key stands for another request.
+            IntentConflictError: The key belongs to another request.
         """
         work = partial(transactions.add, draft_from_request(request, merchant, intent, self._keep))
         begun = await (self._run(work) if connection is None else self._run_within(connection, work))
@@ -338,7 +338,7 @@ class Journal(ABC):
             reason: In one line.
 
         Returns:
-            Whether anything has changed; `False` if that reason is stored already, or the state is another by now.
+            Whether anything has changed; `False` if the reason is stored already, or the intent is no longer *new*.
         """
         values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
         return bool(await self._run(lambda _: transactions.change_intents(transactions.NOTE, values)))
@@ -366,7 +366,7 @@ class Journal(ABC):
     async def resolve(
         self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None
     ) -> Intent:
-        """End a new, unknown, accepted or manual intent by a person's word. Who held it changes nothing any more.
+        """End a new, unknown, accepted or manual intent as a person decided. Its earlier holder cannot change it then.
 
         A succeeded intent is never sent again, also if it was done by other means. A rejected one is sent if somebody
         repeats it or adds it again; a queue that delivers its number sends nothing.
@@ -375,11 +375,11 @@ class Journal(ABC):
             intent_id: Its id.
             as_: `succeeded` or `rejected`.
             reason: How the person knows.
-            seen: The state that the person has seen; if it is another by now, nothing changes. Default: any.
-            attempts: How often it was sent, as the person has seen; an intent that was sent since is in doubt again.
+            seen: The state that the person has seen. If it has changed since, nothing is recorded. Default: any.
+            attempts: How often it was sent, as the person has seen. If it was sent since, nothing is recorded.
 
         Raises:
-            InvalidArgumentError: There is no such intent, or its state is another.
+            InvalidArgumentError: There is no such intent, its state does not allow this, or it has changed since.
         """
         if as_ not in (ends := sorted(END_STATES)):
             raise invalid_argument("as_", f"one of {', '.join(ends)}", as_)
@@ -403,9 +403,9 @@ class Journal(ABC):
     ) -> Intents:
         """End accepted and unknown intents by what the service reported about them, and return those that changed.
 
-        For notifications that are verified or confirmed; the recorded response stays. An intent that was added again
-        and is done already ends, too. What was sent several times is not rejected by a notification, because it may be
-        about an earlier attempt. A rejected intent that has succeeded is given to a person.
+        Use this for notifications that are verified or confirmed. The recorded response stays. An intent that was added
+        again and is done already ends, too. An intent that was sent several times is not rejected, because the
+        notification may be about an earlier attempt. A rejected intent that has succeeded becomes *manual*.
 
         Args:
             operation: The write: `orders.place`, `orders.close` or `refunds.create`.
@@ -414,7 +414,7 @@ class Journal(ABC):
             data: What the service sent, such as the notification's `data`. If it names another number, amount, currency
                 or merchant than the write, nothing changes, and a warning is logged.
             merchant: The merchant's number.
-            profile: Says by the paths of `[answer]` where `data` names these; default: under their wire names.
+            profile: Its `[answer]` gives the paths of these values in `data`. Default: their wire names.
 
         Raises:
             InvalidArgumentError: There is no such operation.
@@ -452,7 +452,7 @@ class Journal(ABC):
         return changed
 
     async def prune(self, before: datetime) -> int:
-        """Delete what has succeeded or was rejected before a moment, and return how many intents that were.
+        """Delete intents that succeeded or were rejected before a moment, and return their number.
 
         Pruned keys are forgotten. A request that repeats one is sent again.
         """

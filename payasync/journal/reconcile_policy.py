@@ -360,9 +360,9 @@ class Result:
 
     Attributes:
         intent: The intent before the run.
-        end: `resolved`: its end is known, or it never arrived. `sent`: it never arrived, and was sent again; or it
-            was sent again under its idempotency key. `waiting`: the service will be asked again. `manual`: a person
-            must say. `lost`: another process took it.
+        end: `resolved`: its end is known, or it never arrived. `sent`: it never arrived, and was sent again; or it was
+            sent again under its idempotency key. `waiting`: the service will be asked again. `manual`: a person must
+            find out what happened. `lost`: another process has claimed it.
         state: Its state now, as far as this run knows.
         reason: Why, in one line.
         answered: Whether the service gave a usable response, if it was asked. One about something else is not usable.
@@ -378,7 +378,7 @@ class Result:
 
     @property
     def rejected(self) -> bool:
-        """Whether it was not done, and is not sent again. Tell whoever believes that it was."""
+        """Whether it was not done, and is not sent again. Inform the people who believe that it was done."""
         return self.state == "rejected" and self.end in {"resolved", "sent"}
 
 
@@ -390,11 +390,12 @@ class Report:
         resolved: Their end is known, or they never arrived; rejected ones are among them.
         sent: They never arrived, and were sent again; or they were sent again under their idempotency keys.
         waiting: The service will be asked again.
-        manual: A person must say what became of them.
-        lost: Another process took them.
+        manual: A person must find out what happened to them.
+        lost: Another process has claimed them.
         silent: The run ended early, because the service responded to no query.
         unsent: Queued, and not sent for minutes: no worker may be running, or none can send them. Not counted above.
-        rejected: Of those resolved or sent again, how many were not done. Tell whoever believes that they were.
+        rejected: Of those resolved or sent again, how many were not done. Inform the people who believe that they were
+            done.
     """
 
     resolved: int = 0

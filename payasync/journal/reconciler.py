@@ -123,20 +123,21 @@ class Reconciler:
     """Resolves one merchant's unknown writes by asking the service about them.
 
     The reconciler asks about each write by the number that names it, with growing pauses. If the service does not know
-    the number, and the quarantine is over, a queued write is sent again under that number, and a direct one is
-    rejected. A queued write that cannot be queried is sent again under its idempotency key, within the key's lifetime.
-    Any other write that cannot be queried, or is never resolved, becomes `manual`: a person ends it by
-    `journal.resolve`. An accepted write is queried until it ends. It becomes `manual` if no response was usable for
-    a day, and the last one is about something else.
+    the number after the quarantine, a direct write is rejected, and a queued write is sent again under that number. A
+    queued write that cannot be queried is sent again under its idempotency key, within the key's lifetime. Any other
+    write that cannot be queried, or is never resolved, becomes `manual`: a person ends it by `journal.resolve`. An
+    accepted write is queried until it ends. It becomes `manual` if no response was usable for a day, and the last one
+    is about something else.
 
-    You may interrupt it at any time, and run several of them in several processes: each holds what it asks about by a
-    lease and a fence. Moments are the journal's, so that a machine whose clock is wrong ends no quarantine early.
+    You may interrupt it at any time, and run several of them in several processes. Each holds the writes that it asks
+    about by a lease and a fence. The journal's clock counts, so that a machine whose clock is wrong ends no quarantine
+    early.
 
     Args:
         session: The merchant's.
         journal: Keeps the writes.
-        quarantine: Seconds after which "not found" is final: at least the longest that the service takes to do what it
-            has received. Default: as the profile says; if it says nothing, "not found" is never final.
+        quarantine: Seconds after which "not found" is final. It must exceed the longest time from the service's receipt
+            of a request to its commit. Default: the profile's; if the profile has none, "not found" is never final.
         patience: How long the service is asked before a person is.
         concurrency: The most queries in flight.
         pace: Clock, waiting and jitter, for tests.
@@ -181,7 +182,7 @@ class Reconciler:
 
     @frameless_async
     async def run_once(self, on_result: OnResult | None = None) -> Report:
-        """Ask once about each write that is due, and return what that came to.
+        """Ask once about each write that is due, and return how many ended in which way.
 
         Args:
             on_result: A plain function, called with the result for each write.
@@ -208,7 +209,7 @@ class Reconciler:
         raise error
 
     async def watch(self, on_result: OnResult | None = None) -> AsyncGenerator[Report]:
-        """Run whenever something is due, and yield what each run came to.
+        """Run whenever something is due, and yield the report of each run.
 
         If the service responds to no query, the pause is longer, whatever is due.
         """
@@ -230,7 +231,8 @@ class Reconciler:
     async def unsent(self) -> Intents:
         """Return queued intents that were not sent for five minutes: no worker may be running, or none can send them.
 
-        An intent that was tried in vain counts from when it was stored; its `reason` says why it failed.
+        For an intent that was tried in vain, the five minutes begin when it was stored; its `reason` says why it
+        failed.
         """
         return [each for each in await self._list_own("new") if is_unsent(each, self._now())]
 
