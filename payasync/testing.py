@@ -170,9 +170,9 @@ def _object_at(document: dict[str, Any], path: str) -> dict[str, Any]:
         inner = inner.setdefault(step, {})
         if not isinstance(inner, dict):
             raise InvalidArgumentError(
-                f"data leaves no room for what the profile puts below {step!r} of {path!r}: an object must stand there",
+                f"data must have an object at {step!r} of {path!r}, because the profile puts values below it",
                 field="data",
-                rule="an object where the profile's paths lead through",
+                rule="an object at each step of the profile's paths",
             )
     return inner
 

@@ -248,8 +248,8 @@ def _advise(caller: Caller, error: PayasyncError) -> tuple[str, list[str]]:
             return _advise_on_unknown(caller, error)
         case DuplicateError():
             commands = _commands_to_ask(caller)
-            ask = " To ask what it stands for:" if commands else ""
-            advice = f"Use another number only if this one stands for another write.{ask}"
+            ask = " To ask which write it belongs to:" if commands else ""
+            advice = f"Use another number only if this one belongs to another write.{ask}"
         case IntentConflictError():
             advice, commands = "To see the earlier request:", caller.journal_command(f"journal show {error.intent_id}")
         case NotSentError(permanent=True):

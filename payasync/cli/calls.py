@@ -49,7 +49,7 @@ NUMBERED: Final = (PLACE_ORDER, CREATE_REFUND)
 
 _ARGUMENTS: Final = {
     "amount": ("Amount", "The amount, an integer in the service's unit: 450 for 4.50."),
-    "currency": ("Currency", "Its code, such as CAD."),
+    "currency": ("Currency", "The currency code, such as CAD."),
     "description": ("Description", "What the payment is for."),
     "total_amt": ("Order total", "The amount of the whole order, an integer in the service's unit: 450 for 4.50."),
     "subject": ("Subject", "A short title."),
@@ -67,7 +67,7 @@ _ARGUMENTS: Final = {
     "subscription_id": ("Subscription", ""),
 }
 """By argument, what a person calls it, and its line of `--help`."""
-_MADE: Final = " Default: made of the time and random digits."
+_MADE: Final = " Default: made from the time and random digits."
 
 _WRITE_CODES: Final = """
 \b

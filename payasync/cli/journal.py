@@ -90,7 +90,7 @@ def journal() -> None:
     States of a write, which the journal calls an intent:
       new        queued, and not sent yet
       sending    a process is sending it
-      accepted   the service has taken it, and has not ended it yet
+      accepted   the service has accepted it, and has not finished it yet
       unknown    it may have been done: payasync reconcile asks the service
       manual     it may have been done, and only a person can find out
       succeeded  it was done
@@ -231,7 +231,7 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     Exit codes:
       0    recorded
       1    there is no such intent, or you did not confirm
-      2    nothing changed: the journal cannot be read, or the state is another
+      2    nothing changed: the journal cannot be read, or the state forbids it
     """  # noqa: D301 - click does not wrap a paragraph after this character
     seen = attempts = None
     found = _existing(address, intent_id)

@@ -92,7 +92,7 @@ _http_logger.propagate = False
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Also save each as a file for verify-notification, including refused ones.",
+    help="Also save each notification, even a refused one, as a file for verify-notification.",
 )
 @click.option("--json", is_flag=True, help="Print JSON: one line at the start, and one per notification.")
 def listen(*, host: str, port: int, inbox: Path, profile: str | None, save: Path | None, json: bool) -> None:

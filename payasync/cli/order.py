@@ -77,7 +77,7 @@ order.add_command(
         send=_wait,
         options=(
             click.option("--until", type=click.Choice(ORDER_STATES), required=True, help="The state."),
-            click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds in all."),
+            click.option("--timeout", type=float, default=60.0, show_default=True, help="The longest wait in seconds."),
         ),
     )
 )

@@ -21,9 +21,9 @@ payment.add_command(
     call_command(
         "payment create",
         CreatePayment,
-        """Create a payment of the general style.
+        """Create a payment that has no number of yours.
 
-        Such a payment has no number of yours. With --journal and --intent, the same command sends it only once.
+        With --journal and --intent, the same command sends it only once.
 
         \b
         Example:
@@ -35,7 +35,9 @@ payment.add_command(
     call_command(
         "payment status",
         QueryPayment,
-        """Show the state of the payment NUMBER, which is what the service takes there, such as an order's number.
+        """Show the state of the payment NUMBER.
+
+        NUMBER is what the service expects in this query, such as an order's number.
 
         \b
         Example:

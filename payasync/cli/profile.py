@@ -123,7 +123,7 @@ def check(file: Path) -> None:
     \b
     Exit codes:
       0    each group that FILE begins to describe is ready
-      1    such a group needs more
+      1    a group that FILE begins to describe needs more
       2    FILE cannot be read or is invalid; the error names the key and its line
     """  # noqa: D301 - click does not wrap a paragraph after this character
     try:

@@ -330,7 +330,7 @@ def _unquote(prompt: Prompt, text: str) -> str:
     try:
         return str(json.loads(text))
     except ValueError:
-        raise invalid_setting(prompt.name, f"must be a text with no quotes or two, not {text}") from None
+        raise invalid_setting(prompt.name, f"must be a text without quotes, or with two, not {text}") from None
 
 
 def _parse_items(prompt: Prompt, text: str) -> Iterator[Code]:

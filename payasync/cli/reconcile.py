@@ -84,10 +84,10 @@ def reconcile(
 ) -> None:
     """Query the service about writes with unknown outcome.
 
-    The journal records the result. If the service still does not know a write after the profile's quarantine, a queued
-    write is sent again under its number, and any other is rejected. You can interrupt this command at any time, and run
-    several at the same time. The keys come from the environment, as for `Credentials.from_env`. Only this merchant's
-    writes are queried.
+    The journal records the result. If the service still does not know a write after the profile's quarantine, the write
+    is rejected. A queued write is sent again under its number instead. You can interrupt this command at any time, and
+    run several at the same time. The keys come from the environment, as for `Credentials.from_env`. Only this
+    merchant's writes are queried.
 
     Rejected writes were not done. Only the run that rejects a write lists it: inform those who believe that it was
     done, or repeat it under its number. Rejected writes do not change the exit code.
@@ -107,7 +107,7 @@ def reconcile(
     """  # noqa: D301 - click does not wrap a paragraph after this character
     if watch and dry_run:
         raise click.UsageError(
-            "--dry-run and --watch exclude each other. Leave out --watch to see what is due, or --dry-run to query it"
+            "--dry-run and --watch cannot be combined. Leave out --watch to see what is due, or --dry-run to query it"
         )
     screen = ReconcileScreen(address, service=base_url or "", watch=watch, json=json)
     try:

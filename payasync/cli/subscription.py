@@ -23,7 +23,7 @@ subscription.add_command(
         CreateSubscription,
         """Start a recurring payment.
 
-        The service gives it its number. With --journal and --intent, the same command sends it only once.
+        The service gives the subscription a number. With --journal and --intent, the same command sends it only once.
 
         \b
         Example:

@@ -48,7 +48,7 @@ LONGEST_PAUSE: Final = 10.0
 CANCELLED: Final = "cancelled before anything was sent"
 EARLIER: Final = "the service says that it was not done, perhaps of an earlier attempt, and this one may still arrive"
 USED: Final = "cancelled after the service said that the number was used before"
-NOT_NOTED: Final = "the journal could not keep that intent %(intent_id)d was used before"
+NOT_NOTED: Final = "the journal could not store that the number of intent %(intent_id)d was used before"
 TOO_LATE: Final = "cancelled, or out of time, before anything was sent"
 
 Notify: TypeAlias = Callable[[Event], None]
@@ -217,10 +217,10 @@ class Recorder:
         try:
             held = await self._journal.settle(intent, state, **facts)
         except Exception:  # noqa: BLE001 - it is logged
-            words = "intent %(intent_id)d is %(state)s, which the journal could not keep"
+            words = "intent %(intent_id)d is %(state)s, which the journal could not store"
             log(logger, logging.WARNING, "journal.not_stored", words, intent_id=intent.id, state=state, exc_info=True)
         if held is False:
-            words = "intent %(intent_id)d is %(state)s, but its lease was over, and somebody took it"
+            words = "intent %(intent_id)d is %(state)s, but its lease was over, and another process claimed it"
             log(logger, logging.WARNING, "journal.lease_lost", words, intent_id=intent.id, state=state)
         # "Used before" is true of the number, whoever holds the claim.
         noted = held or not facts.get("answered") or await self._note_used(intent) is not None

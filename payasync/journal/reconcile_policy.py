@@ -45,12 +45,12 @@ from payasync.wire.match import PAYMENT, comparison_of, names_number_and_amounts
 from payasync.wire.request import Request
 from payasync.wire.response import PaymentResponse, Response, is_empty_envelope
 
-NAMELESS: Final = "nothing names it: the service cannot be asked what became of it"
+NAMELESS: Final = "it has no number: the service cannot be asked what happened to it"
 ABSENT: Final = "the service does not know it"
 NO_QUARANTINE: Final = "the profile has no recovery.quarantine, so nobody can say that it will not arrive after all"
 KEY_OVER: Final = "and the lifetime of its idempotency key is over"
 NOT_KEPT: Final = "and too little of the direct call is stored to send it again under its idempotency key"
-AGAIN: Final = "nothing names it, and the service says that repeating it under its idempotency key changes nothing"
+AGAIN: Final = "it has no number, and the service says that repeating it under its idempotency key changes nothing"
 USED_BEFORE: Final = "and it said before that the number was used"
 QUERIES_NEED: Final = frozenset({"payment_status", "refund_status"})
 """The points of the profile without which a payment or refund cannot be queried."""
@@ -128,7 +128,7 @@ def _payment_id(intent: Intent, profile: Profile) -> str | int | None:
 def classify_response(intent: Intent, response: Response, profile: Profile) -> QueryResult:
     """Return the result of a query that got a response."""
     if is_empty_envelope(profile.answer, response.document):
-        return QueryResult(finding=Finding.UNCLEAR, reason=f"the service tells nothing of the {response.thing}")
+        return QueryResult(finding=Finding.UNCLEAR, reason=f"the service says nothing about the {response.thing}")
     is_so = f"the service knows the {response.thing}"
     if response.state is not None:
         is_so = f"the {response.thing}'s state is {response.state}"

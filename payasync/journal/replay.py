@@ -13,7 +13,7 @@ from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.wire.call import Reply
 
 BEING_SENT: Final = "it is being sent, or its sender was interrupted"
-TAKEN_OVER: Final = "another process has taken it over, or ended it"
+TAKEN_OVER: Final = "another process has claimed it, or ended it"
 """The reason why a claim no longer counts."""
 
 
@@ -34,7 +34,7 @@ def conflict_error(intent: Intent) -> IntentConflictError:
     """Return why a request is neither sent nor stored: its key stands for another intent."""
     keys = [f"intent {intent.intent!r}" if intent.intent else "", f"number {intent.reference}" if intent.number else ""]
     return IntentConflictError(
-        f"{' and '.join(filter(None, keys))} stands for another request: intent {intent.id} in the journal. Give "
+        f"{' and '.join(filter(None, keys))} belongs to another request: intent {intent.id} in the journal. Give "
         "this request another number or intent, or repeat the earlier one unchanged",
         operation=intent.operation,
         reference=intent.reference,
@@ -71,7 +71,7 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
     """
     return OutcomeUnknownError(
         f"this call sent nothing, but its lease on intent {intent.id} in the journal is over, and another process "
-        "may have sent it. Ask for its state, or repeat the call: the journal responds to it. Do not use a new number",
+        "may have sent it. Ask for its state, or repeat the call: the journal then decides. Do not use a new number",
         operation=intent.operation,
         reference=intent.reference,
         attempts=error.attempts,
@@ -113,7 +113,7 @@ def other_service_error(merchant: str, stored: str, given: str, place: str) -> C
     known, session_service = ("the sandbox" if each == SANDBOX.name else each for each in (stored, given))
     same = "nothing was done there" if stored == SANDBOX.name else "it is the same one at a new address"
     old = "sandbox" if stored == SANDBOX.name else stored
-    moved = f"; if {same}, tell it: payasync journal move {old} {given} --journal {shlex.quote(place)}"
+    moved = f"; if {same}, run: payasync journal move {old} {given} --journal {shlex.quote(place)}"
     return ConfigurationError(
         f"journal {place!r} has what merchant {merchant!r} sent to {known}, and this session's service is "
         f"{session_service}: nothing was sent or asked. Give each service a journal of its own"

@@ -370,7 +370,8 @@ def settle(
     """
     check_transition(held.state, state)
     if state == "sending":
-        raise invalid_argument("state", "an end of the claim: who holds an unknown one claims it with its fence", state)
+        rule = "a state that ends the claim: to send an unknown intent again, claim it with its fence"
+        raise invalid_argument("state", rule, state)
     moments = {
         "now": now,
         "due": (due or now) if state in ASKED_STATES else None,
@@ -492,9 +493,10 @@ def resolve(
         raise _not_resolvable_error(stored)
     shown, attempts = seen
     if shown not in {None, stored.state, before}:
-        raise invalid_argument("seen", f"what intent {intent_id} is by now, {before}: look at it again", shown)
+        rule = f"the state of intent {intent_id}, which is now {before}: look at it again"
+        raise invalid_argument("seen", rule, shown)
     if attempts not in {None, stored.attempts}:
-        rule = f"how often intent {intent_id} was sent by now, {stored.attempts}: look at it again"
+        rule = f"the number of sends of intent {intent_id}, which is now {stored.attempts}: look at it again"
         raise invalid_argument("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
@@ -506,7 +508,7 @@ def _not_resolvable_error(stored: Intent) -> InvalidArgumentError:
     rule = "only new, accepted, unknown or manual ones can be ended"
     stands = f"{stored.state} already" if stored.state in END_STATES else stored.state
     if stored.lease is not None:
-        stands += f", and somebody's until {stored.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
+        stands += f", and held by a process until {stored.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
     done = f". Nothing is left to do: payasync journal show {stored.id} shows it" if stored.state in END_STATES else ""
     return InvalidArgumentError(
         f"intent {stored.id} is {stands}; {rule}{done}", field="intent_id", rule=rule, value=stored.id

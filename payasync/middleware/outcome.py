@@ -40,7 +40,7 @@ class Outcome(enum.Enum):
     NOT_EXECUTED = "refused before it was done"
     ABSENT = "not found"
     DUPLICATE = "the number was used before"
-    UNLISTED = "a response that the profile neither takes for success nor lists in its codes"
+    UNLISTED = "a response that the profile neither counts as success nor lists in its codes"
     RATE_LIMITED = "too many requests"
     SERVER_ERROR = "the service failed"
 

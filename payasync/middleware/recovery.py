@@ -18,7 +18,7 @@ from payasync.wire.validators import invalid_argument
 
 ANOTHER_HINT: Final = "ask again; if that does not help, check the paths in [answer], and caches and proxies on the way"
 OTHER_REQUEST_HINT: Final = (
-    "look the number up at the service; if it stands for another request that is also owed, repeat this one under a "
+    "look the number up at the service; if it belongs to another request, and you owe both, repeat this one under a "
     "new number"
 )
 

@@ -42,7 +42,7 @@ QUERIES: Final = 3
 RATE_LIMITED: Final = 429
 LONGEST_HOLD: Final = 86_400.0
 """The longest time, in seconds, that a 429 holds back further requests of `pay.bulk`."""
-QUERY_REASON: Final = "ask what became of it"
+QUERY_REASON: Final = "ask what happened to it"
 
 
 class Quota:

@@ -39,9 +39,9 @@ from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import at
 from payasync.wire.match import COMPARED_NAMES, comparison_of
 
-MISMATCH: Final = "the body is not the one that was signed, or the key is another"
+MISMATCH: Final = "the body is not the one that was signed, or the key is wrong"
 """The possible causes of a wrong signature."""
-NOT_OF_THE_BODY: Final = f"is not that of the body, by any of the keys: {MISMATCH}"
+NOT_OF_THE_BODY: Final = f"is not valid for the body with any of the keys: {MISMATCH}"
 
 
 def check_window(field: str, sent: float, now: float, tolerance: float) -> None:
@@ -483,7 +483,7 @@ class BodyVerification(KeyedVerification):
         if not is_signed_by_any(self.scheme, signed, name, path="", keys=self.keys):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
-            raise _error(field, f"is not that of the object it stands in, by any of the keys: {MISMATCH}")
+            raise _error(field, f"is not valid for its object with any of the keys: {MISMATCH}")
         names = partial(_names_read, self.profile, document)
         if doubt := hidden_field(self.scheme, signed, above, name, names):
             raise _error(field, f"proves nothing: {doubt}")

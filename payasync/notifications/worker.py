@@ -162,7 +162,7 @@ def build_handler(
     if unverified and kind in CONFIRMABLE:
         raise ConfigurationError(
             f"unverified: {PLURALS[kind]} that are not signed are confirmed by a query. "
-            "Leave it out; it is for subscriptions, which no query confirms",
+            "Leave unverified out: it is only for subscriptions, which no query confirms",
             field="unverified",
         )
     check_callable("transaction", transaction, 0, "is called without arguments", "be")
@@ -239,8 +239,8 @@ def check_distinct(handler: Handler, others: Iterable[Handler]) -> None:
         overlapping = ANY in {handler.kind, other.kind} or handler.kind == other.kind
         if handler.name == other.name and (overlapping or handler.function is not other.function):
             raise ConfigurationError(
-                f"two handlers are named {handler.name}: what one has done would count as done by the other. "
-                "Give one another name: on(..., name=...)",
+                f"two handlers are named {handler.name}: an event that one has handled would count as "
+                "handled by the other. Give one of them another name: on(..., name=...)",
                 field="name",
             )
 
@@ -381,7 +381,7 @@ class Worker:
         now = datetime.fromtimestamp(self.pace.clock(), UTC)
         once = handler.transaction.run_once(mark, now, partial(handler.function, notification))
         if not await run_within(self.limits.handler_timeout, once):
-            words = "%(handler)s was not called for event %(event_id)s: its mark is there"
+            words = "%(handler)s was not called for event %(event_id)s: its mark is already stored"
             log(logger, logging.INFO, "handler.not_called", words, handler=handler.name, event_id=notification.id)
 
 

@@ -54,7 +54,7 @@ _SIGNATURE: Final = {
     "algorithm": Question("the algorithm that requests are signed with"),
     "encoding": Question("the encoding that requests are signed with"),
     "min_rsa_bits": Question(
-        "the fewest bits of an RSA key; with fewer than 2048 it could be broken, so only where nothing else is taken",
+        "the fewest bits of an RSA key; below 2048 bits, a key could be broken, so set it only if the service needs it",
         changed=True,
     ),
     "skip_null": Question("whether null is left out of what is signed; else it is the text null", assumed=True),

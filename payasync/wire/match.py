@@ -382,4 +382,4 @@ def _is_said(value: Any) -> bool:
 
 def why_empty(number: str | None, shape: AnswerShape, document: object) -> str:
     """Return that the response to a query holds nothing; an empty text if it holds something."""
-    return f"the service tells nothing of {number}" if is_empty_envelope(shape, document) else ""
+    return f"the service says nothing about {number}" if is_empty_envelope(shape, document) else ""

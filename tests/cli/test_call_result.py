@@ -98,7 +98,7 @@ def caller(request: Request[Any], profile: Profile = PROFILE, journal: str = "")
             caller(REFUND, SILENT),
             DuplicateError("used"),
             "duplicate",
-            "Use another number only if this one stands for another write.",
+            "Use another number only if this one belongs to another write.",
             [],
         ),
         (

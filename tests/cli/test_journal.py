@@ -320,7 +320,7 @@ def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.Monk
     result = run("resolve", "3", "--journal", str(path), "--as", "rejected", "--reason", "not wanted")
 
     assert (2, "accepted") == (result.exit_code, kept(path, 3).state)
-    assert "seen must be what intent 3 is by now, accepted: look at it again" in result.stderr
+    assert "seen must be the state of intent 3, which is now accepted: look at it again" in result.stderr
 
 
 @pytest.mark.parametrize(

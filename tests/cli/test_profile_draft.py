@@ -139,14 +139,14 @@ def test_answer(name: str, typed: str, expected: object) -> None:
     [
         ("answer.data", "a\x1b[Db", "must not hold a control character"),
         ("answer.data", "a\udcff", "must not hold a control character"),
-        ("answer.data", '"data', 'must be a text with no quotes or two, not "data'),
+        ("answer.data", '"data', 'must be a text without quotes, or with two, not "data'),
         ("answer.refusals_signed", "yes", "must be true or false, not 'yes'"),
         ("notification.ack_status", "ok", "must be a number, such as 200, not 'ok'"),
         ("notification.ack_status", "9" * 19, "must be a number, such as 200, not"),
         ("recovery.quarantine", "nan", "must be a number, such as 60, not 'nan'"),
         ("answer.ok", "a,,b", "must be values with commas between them, such as 0, SUCCESS"),
         ("answer.ok", 'a"b', "must be values with commas between them, such as 0, SUCCESS"),
-        ("answer.ok", '"\\x"', "must be a text with no quotes or two, not"),
+        ("answer.ok", '"\\x"', "must be a text without quotes, or with two, not"),
         # The profile refuses the others.
         ("answer.data", "a..b", "must be a dotted path, such as data.sign"),
         ("amount_unit", "cents", "must be one of 'minor', 'major', not 'cents'"),

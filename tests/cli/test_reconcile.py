@@ -315,7 +315,7 @@ async def test_json(sandbox: Sandbox, path: Path) -> None:
         **dict.fromkeys(("silent", "interrupted", "cut_short"), False),
         "not_done": [{**refund, "reason": "never arrived: the service does not know it"}],
         "needs_a_person": [
-            {**payment, "reason": "nothing names it: the service cannot be asked what became of it"},
+            {**payment, "reason": "it has no number: the service cannot be asked what happened to it"},
         ],
         "of_other_merchants": {},
         "next_in": None,

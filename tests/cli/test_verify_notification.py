@@ -90,7 +90,7 @@ def test_genuine() -> None:
 def test_changed() -> None:
     """For a changed notification, the exit code is 1, and its facts are still shown."""
     result = check(message(PAID).replace(b'"T1"', b'"T2"'))
-    why = "is not that of the body, by any of the keys: the body is not the one that was signed, or the key is another"
+    why = "is not valid for the body with any of the keys: the body is not the one that was signed, or the key is wrong"
 
     assert (1, "T2") == (result.exit_code, facts(result)["Order"])
     assert f"not genuine: webhook-signature {why}" == result.output.splitlines()[0]

@@ -120,7 +120,7 @@ async def test_verdict_is_not_lost_while_the_file_is_held(
 
     assert ("succeeded", "sending", "succeeded") == (answer.state, between, again.state)
     assert (Report(resolved=1), 0) == (report, again.attempts)
-    assert ["intent 1 is succeeded, which the journal could not keep"] == [
+    assert ["intent 1 is succeeded, which the journal could not store"] == [
         record.getMessage() for record in caplog.records if record.name == "payasync"
     ]
     assert ["SBX_OK"] == [each.code for each in sandbox.ledger.calls("refunds.create")]

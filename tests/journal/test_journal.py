@@ -606,7 +606,7 @@ async def test_why_it_cannot_be_sent_is_kept(journal: Journal, clock: Clock) -> 
 async def test_other_request_cannot_be_added_under_a_key(journal: Journal) -> None:
     """If a number stands for another request, `add` raises `IntentConflictError` and changes nothing."""
     await journal.add(refund(), merchant=MERCHANT)
-    with pytest.raises(IntentConflictError, match="number R1 stands for another request: intent 1") as caught:
+    with pytest.raises(IntentConflictError, match="number R1 belongs to another request: intent 1") as caught:
         await journal.add(refund(refund_amt=1), merchant=MERCHANT, intent="a")
 
     assert 1 == caught.value.intent_id
@@ -645,7 +645,7 @@ async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     """`resolve` refuses an intent that has ended, or whose sender still has a lease."""
     intent = await in_state(journal, state)
     held = f"{START + timedelta(seconds=LEASE):%Y-%m-%d %H:%M:%S}"
-    more = f", and somebody's until {held} UTC at the latest" if state == "sending" else " already"
+    more = f", and held by a process until {held} UTC at the latest" if state == "sending" else " already"
     step = "" if state == "sending" else rf"\. Nothing is left to do: payasync journal show {intent.id} shows it"
     words = f"intent {intent.id} is {state}{more}; only new, accepted, unknown or manual ones can be ended{step}"
     with pytest.raises(InvalidArgumentError, match=f"^{words}$") as caught:
@@ -659,7 +659,7 @@ async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
 async def test_person_s_word_is_of_what_was_seen(journal: Journal, seen: State, now: State) -> None:
     """If the state is no longer the one in `seen`, `resolve` raises an error and changes nothing."""
     before = await in_state(journal, now)
-    with pytest.raises(InvalidArgumentError, match=f"seen must be what intent 1 is by now, {now}") as caught:
+    with pytest.raises(InvalidArgumentError, match=f"seen must be the state of intent 1, which is now {now}") as caught:
         await journal.resolve(1, as_="rejected", reason="not wanted", seen=seen)
     left = await got(journal, 1)
 
@@ -754,7 +754,7 @@ async def test_persons_word_is_about_what_was_seen(journal: Journal) -> None:
     again = await journal.claim(intent_id, LEASE, fence=held.fence)
     await journal.settle(again.intent, "unknown")
     seen: dict[str, Any] = {"seen": shown.state, "attempts": shown.attempts}
-    with pytest.raises(InvalidArgumentError, match=r"attempts must be how often intent 1 was sent by now, 2"):
+    with pytest.raises(InvalidArgumentError, match=r"attempts must be the number of sends of intent 1, which is now 2"):
         await journal.resolve(intent_id, as_="rejected", reason="not there", **seen)
 
     assert "unknown" == (await got(journal, intent_id)).state

@@ -128,7 +128,7 @@ async def test_verdict_that_cannot_be_kept_stops_nobody(
 
     assert end is found
     assert "sending" == intent.state
-    assert ["which the journal could not keep"] == [
+    assert ["which the journal could not store"] == [
         record.getMessage().partition(", ")[2] for record in caplog.records if record.name == "payasync"
     ]
 
@@ -147,7 +147,7 @@ async def test_verdict_that_comes_too_late_is_told(
         given = await journal.recorder.layer(MERCHANT, SERVICE)(call(), send)
 
     assert ("DONE", "unknown") == (given.document["state"], (await only(journal)).state)
-    assert "somebody took it" in caplog.text
+    assert "another process claimed it" in caplog.text
 
 
 class Gated(SqliteJournal):

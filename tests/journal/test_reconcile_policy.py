@@ -144,7 +144,7 @@ def test_answer_that_holds_nothing(state: State, document: object) -> None:
         intent, RefundResponse.of(call_for("refunds.status", PROFILE), reply(document)), PROFILE
     )
 
-    assert (Finding.UNCLEAR, "the service tells nothing of the refund") == (evidence.finding, evidence.reason)
+    assert (Finding.UNCLEAR, "the service says nothing about the refund") == (evidence.finding, evidence.reason)
 
 
 MEANINGLESS: Final = ", and the profile does not say what its state means"

@@ -701,7 +701,7 @@ async def test_what_somebody_must_hear_of_is_logged(
         await pay.payments.create(amount=1000, currency="USD", intent="invoice-42")
     caplog.clear()
     reports = [await reconciler.run_once(), await later(reconciler, clock)]
-    nameless = "nothing names it: the service cannot be asked what became of it"
+    nameless = "it has no number: the service cannot be asked what happened to it"
 
     assert [Report(resolved=1, waiting=1, manual=1), Report(resolved=1, rejected=1)] == reports
     assert [

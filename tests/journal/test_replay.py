@@ -51,9 +51,9 @@ def test_persons_word_has_no_body() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"intent": "a"}, "intent 'a' and number R1 stands for another request: intent 7 in the journal"),
-        ({"intent": "a", "number": None}, "intent 'a' stands for another request"),
-        ({}, "number R1 stands for another request"),
+        ({"intent": "a"}, "intent 'a' and number R1 belongs to another request: intent 7 in the journal"),
+        ({"intent": "a", "number": None}, "intent 'a' belongs to another request"),
+        ({}, "number R1 belongs to another request"),
     ],
 )
 def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> None:
@@ -69,8 +69,8 @@ def test_conflict_names_the_other(facts: dict[str, str | None], words: str) -> N
     ("step", "state", "reason", "expected"),
     [
         (Step.WAIT, "sending", "", "it is being sent, or its sender was interrupted"),
-        (Step.WAIT, "succeeded", "", "another process has taken it over, or ended it"),
-        (Step.WAIT, "unknown", "no answer", "another process has taken it over, or ended it"),
+        (Step.WAIT, "succeeded", "", "another process has claimed it, or ended it"),
+        (Step.WAIT, "unknown", "no answer", "another process has claimed it, or ended it"),
         (Step.ASK, "unknown", "no answer", "no answer"),
         (Step.ASK, "manual", "", "an earlier attempt has no recognised response"),
     ],

@@ -111,7 +111,7 @@ async def test_payment_with_an_intent_is_had_once(sandbox: Sandbox, pay: Session
     """If a payment is repeated under its intent key, it is sent once. Another payment under that key is a conflict."""
     payment: dict[str, Any] = {"amount": 1000, "currency": "USD", "intent": "invoice-42"}
     first, again = [await pay.payments.create(**payment) for _ in range(2)]
-    with pytest.raises(IntentConflictError, match="intent 'invoice-42' stands for another request"):
+    with pytest.raises(IntentConflictError, match="intent 'invoice-42' belongs to another request"):
         await pay.payments.create(amount=1001, currency="USD", intent="invoice-42")
 
     assert first.payment_id == again.payment_id

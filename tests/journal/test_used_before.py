@@ -256,7 +256,7 @@ async def test_disk_that_fails_as_the_number_is_called_used(
     assert isinstance(told, OutcomeUnknownError)
     assert (True, 1, 0) == (told.used_before, sends, questions)
     assert ("unknown", True) == (found.state, found.answered)
-    assert "the journal could not keep that intent 1 was used before" in caplog.text
+    assert "the journal could not store that the number of intent 1 was used before" in caplog.text
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -298,7 +298,7 @@ async def test_journal_that_is_closed_meanwhile(
     await journal.aclose()
     await until(lambda: len(asyncio.all_tasks()) == 1)
 
-    assert "the journal could not keep that intent 1 was used before" in caplog.text
+    assert "the journal could not store that the number of intent 1 was used before" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -154,4 +154,4 @@ def test_any_answer_is_kept(
 
     assert [state in {"accepted", "succeeded"}] * 2 == done
     assert state in {"accepted", "succeeded", "rejected", "unknown"}
-    assert "could not keep" not in caplog.text
+    assert "could not store" not in caplog.text

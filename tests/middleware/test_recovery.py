@@ -174,7 +174,7 @@ async def test_reconcile_an_empty_answer() -> None:
             with pytest.raises(errors.OutcomeUnknownError) as caught:
                 await pay.reconcile(unknown("orders.place", "T1"))
 
-    assert ("the service tells nothing of T1", "orders.place") == (caught.value.reason, caught.value.operation)
+    assert ("the service says nothing about T1", "orders.place") == (caught.value.reason, caught.value.operation)
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ async def test_refusal_is_explained_in_the_log(tmp_path: Path, caplog: pytest.Lo
     late = "seconds ago: more than notification.tolerance, 300"
     refusals = [(each.levelname, each.getMessage()) for each in caplog.records if "refused" in each.getMessage()]
     assert [
-        ("WARNING", f"webhook-signature is not that of the body, by any of the keys: {MISMATCH}"),
+        ("WARNING", f"webhook-signature is not valid for the body with any of the keys: {MISMATCH}"),
         ("WARNING", "webhook-id is missing"),
         ("WARNING", "kind: the notification is about a payment, but arrived at the address for refunds"),
         ("WARNING", "its body is longer than max_bytes, 1000"),

@@ -121,12 +121,12 @@ def test_body_that_is_signed_in_a_header() -> None:
         ({}, "is missing"),
         ({"X-Signature": mac(BODY)}, "has no 'sha256='"),
         ({"X-Signature": f"SHA256={mac(BODY)}"}, "has no 'sha256='"),
-        (plain(key="service key number 2"), "is not that of the body"),
-        (plain(key=OWN), "is not that of the body"),
-        (plain(BODY + b" "), "is not that of the body"),
-        ({"X-Signature": "sha256="}, "is not that of the body"),
-        ({"X-Signature": f"sha256={mac(BODY)[:-1]}"}, "is not that of the body"),
-        ({"X-Signature": "sha256=é"}, "is not that of the body"),
+        (plain(key="service key number 2"), "is not valid for the body"),
+        (plain(key=OWN), "is not valid for the body"),
+        (plain(BODY + b" "), "is not valid for the body"),
+        ({"X-Signature": "sha256="}, "is not valid for the body"),
+        ({"X-Signature": f"sha256={mac(BODY)[:-1]}"}, "is not valid for the body"),
+        ({"X-Signature": "sha256=é"}, "is not valid for the body"),
     ],
 )
 def test_header_that_verifies_nothing(headers: dict[str, str], reason: str) -> None:
@@ -312,7 +312,7 @@ async def test_request_that_is_signed_as_notifications_are() -> None:
 
     with pytest.raises(InvalidSignatureError, match="sent back"):
         verify(request.body, request.headers, profile=profile, credentials=SHARED)
-    with pytest.raises(InvalidSignatureError, match="is not that of the body"):
+    with pytest.raises(InvalidSignatureError, match="is not valid for the body"):
         verify(request.body + b" ", request.headers, profile=profile, credentials=SHARED)
 
 

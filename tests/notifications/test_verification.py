@@ -119,7 +119,7 @@ def test_signature_in_the_body() -> None:
     assert verified({"data": signed(key="service key number 0")}).verified
 
 
-WRONG: Final = "is not that of the object it stands in"
+WRONG: Final = "is not valid for its object"
 ABSENT: Final[list[Any]] = [{}, [], "x", None, {"Sign": "x"}]
 
 
@@ -539,7 +539,7 @@ def test_several_keys() -> None:
     for known in ([OLDER, WHSEC], [WHSEC, OLDER], [WHSEC.removeprefix("whsec_")], [f" {WHSEC}\n"]):
         check(None, *known)
 
-    assert "is not that of the body, by any of the keys" in str(rejection(None, OLDER))
+    assert "is not valid for the body with any of the keys" in str(rejection(None, OLDER))
 
 
 @pytest.mark.parametrize(

@@ -373,7 +373,7 @@ def test_handler_has_the_name_of_its_function(function: Any, name: str) -> None:
         ({"expect": lambda _one, _two: None}, "expect", "takes a notification"),
         ({"expect": {"a": 1}}, "expect", "must be a function"),
         ({"unverified": 1}, "unverified", "must be True or False"),
-        *(({"kind": each, "unverified": True}, "unverified", "Leave it out") for each in ("payment", "refund")),
+        *(({"kind": each, "unverified": True}, "unverified", "Leave unverified out") for each in ("payment", "refund")),
     ],
 )
 def test_wrong_handler_is_refused(settings: dict[str, Any], field: str, words: str) -> None:
@@ -430,7 +430,8 @@ def test_names_of_handlers_are_distinct(one: Handler, another: Handler, *, disti
     if distinct:
         check_distinct(another, [one])
     else:
-        with pytest.raises(ConfigurationError, match=r"two handlers are named \w+: .*Give one another name: on\(.*="):
+        refused = r"two handlers are named \w+: .*Give one of them another name: on\(.*="
+        with pytest.raises(ConfigurationError, match=refused):
             check_distinct(another, [one])
 
 

@@ -164,7 +164,7 @@ class Dashboard:
         if self.access.allows_hosts(request.headers.getall("Host", [])):
             return await handler(request)
         expected = ", ".join(sorted(self.access.hosts))
-        return web.Response(status=421, text=f"this sandbox answers to these hosts only: {expected}\n")
+        return web.Response(status=421, text=f"this sandbox responds only to requests for these hosts: {expected}\n")
 
     def _guard(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
