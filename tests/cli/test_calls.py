@@ -674,10 +674,14 @@ def test_number_that_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
     ],
 )
 def test_closed_stream(sandbox: ThreadedSandbox, shell: str, arguments: tuple[str, ...], code: int) -> None:
-    """A write is sent only if its number is known to somebody, and its result can be shown; otherwise the code is 2."""
+    """A write is sent only if its number is known to somebody, and its result can be shown; otherwise the code is 2.
+
+    Standard output is for results only: a refusal leaves it empty, so that no script reads it as one.
+    """
     ended = command_line(sandbox, shell, *arguments)
 
     assert (code, code == 0) == (ended.returncode, sent(sandbox) == 1)
+    assert code == 0 or ended.stdout == ""
     line = "nothing was sent: standard output is closed, so its result could not be shown\n"
     assert (shell == "payasync >&-") == ended.stderr.endswith(line)
 
