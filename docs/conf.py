@@ -39,6 +39,7 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["payasync.css"]
+html_search_scorer = str(ROOT / "docs" / "scorer.js")
 html_copy_source = html_show_sourcelink = html_show_copyright = html_show_sphinx = (
     False
 )
