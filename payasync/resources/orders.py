@@ -19,7 +19,7 @@ class PlaceOrder(Request[OrderResponse]):
 
     Args:
         total_amt: An int, in the unit that the service counts in.
-        currency: Its code, such as `"CAD"`.
+        currency: The currency code, such as `"CAD"`.
         subject: Short title.
         body: Longer description.
         notify_url: Receives the payment notification.
@@ -108,7 +108,7 @@ class Orders(Namespace):
 
         Args:
             total_amt: An int, in the unit that the service counts in.
-            currency: Its code, such as `"CAD"`.
+            currency: The currency code, such as `"CAD"`.
             subject: Short title.
             body: Longer description.
             notify_url: Receives the payment notification.

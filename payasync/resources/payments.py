@@ -15,11 +15,11 @@ from payasync.wire.validators import NOTHING, validate_amount, validate_text, va
 
 @frozen(kw_only=True)
 class CreatePayment(Request[PaymentResponse]):
-    """Endpoint 1: a payment of the general style (docs/reference/service.md#payments).
+    """Endpoint 1: create a payment (docs/reference/service.md#payments).
 
     Args:
         amount: An int, in the unit that the service counts in.
-        currency: Its code, such as `"USD"`.
+        currency: The currency code, such as `"USD"`.
         description: Free text.
         extra: Fields that the document does not show, by their wire names.
 
@@ -54,7 +54,7 @@ class QueryPayment(Request[PaymentResponse]):
 
 
 class Payments(Namespace):
-    """Payments of the general style, and the state of any payment."""
+    """Payments of endpoint 1, and the state of any payment."""
 
     def create(
         self,
@@ -73,7 +73,7 @@ class Payments(Namespace):
 
         Args:
             amount: An int, in the unit that the service counts in.
-            currency: Its code, such as `"USD"`.
+            currency: The currency code, such as `"USD"`.
             description: Free text.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.

@@ -126,21 +126,21 @@ class Faults(ArmedFaults):
         return fault
 
     def latency(self, operation: str = ANY, *, seconds: float = 1.0, **options: Unpack[CallOptions]) -> Fault:
-        """Answer late, in real time; the delay is before or after the commit."""
+        """Respond late, in real time; the delay is before or after the commit."""
         return self._arm("latency", operation, {"seconds": seconds, **options})
 
     def hang(self, operation: str = ANY, **options: Unpack[CallOptions]) -> Fault:
-        """Never answer, before or after the commit; the connection stays open until the sandbox ends."""
+        """Never respond, before or after the commit; the connection stays open until the sandbox ends."""
         return self._arm("hang", operation, options)
 
     def server_error(self, operation: str = ANY, *, status: int = 503, **options: Unpack[CallOptions]) -> Fault:
-        """Answer a 5xx in the shape of all refusals, before or after the commit."""
+        """Respond with a 5xx in the shape of all refusals, before or after the commit."""
         return self._arm("server_error", operation, {"status": status, **options})
 
     def rate_limited(
         self, operation: str = ANY, *, retry_after: RetryAfter = None, **options: Unpack[CallOptions]
     ) -> Fault:
-        """Answer 429 in the shape of all refusals, before or after the commit.
+        """Respond with 429 in the shape of all refusals, before or after the commit.
 
         If the profile says `http.rate_limit_precedes_execution`, only before the commit is allowed. A client may rely
         on that setting and send again, so a fault after the commit would make it pay twice.
@@ -215,7 +215,7 @@ class Faults(ArmedFaults):
     def redirect(
         self, operation: str = ANY, *, status: int = 302, location: str | None = None, **options: Unpack[CallOptions]
     ) -> Fault:
-        """Answer 301, 302, 303, 307 or 308, before or after the commit.
+        """Respond with 301, 302, 303, 307 or 308, before or after the commit.
 
         Args:
             operation: As for all faults.
