@@ -32,7 +32,7 @@ def save(costs: Mapping[str, Sequence[float]], baseline: str, path: Path) -> Non
         middle = statistics.median(slices)
         axes.barh(row, middle, height=0.6, color=OURS if name == "payasync" else OTHERS)
         axes.plot([low, high], [row, row], color=INK, linewidth=1)
-        axes.text(max(high, middle) + 0.02, row, f"{middle:.2f}", va="center", color=INK)
+        axes.text(0.02, row, f"{middle:.2f}", va="center", color="white" if name == "payasync" else INK)
     axes.set_yticks(range(len(ratios)), list(ratios), color=INK)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.3)

@@ -167,6 +167,23 @@ def link(
     )
 
 
+def break_names(
+    _app: Sphinx,
+    _page: str,
+    _template: str,
+    context: dict[str, Any],
+    _doctree: object,
+) -> None:
+    """Let a browser break a long name between its words, and not inside of a word."""
+    context["body"] = re.sub(
+        r'(?<=<span class="pre">)[^<]+',
+        lambda name: re.sub(
+            r"(?<=[\w\]][._/=(-])(?=\w)|(?<=[a-z])(?=[A-Z])", "<wbr>", name[0]
+        ),
+        context.get("body", ""),
+    )
+
+
 def setup(app: Sphinx) -> None:
     """Connect with Sphinx; before Napoleon, which reads the docstrings at priority 500."""
     app.connect("autodoc-process-docstring", prepare, priority=400)
@@ -176,3 +193,4 @@ def setup(app: Sphinx) -> None:
     app.connect("sphinx-click-process-epilog", keep_lines)
     app.connect("doctree-read", dash)
     app.connect("missing-reference", link)
+    app.connect("html-page-context", break_names)
