@@ -60,8 +60,8 @@ DOCS: Final = ROOT / "docs"
 READMES: Final = (ROOT / "README.md", *sorted(ROOT.glob("examples/*/README.md")))
 PAGES: Final = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")})
 PAGE: Final = DOCS.joinpath("reference", "profile.md").read_text(encoding="utf-8")
-DEFAULTS: Final = re.findall(r"^(\w+ = (?:\[\n(?: .*\n)*\]|.*?)) +# default", PAGE, re.MULTILINE)
-"""The keys of the page that are beside the word "default", each with its value."""
+DEFAULTS: Final = re.findall(r"^# default\b.*\n(?:# .*\n)*(\w+ = (?:\[\n(?: .*\n)*\]|.*))$", PAGE, re.MULTILINE)
+"""The keys of the page that are below a comment that begins with "default", each with its value."""
 FORMS: Final = re.findall(
     r"^\| `(\w+/\w+)` \| (.*?) \|", DOCS.joinpath("reference", "sandbox.md").read_text(encoding="utf-8"), re.MULTILINE
 )
