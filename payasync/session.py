@@ -33,6 +33,7 @@ from payasync.errors import (
     frameless_results,
 )
 from payasync.middleware.chain import chain, guard, hide_frames
+from payasync.middleware.mask import KeyMask
 from payasync.middleware.observe import Event, EventSink, Instrumentation, log, observe
 from payasync.middleware.observe import Unknown as UnknownEvent
 from payasync.middleware.recovery import check_response, query_about, query_after, unmatched_error
@@ -383,7 +384,12 @@ class Session:
         instrumentations = [each for each in options.middleware if isinstance(each, Instrumentation)]
         report = EventSink(options.on_event, *(each.on_event for each in instrumentations))
         context = RetryContext(
-            policy=options.retry, quota=self._quota, report=report, ask=partial(query_about, self._codec), pace=pace
+            policy=options.retry,
+            quota=self._quota,
+            report=report,
+            ask=partial(query_about, self._codec),
+            mask=KeyMask(options.profile.auth, credentials),
+            pace=pace,
         )
         layers: list[Layer] = []
         if options.journal is not None:

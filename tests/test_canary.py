@@ -11,12 +11,13 @@ import gc
 import logging
 import pickle
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from attrs import evolve
 
 from payasync import (
+    AnswerShape,
     Auth,
     Call,
     Credentials,
@@ -31,6 +32,7 @@ from payasync import (
     Session,
     SortedPairs,
 )
+from payasync.strict_json import dumps
 from tests.foreign.recorder import RESET, Recorder, answer
 from tests.reports import report
 from tests.sessions import connect, create, query
@@ -232,6 +234,45 @@ async def test_events_and_answers_pickle_without_a_key() -> None:
     for kept in (keys(), pay):
         with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
             pickle.dumps(kept)
+
+
+def repeats() -> dict[str, bytes]:
+    """Return bodies in which a service repeats the keys that it received."""
+    sent = f"bad Authorization: Bearer {CANARIES['secret_key']}, {CANARIES['public_key']}, Basic {basic()}"
+    return {
+        "message": dumps({"message": sent, sent: [sent]}),
+        "escaped": dumps({"message": sent}).replace(b"canary", b"c\\u0061nary"),
+        "not JSON": sent.encode(),
+    }
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("form", ["message", "escaped", "not JSON"])
+async def test_key_that_the_service_repeats(form: str, status: int) -> None:
+    """If the service repeats the keys, neither its response nor the error of the call shows them."""
+    loud()
+    profile = evolve(KEYED, answer=AnswerShape(message="message"))
+    with Recorder([answer(status, repeats()[form], ("X-Echo", CANARIES["secret_key"]))]) as service:
+        async with session(service, profile=profile) as pay:
+            try:
+                response, texts = await query(pay), dict[str, str]()
+            except PayasyncError as error:
+                response, texts = cast("Response", error.response), written(error)
+
+    texts |= {"document": str(response.document), "body": repr(response.body), "headers": str(response.headers)}
+    texts |= {"pickle of the response": pickle.dumps(response).decode("latin-1")}
+    assert [] == [name for name, text in texts.items() if SONG in text or basic()[:24] in text]
+    assert b"Bearer ***, ***, Basic ***" in response.body
+
+
+async def test_short_keys_mask_nothing() -> None:
+    """A key of a few characters, such as `test`, does not change the texts of a response."""
+    body = rb'{"said": "a\/test", "number": 12345678}'
+    with Recorder([answer(200, body)]) as service:
+        async with session(service, credentials=keys(secret_key="test", public_key="12345678")) as pay:
+            response = await query(pay)
+
+    assert body == response.body
 
 
 BAD_BEARERS: Final = {

@@ -93,6 +93,7 @@ class RetryContext:
         quota: The session's retry budget.
         report: Receives retries and unknown outcomes.
         ask: Returns the query about a write, or `None` if no query is possible.
+        mask: Returns a reply without the merchant's keys.
         pace: Clock, sleep and jitter. If the sleep returns `False`, the session closes, and no attempt follows.
     """
 
@@ -100,6 +101,7 @@ class RetryContext:
     quota: Quota
     report: EventSink
     ask: Callable[[Call], Call | None]
+    mask: Callable[[Reply], Reply]
     pace: Pace
 
 
@@ -110,7 +112,7 @@ def retry(context: RetryContext) -> Layer:
         # The fast path: most calls succeed at their first attempt.
         result: Reply | BaseException
         try:
-            reply = result = await send(call)
+            reply = result = context.mask(await send(call))
             if reply.attempts == 1 and classify(call, reply) is SUCCESS:
                 context.quota.pay_back(0)
                 return reply
@@ -245,7 +247,7 @@ class Attempts:
         self._begun += 1
         call = call.derived(attempt=self._begun, progress=Progress())
         try:
-            ended: Reply | BaseException = await self._send(call)
+            ended: Reply | BaseException = self._context.mask(await self._send(call))
         except BaseException as error:  # noqa: BLE001 - judged below
             ended = error
         return self._judge(call, ended)

@@ -211,13 +211,13 @@ def authorize(auth: Auth, credentials: Credentials, send: Send) -> Send:
 
 
 def _fill(value: str, credentials: Credentials) -> Secret:
-    return Secret(fill(value, {name: _reveal(credentials, name) for name in names_in(value)}).decode())
+    return Secret(fill(value, {name: reveal(credentials, name) for name in names_in(value)}).decode())
 
 
-def _reveal(credentials: Credentials, name: str) -> str:
+def reveal(credentials: Credentials, name: str) -> str:
     """Return what a placeholder of `auth` stands for."""
     if name in {"basic", "basic_user"}:
-        user, password = (*(_reveal(credentials, each) for each in SENDER[name]), "")[:2]
+        user, password = (*(reveal(credentials, each) for each in SENDER[name]), "")[:2]
         return base64.b64encode(f"{user}:{password}".encode()).decode()
     value = getattr(credentials, name)
     return value.reveal() if isinstance(value, Secret) else str(value)

@@ -54,7 +54,7 @@ class Response:
 
     @property
     def body(self) -> bytes:
-        """Its bytes, as they were received."""
+        """Its bytes, as they were received. If they repeat a key of the merchant, the key is masked."""
         return self._reply.body
 
     @property

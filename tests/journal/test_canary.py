@@ -113,7 +113,8 @@ async def test_service_that_repeats_everything_gives_nothing_away(path: Path, *,
     request = CreateSubscription(frequency="monthly", amount=900, start_date=date(2027, 1, 31), customer=CUSTOMER)
     fields = dict(codec().call(request).fields) | {"nonceStr": "canarynonce", "sign": "canarysign"}
     echo = {"request": fields, "to": CUSTOMER["email"], "said": f"welcome, {CUSTOMER['name']}", "call": 49151123456}
-    refused = {"message": f"{CUSTOMER['email']} of {CUSTOMER['name']} is unknown"}
+    echo |= {"message": "Authorization: Bearer sk_canary"}
+    refused = {"message": f"{CUSTOMER['email']} of {CUSTOMER['name']} is unknown: Authorization: Bearer sk_canary"}
     profile = evolve(PROFILE, answer=AnswerShape(message="message"))
     async with SqliteJournal(path, whole_answers=whole) as journal:
         with Recorder([answer(200, dumps(echo)), answer(400, dumps(refused))]) as service:

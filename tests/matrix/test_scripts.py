@@ -158,6 +158,7 @@ def called(operation: Operation, service: Service, said: Profile, attempts: int)
         quota=Quota(500),
         report=EventSink(),
         ask=lambda call: evolve(call, operation=queries[call.operation]),
+        mask=lambda reply: reply,
         pace=service.hours.pace(),
     )
     call = bare_call(operation, reference="X1", profile=said, timeouts=Timeouts(total=45.0), deadline=START + 45.0)

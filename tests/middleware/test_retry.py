@@ -58,6 +58,7 @@ def layer(
         quota=quota or Quota(500),
         report=EventSink((heard or Heard()).tell),
         ask=ask,
+        mask=lambda reply: reply,
         pace=(hours or Hours(now=START)).pace(),
     )
     return retry(context)

@@ -1,0 +1,82 @@
+"""The mask over keys that a service repeats in a response, so that no error, log or journal shows them."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from attrs import evolve
+from multidict import CIMultiDict
+
+from payasync.credentials import Credentials, Secret
+from payasync.middleware.sign import reveal
+from payasync.profile.schema import Auth
+from payasync.signing.templates import names_in
+from payasync.strict_json import ABSENT
+from payasync.wire.call import Reply
+
+MASK: Final = "***"
+SHORTEST_KEY: Final = 8
+"""Characters from which a key is masked. A shorter text may stand in a response by chance."""
+
+
+class KeyMask:
+    """Replaces the merchant's keys in replies. A reply without them stays the same object.
+
+    Args:
+        auth: The headers that hold keys: also their base64 is masked.
+        credentials: The merchant's keys. The public key is masked only if a header holds it.
+    """
+
+    def __init__(self, auth: Auth, credentials: Credentials) -> None:
+        texts = {text for text in _find_texts(auth, credentials) if len(text) >= SHORTEST_KEY}
+        # The longest comes first, because it may hold a shorter one. A traceback may show attributes: they are secrets.
+        self._keys: tuple[Secret, ...] = tuple(map(Secret, sorted(texts, key=len, reverse=True)))
+
+    def __call__(self, reply: Reply) -> Reply:
+        """Return a reply without the merchant's keys."""
+        body = reply.body
+        # A key with `/` may be escaped, and then only the document shows it.
+        suspect = b"\\" in body or self._holds_key(body)
+        if suspect and (masked := self._mask_body(reply)) != body:
+            reply = evolve(reply, body=masked)
+        headers = "\n".join(reply.headers.values()).encode(errors="surrogateescape")
+        if not self._holds_key(headers):
+            return reply
+        return evolve(reply, headers=CIMultiDict((name, self._mask(text)) for name, text in reply.headers.items()))
+
+    def _holds_key(self, raw: bytes) -> bool:
+        for key in self._keys:  # noqa: SIM110 - `any` takes longer
+            if key.reveal().encode() in raw:
+                return True
+        return False
+
+    def _mask_body(self, reply: Reply) -> bytes:
+        document = reply.document
+        if document is ABSENT:
+            body = reply.body
+            for key in self._keys:
+                body = body.replace(key.reveal().encode(), MASK.encode())
+            return body
+        masked = self._mask(document)
+        return reply.body if masked == document else json.dumps(masked).encode()
+
+    def _mask(self, value: Any) -> Any:
+        """Return a JSON value whose texts and names hold no key."""
+        if isinstance(value, dict):
+            return {self._mask(name): self._mask(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._mask(inner) for inner in value]
+        if isinstance(value, str):
+            for key in self._keys:
+                value = value.replace(key.reveal(), MASK)
+        return value
+
+
+def _find_texts(auth: Auth, credentials: Credentials) -> Iterator[str]:
+    """Yield the keys, and the forms in which headers hold them."""
+    several = (*credentials.service_keys, *credentials.notification_keys)
+    yield from (each.reveal() for each in (credentials.secret_key, credentials.signing_key, *several) if each)
+    if any(getattr(credentials, name) is None for name in auth.needs):
+        return
+    named = {name for value in auth.all_headers.values() for name in names_in(value)}
+    yield from (reveal(credentials, name) for name in {*auth.needs, *named} - {"merchant_id"})
