@@ -91,11 +91,16 @@ class ConfigurationError(PayasyncError):
 
 
 class NotConfiguredError(ConfigurationError):
-    """The service's document leaves this point open, and the profile does not answer it."""
+    """The service's document leaves this point open, and the profile does not answer it.
+
+    A call raises it before anything is sent. A property of a response raises it after the call: `sent` is then true.
+    """
 
 
 class InvalidArgumentError(PayasyncError):
     """An argument was refused; nothing was sent.
+
+    `Response.to` raises it after the call, for data that does not fit: `sent` is then true.
 
     Attributes:
         field: The argument.

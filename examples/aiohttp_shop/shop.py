@@ -19,6 +19,7 @@ from aiohttp.typedefs import Handler
 
 from payasync import (
     DuplicateError,
+    NotConfiguredError,
     OutcomeUnknownError,
     PayasyncError,
     Secret,
@@ -142,17 +143,23 @@ class Payments:
                 return_url=f"{self.url}/orders/{order['number']}",
                 notify_url=f"{self.url}/notify/payment",
             )
-        except (OutcomeUnknownError, DuplicateError):
+            address = placed.redirect_url
+        except (
+            OutcomeUnknownError,
+            DuplicateError,
+            NotConfiguredError,  # by `redirect_url`, after the order was placed
+        ) as error:
+            logger.warning("%s", error)
             async with self.database.begin() as db:
                 await store_order_state(db, order["number"], "checking")
             return None
-        if placed.redirect_url is None:
+        if address is None:
             # The response was lost, and a query does not return the address.
             await self.close(order["number"])
         elif order["state"] == "checking":
             async with self.database.begin() as db:
                 await store_order_state(db, order["number"], "open")
-        return placed.redirect_url
+        return address
 
     async def close(self, number: str) -> None:
         """Close an order. If somebody has just paid it, it stays paid."""

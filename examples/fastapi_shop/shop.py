@@ -35,6 +35,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from payasync import (
     DuplicateError,
+    NotConfiguredError,
     OutcomeUnknownError,
     PayasyncError,
     Secret,
@@ -257,17 +258,23 @@ async def place(shop: Shop, order: Order) -> str | None:
             return_url=f"{shop.url}/orders/{order.number}",
             notify_url=f"{shop.url}/notify/payment",
         )
-    except (OutcomeUnknownError, DuplicateError):
+        address = placed.redirect_url
+    except (
+        OutcomeUnknownError,
+        DuplicateError,
+        NotConfiguredError,  # by `redirect_url`, after the order was placed
+    ) as error:
+        logger.warning("%s", error)
         async with shop.database.begin() as db:
             await store_order_state(db, order.number, "checking")
         return None
-    if placed.redirect_url is None:
+    if address is None:
         # The response was lost, and a query does not return the address.
         await close(shop, order.number)
     elif order.state == "checking":
         async with shop.database.begin() as db:
             await store_order_state(db, order.number, "open")
-    return placed.redirect_url
+    return address
 
 
 async def close(shop: Shop, number: str) -> None:

@@ -33,7 +33,7 @@ from payasync.resources.refunds import QueryRefund
 from payasync.session import Session
 from payasync.strict_json import ABSENT
 from payasync.wire.request import Request
-from payasync.wire.response import OrderResponse, Response, scalar_at
+from payasync.wire.response import Response, scalar_at
 
 Outcome = Literal["done", "refused", "not sent", "no response", "timeout", "duplicate", "unknown"]
 
@@ -214,7 +214,7 @@ def _facts(caller: Caller, response: Response) -> dict[str, Any]:
         "id": located(f"{response.thing}_id"),
         "state": response.state,
         "status": located(f"{response.thing}_status"),
-        "redirect_url": located("redirect_url") if isinstance(response, OrderResponse) else None,
+        "redirect_url": located("redirect_url"),
         "data": _without_secrets(response.data, caller.profile),
         "request_id": response.request_id,
         "http_status": response.http_status,

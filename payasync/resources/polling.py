@@ -75,7 +75,7 @@ class Namespace:
             else:
                 if reached(response):
                     return response
-                missed.add(attempts=missed.attempts + response.attempts, response=response, retry_after=None)
+                missed.add(attempts=missed.attempts + response.attempts, response=response, retry_after=None, sent=True)
                 failure = ""
             left = end - pace.clock()
             if (missed.retry_after or 0.0) > left:
@@ -117,7 +117,9 @@ def _condition(thing: str, until: str | Callable[[R], bool], profile: Profile) -
         if isawaitable(said):  # it would pass for true, whatever it comes to
             if iscoroutine(said):
                 said.close()
-            raise invalid_argument("until", PLAIN_FUNCTION, until)
+            error = invalid_argument("until", PLAIN_FUNCTION, until)
+            error.add(sent=True, response=response)
+            raise error
         return bool(said)
 
     return ask

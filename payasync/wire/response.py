@@ -32,6 +32,8 @@ class Response:
     _states: States = field(eq=False)
     _sent: Mapping[str, Any] | None = field(default=None, eq=False)
     """The fields of the request, if the customer's address is made of them."""
+    _operation: str | None = field(default=None, eq=False)
+    _reference: str | None = field(default=None, eq=False)
 
     thing: ClassVar[str] = ""
     """Which table of the profile's states is this response's."""
@@ -40,7 +42,8 @@ class Response:
     def of(cls, call: Call, reply: Reply) -> Self:
         """Return what a reply to a call says."""
         answer = call.profile.answer
-        return cls(reply, answer, call.profile.states, call.fields if answer.redirect_template else None)
+        sent = call.fields if answer.redirect_template else None
+        return cls(reply, answer, call.profile.states, sent, call.operation.name, call.reference)
 
     @property
     def http_status(self) -> int:
@@ -113,9 +116,14 @@ class Response:
         """Return `data` as an attrs class, strictly: no text becomes a number, and `"false"` is not true.
 
         Raises:
-            InvalidArgumentError: The data does not fit the class; the message says where.
+            InvalidArgumentError: The data does not fit the class; the message says where. Its `sent` is true, because
+                the service responded.
         """
-        return structure_as(self.data, kind, "the response")
+        try:
+            return structure_as(self.data, kind, "the response")
+        except InvalidArgumentError as error:
+            error.add(**self._facts())
+            raise
 
     @property
     def state(self) -> str | None:
@@ -126,9 +134,25 @@ class Response:
     def _located(self, name: str) -> str | int | None:
         path = getattr(self._shape, name)
         if not path:
-            raise not_configured(f"answer.{name}", f"the path, inside the response's data, of its {name}")
+            error = not_configured(f"answer.{name}", f"the path, inside the response's data, of its {name}")
+            done = "The request was sent, and the service carried it out"
+            advice = f"Only reading {name} needs this key, so do not send the request again"
+            error.args = (f"{error.args[0]}. {done}. {advice}",)
+            error.add(**self._facts())
+            raise error
         value = at(payload(self._shape, self._reply.document), path)
         return value if isinstance(value, str) or type(value) is int else None
+
+    def _address(self) -> str | None:
+        if template := self._shape.redirect_template:
+            return _fill_address(template, self.data, self._sent or {})
+        found = self._located("redirect_url")
+        return found if isinstance(found, str) else None
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what an error about reading this response says of its call."""
+        about = {"operation": self._operation, "reference": self._reference}
+        return {**about, "attempts": self.attempts, "sent": True, "response": self}
 
 
 def scalar_at(document: Any, paths: Paths) -> str | int | None:
@@ -160,7 +184,7 @@ class PaymentResponse(Response):
         """The service's number of the payment.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
         """
         return self._located("payment_id")
 
@@ -169,9 +193,18 @@ class PaymentResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
         """
         return self._located("payment_status")
+
+    @property
+    def redirect_url(self) -> str | None:
+        """Where the customer goes to authorise, as of an order; `None` if it is not in the response.
+
+        Raises:
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+        """
+        return self._address()
 
 
 @define(repr=False, unsafe_hash=True)
@@ -187,19 +220,16 @@ class OrderResponse(Response):
         If the profile has a `redirect_template`, the address is made of its parts.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
         """
-        if template := self._shape.redirect_template:
-            return _fill_address(template, self.data, self._sent or {})
-        found = self._located("redirect_url")
-        return found if isinstance(found, str) else None
+        return self._address()
 
     @property
     def order_status(self) -> str | int | None:
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
         """
         return self._located("order_status")
 
@@ -227,7 +257,7 @@ class RefundResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
         """
         return self._located("refund_status")
 
@@ -243,7 +273,7 @@ class SubscriptionResponse(Response):
         """The service's number of the subscription.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
         """
         return self._located("subscription_id")
 
@@ -252,7 +282,7 @@ class SubscriptionResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
         """
         return self._located("subscription_status")
 

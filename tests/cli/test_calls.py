@@ -602,6 +602,14 @@ def test_intent_is_sent_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     assert 1 == sandbox.ledger.payments()
 
 
+def test_address_of_a_payment(sandbox: ThreadedSandbox) -> None:
+    """If the profile locates the address where the customer pays, a new payment shows it."""
+    told, shown = ran(sandbox, *PAY, "--yes", "--json").told, ran(sandbox, *PAY, "--yes").facts["Pay"]
+
+    assert told["data"][PROFILE.answer.redirect_url] == told["redirect_url"]
+    assert shown.split()[1].startswith(f"{sandbox.url}/gateway/")
+
+
 def test_intent_is_the_name_of_an_idempotency_key(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If the service takes idempotency keys, an intent has an effect without a journal, too."""
     given = profile(tmp_path, idempotency=Idempotency(header="Idempotency-Key", lifetime=60))

@@ -11,9 +11,10 @@ from typing import Final
 
 import aiohttp
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 from payasync.notifications import SqliteInbox
+from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.sandbox import Sandbox
 from tests.examples.shops import NAMES, PASSWORD, Place, serving
 
@@ -114,6 +115,21 @@ async def test_page_says_what_failed(client: Client) -> None:
     assert (503, 503, 401, 0) == (refused[0], unreachable[0], stranger, orders)
     assert "The payment service did not accept this request. Nothing was charged" in refused[1]
     assert "We cannot use the payment service now. Nothing was charged" in unreachable[1]
+
+
+async def test_order_whose_address_cannot_be_read_is_checked(client: Client, tmp_path: Path) -> None:
+    """If only the profile's `redirect_url` is missing, the order was placed: the shop does not say "try again"."""
+    profile = evolve(SANDBOX, answer=evolve(SANDBOX.answer, redirect_url=""))
+    (tmp_path / "open.toml").write_text(profile.to_toml(), encoding="utf-8")
+    async with (
+        Sandbox() as sandbox,
+        serving(client.place, sandbox, PAYASYNC_PROFILE=str(tmp_path / "open.toml")),
+    ):
+        status, _ = await client.buy()
+        placed = sandbox.ledger.orders()
+
+    assert (303, 1) == (status, placed)
+    assert [("checking",)] == client.rows("SELECT state FROM orders")
 
 
 async def test_cancelled_order_is_closed(client: Client) -> None:

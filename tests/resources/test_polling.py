@@ -323,6 +323,7 @@ async def test_condition_that_must_be_awaited(until: Any) -> None:
 
     assert str(caught.value).startswith(PLAIN)
     assert ("until", [0.0]) == (caught.value.field, query.times)
+    assert (True, "WAIT") == (caught.value.sent, caught.value.response and caught.value.response.get("state"))
 
 
 @pytest.mark.parametrize(

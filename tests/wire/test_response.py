@@ -28,6 +28,7 @@ ANSWERED: Final = Profile(answer=ENVELOPE, states=STATES)
 LOCATIONS: Final[list[tuple[type[Response], str, str]]] = [
     (PaymentResponse, "payment_id", "pay.no"),
     (PaymentResponse, "payment_status", "pay.state"),
+    (PaymentResponse, "redirect_url", "goTo"),
     (OrderResponse, "redirect_url", "goTo"),
     (OrderResponse, "order_status", "state"),
     (RefundResponse, "refund_status", "state"),
@@ -48,6 +49,11 @@ def nested(path: str, value: object) -> object:
     for step in reversed(path.split(".")):
         value = {step: value}
     return value
+
+
+def unpickled(value: Any) -> Any:
+    """Return a value as another process would get it."""
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - made in the same line
 
 
 def test_answer_tells_what_came() -> None:
@@ -160,25 +166,61 @@ ADDRESS: Final = "https://pay.example/a%2Fb?no=G%201%26x%3D%C3%A9&amount=450&ref
         (None, {}, None),
     ],
 )
-def test_address_of_parts(payload: object, sent: Mapping[str, Any], expected: str | None) -> None:
+@pytest.mark.parametrize("kind", [OrderResponse, PaymentResponse])
+def test_address_of_parts(
+    kind: type[OrderResponse | PaymentResponse], payload: object, sent: Mapping[str, Any], expected: str | None
+) -> None:
     """The customer's address is made of the payload's parts, or else the request's; without one it is `None`."""
     profile = Profile(answer=AnswerShape(data="data", redirect_template=TEMPLATE))
     call = evolve(bare_call(PLACE_ORDER, profile=profile), fields=sent)
-    response = OrderResponse.of(call, reply({"data": payload}))
+    response = kind.of(call, reply({"data": payload}))
 
     assert expected == response.redirect_url
-    assert expected == pickle.loads(pickle.dumps(response)).redirect_url  # noqa: S301 - made in the same line
+    assert expected == unpickled(response).redirect_url
 
 
 @pytest.mark.parametrize(("kind", "name", "path"), LOCATIONS)
 def test_open_location(kind: type[Response], name: str, path: str) -> None:
-    """If the profile does not locate a value, reading it raises `NotConfiguredError`, and nothing is guessed."""
-    response = answer(kind, {name: "x", "state": "x", path: "x"}, Profile())
+    """If the profile does not locate a value, reading it raises `NotConfiguredError`, and nothing is guessed.
+
+    The error says that the request was carried out, so that no handler sends it again.
+    """
+    call = bare_call(PLACE_ORDER, profile=Profile())
+    response = kind.of(call, reply({name: "x", "state": "x", path: "x"}))
     with pytest.raises(NotConfiguredError, match=f"answer.{name} is open") as caught:
         getattr(response, name)
 
-    assert f"answer.{name}" == caught.value.field
+    error = caught.value
+    assert f"answer.{name}" == error.field
+    assert (True, "orders.place", call.reference) == (error.sent, error.operation, error.reference)
+    assert (response, response.attempts) == (error.response, error.attempts)
+    assert f"as 'answer.{name}'. The request was sent, and the service carried it out" in str(error)
+    assert "do not send the request again" in str(error)
+    assert (True, response) == (unpickled(error).sent, unpickled(error).response)
     assert response.state is None
+
+
+@pytest.mark.parametrize("kind", [Response, PaymentResponse, OrderResponse, RefundResponse, SubscriptionResponse])
+def test_only_properties_of_a_location_need_the_profile(kind: type[Response]) -> None:
+    """Everything else of a response can be read with the bare profile."""
+    response = answer(kind, {"state": "x"}, Profile())
+
+    assert (None, None) == (response.state, response.request_id)
+    assert ({"state": "x"}, "x") == (response.data, response.get("state"))
+    assert (1, False, "x") == (response.attempts, response.recovered, response["state"])
+    assert repr(response)
+
+
+def test_data_that_does_not_fit_was_sent() -> None:
+    """The error of `to` says that the service has responded, and to what."""
+    call = bare_call(PLACE_ORDER, profile=ANSWERED)
+    response = OrderResponse.of(call, reply({"result": "text"}))
+    with pytest.raises(InvalidArgumentError, match="the response does not fit int") as caught:
+        response.to(int)
+
+    error = caught.value
+    assert (True, "orders.place", call.reference) == (error.sent, error.operation, error.reference)
+    assert response == error.response
 
 
 @pytest.mark.parametrize(
@@ -234,7 +276,7 @@ def test_to_any_kind_raises_our_own_error_only(kind: Any) -> None:
 def test_answer_crosses_a_process_boundary(kind: type[Response]) -> None:
     """A pickled response keeps its class, headers, state and request number."""
     response = answer(kind, {"result": {"state": "SUCCESS"}, "head": {"id": 7}}, headers={"X-Request-Id": "q1"})
-    twin = pickle.loads(pickle.dumps(response))  # noqa: S301 - made in the same line
+    twin = unpickled(response)
 
     assert kind is type(twin)
     assert response == twin
