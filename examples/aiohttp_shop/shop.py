@@ -20,8 +20,10 @@ from aiohttp.typedefs import Handler
 from payasync import (
     DuplicateError,
     NotConfiguredError,
+    OrderResponse,
     OutcomeUnknownError,
     PayasyncError,
+    RefundResponse,
     Secret,
     ServiceError,
     Session,
@@ -92,6 +94,10 @@ WHERE state IN ('open', 'checking', 'refused', 'processing')
 AND created > datetime('now', '-1 day')
 """
 
+# How your service names these fields, in responses and in notifications.
+TOTAL_AMOUNT: Final = "totalAmt"
+REFUND_AMOUNT: Final = "refundAmt"
+CURRENCY_CODE: Final = "currency"
 OTHER_AMOUNT: Final = "%s: the service has another amount: a person must look at it"
 
 logger = logging.getLogger("shop")
@@ -173,8 +179,8 @@ class Payments:
         (order,) = await self.database.find(query, number)
         with suppress(PayasyncError):
             found = await self.pay.orders.query(number, timeout=5)
-            state, expected = found.state, (order["amount"], CURRENCY)
-            if (found.get("totalAmt"), found.get("currency")) != expected:
+            state = found.state
+            if differs(found, expected_payment(order["amount"])):
                 logger.error(OTHER_AMOUNT, number)
                 state = "checking"
             async with self.database.begin() as db:
@@ -220,7 +226,7 @@ class Payments:
             found = await self.pay.refunds.status(number, timeout=5)
         except PayasyncError:
             return True
-        same = found.get("refundAmt") == refund["amount"]
+        same = not differs(found, {REFUND_AMOUNT: refund["amount"]})
         if not same:
             logger.error(OTHER_AMOUNT, number)
         async with self.database.begin() as db:
@@ -243,6 +249,18 @@ class Payments:
                     "cannot ask about unsettled orders; trying again in a minute"
                 )
             await asyncio.sleep(60)
+
+
+def expected_payment(amount: int) -> dict[str, object]:
+    """Return what the service must say of an order."""
+    return {TOTAL_AMOUNT: amount, CURRENCY_CODE: CURRENCY}
+
+
+def differs(
+    found: OrderResponse | RefundResponse, expected: dict[str, object]
+) -> bool:
+    """Return whether a response has another value. A missing value is no difference."""
+    return any(found.get(name) not in (None, to) for name, to in expected.items())
 
 
 async def store_order_state(
@@ -281,14 +299,12 @@ def receive(payments: Payments, inbox: SqliteInbox) -> Receiver:
     async def expect_payment(it: Notification) -> dict[str, object] | None:
         query = "SELECT amount FROM orders WHERE number = ?"
         found = await database.find(query, it.out_trade_no)
-        if not found:
-            return None
-        return {"totalAmt": found[0]["amount"], "currency": CURRENCY}
+        return expected_payment(found[0]["amount"]) if found else None
 
     async def expect_refund(it: Notification) -> dict[str, object] | None:
         query = "SELECT amount FROM refunds WHERE number = ?"
         found = await database.find(query, it.out_refund_no)
-        return {"refundAmt": found[0]["amount"]} if found else None
+        return {REFUND_AMOUNT: found[0]["amount"]} if found else None
 
     @receiver.on("payment", expect=expect_payment, transaction=database.begin)
     async def payment_changed(it: Notification, db: aiosqlite.Connection) -> None:

@@ -36,8 +36,10 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from payasync import (
     DuplicateError,
     NotConfiguredError,
+    OrderResponse,
     OutcomeUnknownError,
     PayasyncError,
+    RefundResponse,
     Secret,
     ServiceError,
     Session,
@@ -64,6 +66,10 @@ PAGES: Final = Path(__file__).parents[1] / "shop_pages"
 UNPAID: Final = ("open", "checking")
 UNSETTLED: Final = (*UNPAID, "refused", "processing")
 
+# How your service names these fields, in responses and in notifications.
+TOTAL_AMOUNT: Final = "totalAmt"
+REFUND_AMOUNT: Final = "refundAmt"
+CURRENCY_CODE: Final = "currency"
 OTHER_AMOUNT: Final = "%s: the service has another amount: a person must look at it"
 
 logger = logging.getLogger("shop")
@@ -289,12 +295,24 @@ async def ask_about_order(shop: Shop, number: str) -> None:
     order = await find_order(shop, number)
     with suppress(PayasyncError):
         found = await shop.pay.orders.query(number, timeout=5)
-        state, expected = found.state, (order.amount, CURRENCY)
-        if (found.get("totalAmt"), found.get("currency")) != expected:
+        state = found.state
+        if differs(found, expected_payment(order)):
             logger.error(OTHER_AMOUNT, number)
             state = "checking"
         async with shop.database.begin() as db:
             await store_order_state(db, number, state)
+
+
+def expected_payment(order: Order) -> dict[str, object]:
+    """Return what the service must say of an order."""
+    return {TOTAL_AMOUNT: order.amount, CURRENCY_CODE: CURRENCY}
+
+
+def differs(
+    found: OrderResponse | RefundResponse, expected: dict[str, object]
+) -> bool:
+    """Return whether a response has another value. A missing value is no difference."""
+    return any(found.get(name) not in (None, to) for name, to in expected.items())
 
 
 async def refresh_order(shop: Shop, order: Order) -> None:
@@ -361,7 +379,7 @@ async def ask_about_refund(shop: Shop, number: str) -> bool:
         return True
     async with shop.database.begin() as db:
         refund = await db.get_one(Refund, number)
-        same = found.get("refundAmt") == refund.amount
+        same = not differs(found, {REFUND_AMOUNT: refund.amount})
         if not same:
             logger.error(OTHER_AMOUNT, number)
         await store_refund_state(db, number, found.state if same else "checking")
@@ -423,14 +441,12 @@ def register_handlers(receiver: Receiver, shop: Shop) -> None:
     async def expect_payment(it: Notification) -> dict[str, object] | None:
         async with shop.database() as db:
             order = await db.get(Order, it.out_trade_no or "")
-        if order is None:
-            return None
-        return {"totalAmt": order.amount, "currency": CURRENCY}
+        return expected_payment(order) if order else None
 
     async def expect_refund(it: Notification) -> dict[str, object] | None:
         async with shop.database() as db:
             refund = await db.get(Refund, it.out_refund_no or "")
-        return None if refund is None else {"refundAmt": refund.amount}
+        return {REFUND_AMOUNT: refund.amount} if refund else None
 
     @receiver.on("payment", expect=expect_payment, transaction=shop.database.begin)
     async def payment_changed(it: Notification, db: AsyncSession) -> None:

@@ -192,6 +192,24 @@ async def test_another_amount_at_the_service_is_checked(client: Client) -> None:
     assert [("checking", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
 
 
+async def test_service_with_other_names_is_believed(client: Client) -> None:
+    """If the service names amounts and currency otherwise, an order is not stored as if they differed."""
+    names = {"total_amt": "order_cents", "refund_amt": "back_cents", "currency": "money"}
+    profile = evolve(SANDBOX, fields={**SANDBOX.fields, **names})
+    file = client.place.folder / "service.toml"
+    file.write_text(profile.to_toml(), encoding="utf-8")
+    async with Sandbox(profile=profile) as sandbox, serving(client.place, sandbox, PAYASYNC_PROFILE=str(file)):
+        await client.buy()
+        before = client.rows("SELECT state FROM orders"), await client.page(f"/orders/{NUMBER}")
+        sandbox.faults.notifications.drop("payment", times=None)
+        await sandbox.customer.authorize(NUMBER)
+        after = await client.page(f"/orders/{NUMBER}")
+
+    assert [("open",)] == before[0]
+    assert "Continue to payment" in before[1]
+    assert "Thank you" in after
+
+
 async def test_another_refund_at_the_service_is_checked(client: Client) -> None:
     """A refund of an amount that the shop did not ask for does not count as made, and is not sent again."""
     async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
