@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 
@@ -82,6 +83,8 @@ R_co = TypeVar("R_co", bound=Response, covariant=True)
 logger: Final = logging.getLogger("payasync")
 
 PROFILE_PATH: Final = "PAYASYNC_PROFILE"
+SANDBOX_WORD: Final = "sandbox"
+"""Names the sandbox's own profile in place of a file."""
 LONGEST_JOURNALLED: Final = 3600.0
 """The longest call with a journal, in seconds: the reconciler asks about a lost call only after this time."""
 TOTAL_RULE: Final = f"at most {LONGEST_JOURNALLED:.0f} seconds with a journal, which asks about a lost call after that"
@@ -869,7 +872,16 @@ def _profile_from(environment: Environment) -> Profile:
     given = environment.optional(PROFILE_PATH)
     if given is None:
         return Profile()
-    return SANDBOX if given.strip() == "sandbox" else Profile.from_file(given.strip())
+    return load_profile(given.strip())
+
+
+def load_profile(path: str | Path) -> Profile:
+    """Return the profile of a TOML file, or for the word `sandbox` the sandbox's own.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or is not a valid profile.
+    """
+    return SANDBOX if str(path) == SANDBOX_WORD else Profile.from_file(path)
 
 
 def _check_request(name: str, request: object) -> None:

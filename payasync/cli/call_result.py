@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from attrs import evolve, frozen
 
 from payasync.cli import NEEDS_A_PERSON
-from payasync.cli.options import Address
+from payasync.cli.options import GIVE_PROFILE, Address
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -46,6 +46,8 @@ EXIT_CODES: Final[Mapping[Outcome, int]] = {
     "duplicate": NEEDS_A_PERSON,
     "unknown": NEEDS_A_PERSON,
 }
+
+NOT_READ: Final = "none is given, so the number and the state in the response are not read"
 
 _OF_REFUSALS: Final = ("code", "message", "request_id", "http_status", "attempts")
 """The facts of a response that is no success."""
@@ -108,6 +110,7 @@ class Caller:
         address: The journal, if there is one.
         options: The options that name the service.
         made: The option that repeats a number that was made here; empty if the number was given.
+        has_profile: Whether a profile is given; without one, hardly anything is read of a response.
     """
 
     session: Session
@@ -115,6 +118,7 @@ class Caller:
     address: Address | None
     options: str
     made: str = ""
+    has_profile: bool = True
 
     @property
     def profile(self) -> Profile:
@@ -155,8 +159,9 @@ def result_of_response(caller: Caller, response: Response) -> CallResult:
     result = CallResult(
         outcome="done", operation=operation, number=caller.request.reference, **_facts(caller, response)
     )
-    if not response.attempts:
-        return evolve(result, advice="The journal has this write already, so nothing was sent now.")
+    if not (response.attempts and caller.has_profile):
+        known = "The journal has this write already, so nothing was sent now."
+        return evolve(result, advice=f"Profile: {NOT_READ}. {GIVE_PROFILE}." if response.attempts else known)
     if write_state(operation, response.state) == "rejected":
         reason = f"the service accepted the request, but the {response.thing}'s state is {response.state}"
         return evolve(result, outcome="refused", reason=reason)

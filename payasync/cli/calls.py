@@ -15,13 +15,15 @@ import click
 from attrs import asdict, evolve, fields_dict, frozen
 
 from payasync.cli import FAILED, INTERRUPTED
-from payasync.cli.call_result import EXIT_CODES, Caller, CallResult, result_of_error, result_of_response
+from payasync.cli.call_result import EXIT_CODES, NOT_READ, Caller, CallResult, result_of_error, result_of_response
 from payasync.cli.options import (
+    GIVE_PROFILE,
     Address,
     base_url_option,
     close_journal,
     fail_unsent,
     fail_with_journal,
+    is_profile_given,
     journal_option,
     profile_option,
     require_keys,
@@ -31,7 +33,13 @@ from payasync.cli.options import (
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, error_lines, fail, plain, print_error, stray_logs_dropped
 from payasync.endpoints import ARGUMENTS, CREATE_REFUND, FURTHER, PLACE_ORDER, Argument, Kind, Operation
-from payasync.errors import ConfigurationError, InvalidArgumentError, PayasyncError, StorageError
+from payasync.errors import (
+    ConfigurationError,
+    InvalidArgumentError,
+    NotConfiguredError,
+    PayasyncError,
+    StorageError,
+)
 from payasync.journal import Journal
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.schema import format_amount
@@ -117,6 +125,8 @@ def call_command(
             sys.exit(command.run(profile, base_url, given.pop("address", None), given.pop("intent", None), given))
         except (ConfigurationError, InvalidArgumentError, StorageError) as error:
             error.add(operation=None, reference=None)
+            if isinstance(error, NotConfiguredError) and not is_profile_given(profile):
+                error.args = (f"no profile is given, and {operation.name} needs one ({error.field}). {GIVE_PROFILE}",)
             fail_with_journal(words, error, spelled)
 
     decorators = [
@@ -262,7 +272,8 @@ class CallCommand:
         name = str(request.operation.reference)
         made = request.operation in NUMBERED and name not in arguments
         again = f"--{name.replace('_', '-')} {request.reference}" if made else ""
-        caller = Caller(session, request, address, service_options(profile, base_url), again)
+        options, has_profile = service_options(profile, base_url), is_profile_given(profile)
+        caller = Caller(session, request, address, options, again, has_profile=has_profile)
         try:
             if request.operation.read or self._confirmed(caller, base_url or session.service):
                 return asyncio.run(self._call(caller, journal, given))
@@ -313,13 +324,9 @@ class CallCommand:
         if not (os.isatty(0) and os.isatty(2)):
             fail(self.words, "nothing was sent: without a terminal, nobody can confirm it. Pass --yes")
         lines.paragraph((f"payasync {self.words}", "bold"))
-        for name, value in _facts_to_confirm(request, caller.profile.amount_unit):
+        facts = _facts_to_confirm(request, caller.profile.amount_unit)
+        for name, value in (*facts, *_settings_to_confirm(caller, service)):
             lines.row(name, plain(value), "bold", width=_WIDTH)
-        lines.row("Merchant", plain(caller.session.merchant_id), "bold", width=_WIDTH)
-        sandbox = ", the sandbox: no money moves" if caller.session.service == SANDBOX.name else ""
-        lines.row("Service", plain(service) + sandbox, "bold", width=_WIDTH)
-        if caller.address:
-            lines.row("Journal", plain(caller.address.shown), "bold", width=_WIDTH)
         lines.write()
         try:
             agreed = click.confirm("Send it?", err=True)
@@ -421,6 +428,16 @@ def _facts_to_confirm(request: Request[Response], unit: str) -> Iterator[tuple[s
         yield _ARGUMENTS[name][0], str(value)
     if request.extra:
         yield "Also", ", ".join(request.extra)
+
+
+def _settings_to_confirm(caller: Caller, service: str) -> Iterator[tuple[str, str]]:
+    """Yield a name and a value of each setting that decides where the request goes, and what is known after it."""
+    yield "Merchant", caller.session.merchant_id
+    yield "Service", f"{service}{', the sandbox: no money moves' if caller.session.service == SANDBOX.name else ''}"
+    if not caller.has_profile:
+        yield "Profile", NOT_READ
+    if caller.address:
+        yield "Journal", caller.address.shown
 
 
 def _amount_in_words(count: int, currency: str, unit: str) -> str:

@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 from yarl import URL
 
-from payasync.cli.options import BASE_URL, NO_PROFILE, base_url_option, profile_named, profile_option
+from payasync.cli.options import BASE_URL, GIVE_PROFILE, NO_PROFILE, base_url_option, profile_named, profile_option
 from payasync.cli.terminal import fail, new_table
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS
@@ -39,6 +39,10 @@ Verdict = Literal["fine", "warning", "missing", "wrong", "open"]
 CONNECT_SECONDS: Final = 5.0
 MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
 CONNECTION: Final = "Connection"
+_REACH: Final = (
+    "Check the host, the port, the firewall and the proxy, and that the service runs. To start the sandbox, run: "
+    "payasync sandbox"
+)
 _MEND: Final = "correct {}: see below"
 _STEPS: Final[dict[Verdict, str]] = {"wrong": _MEND, "missing": "set {}", "warning": _MEND}
 """What to do about findings, the most urgent ones first."""
@@ -117,12 +121,12 @@ def next_steps(groups: Sequence[Readiness], source: str, findings: Sequence[Find
         if names := [each.name for each in findings if each.verdict == verdict]:
             unset = [BASE_URL if verdict == "missing" and name == CONNECTION else name for name in names]
             yield Finding(f"{len(names):>2}", verdict, step.format(", ".join(unset)))
-    if {each.verdict for each in findings} == {"fine"}:
+    if {each.verdict for each in findings} == {"fine"} and source != NO_PROFILE:
         yield Finding(f"{len(findings):>2}", "fine", "nothing is missing or wrong")
     if unready := sum(not each.ready for each in groups):
         words = f"set in {source} what your calls need: see below"
         if source == NO_PROFILE:
-            words = "no profile is given. Give --profile FILE, or write one: payasync profile init"
+            words = f"no profile is given. {GIVE_PROFILE}. To write a file: payasync profile init"
         yield Finding(f"{unready:>2}", "open", words)
 
 
@@ -251,9 +255,10 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
         async with asyncio.timeout(seconds):
             secured = await _connect(url)
     except TimeoutError:
-        return Finding(CONNECTION, "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}")
+        return Finding(CONNECTION, "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}. {_REACH}")
     except OSError as error:
-        return Finding(CONNECTION, "wrong", f"{url.origin()}: {describe_failure(error)}{aside}")
+        advice = f". {_REACH}" if isinstance(error, ConnectionError) else ""
+        return Finding(CONNECTION, "wrong", f"{url.origin()}: {describe_failure(error)}{aside}{advice}")
     took = (time.perf_counter() - started) * 1000
     return Finding(CONNECTION, "fine", f"{url.origin()} accepted a connection in {took:.0f} ms, {secured}{aside}")
 

@@ -16,7 +16,7 @@ from payasync.credentials import Environment, Hidden
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, PayasyncError, StorageError
 from payasync.journal import Journal, SqliteJournal
 from payasync.profile.profile import Profile
-from payasync.session import PROFILE_PATH, Session
+from payasync.session import PROFILE_PATH, SANDBOX_WORD, Session, load_profile
 from payasync.wire.validators import NOTHING
 
 T = TypeVar("T")
@@ -25,6 +25,7 @@ BASE_URL: Final = "PAYASYNC_BASE_URL"
 HOW_SIGNED: Final = "how notifications are signed (notification.verification)"
 """What a command that verifies notifications needs a profile for."""
 NO_PROFILE: Final = "none given: only what the service's document states"
+GIVE_PROFILE: Final = f"Give --profile FILE, or set {PROFILE_PATH}; for the sandbox, the word sandbox in place of FILE"
 SANDBOX_PROFILE: Final = "the sandbox's own"
 
 _JOURNAL: Final = "PAYASYNC_JOURNAL"
@@ -42,7 +43,10 @@ _FILE: Final = click.Path(readable=False)
 """A text for which a shell completes the names of files; it is checked later."""
 
 profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--profile", type=_FILE, metavar="FILE", help="The service's profile, a TOML file. Default: PAYASYNC_PROFILE."
+    "--profile",
+    type=_FILE,
+    metavar="FILE",
+    help="The service's profile, a TOML file, or the word sandbox. Default: PAYASYNC_PROFILE.",
 )
 base_url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--base-url", envvar=BASE_URL, metavar="URL", help="The service's address. Default: PAYASYNC_BASE_URL."
@@ -167,30 +171,33 @@ def profile_named(path: str | None, *, needed: str = "") -> tuple[Profile, str]:
     named = path or Environment(os.environ).optional(PROFILE_PATH)
     if named is None and needed:
         raise NotConfiguredError(
-            f"no profile is given, so nothing says {needed}. Give --profile FILE, or set {PROFILE_PATH}",
+            f"no profile is given, so nothing says {needed}. {GIVE_PROFILE}",
             field=PROFILE_PATH,
         )
     if named is None:
         return Profile(), NO_PROFILE
-    if named.strip() == "sandbox" and path is None:
-        from payasync.profile.sandbox_profile import PROFILE  # noqa: PLC0415 - few look at it
+    named = named.strip()
+    chosen = profile_from(named, PROFILE_PATH if path is None else "--profile")
+    return chosen, SANDBOX_PROFILE if named == SANDBOX_WORD else named
 
-        return PROFILE, SANDBOX_PROFILE
-    return profile_from(named.strip(), PROFILE_PATH if path is None else "--profile"), named.strip()
+
+def is_profile_given(path: str | None) -> bool:
+    """Return whether `--profile` or the environment names a profile."""
+    return bool(path or Environment(os.environ).optional(PROFILE_PATH))
 
 
 def profile_from(path: str | Path, option: str = "--profile") -> Profile:
     """Return the profile of a file.
 
     Args:
-        path: A TOML file.
+        path: A TOML file, or the word `sandbox`.
         option: The option or environment variable that names it; an error about the file begins with it.
 
     Raises:
         ConfigurationError: The file cannot be read, or is not a valid profile.
     """
     try:
-        return Profile.from_file(path)
+        return load_profile(path)
     except ConfigurationError as error:
         if (words := str(error)).startswith("profile: "):
             error.args = (f"{option}{words.removeprefix('profile')}",)

@@ -112,7 +112,7 @@ def _write(file: Path, text: str, *, force: bool) -> None:
 @profile.command(short_help="Say what a file is ready for.")
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
-    """Read FILE, and show which groups it is ready for, and what the others need.
+    """Read FILE, or the sandbox's own profile for the word sandbox. Show which groups it is ready for.
 
     Nothing is sent, and no key is read: payasync doctor does that.
 

@@ -38,7 +38,7 @@ _REFUNDS: Final = {
     "--profile",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The profile to follow, a TOML file. Default: the sandbox's own.",
+    help="The profile to follow, a TOML file. Default: sandbox, the sandbox's own.",
 )
 @click.option(
     "--clock", default="real", show_default=True, metavar="PACE", help="real, frozen, or a speed factor such as 60."

@@ -623,6 +623,27 @@ def test_service_without_a_profile(sandbox: ThreadedSandbox) -> None:
 
     assert (0, 1) == (ended.code, sandbox.ledger.payments())
     assert ("1000", "SBX_PENDING") == (ended.facts["amount"], ended.facts["status"])
+    assert "so the number and the state in the response are not read" in " ".join(ended.err.split())
+    assert "set PAYASYNC_PROFILE" in " ".join(ended.err.split())
+
+
+def test_confirmation_without_a_profile(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question names a missing profile before anything is sent."""
+    monkeypatch.setattr(os, "isatty", lambda _: True)
+    shown = {name: ran(sandbox, *PAY, given="n\n", PAYASYNC_PROFILE=name).err for name in (None, "sandbox")}
+
+    assert [True, False] == ["Profile       none is given" in each for each in shown.values()]
+
+
+def test_order_without_a_profile(sandbox: ThreadedSandbox) -> None:
+    """Without a profile, the error names the option and the variable, and not a class of Python."""
+    ended = ran(sandbox, "order", "query", "T1", PAYASYNC_PROFILE=None)
+
+    assert (2, False) == (ended.code, "SortedPairs" in ended.err)
+    assert (
+        "no profile is given, and orders.query needs one (signature). Give --profile FILE, or set PAYASYNC_PROFILE"
+        in (ended.err)
+    )
 
 
 def command_line(sandbox: ThreadedSandbox, shell: str, *arguments: str) -> subprocess.CompletedProcess[str]:

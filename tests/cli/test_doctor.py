@@ -221,7 +221,10 @@ def test_what_is_wrong_stands_before_what_is_missing() -> None:
 
     assert "wrong 1 correct Connection: see below" == wrong
     assert "missing 2 set PAYASYNC_SECRET_KEY, PAYASYNC_SIGNING_KEY" == missing
-    assert unanswered.endswith(" no profile is given. Give --profile FILE, or write one: payasync profile init")
+    assert " no profile is given. Give --profile FILE, or set PAYASYNC_PROFILE; for the sandbox, the word sandbox" in (
+        unanswered
+    )
+    assert unanswered.endswith(". To write a file: payasync profile init")
 
 
 def test_nothing_is_left_to_do() -> None:
@@ -235,6 +238,28 @@ def test_nothing_is_left_to_do() -> None:
     assert "accepted a connection in" in result.output
     assert "ok 5 nothing is missing or wrong" == fine
     assert not [line for line in lines(result) if line.startswith("open")]
+
+
+def test_missing_profile_is_missing() -> None:
+    """Without a profile, the summary does not say that nothing is missing."""
+    with ThreadedSandbox() as sandbox:
+        result = run("--base-url", sandbox.url, environ=KEYS)
+
+    assert ["open"] == [line.split()[0] for line in summary(result)]
+
+
+def test_word_for_the_profile_of_the_sandbox() -> None:
+    """`--profile sandbox` names the sandbox's own profile, as `PAYASYNC_PROFILE=sandbox` does."""
+    documents = [
+        json.loads(run(*given, "--json", environ=environ).stdout)
+        for given, environ in (
+            (("--profile", "sandbox"), KEYS),
+            ((), {**KEYS, "PAYASYNC_PROFILE": "sandbox"}),
+        )
+    ]
+
+    assert documents[0] == documents[1]
+    assert "the sandbox's own" == documents[0]["source"]
 
 
 def test_profile_of_the_environment(toml: str) -> None:
@@ -449,7 +474,9 @@ def test_service_that_cannot_be_reached(url: str, why: str) -> None:
     result = run("--base-url", url)
 
     assert 1 == result.exit_code
-    assert [True] == [why in line for line in lines(result) if line.startswith("wrong Connection ")]
+    (found,) = (line for line in lines(result) if line.startswith("wrong Connection "))
+    assert why in found
+    assert ("refused" in why) == ("and that the service runs. To start the sandbox, run: payasync sandbox" in found)
 
 
 async def greeted(tls: ssl.SSLContext | None, address: str = "127.0.0.1") -> doctor.Finding:

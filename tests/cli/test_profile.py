@@ -372,3 +372,10 @@ def test_check_of_an_invalid_file(tmp_path: Path, toml: str | None, words: str) 
 
     assert (2, "", 1) == (result.exit_code, result.stdout, len(result.stderr.splitlines()))
     assert words in result.stderr
+
+
+def test_check_of_the_profile_of_the_sandbox() -> None:
+    """The word `sandbox` names the sandbox's own profile, as in `PAYASYNC_PROFILE`; it is ready for all groups."""
+    result = run("check", "sandbox")
+
+    assert (0, 6) == (result.exit_code, result.output.count(" ready\n"))
