@@ -11,10 +11,12 @@ import pytest
 from payasync.cli.signals import SIGNALS
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def signals() -> Iterator[None]:
-    """Restore the signal handlers of this process afterwards."""
+    """Give each test Python's own signal handlers, and restore those that were there."""
     before = [signal.getsignal(number) for number in SIGNALS]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
