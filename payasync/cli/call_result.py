@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from attrs import evolve, frozen
 
 from payasync.cli import NEEDS_A_PERSON
+from payasync.cli.intent_table import ENDS, resolve_commands
 from payasync.cli.options import GIVE_PROFILE, Address
 from payasync.errors import (
     AuthenticationError,
@@ -281,7 +282,7 @@ def _advise_on_unknown(caller: Caller, error: OutcomeUnknownError) -> tuple[str,
         return "To ask the service what happened:", ask
     if caller.address is None:
         return "No journal has recorded it, so keep what is shown above.", []
-    known = caller.journal_command(f"journal resolve {error.intent_id}", " --as succeeded|rejected --reason …")
+    known = resolve_commands(error.intent_id, caller.address.option, ENDS)
     return "Once you know what happened, record it:", known
 
 

@@ -23,6 +23,8 @@ STYLES: Final[dict[State, str]] = {
     "unknown": "yellow",
     "manual": "bold red",
 }
+ENDS: Final[tuple[State, ...]] = ("succeeded", "rejected")
+"""What a person may record."""
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "days"))
 _LONG: Final = 100
 """From this many seconds, minutes or hours on, the next larger unit is used."""
@@ -68,6 +70,11 @@ def intent_table(intents: Sequence[Intent], *, width: int, with_state: bool = Tr
     ]
     names = [name for name in rows[0] if name not in left_out]
     return bare_table(names, [[row[name] for name in names] for row in rows])
+
+
+def resolve_commands(intent_id: object, option: str, ends: Sequence[State]) -> list[str]:
+    """Return a command for each end that a person may record, so that each can be pasted."""
+    return [f"payasync journal resolve {intent_id}{option} --as {end} --reason …" for end in ends]
 
 
 def number_of(intent: Intent) -> str:

@@ -14,6 +14,7 @@ from rich.json import JSON
 from rich.text import Text
 
 from payasync.cli.intent_table import (
+    ENDS,
     STYLES,
     all_intents,
     duration,
@@ -22,6 +23,7 @@ from payasync.cli.intent_table import (
     now,
     number_of,
     reason_beside,
+    resolve_commands,
     time_ago,
 )
 from payasync.cli.journal_status import OPEN_STATES, JournalStatus, StatusScreen, status_of
@@ -29,7 +31,7 @@ from payasync.cli.options import Address, existing_journal, run_with_journal
 from payasync.cli.terminal import Lines, fail, plain, print_error
 from payasync.endpoints import OPERATIONS
 from payasync.journal import STATES, Intent, Journal, State
-from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, sent_between
+from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, sent_between, state_now
 from payasync.notifications import InboxEvent, SqliteInbox
 from payasync.notifications.inbox import REPLAYABLE
 
@@ -389,12 +391,12 @@ class JournalScreen:
             self._lines.print(_readable(intent.outcome.body), indent=_WIDTH + 4)
         write()
         # An accepted write is on its way: nobody has to say how it ends.
-        if hint and intent.state in RESOLVABLE_STATES - {"accepted"}:
+        if hint and state_now(intent, now()) in RESOLVABLE_STATES - {"accepted"}:
             unsent = intent.state == "new"
-            end = "rejected" if unsent else "succeeded|rejected"
-            command = f"payasync journal resolve {intent.id}{address.option} --as {end} --reason …"
             write("  If it is no longer wanted:" if unsent else "  Once you know what happened:")
-            self._lines.paragraph((f"  {plain(command)}", "cyan"))
+            for command in resolve_commands(intent.id, address.option, ("rejected",) if unsent else ENDS):
+                write((f"  {plain(command)}", "cyan"))
+            write()
 
 
 def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:

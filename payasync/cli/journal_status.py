@@ -15,7 +15,7 @@ from payasync.cli.options import Address
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import STATES, Intent, State
 from payasync.journal.intents import END_STATES, doubt_since, state_now
-from payasync.journal.reconcile_policy import UNSENT, Patience, is_shown, is_unsent
+from payasync.journal.reconcile_policy import UNSENT, Patience, is_shown, is_unsent, may_be_settled
 from payasync.journal.transactions import INTERRUPTED
 from payasync.notifications.inbox import InboxEvent
 
@@ -35,7 +35,7 @@ class JournalStatus:
         at: The time of the status.
         counts: The number of intents in each state but *succeeded* and *rejected*.
         doubtful: The intents whose outcome is unknown, the oldest first. The reconciler queries the service about them.
-        manual: The intents that need a person.
+        manual: The intents that need a person, those in doubt included that the service cannot be asked about.
         unsent: The queued intents that a worker should have sent.
         events: The notifications that no handler could take, and that need a person.
         leases: When the lease of each write that is *sending* ends. If its sender was interrupted, it is in doubt then.
@@ -76,11 +76,15 @@ def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datet
     return JournalStatus(
         at=at,
         counts={state: counts[state] for state in OPEN_STATES},
-        doubtful=sorted((each for state, each in states if state == "unknown"), key=doubt_since),
+        doubtful=sorted(
+            (each for state, each in states if state == "unknown" and may_be_settled(each)), key=doubt_since
+        ),
         manual=[
             each
             for state, each in states
-            if state == "manual" or (state == "accepted" and is_shown(each, at, _PATIENCE))
+            if state == "manual"
+            or (state == "unknown" and not may_be_settled(each))
+            or (state == "accepted" and is_shown(each, at, _PATIENCE))
         ],
         unsent=[each for state, each in states if state == "new" and is_unsent(each, at)],
         events=events,
@@ -219,7 +223,8 @@ class StatusScreen:
 
     def _fact(self, intent: Intent, at: datetime) -> dict[str, Any]:
         state, since = state_now(intent, at), doubt_since(intent)
-        command = "payasync reconcile" if state == "unknown" else f"payasync journal show {intent.id}"
+        asked = state == "unknown" and may_be_settled(intent)
+        command = "payasync reconcile" if asked else f"payasync journal show {intent.id}"
         facts = identify(intent, intent.reason if state == intent.state else INTERRUPTED)
         times = {"since": since.isoformat(), "seconds": (at - since).total_seconds()}
         return {**facts, "merchant": intent.merchant, "state": state, **times, "next": self._command(command)}

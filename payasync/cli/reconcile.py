@@ -17,6 +17,7 @@ from rich.progress import Progress, TaskID
 
 from payasync.cli import INTERRUPTED, NEEDS_A_PERSON
 from payasync.cli.intent_table import (
+    ENDS,
     STYLES,
     all_intents,
     duration,
@@ -25,6 +26,7 @@ from payasync.cli.intent_table import (
     now,
     number_of,
     reason_beside,
+    resolve_commands,
 )
 from payasync.cli.options import (
     Address,
@@ -531,22 +533,23 @@ class ReconcileScreen:
             waits = f"  {_writes(len(intents))} queued, and not sent for some minutes"
             tried = " The column Why shows the last error." if any(each.reason for each in intents) else ""
             self._lines.write((waits, "bold yellow"), f": is a worker running?{tried}", hang=2)
-            self._list_with_command(intents, "To reject a write that is no longer wanted:", "rejected")
+            self._list_with_command(intents, "To reject a write that is no longer wanted:", ("rejected",))
 
     def _list_manual(self, manual: Sequence[Intent]) -> None:
         if manual:
             need = "needs" if len(manual) == 1 else "need"
             self._lines.write((f"  {_writes(len(manual))} {need} a person", "bold red"))
             advice = "Look up each in the service's back office, then record what happened:"
-            self._list_with_command(manual, advice, "succeeded|rejected")
+            self._list_with_command(manual, advice, ENDS)
 
-    def _list_with_command(self, intents: Sequence[Intent], advice: str, ends: str) -> None:
-        """List intents, and the command that ends one."""
+    def _list_with_command(self, intents: Sequence[Intent], advice: str, ends: Sequence[State]) -> None:
+        """List intents, and the commands that end one."""
         self._lines.write()
         self._list_some(intents, with_state=any(each.state not in {"manual", "new"} for each in intents))
         self._lines.write(f"  {advice}")
-        command = f"payasync journal resolve ID{self._journal.option} --as {ends} --reason …"
-        self._lines.paragraph((f"  {plain(command)}", "cyan"))
+        for command in resolve_commands("ID", self._journal.option, ends):
+            self._lines.write((f"  {plain(command)}", "cyan"))
+        self._lines.write()
 
     def _list_some(self, intents: Sequence[Intent], *, with_state: bool) -> None:
         """List the first intents, and show how to list the others."""

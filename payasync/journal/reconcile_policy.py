@@ -112,6 +112,18 @@ def query_for(intent: Intent, profile: Profile) -> Request[Response] | None:
     return QueryPayment(identifier=str(number)) if number else None
 
 
+def may_be_settled(doubtful: Intent) -> bool:
+    """Return whether a run may settle a write in doubt, because a query names it, or it can be sent again.
+
+    The profile is not known here: it may still refuse the query.
+    """
+    if doubtful.operation == CREATE_PAYMENT.name:
+        named = doubtful.outcome is not None
+    else:
+        named = status_query(doubtful.operation, doubtful.reference) is not None
+    return named or (doubtful.queued and doubtful.idempotency_key is not None)
+
+
 def names_of(intent: Intent, profile: Profile) -> dict[str, object]:
     """Return the values of a write that a response about it must match."""
     number = _payment_id(intent, profile) if intent.operation == CREATE_PAYMENT.name else None

@@ -78,7 +78,10 @@ def caller(request: Request[Any], profile: Profile = PROFILE, journal: str = "")
             OutcomeUnknownError("lost", intent_id=7),
             "unknown",
             "Once you know what happened, record it:",
-            ["payasync journal resolve 7 --journal pay.db --as succeeded|rejected --reason …"],
+            [
+                "payasync journal resolve 7 --journal pay.db --as succeeded --reason …",
+                "payasync journal resolve 7 --journal pay.db --as rejected --reason …",
+            ],
         ),
         (
             caller(SUBSCRIBE, journal="pay.db"),

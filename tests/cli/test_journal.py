@@ -147,14 +147,18 @@ def test_show_shows_all(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("intent_id", "words", "ends"),
-    [("4", "Once you know what happened:", "succeeded|rejected"), ("3", "If it is no longer wanted:", "rejected")],
+    [
+        ("4", "Once you know what happened:", ["succeeded", "rejected"]),
+        ("3", "If it is no longer wanted:", ["rejected"]),
+    ],
 )
-def test_show_says_what_a_person_can_do(path: Path, intent_id: str, words: str, ends: str) -> None:
-    """For an intent that needs a person, or is queued, `show` prints the command that resolves it."""
+def test_show_says_what_a_person_can_do(path: Path, intent_id: str, words: str, ends: list[str]) -> None:
+    """For an intent that needs a person, or is queued, `show` prints a whole command for each end."""
     output = run("show", intent_id, "--journal", str(path)).output
 
     assert words in output
-    assert f"payasync journal resolve {intent_id} --journal {path} --as {ends} --reason" in output
+    commands = [f"  payasync journal resolve {intent_id} --journal {path} --as {end} --reason …" for end in ends]
+    assert commands == [line for line in output.splitlines() if " resolve " in line]
 
 
 def test_show_asks_nobody_about_an_accepted_write(path: Path) -> None:

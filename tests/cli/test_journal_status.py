@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 from rich.console import Console
 
@@ -85,6 +86,36 @@ def test_writes_that_need_a_person(intent: Intent, advice: str) -> None:
 
     assert (True, True) == (advice in out, f"\n        payasync journal show {intent.id} --journal pay.db\n" in out)
     assert "A person   must look at 1\n" in out
+
+
+PAYMENT: Final = unknown(id=9, operation="payments.create", number=None, reference=None, intent="i42")
+
+
+@pytest.mark.parametrize(
+    "intent",
+    [
+        PAYMENT,
+        evolve(PAYMENT, operation="subscriptions.cancel", reference="S1"),
+        evolve(PAYMENT, state="sending", lease=START),
+        evolve(PAYMENT, queued=True),
+    ],
+    ids=["payment", "subscription", "interrupted", "queued without key"],
+)
+def test_write_that_nobody_can_query(intent: Intent) -> None:
+    """A write in doubt that no query can name needs a person, because the next command would ask nothing."""
+    out, found = shown(intent), facts(intent)
+
+    assert "\n        payasync journal show 9 --journal pay.db\n" in out
+    assert ("A person   must look at 1\n" in out, "reconcile" in out) == (True, False)
+    assert ([], ["payasync journal show 9 --journal pay.db"]) == (
+        found["in_doubt"],
+        [each["next"] for each in found["needs_a_person"]],
+    )
+
+
+def test_queued_payment_with_a_key_is_sent_again() -> None:
+    """A queued payment in doubt that carries an idempotency key needs no person: the reconciler sends it again."""
+    assert "payasync reconcile" in shown(evolve(PAYMENT, queued=True, idempotency_key="k"))
 
 
 def test_writes_of_several_merchants() -> None:
