@@ -1,5 +1,6 @@
 import base64
 import enum
+import hmac
 import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -273,6 +274,45 @@ def plain(fields: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields as texts, without empty ones and without delimiters."""
     texts = {name: str(value).replace("&", "").replace("=", "") for name, value in fields.items()}
     return {name: value for name, value in texts.items() if value}
+
+
+odd_values: Final = st.one_of(
+    st.sampled_from(["", "é", "%s", "a=b", "a&b", "\ud800"]),
+    st.text(max_size=3),
+    st.sampled_from([0, 1, 2**64, True, None]),
+)
+
+
+@given(
+    first=st.dictionaries(st.sampled_from(["body", "sign", "a", "b", "c", "c%s", "d=", "e&"]), odd_values),
+    values=st.lists(odd_values, min_size=8),
+    options=st.sampled_from([{}, {"skip_empty": False}, {"append_path": True}, {"separator": "%"}]),
+)
+@example(first={"a": "x", "b": "y", "c": 1}, values=["x", "y", 2**64], options={})
+@example(first={"a": "x", "b": "y", "c": "z"}, values=["x", "y=z", "z"], options={})
+@example(first={"a": "x", "b": "y", "c": "z"}, values=["x", "", "z"], options={})
+@example(first={"a": "x", "b": "y", "c": True}, values=[], options={})
+@example(first={"a": "x", "b": "y", "c": "z"}, values=["x", "\ud800", "z"], options={})
+@example(first={"a": "x", "b": "y", "c%s": "z"}, values=[], options={})
+@example(first={"a": "x", "b": "y", "d=": "z"}, values=[], options={})
+@example(first={"a": "x", "b": "y", "body": "z"}, values=["x", "y", "é=&"], options={})
+def test_what_is_signed_is_the_text_that_is_shown(
+    first: dict[str, Any], values: list[Any], options: dict[str, Any]
+) -> None:
+    """A signer signs what `text` returns, and refuses what `text` refuses, also for names that it has signed before."""
+    signer, outcomes = scheme(**options).signer(KEY), []
+    for fields in (first, dict(zip(first, values, strict=False)), first):
+        try:
+            shown = hmac.digest(KEY.reveal().encode(), text(fields, **options).encode(), "sha256").hex()
+        except InvalidArgumentError as error:
+            shown = str(error)
+        try:
+            signed = signer(fields, PATH)
+        except InvalidArgumentError as error:
+            signed = str(error)
+        outcomes.append((shown, signed))
+
+    assert all(shown == signed for shown, signed in outcomes)
 
 
 def test_no_two_small_requests_share_a_text() -> None:
