@@ -2,7 +2,6 @@
 
 import select
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.connector import Connection
+
+    from payasync.transport.deadlines import Deadline
 
 ALWAYS: Final = {
     "Accept": "application/json",
@@ -51,8 +52,7 @@ class OneShotBody(Payload):
     """
 
     begun: bool = False
-    on_connect: Callable[[], None] | None = None
-    on_start: Callable[[], None] | None = None
+    deadline: "Deadline | None" = None
     _transport: "WriteTransport | None" = None
 
     def __init__(self, content: bytes) -> None:
@@ -96,8 +96,8 @@ class OneShotBody(Payload):
         if has_stray_bytes(wire.protocol):
             raise ConnectionResetError("the connection holds unsolicited bytes")
         self._transport = wire.transport
-        if self.on_start is not None:
-            self.on_start()
+        if self.deadline is not None:
+            self.deadline.begin()
         self.begun = True
         await writer.write(self._content)
 
@@ -147,9 +147,11 @@ def _make_check(transport: Any) -> Callable[[], object]:
 def run_to_end(awaitable: Awaitable[object]) -> None:
     """Run an awaitable that waits only for turns of the loop; if it waits for more, close it there."""
     steps = awaitable.__await__()
-    with suppress(StopIteration):
+    try:  # not `suppress`, whose frames each call would pay
         while steps.send(None) is None:
             pass
+    except StopIteration:
+        pass
 
 
 class OwnRequest(aiohttp.ClientRequest):
@@ -180,8 +182,8 @@ class OwnRequest(aiohttp.ClientRequest):
             ConfigurationError: The context no longer verifies; it did when the session was made.
         """
         self._unverified = True
-        if isinstance(self.body, OneShotBody) and self.body.on_connect is not None:
-            self.body.on_connect()
+        if isinstance(self.body, OneShotBody) and self.body.deadline is not None:
+            self.body.deadline.connect()
         return True if self.tls is None else check_tls(self.tls)
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:

@@ -54,9 +54,16 @@ class Deadline:
         return self._task is asyncio.current_task()
 
     def connect(self) -> None:
-        """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline."""
+        """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline.
+
+        Raises:
+            TimeoutError: The time is over.
+        """
         self._waiting = False
-        self.when = min(self.when, self._deadlines.time() + self._call.timeouts.connect)
+        now = self._deadlines.time()
+        if now >= self.when:
+            raise TimeoutError
+        self.when = min(self.when, now + self._call.timeouts.connect)
 
     def begin(self) -> None:
         """Mark the start of the write, and the time for the response: at most `Timeouts.read`, and the call's deadline.
@@ -84,8 +91,6 @@ class Deadline:
 
     def __enter__(self) -> Self:
         deadlines = self._deadlines
-        if self.when <= deadlines.time():
-            raise TimeoutError
         task: Any = asyncio.current_task(deadlines.loop)
         self._task = task
         self._before = task.cancelling()

@@ -79,8 +79,7 @@ class Transport:
         body = OneShotBody(encoded.body)
         response = None
         try:
-            with Deadline(pool.deadlines, call) as deadline:
-                body.on_connect, body.on_start = deadline.connect, deadline.begin
+            with Deadline(pool.deadlines, call) as body.deadline:
                 response = await (pool.read if call.operation.read else pool.write)(
                     call.operation.method,
                     url.with_query(encoded.query) if encoded.query else url,

@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from math import inf
 from typing import Any, Final, Self, TypeAlias
 
 from attrs import Factory, define, evolve, field, frozen
@@ -283,7 +284,7 @@ class Call:
     headers: Mapping[str, str | Secret] = field(default=Factory(dict), repr=False)
     encoded: Encoded | None = field(default=None, repr=False)
     timeouts: Timeouts = Timeouts()
-    deadline: float = float("inf")
+    deadline: float = inf
     attempt: int = 1
     intent: str | None = None
     entry: Entry | None = None
@@ -304,10 +305,31 @@ class Call:
         return other
 
     def as_template(self) -> Self:
-        """Return an equal call from which others are derived faster, because CPython copies its attributes as one."""
+        """Return an equal call from which others are made faster, because CPython copies its attributes as one."""
         other = object.__new__(type(self))
         attributes = other.__dict__
         attributes |= {**self.__dict__}
+        return other
+
+    def begun(
+        self,
+        fields: Mapping[str, Any],
+        reference: str | None,
+        timeouts: Timeouts = Timeouts(),
+        deadline: float = inf,
+        intent: str | None = None,
+    ) -> Self:
+        """Return the call of one request, if this is the template of its kind."""
+        # Not `derived`, which each call would pay a dict of its arguments.
+        other = object.__new__(type(self))
+        attributes = other.__dict__
+        attributes |= self.__dict__
+        attributes["fields"] = fields
+        attributes["reference"] = reference
+        attributes["timeouts"] = timeouts
+        attributes["deadline"] = deadline
+        attributes["intent"] = intent
+        attributes["progress"] = Progress()
         return other
 
     def with_fields(self, /, **fields: Any) -> Self:

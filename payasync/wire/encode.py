@@ -40,7 +40,6 @@ from payasync.wire.call import (
     Expected,
     Layout,
     Lease,
-    Progress,
     derive_idempotency_key,
     draw_idempotency_key,
     number_key,
@@ -253,14 +252,7 @@ class Codec:
             if request.extra is not NOTHING:
                 _check_unused("extra", request.extra, template.refused)
                 fields |= request.extra
-            call = blank.derived(
-                fields=self._complete(blank, fields),
-                reference=request.reference,
-                timeouts=timeouts,
-                deadline=deadline,
-                intent=intent,
-                progress=Progress(),
-            )
+            call = blank.begun(self._complete(blank, fields), request.reference, timeouts, deadline, intent)
             if not template.plain:
                 call = self._adapt(call, request, template)
         except PayasyncError as error:
@@ -307,15 +299,16 @@ class Codec:
         check_object("fields", given, operation)
         blank = self._blank(operation, bearer=bearer, signed=signed)
         _check_unused("fields", given, self._refused(blank))
-        call = blank.derived(fields=self._complete(blank, strict_json.copy_plain(given)), progress=Progress())
+        call = blank.begun(self._complete(blank, strict_json.copy_plain(given)), None)
         if not operation.has_body:
             encode(call)
         return call
 
-    def _complete(self, blank: Call, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a caller gives, with the fields that every such call carries."""
-        always = strict_json.copy_plain(blank.fields) if self._nested else blank.fields
-        fields = {**always, **given}
+    def _complete(self, blank: Call, fields: dict[str, Any]) -> dict[str, Any]:
+        """Add the fields that every such call carries to those that a caller gives."""
+        for name, value in blank.fields.items():  # in place: a dict of all would double the cost
+            if name not in fields:
+                fields[name] = strict_json.copy_plain(value) if self._nested else value
         if self._check_proofs and blank.signed:
             self._check_proofs(fields)
         return fields

@@ -30,5 +30,6 @@ class Request(Generic[R_co]):
     def reference(self) -> str | None:
         """The number that the call is about, where it has one."""
         name = self.operation.reference
-        value = getattr(self, name, ABSENT) if name else ABSENT
-        return None if value is ABSENT else str.__str__(value)  # of a `str` Enum its value, as it is sent
+        if not name or (value := getattr(self, name, ABSENT)) is ABSENT:
+            return None
+        return value if type(value) is str else str.__str__(value)  # of a `str` Enum its value, as it is sent

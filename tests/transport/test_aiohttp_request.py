@@ -281,9 +281,9 @@ async def test_without_a_retry_it_was_not_sent() -> None:
 
 async def test_body_does_not_begin_where_an_answer_stands() -> None:
     """A body does not begin on a connection with unread bytes."""
-    body = OneShotBody(b"{}")
+    body: Any = OneShotBody(b"{}")
     started: list[str] = []
-    body.on_start = lambda: started.append("started")
+    body.deadline = SimpleNamespace(begin=lambda: started.append("started"))
     wire: Any = SimpleNamespace(protocol=SimpleNamespace(should_close=True), transport=None)
     with pytest.raises(ConnectionResetError, match="unsolicited bytes"):
         await body.write(wire)

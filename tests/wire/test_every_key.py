@@ -346,7 +346,7 @@ SENDING: Final = (
         'endpoints."orders.close".method = "DELETE"',
         close,
         target,
-        (f"{CLOSE}?merchantId=M1&outTradeNo=T1", CLOSE),
+        (f"{CLOSE}?outTradeNo=T1&merchantId=M1", CLOSE),
         "signed = []",
     ),
     Effect(
