@@ -219,8 +219,7 @@ class InFlight:
     def end(self, call: object) -> None:
         """Note that a call has ended, and wake `wait`."""
         del self._tasks[call]
-        waiter = self._waiters.pop(call, None)
-        if waiter is not None and not waiter.done():
+        if self._waiters and (waiter := self._waiters.pop(call, None)) is not None and not waiter.done():
             waiter.set_result(None)
 
     async def pause(self, seconds: float) -> bool:

@@ -31,7 +31,7 @@ def _frameless_init(kind: type[T]) -> type[T]:
 
 
 @_frameless_init
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class CreateSubscription(Request[SubscriptionResponse]):
     """Endpoint 8: start a recurring payment (docs/reference/service.md#subscriptions).
 
@@ -58,7 +58,7 @@ class CreateSubscription(Request[SubscriptionResponse]):
 
 
 @_frameless_init
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class UpdateSubscription(Request[SubscriptionResponse]):
     """Endpoint 9: change a subscription; omitted arguments stay as they are.
 
@@ -86,7 +86,7 @@ class UpdateSubscription(Request[SubscriptionResponse]):
     )
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class CancelSubscription(Request[SubscriptionResponse]):
     """Endpoint 10: end a subscription.
 

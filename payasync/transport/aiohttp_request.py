@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from weakref import ref
 
 import aiohttp
+from aiohttp.hdrs import CONTENT_LENGTH, CONTENT_TYPE
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 from multidict import istr
@@ -52,6 +53,7 @@ class OneShotBody(Payload):
     """
 
     begun: bool = False
+    length: int = 0
     deadline: "Deadline | None" = None
     _transport: "WriteTransport | None" = None
 
@@ -61,7 +63,7 @@ class OneShotBody(Payload):
             self.headers.clear()
             self.headers["Accept"] = "application/json"  # aiohttp wants a payload to have a header
         self._content = content
-        self._size = len(content)
+        self._size = self.length = len(content)
 
     @property
     def consumed(self) -> bool:
@@ -168,6 +170,9 @@ class OwnRequest(aiohttp.ClientRequest):
     _unverified = False
     """Whether this is our first request on its connection."""
 
+    _length = SHORT
+    """The length of the body, if `update_body_from_data` knows it."""
+
     @classmethod
     def verified_by(cls, tls: SSLContext | None) -> type[Self]:
         """Return a class of requests whose connections this context verifies; `None` stands for plain http."""
@@ -186,6 +191,17 @@ class OwnRequest(aiohttp.ClientRequest):
             self.body.deadline.connect()
         return True if self.tls is None else check_tls(self.tls)
 
+    def update_body_from_data(self, body: Any, _stacklevel: int = 3) -> None:
+        """Take a body, and say how long it is. aiohttp's own way asks a registry what the body may be."""
+        if not COMPARED or type(body) is not OneShotBody:
+            super().update_body_from_data(body, _stacklevel)
+            return
+        self._body, headers = body, self.headers
+        self._length = length = body.length
+        headers[CONTENT_LENGTH] = str(length)
+        if length and CONTENT_TYPE not in headers:
+            headers[CONTENT_TYPE] = "application/json"
+
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
         """Schedule the write of head and body, and return the response to read.
 
@@ -196,11 +212,13 @@ class OwnRequest(aiohttp.ClientRequest):
         """
         if self._unverified and self.is_ssl():
             self._check_verified(conn)
-        path = self.url.raw_path_qs
-        if not (COMPARED and self._is_plain(conn.protocol, len(path))):
+        if not (COMPARED and self._is_plain(conn.protocol)):
             return await super().send(conn)
         writer = StreamWriter(conn.protocol, self.loop)  # type: ignore[arg-type] # a connection that was just taken
-        await writer.write_headers(f"{self.method} {path} HTTP/1.1", self.headers)
+        await writer.write_headers(f"{self.method} {self.url.raw_path_qs} HTTP/1.1", self.headers)
+        # The writer has no public name for the head that it holds.
+        if len(getattr(writer, "_headers_buf", b"") or b"") + self._length >= SHORT:
+            return await super().send(conn)
         response = self.response_class(
             self.method,
             self.original_url,
@@ -232,17 +250,9 @@ class OwnRequest(aiohttp.ClientRequest):
                 field="tls",
             )
 
-    def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:
-        """Return whether the request is short and direct, and its connection is still usable.
-
-        Args:
-            protocol: aiohttp's protocol of the connection.
-            length: The length of the path.
-        """
-        if protocol is None or protocol.should_close or self.proxy is not None:
-            return False
-        length += getattr(self.body, "size", SHORT) + sum(map(len, self.headers.values()))
-        return length < SHORT
+    def _is_plain(self, protocol: "ResponseHandler | None") -> bool:
+        """Return whether the request is direct, and its connection is still usable."""
+        return protocol is not None and not protocol.should_close and self.proxy is None
 
 
 class SharedConnectorRequest(OwnRequest):
@@ -256,5 +266,5 @@ class SharedConnectorRequest(OwnRequest):
         key = super().connection_key
         return key if self.tls is None else key._replace(ssl=self.tls)
 
-    def _is_plain(self, protocol: "ResponseHandler | None", length: int) -> bool:  # noqa: ARG002 - as above
+    def _is_plain(self, protocol: "ResponseHandler | None") -> bool:  # noqa: ARG002 - as above
         return False

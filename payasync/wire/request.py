@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from attrs import field, frozen
+from attrs import Converter, field, frozen
 
 from payasync.endpoints import Operation
 from payasync.strict_json import ABSENT
 from payasync.wire.response import Response
-from payasync.wire.validators import NOTHING, copy_object, validate_object
+from payasync.wire.validators import NOTHING, copy_extra
 
 R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class Request(Generic[R_co]):
     """One call's arguments, checked as it is made; `Session.send` sends it.
 
@@ -24,7 +24,10 @@ class Request(Generic[R_co]):
     operation: ClassVar[Operation]
     answer: ClassVar[type[Response]]
 
-    extra: Mapping[str, Any] = field(default=NOTHING, converter=copy_object, validator=validate_object)
+    extra: Mapping[str, Any] = field(
+        default=NOTHING,
+        converter=Converter(copy_extra, takes_self=True, takes_field=True),  # type: ignore[misc] # mypy knows functions
+    )
 
     @property
     def reference(self) -> str | None:

@@ -99,6 +99,8 @@ def _is_url(text: str) -> bool:
 
 def validate_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check an absolute http(s) URL."""
+    if value is ABSENT and attribute.default is ABSENT:  # most calls give none: it saves a function call
+        return
     if not isinstance(value, str) or not _is_url(value):
         _refuse(request, attribute, "an absolute http or https URL", value)
 
@@ -138,6 +140,14 @@ def validate_customer(request: Any, attribute: "Attribute[Any]", value: object) 
         validate_object(request, attribute, value)
     elif not isinstance(value, str) or not value.strip() or not encodable(value):
         _refuse(request, attribute, f"{OBJECT_RULE}, or {WORD_RULE}", value if value is ABSENT else _kind(value))
+
+
+def copy_extra(value: Any, request: Any, attribute: "Attribute[Any]") -> Any:
+    """Return a copy of further fields, if they can be sent as a JSON object."""
+    if value is NOTHING:
+        return value
+    check_object(attribute.name, value, request.operation)
+    return copy_plain(value)
 
 
 def copy_object(value: Any) -> Any:
