@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 import backoff
 from attrs import field, frozen
 
-from payasync.endpoints import BY_NAME, CLOSE_ORDER, CREATE_PAYMENT
+from payasync.endpoints import BY_NAME, CLOSE_ORDER, CREATE_PAYMENT, PLACE_ORDER
 from payasync.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -431,11 +431,18 @@ class Report:
         return cls(silent=silent, unsent=unsent, rejected=rejected, **{end: counted[end] for end in ENDS})
 
 
-def describe_for_person(result: Result) -> str:
-    """Return the log line for a result that a person must know, or an empty text. The caller may have ended."""
+def is_unpaid_order(result: Result) -> bool:
+    """Return whether an order was placed, and ended without a payment: it was closed, it expired or it failed."""
+    return result.rejected and result.known and result.intent.operation == PLACE_ORDER.name
+
+
+def describe_end(result: Result) -> str:
+    """Return the log line for a result that somebody may have to know, or an empty text. The caller may have ended."""
     if not result.rejected and result.end != "manual":
         return ""
     intent, what = result.intent, "was not done" if result.rejected else "needs a person"
+    if is_unpaid_order(result):
+        what = "ended without a payment"
     name, why = intent.reference or intent.intent or "-", " ".join(result.reason.split())
     return f"intent {intent.id} ({intent.operation}, {name}) {what}: {why}"
 

@@ -35,9 +35,10 @@ from payasync.journal.reconcile_policy import (
     classify_error,
     classify_response,
     decide,
-    describe_for_person,
+    describe_end,
     is_due,
     is_shown,
+    is_unpaid_order,
     is_unsent,
     names_of,
     query_for,
@@ -312,18 +313,7 @@ class Reconciler:
                     await self._record(claimed, self._decide(claimed, queried), queried),
                     Finding.UNASKABLE,
                 )
-            if words := describe_for_person(result):
-                log(
-                    logger,
-                    logging.WARNING,
-                    "reconciler.person_needed",
-                    "%(reason)s",
-                    intent_id=claimed.held.id,
-                    operation=claimed.held.operation,
-                    reference=claimed.held.reference,
-                    state=result.state,
-                    reason=words,
-                )
+            _log_end(result)
             run.add(result, finding)
         except BaseException:
             await self._release(claimed)
@@ -424,6 +414,33 @@ class Reconciler:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._pace.clock(), UTC)
+
+
+def _log_end(result: Result) -> None:
+    """Log a result that somebody may have to know."""
+    held, words = result.intent, describe_end(result)
+    if is_unpaid_order(result):
+        log(
+            logger,
+            logging.INFO,
+            "reconciler.order_unpaid",
+            "%(reason)s",
+            intent_id=held.id,
+            reference=held.reference,
+            reason=words,
+        )
+    elif words:
+        log(
+            logger,
+            logging.WARNING,
+            "reconciler.person_needed",
+            "%(reason)s",
+            intent_id=held.id,
+            operation=held.operation,
+            reference=held.reference,
+            state=result.state,
+            reason=words,
+        )
 
 
 def _check_quarantine(quarantine: float) -> float:

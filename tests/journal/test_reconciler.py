@@ -710,6 +710,24 @@ async def test_what_somebody_must_hear_of_is_logged(
     ] == warnings(caplog)
 
 
+async def test_order_that_is_closed_unpaid_needs_nobody(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cart that is cancelled after its response was lost ends at INFO: no warning asks a person to look."""
+    caplog.set_level("INFO")
+    sandbox.faults.reset_after_commit("orders.place")
+    with pytest.raises(OutcomeUnknownError):
+        await pay.orders.place(out_trade_no="T9", total_amt=450, currency="CAD")
+    await pay.orders.close("T9")
+    caplog.clear()
+    report = await reconciler.run_once()
+    (record,) = (each for each in caplog.records if each.name == "payasync")
+
+    assert (Report(resolved=1, rejected=1), "rejected") == (report, (await journal.list("rejected"))[0].state)
+    assert ("INFO", "reconciler.order_unpaid") == (record.levelname, vars(record)["event_name"])
+    assert "intent 1 (orders.place, T9) ended without a payment: the order's state is closed" == record.getMessage()
+
+
 async def test_due_knows_all_and_changes_nothing(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
