@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,9 +21,11 @@ from aiohttp.typedefs import Handler
 from payasync import (
     DuplicateError,
     NotConfiguredError,
+    NotSentError,
     OrderResponse,
     OutcomeUnknownError,
     PayasyncError,
+    RateLimitedError,
     RefundResponse,
     Secret,
     ServiceError,
@@ -47,19 +50,25 @@ PRODUCTS: Final = {
 }
 CURRENCY: Final = "CAD"
 PAGES: Final = Path(__file__).parents[1] / "shop_pages"
-UNPAID: Final = ("open", "checking")
+UNPAID: Final = ("new", "open", "checking")
+UNSETTLED: Final = ("open", "checking", "unsent", "refused", "processing")
+NOT_MADE: Final = ("refused", "failed")
+LATE: Final = timedelta(minutes=1)  # longer than a call takes
 TABLES: Final = """
--- state: open, checking (its outcome is unknown), paid, failed, closed or expired
+-- state: new (it is being placed), open (the customer can pay),
+-- checking (its outcome is unknown), paid, failed, closed or expired
 CREATE TABLE IF NOT EXISTS orders (
     number TEXT PRIMARY KEY, product TEXT NOT NULL, amount INT NOT NULL,
-    state TEXT NOT NULL DEFAULT 'open',
+    state TEXT NOT NULL DEFAULT 'new',
     created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
--- state: open, checking, refused (see reason), processing, succeeded or failed
+-- state: open (it may have been sent), checking, unsent, refused (see reason),
+-- processing, succeeded or failed
 CREATE TABLE IF NOT EXISTS refunds (
     number TEXT PRIMARY KEY, order_number TEXT NOT NULL REFERENCES orders,
     amount INT NOT NULL, state TEXT NOT NULL DEFAULT 'open',
-    reason TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+    reason TEXT NOT NULL DEFAULT '', created TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    pressed TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
 -- a parcel to send; each payment stores exactly one
 CREATE TABLE IF NOT EXISTS parcels (
@@ -75,22 +84,33 @@ ON CONFLICT DO NOTHING
 """
 STORE_ORDER_STATE: Final = """
 UPDATE orders SET state = :new WHERE number = :number
-AND (state IN ('open', 'checking')
+AND (state IN ('new', 'open', 'checking')
      OR state != 'paid' AND :new NOT IN ('open', 'checking'))
 """
 STORE_REFUND_STATE: Final = """
 UPDATE refunds SET state = :new, reason = :reason WHERE number = :number
-AND (state IN ('open', 'checking', 'refused', 'processing')
+AND (state IN ('open', 'checking', 'unsent', 'refused', 'processing')
      OR state != 'succeeded'
-     AND :new NOT IN ('open', 'checking', 'refused', 'processing'))
+     AND :new NOT IN ('open', 'checking', 'unsent', 'refused', 'processing'))
+"""
+STORE_PRESSED: Final = """
+UPDATE refunds SET pressed = CURRENT_TIMESTAMP WHERE number = ?
+"""
+STORE_NOT_FOUND: Final = """
+UPDATE refunds SET state = 'unsent' WHERE number = ?
+AND state IN ('open', 'checking') AND pressed < datetime('now', ?)
+"""
+STORE_LOST_ORDERS: Final = """
+UPDATE orders SET state = 'checking'
+WHERE state = 'new' AND created < datetime('now', '-1 minute')
 """
 UNSETTLED_ORDERS: Final = """
 SELECT * FROM orders
-WHERE state IN ('open', 'checking') AND created > datetime('now', '-1 day')
+WHERE state IN ('new', 'open', 'checking') AND created > datetime('now', '-1 day')
 """
 UNSETTLED_REFUNDS: Final = """
 SELECT number FROM refunds
-WHERE state IN ('open', 'checking', 'refused', 'processing')
+WHERE state IN ('open', 'checking', 'unsent', 'refused', 'processing')
 AND created > datetime('now', '-1 day')
 """
 
@@ -98,6 +118,7 @@ AND created > datetime('now', '-1 day')
 TOTAL_AMOUNT: Final = "totalAmt"
 REFUND_AMOUNT: Final = "refundAmt"
 CURRENCY_CODE: Final = "currency"
+CHANGED: Final = "The refunds of this order have changed: load /admin again"
 OTHER_AMOUNT: Final = "%s: the service has another amount: a person must look at it"
 
 logger = logging.getLogger("shop")
@@ -159,10 +180,15 @@ class Payments:
             async with self.database.begin() as db:
                 await store_order_state(db, order["number"], "checking")
             return None
+        except PayasyncError:
+            if order["state"] == "new":  # certainly not placed: try again
+                async with self.database.begin() as db:
+                    await store_order_state(db, order["number"], "open")
+            raise
         if address is None:
             # The response was lost, and a query does not return the address.
             await self.close(order["number"])
-        elif order["state"] == "checking":
+        elif order["state"] != "open":
             async with self.database.begin() as db:
                 await store_order_state(db, order["number"], "open")
         return address
@@ -173,8 +199,8 @@ class Payments:
             await self.pay.orders.close(number)
         await self.ask_about_order(number)
 
-    async def ask_about_order(self, number: str) -> None:
-        """Store the service's state. After an error, the next call asks again."""
+    async def ask_about_order(self, number: str) -> str | None:
+        """Store and return the service's state. After an error, ask again later."""
         query = "SELECT amount FROM orders WHERE number = ?"
         (order,) = await self.database.find(query, number)
         with suppress(PayasyncError):
@@ -185,34 +211,45 @@ class Payments:
                 state = "checking"
             async with self.database.begin() as db:
                 await store_order_state(db, number, state)
+            return state
+        return None
 
     async def refresh_order(self, order: dict[str, Any]) -> None:
         """Find out what became of an unpaid order.
 
-        As long as its outcome is unknown, the journal sends nothing.
+        As long as its outcome is unknown, the journal sends nothing. A late order
+        without an address is closed, because nobody can pay it.
         """
+        is_lost = order["state"] == "checking" and is_late(order)
         if order["state"] == "checking":
             with suppress(PayasyncError):
-                await self.place(order)
-        await self.ask_about_order(order["number"])
+                is_lost = await self.place(order) is None and is_lost
+        state = await self.ask_about_order(order["number"])
+        if is_lost and state == "pending":
+            await self.close(order["number"])
 
-    async def refund(self, order: dict[str, Any], number: str) -> None:
-        """Refund a whole order, and store the state.
+    async def refund(self, order: dict[str, Any], number: str, amount: int) -> None:
+        """Refund an order, or a part of it, and store the state.
 
         You may repeat this call: it is sent again only if no refund was made.
         """
         reason = ""
+        async with self.database.begin() as db:
+            await db.execute(STORE_PRESSED, (number,))
         try:
             made = await self.pay.refunds.create(
                 out_trade_no=order["number"],
                 out_refund_no=number,
                 total_amt=order["amount"],
-                refund_amt=order["amount"],
+                refund_amt=amount,
                 notify_url=f"{self.url}/notify/refund",
             )
             state = made.state
-        except (OutcomeUnknownError, DuplicateError):
+        except (OutcomeUnknownError, DuplicateError, NotConfiguredError):
             state = "checking"
+        except (NotSentError, RateLimitedError) as error:
+            wait = f"; wait {error.retry_after:.0f} s" if error.retry_after else ""
+            state, reason = "unsent", f"{error}{wait}"
         except ServiceError as error:
             state, reason = "refused", str(error)
         async with self.database.begin() as db:
@@ -224,7 +261,9 @@ class Payments:
         (refund,) = await self.database.find(query, number)
         try:
             found = await self.pay.refunds.status(number, timeout=5)
-        except PayasyncError:
+        except PayasyncError as error:
+            if isinstance(error, ServiceError) and error.absent:
+                await self.store_not_found(number)
             return True
         same = not differs(found, {REFUND_AMOUNT: refund["amount"]})
         if not same:
@@ -233,6 +272,15 @@ class Payments:
             await store_refund_state(db, number, found.state if same else "checking")
         return same and found.state not in {"succeeded", "failed"}
 
+    async def store_not_found(self, number: str) -> None:
+        """Store that a refund was not sent, once "not found" is final."""
+        quarantine = self.pay.profile.recovery.quarantine
+        if quarantine is None:
+            return
+        seconds = LATE.total_seconds() + quarantine
+        async with self.database.begin() as db:
+            await db.execute(STORE_NOT_FOUND, (number, f"-{seconds} seconds"))
+
     async def ask_about_unsettled(self) -> None:
         """Each minute, ask about what has not ended.
 
@@ -240,6 +288,8 @@ class Payments:
         """
         while True:
             try:
+                async with self.database.begin() as db:
+                    await db.execute(STORE_LOST_ORDERS)  # their process has ended
                 for order in await self.database.find(UNSETTLED_ORDERS):
                     await self.refresh_order(order)
                 for refund in await self.database.find(UNSETTLED_REFUNDS):
@@ -261,6 +311,22 @@ def differs(
 ) -> bool:
     """Return whether a response has another value. A missing value is no difference."""
     return any(found.get(name) not in (None, to) for name, to in expected.items())
+
+
+def is_late(order: dict[str, Any]) -> bool:
+    """Return whether the call that placed the order has certainly ended."""
+    created = datetime.fromisoformat(order["created"]).replace(tzinfo=UTC)
+    return created < datetime.now(UTC) - LATE
+
+
+def may_refund(order: dict[str, Any], number: str, amount: int) -> bool:
+    """Return whether so much is left, and the number is a known or the next one."""
+    others = [each for each in order["refunds"] if each["number"] != number]
+    made = sum(each["amount"] for each in others if each["state"] not in NOT_MADE)
+    known = {each["number"] for each in order["refunds"]}
+    following = f"{order['number']}-R{len(known) + 1}"
+    fits = 0 < amount <= order["amount"] - made
+    return order["state"] == "paid" and fits and number in known | {following}
 
 
 async def store_order_state(
@@ -332,24 +398,27 @@ class Pages:
         return show("products.html", new_number=lambda: secrets.token_hex(12))
 
     async def buy(self, request: web.Request) -> web.Response:
-        """Store the order, and send the customer to the gateway."""
+        """Store the order, and send the customer to the gateway.
+
+        Only the click that stores the order places it.
+        """
         form = await request.post()
         product, number = str(form.get("product")), str(form.get("number"))
         if product not in PRODUCTS or not re.fullmatch("[0-9a-f]{24}", number):
             raise web.HTTPBadRequest(text="No such product")
         row = number, product, PRODUCTS[product].price
         async with self.payments.database.begin() as db:
-            await db.execute(ADD_ORDER, row)
-        return await self._send_to_gateway(number)
+            is_new = (await db.execute(ADD_ORDER, row)).rowcount > 0
+        return await self._send_to_gateway(number, "new" if is_new else "open")
 
     async def pay_order(self, request: web.Request) -> web.Response:
         """Send the customer to the gateway again."""
-        return await self._send_to_gateway(request.match_info["number"])
+        return await self._send_to_gateway(request.match_info["number"], "open")
 
-    async def _send_to_gateway(self, number: str) -> web.Response:
+    async def _send_to_gateway(self, number: str, state: str) -> web.Response:
         order = await self._find_order(number)
         address = (
-            await self.payments.place(order) if order["state"] in UNPAID else None
+            await self.payments.place(order) if order["state"] == state else None
         )
         raise web.HTTPSeeOther(address or f"/orders/{number}")
 
@@ -402,26 +471,28 @@ class Pages:
         return show("admin.html", orders=orders, parcels=parcels[0]["count"])
 
     async def refund_order(self, request: web.Request) -> web.Response:
-        """Refund a whole order.
+        """Refund an order, or a part of it.
 
-        A second click finds the same refund number, so that it refunds nothing more.
+        The form has the refund's number: a second click refunds nothing more.
         """
         self._check_admin(request)
-        order = await self._find_order(request.match_info["number"])
-        last = order["refunds"][-1] if order["refunds"] else None
-        if order["state"] != "paid" or (last and last["state"] == "succeeded"):
-            raise web.HTTPConflict(text="There is nothing to refund")
-        if last and last["state"] != "failed":
-            number = last["number"]
-            send = await self.payments.ask_about_refund(number)
-        else:
-            number, send = f"{order['number']}-R{len(order['refunds']) + 1}", True
-            async with self.payments.database.begin() as db:
-                await db.execute(
-                    ADD_REFUND, (number, order["number"], order["amount"])
-                )
-        if send:
-            await self.payments.refund(order, number)
+        order, form = (
+            await self._find_order(request.match_info["number"]),
+            await request.post(),
+        )
+        number, amount = str(form.get("refund")), str(form.get("amount"))
+        if not amount.isdecimal() or not may_refund(order, number, int(amount)):
+            raise web.HTTPConflict(text=CHANGED)
+        row = number, order["number"], int(amount)
+        async with self.payments.database.begin() as db:
+            is_new = (await db.execute(ADD_REFUND, row)).rowcount > 0
+        query = "SELECT * FROM refunds WHERE number = ?"
+        (stored,) = await self.payments.database.find(query, number)
+        if stored["amount"] != int(amount):
+            raise web.HTTPConflict(text=CHANGED)
+        is_open = stored["state"] in UNSETTLED
+        if is_new or (is_open and await self.payments.ask_about_refund(number)):
+            await self.payments.refund(order, number, stored["amount"])
         raise web.HTTPSeeOther("/admin")
 
     @web.middleware
@@ -438,9 +509,9 @@ class Pages:
         except PayasyncError as error:
             # What may have been carried out is an OutcomeUnknownError.
             logger.warning("%s", error)
-            return show(
-                "failure.html", status=503, refused=isinstance(error, ServiceError)
-            )
+            refused = isinstance(error, ServiceError)
+            sent = not refused and error.sent is not False
+            return show("failure.html", status=503, refused=refused, sent=sent)
 
 
 def money(cents: int) -> str:
@@ -489,6 +560,7 @@ def create_app(_arguments: list[str] | None = None) -> web.Application:
     app.router.add_post("/orders/{number}/cancel", pages.cancel_order)
     app.router.add_get("/admin", pages.show_orders)
     app.router.add_post("/admin/orders/{number}/refund", pages.refund_order)
+    app.router.add_post("/notify", receiver.aiohttp_handler)
     app.router.add_post("/notify/{kind}", receiver.aiohttp_handler)
     app.router.add_static("/static", PAGES / "static")
     return app

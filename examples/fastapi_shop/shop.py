@@ -32,13 +32,16 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from starlette.routing import Route
 
 from payasync import (
     DuplicateError,
     NotConfiguredError,
+    NotSentError,
     OrderResponse,
     OutcomeUnknownError,
     PayasyncError,
+    RateLimitedError,
     RefundResponse,
     Secret,
     ServiceError,
@@ -63,13 +66,16 @@ PRODUCTS: Final = {
 }
 CURRENCY: Final = "CAD"
 PAGES: Final = Path(__file__).parents[1] / "shop_pages"
-UNPAID: Final = ("open", "checking")
-UNSETTLED: Final = (*UNPAID, "refused", "processing")
+UNPAID: Final = ("new", "open", "checking")
+UNSETTLED: Final = ("open", "checking", "unsent", "refused", "processing")
+NOT_MADE: Final = ("refused", "failed")
+LATE: Final = timedelta(minutes=1)  # longer than a call takes
 
 # How your service names these fields, in responses and in notifications.
 TOTAL_AMOUNT: Final = "totalAmt"
 REFUND_AMOUNT: Final = "refundAmt"
 CURRENCY_CODE: Final = "currency"
+CHANGED: Final = "The refunds of this order have changed: load /admin again"
 OTHER_AMOUNT: Final = "%s: the service has another amount: a person must look at it"
 
 logger = logging.getLogger("shop")
@@ -84,15 +90,15 @@ class Base(DeclarativeBase):
 class Order(Base):
     """An order.
 
-    The state: `open`, `checking` (the outcome is unknown), `paid`, `failed`,
-    `closed` or `expired`.
+    The state: `new` (it is being placed), `open` (the customer can pay), `checking`
+    (the outcome is unknown), `paid`, `failed`, `closed` or `expired`.
     """
 
     __tablename__ = "orders"
     number: Mapped[str] = mapped_column(primary_key=True)
     product: Mapped[str]
     amount: Mapped[int]
-    state: Mapped[str] = mapped_column(default="open")
+    state: Mapped[str] = mapped_column(default="new")
     created: Mapped[datetime] = mapped_column(default=lambda: datetime.now(UTC))
     refunds: Mapped[list["Refund"]] = relationship(
         lazy="selectin", order_by="Refund.created"
@@ -100,10 +106,10 @@ class Order(Base):
 
 
 class Refund(Base):
-    """A refund of a whole order.
+    """A refund of an order, or of a part of it.
 
-    The state: `open`, `checking`, `refused` (see `reason`), `processing`,
-    `succeeded` or `failed`.
+    The state: `open` (it may have been sent), `checking`, `unsent`, `refused` (see
+    `reason`), `processing`, `succeeded` or `failed`.
     """
 
     __tablename__ = "refunds"
@@ -113,6 +119,7 @@ class Refund(Base):
     state: Mapped[str] = mapped_column(default="open")
     reason: Mapped[str] = mapped_column(default="")
     created: Mapped[datetime] = mapped_column(default=lambda: datetime.now(UTC))
+    pressed: Mapped[datetime] = mapped_column(default=lambda: datetime.now(UTC))
 
 
 class Parcel(Base):
@@ -157,20 +164,27 @@ async def buy(
     product: Annotated[str, Form()],
     number: Annotated[str, Form(pattern="^[0-9a-f]{24}$")],
 ) -> Response:
-    """Store the order, and send the customer to the gateway."""
+    """Store the order, and send the customer to the gateway.
+
+    Only the click that stores the order places it.
+    """
     if product not in PRODUCTS:
         raise HTTPException(404, "No such product")
     row = {"number": number, "product": product, "amount": PRODUCTS[product].price}
+    added = insert(Order).values(row).on_conflict_do_nothing()
     async with shop.database.begin() as db:
-        await db.execute(insert(Order).values(row).on_conflict_do_nothing())
-    return await pay_order(shop, number)
+        is_new = await db.scalar(added.returning(Order.number))
+    if not is_new:
+        return await pay_order(shop, number)
+    address = await place(shop, await find_order(shop, number))
+    return RedirectResponse(address or f"/orders/{number}", 303)
 
 
 @router.post("/orders/{number}/pay")
 async def pay_order(shop: TheShop, number: str) -> Response:
     """Send the customer to the gateway, or to the order if nothing is to pay."""
     order = await find_order(shop, number)
-    address = await place(shop, order) if order.state in UNPAID else None
+    address = await place(shop, order) if order.state == "open" else None
     return RedirectResponse(address or f"/orders/{number}", 303)
 
 
@@ -227,26 +241,40 @@ async def show_orders(request: Request, shop: TheShop) -> Response:
 
 
 @router.post("/admin/orders/{number}/refund", dependencies=[Depends(check_admin)])
-async def refund_order(shop: TheShop, number: str) -> Response:
-    """Refund a whole order.
+async def refund_order(
+    shop: TheShop,
+    number: str,
+    refund: Annotated[str, Form()],
+    amount: Annotated[int, Form(gt=0)],
+) -> Response:
+    """Refund an order, or a part of it.
 
-    A second click finds the same refund number, so that it refunds nothing more.
+    The form has the refund's number: a second click refunds nothing more.
     """
     order = await find_order(shop, number)
-    last = order.refunds[-1] if order.refunds else None
-    if order.state != "paid" or (last and last.state == "succeeded"):
-        raise HTTPException(409, "There is nothing to refund")
-    if last and last.state in UNSETTLED:
-        refund = last.number
-        send = await ask_about_refund(shop, refund)
-    else:
-        refund, send = f"{number}-R{len(order.refunds) + 1}", True
-        row = {"number": refund, "order_number": number, "amount": order.amount}
-        async with shop.database.begin() as db:
-            await db.execute(insert(Refund).values(row).on_conflict_do_nothing())
-    if send:
-        await create_refund(shop, order, refund)
+    if not may_refund(order, refund, amount):
+        raise HTTPException(409, CHANGED)
+    row = {"number": refund, "order_number": number, "amount": amount}
+    added = insert(Refund).values(row).on_conflict_do_nothing()
+    async with shop.database.begin() as db:
+        is_new = await db.scalar(added.returning(Refund.number))
+        stored = await db.get_one(Refund, refund)
+    if stored.amount != amount:
+        raise HTTPException(409, CHANGED)
+    is_open = stored.state in UNSETTLED
+    if is_new or (is_open and await ask_about_refund(shop, refund)):
+        await create_refund(shop, order, stored)
     return RedirectResponse("/admin", 303)
+
+
+def may_refund(order: Order, number: str, amount: int) -> bool:
+    """Return whether so much is left, and the number is a known or the next one."""
+    others = [each for each in order.refunds if each.number != number]
+    made = sum(each.amount for each in others if each.state not in NOT_MADE)
+    known = {each.number for each in order.refunds}
+    following = f"{order.number}-R{len(known) + 1}"
+    fits = amount <= order.amount - made
+    return order.state == "paid" and fits and number in known | {following}
 
 
 async def place(shop: Shop, order: Order) -> str | None:
@@ -274,10 +302,15 @@ async def place(shop: Shop, order: Order) -> str | None:
         async with shop.database.begin() as db:
             await store_order_state(db, order.number, "checking")
         return None
+    except PayasyncError:
+        if order.state == "new":  # certainly not placed: the customer may try again
+            async with shop.database.begin() as db:
+                await store_order_state(db, order.number, "open")
+        raise
     if address is None:
         # The response was lost, and a query does not return the address.
         await close(shop, order.number)
-    elif order.state == "checking":
+    elif order.state != "open":
         async with shop.database.begin() as db:
             await store_order_state(db, order.number, "open")
     return address
@@ -290,8 +323,8 @@ async def close(shop: Shop, number: str) -> None:
     await ask_about_order(shop, number)
 
 
-async def ask_about_order(shop: Shop, number: str) -> None:
-    """Store the service's state. After an error, the next call asks again."""
+async def ask_about_order(shop: Shop, number: str) -> str | None:
+    """Store and return the service's state. After an error, ask again later."""
     order = await find_order(shop, number)
     with suppress(PayasyncError):
         found = await shop.pay.orders.query(number, timeout=5)
@@ -301,6 +334,8 @@ async def ask_about_order(shop: Shop, number: str) -> None:
             state = "checking"
         async with shop.database.begin() as db:
             await store_order_state(db, number, state)
+        return state
+    return None
 
 
 def expected_payment(order: Order) -> dict[str, object]:
@@ -318,12 +353,21 @@ def differs(
 async def refresh_order(shop: Shop, order: Order) -> None:
     """Find out what became of an unpaid order.
 
-    As long as its outcome is unknown, the journal sends nothing.
+    As long as its outcome is unknown, the journal sends nothing. A late order
+    without an address is closed, because nobody can pay it.
     """
+    is_lost = order.state == "checking" and is_late(order)
     if order.state == "checking":
         with suppress(PayasyncError):
-            await place(shop, order)
-    await ask_about_order(shop, order.number)
+            is_lost = await place(shop, order) is None and is_lost
+    state = await ask_about_order(shop, order.number)
+    if is_lost and state == "pending":
+        await close(shop, order.number)
+
+
+def is_late(order: Order) -> bool:
+    """Return whether the call that placed the order has certainly ended."""
+    return order.created.replace(tzinfo=UTC) < datetime.now(UTC) - LATE
 
 
 async def store_order_state(
@@ -348,23 +392,29 @@ async def store_order_state(
         db.add(Parcel(order_number=number))
 
 
-async def create_refund(shop: Shop, order: Order, number: str) -> None:
+async def create_refund(shop: Shop, order: Order, refund: Refund) -> None:
     """Refund an order, and store the state.
 
     You may repeat this call: it is sent again only if no refund was made.
     """
-    reason = ""
+    number, reason = refund.number, ""
+    pressed = update(Refund).where(Refund.number == number)
+    async with shop.database.begin() as db:
+        await db.execute(pressed.values(pressed=datetime.now(UTC)))
     try:
         made = await shop.pay.refunds.create(
             out_trade_no=order.number,
             out_refund_no=number,
             total_amt=order.amount,
-            refund_amt=order.amount,
+            refund_amt=refund.amount,
             notify_url=f"{shop.url}/notify/refund",
         )
         state = made.state
-    except (OutcomeUnknownError, DuplicateError):
+    except (OutcomeUnknownError, DuplicateError, NotConfiguredError):
         state = "checking"
+    except (NotSentError, RateLimitedError) as error:
+        wait = f"; wait {error.retry_after:.0f} s" if error.retry_after else ""
+        state, reason = "unsent", f"{error}{wait}"
     except ServiceError as error:
         state, reason = "refused", str(error)
     async with shop.database.begin() as db:
@@ -375,7 +425,9 @@ async def ask_about_refund(shop: Shop, number: str) -> bool:
     """Store a refund's state. Return whether to send the refund again."""
     try:
         found = await shop.pay.refunds.status(number, timeout=5)
-    except PayasyncError:
+    except PayasyncError as error:
+        if isinstance(error, ServiceError) and error.absent:
+            await store_not_found(shop, number)
         return True
     async with shop.database.begin() as db:
         refund = await db.get_one(Refund, number)
@@ -384,6 +436,18 @@ async def ask_about_refund(shop: Shop, number: str) -> bool:
             logger.error(OTHER_AMOUNT, number)
         await store_refund_state(db, number, found.state if same else "checking")
     return same and found.state not in {"succeeded", "failed"}
+
+
+async def store_not_found(shop: Shop, number: str) -> None:
+    """Store that a refund was not sent, once "not found" is final."""
+    quarantine = shop.pay.profile.recovery.quarantine
+    if quarantine is None:
+        return
+    before = datetime.now(UTC) - LATE - timedelta(seconds=quarantine)
+    lost = Refund.state.in_(("open", "checking")), Refund.pressed < before
+    async with shop.database.begin() as db:
+        statement = update(Refund).where(Refund.number == number, *lost)
+        await db.execute(statement.values(state="unsent"))
 
 
 async def store_refund_state(
@@ -415,7 +479,10 @@ async def ask_about_unsettled(shop: Shop) -> None:
     while True:
         since = datetime.now(UTC) - timedelta(days=1)
         try:
-            async with shop.database() as db:
+            async with shop.database.begin() as db:
+                # The process that placed these orders has ended.
+                lost = Order.state == "new", Order.created < datetime.now(UTC) - LATE
+                await db.execute(update(Order).where(*lost).values(state="checking"))
                 orders = select(Order).where(
                     Order.state.in_(UNPAID), Order.created > since
                 )
@@ -485,6 +552,7 @@ def create_app() -> FastAPI:
     app.state.shop = shop
     app.include_router(router)
     app.mount("/notify", receiver.asgi)
+    app.router.routes.append(Route("/notify", receiver.asgi))
     app.mount("/static", StaticFiles(directory=PAGES / "static"))
     app.middleware("http")(protect)
     app.add_exception_handler(PayasyncError, show_failure)
@@ -506,11 +574,11 @@ async def protect(
 
 
 async def show_failure(request: Request, error: Exception) -> Response:
-    """Show that no money has moved. The handlers catch unknown outcomes."""
+    """Show whether nothing was done. The handlers catch unknown outcomes."""
     logger.warning("%s", error)
-    return show(
-        request, "failure.html", status=503, refused=isinstance(error, ServiceError)
-    )
+    refused = isinstance(error, ServiceError)
+    sent = not refused and getattr(error, "sent", None) is not False
+    return show(request, "failure.html", status=503, refused=refused, sent=sent)
 
 
 def money(cents: int) -> str:

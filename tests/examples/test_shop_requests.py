@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sqlite3
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -56,7 +57,11 @@ class Client:
 
     async def refund(self) -> tuple[int, str]:
         """Press the button of the order's refund."""
-        return await self.press(f"/admin/orders/{NUMBER}/refund")
+        return await self.press(f"/admin/orders/{NUMBER}/refund", **await self.form())
+
+    async def form(self) -> dict[str, str]:
+        """Return the fields of the refund's form, as the page of orders shows it now."""
+        return dict(re.findall(r'<input .*?name="(\w+)".*? value="(.*?)"', await self.page("/admin")))
 
     async def page(self, path: str) -> str:
         """Return a page."""
@@ -89,7 +94,8 @@ async def test_refused_refund_is_shown_and_can_be_repeated(client: Client) -> No
         await sandbox.customer.authorize(NUMBER)
         await client.see(f"/orders/{NUMBER}", "Thank you")
         await tool.refunds.create(out_trade_no=NUMBER, out_refund_no="X1", total_amt=450, refund_amt=450)
-        clicks = [(await client.refund())[0] for _ in range(2)]
+        form = await client.form()
+        clicks = [(await client.press(f"/admin/orders/{NUMBER}/refund", **form))[0] for _ in range(2)]
         admin = await client.page("/admin")
         sent = [each.status for each in sandbox.ledger.calls("refunds.create")]
         refunded = sandbox.ledger.refunded(NUMBER), sandbox.ledger.refunds()
@@ -98,6 +104,100 @@ async def test_refused_refund_is_shown_and_can_be_repeated(client: Client) -> No
     assert '<span class="state refused">refused</span>' in admin
     assert "HTTP 422, refused before it was done (code &#39;SBX_INVALID&#39;: 0 is left to refund)</small>" in admin
     assert f"Refund: order {NUMBER}" in admin
+
+
+async def test_refunds_in_part(client: Client) -> None:
+    """A double click refunds a part once; the next form has a new number, and no more than is left."""
+    path = f"/admin/orders/{NUMBER}/refund"
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        await sandbox.customer.authorize(NUMBER)
+        await client.see(f"/orders/{NUMBER}", "Thank you")
+        first = await client.form()
+        part = {**first, "amount": "200"}
+        clicks = [each[0] for each in await asyncio.gather(*(client.press(path, **part) for _ in range(2)))]
+        late = (await client.press(path, **part))[0]
+        await client.see("/admin", "succeeded")
+        second = await client.form()
+        others = [
+            (await client.press(path, **form))[0]
+            for form in (
+                {**first, "amount": "100"},
+                {**second, "amount": "251"},
+                {"refund": f"{NUMBER}-R9", "amount": "1"},
+            )
+        ]
+        between = sandbox.ledger.refunded(NUMBER)
+        await client.press(path, **second)
+        end, forms = (sandbox.ledger.refunded(NUMBER), sandbox.ledger.refunds()), await client.form()
+
+    assert {"refund": f"{NUMBER}-R1", "amount": "450"} == first
+    assert {"refund": f"{NUMBER}-R2", "amount": "250"} == second
+    assert ([303, 303], 303, [409] * 3, 200) == (clicks, late, others, between)
+    assert ((450, 2), {}) == (end, forms)
+
+
+async def test_throttled_refund_can_be_pressed_again(client: Client) -> None:
+    """A refund that the service had no time for is not refused: the same number is sent again, by a person."""
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        await sandbox.customer.authorize(NUMBER)
+        await client.see(f"/orders/{NUMBER}", "Thank you")
+        sandbox.faults.rate_limited("refunds.create", retry_after=3600)
+        await client.refund()
+        page, form = await client.page("/admin"), await client.form()
+        await client.refund()
+        refunded = sandbox.ledger.refunded(NUMBER), sandbox.ledger.refunds()
+
+    assert "not sent: press again" in page
+    assert "wait 3600 s" in page
+    assert {"refund": f"{NUMBER}-R1", "amount": "450"} == form
+    assert (450, 1) == refunded
+
+
+async def test_refund_of_a_killed_shop_says_what_to_do(client: Client) -> None:
+    """If a shop dies before it refunds, the next one says that nothing was sent, after the quarantine."""
+    async with Sandbox() as sandbox:
+        async with serving(client.place, sandbox) as process:
+            await client.buy()
+            await sandbox.customer.authorize(NUMBER)
+            await client.see(f"/orders/{NUMBER}", "Thank you")
+            process.kill()
+        row = f"'{NUMBER}-R1', '{NUMBER}', 450, 'open', '', datetime('now', '-1 hour')"
+        client.rows(f"INSERT INTO refunds SELECT {row}, datetime('now')")
+        async with serving(client.place, sandbox):
+            await sandbox.settle()
+            soon = await client.page("/admin")
+        client.rows("UPDATE refunds SET pressed = created")
+        async with serving(client.place, sandbox):
+            await client.see("/admin", "not sent: press again")
+            sent = len(sandbox.ledger.calls("refunds.create"))
+            await client.refund()
+            await client.see("/admin", "succeeded")
+            refunded = sandbox.ledger.refunded(NUMBER)
+
+    assert "not sent" not in soon
+    assert (0, 450) == (sent, refunded)
+
+
+async def test_second_click_waits_for_the_first(client: Client) -> None:
+    """A second click on "Buy" places nothing, and shows a page that updates itself until the first has ended."""
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        hung = sandbox.faults.hang("orders.place", phase="after")
+        first = asyncio.create_task(client.buy())
+        async with asyncio.timeout(SECONDS):
+            while not sandbox.ledger.orders():
+                await sandbox.settle()
+        second = await client.buy()
+        page = await client.page(f"/orders/{NUMBER}")
+        state = client.rows("SELECT state FROM orders")
+        hung.disarm()
+        first.cancel()
+        sent = len(sandbox.ledger.calls("orders.place"))
+
+    assert (303, [("new",)], 1) == (second[0], state, sent)
+    assert "One moment, please" in page
+    assert "<button" not in page
 
 
 async def test_page_says_what_failed(client: Client) -> None:

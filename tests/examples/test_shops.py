@@ -1,10 +1,12 @@
 """The example shops in a real browser: buying, paying, notifications, refunds, unknown outcomes and kills."""
 
 import asyncio
+import sqlite3
 import sys
 from asyncio.subprocess import DEVNULL
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +181,7 @@ async def test_killed_shop_loses_no_payment(browser: Browser, place: Place) -> N
 
 @pytest.mark.long
 async def test_shop_killed_while_it_places_sends_nothing_again(browser: Browser, place: Place) -> None:
-    """If a shop dies before it gets the response, the next one finds the order, and does not send it again."""
+    """If a shop dies before it gets the response, the next one checks the order, and closes it: it has no address."""
     number = "0123456789abcdef01234567"
     async with Sandbox() as sandbox, aiohttp.ClientSession() as http:
         sandbox.faults.hang("orders.place", phase="after")
@@ -192,14 +194,22 @@ async def test_shop_killed_while_it_places_sends_nothing_again(browser: Browser,
             process.kill()
             with pytest.raises(aiohttp.ClientError):
                 await clicking
+        with closing(sqlite3.connect(place.folder / "shop.db")) as db, db:
+            db.execute("UPDATE orders SET created = datetime('now', '-2 minutes')")
+        outage = sandbox.faults.server_error("orders.query", times=None)
         async with serving(place, sandbox):
             page = await browser.new_page()
             await page.goto(f"{place.url}/orders/{number}")
-            await page.get_by_role("button", name="Continue to payment").click()
             await expect(page.get_by_role("heading", name="We are checking your payment")).to_be_visible()
+            buttons = await page.get_by_role("button").count()
+            outage.disarm()
+            # The page loads itself again.
+            await expect(page.get_by_role("heading", name="The order is closed")).to_be_visible()
+            state = sandbox.ledger.order_state(number)
         sent = sum("orders.place" in line for line in sandbox.timeline())
 
     assert 1 == sent
+    assert (0, "closed") == (buttons, state)
 
 
 async def test_shop_believes_no_stranger(place: Place) -> None:
@@ -207,6 +217,7 @@ async def test_shop_believes_no_stranger(place: Place) -> None:
     number = "0123456789abcdef01234567"
     form = {"product": "coffee", "number": number, "amount": "1", "price": "1"}
     refund = f"{place.url}/admin/orders/{number}/refund"
+    whole: dict[str, Any] = {"data": {"refund": f"{number}-R1", "amount": "450"}}
     right, wrong = (
         {"Authorization": f"Basic {b64encode(f'admin:{each}'.encode()).decode()}"} for each in (PASSWORD, "guess")
     )
@@ -223,13 +234,13 @@ async def test_shop_believes_no_stranger(place: Place) -> None:
         refused = [
             await post(f"{place.url}/orders", data={**form, "number": "../admin"}),
             await post(f"{place.url}/notify/payment", json={"type": "payment.paid", "data": {"outTradeNo": number}}),
-            await post(refund, headers={**right, "Origin": "https://elsewhere.example"}),
-            await post(refund, headers=wrong),
+            await post(refund, headers={**right, "Origin": "https://elsewhere.example"}, **whole),
+            await post(refund, headers=wrong, **whole),
         ]
         before = sandbox.ledger.refunded(number)
         async with http.get(f"{place.url}/orders/{number}") as shown:
             assert "Thank you" in await shown.text()
-        await asyncio.gather(*(post(refund, headers=right) for _ in range(5)))
+        await asyncio.gather(*(post(refund, headers=right, **whole) for _ in range(5)))
         repaid = sum("refunds.create" in line for line in sandbox.timeline())
         paid, refunded = sandbox.ledger.paid(number), sandbox.ledger.refunded(number)
 
