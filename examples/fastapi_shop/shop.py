@@ -346,7 +346,7 @@ def expected_payment(order: Order) -> dict[str, object]:
 def differs(
     found: OrderResponse | RefundResponse, expected: dict[str, object]
 ) -> bool:
-    """Return whether a response has another value. A missing value is no difference."""
+    """Return whether a value differs. A missing value is no difference."""
     return any(found.get(name) not in (None, to) for name, to in expected.items())
 
 
