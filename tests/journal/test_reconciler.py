@@ -728,6 +728,20 @@ async def test_order_that_is_closed_unpaid_needs_nobody(
     assert "intent 1 (orders.place, T9) ended without a payment: the order's state is closed" == record.getMessage()
 
 
+async def test_order_that_never_arrived_is_a_warning(
+    sandbox: Sandbox, pay: Session, reconciler: Reconciler, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An order that the service does not know was never placed: somebody may believe that it was."""
+    sandbox.faults.reset_before("orders.place")
+    with pytest.raises(OutcomeUnknownError):
+        await pay.orders.place(out_trade_no="T9", total_amt=450, currency="CAD")
+    caplog.clear()
+    await reconciler.run_once()
+    await later(reconciler, clock)
+
+    assert ["intent 1 (orders.place, T9) was not done: never arrived: the service does not know it"] == warnings(caplog)
+
+
 async def test_due_knows_all_and_changes_nothing(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

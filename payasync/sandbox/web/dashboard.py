@@ -105,11 +105,20 @@ UNITS: Final = ("days", "hours", "minutes", "seconds")
 MAX_ADVANCE: Final = 9_999_999
 """By how many units the clock is advanced at most."""
 Fields = Mapping[str, str]
+Action = Callable[[Fields], Awaitable[str | Fields]]
+"""What a form does: it returns what was done, in a sentence or with further facts."""
 
 _PREFIX: Final = "/admin/"
 _JSON: Final = "application/json"
 _NOTICE: Final = re.compile(r"[0-9]{1,15}")
 _NUMBER: Final = re.compile(r"[0-9]{1,7}")
+_LISTED: Final[Mapping[type[Any], tuple[str, ...]]] = {
+    Order: ("out_trade_no", "payment_id", "origin", "total_amt", "currency", "state"),
+    Refund: ("out_refund_no", "out_trade_no", "refund_amt", "state"),
+    Subscription: ("subscription_id", "frequency", "amount", "state"),
+    Notification: ("notification_id", "event", "reference", "state", "tries"),
+}
+"""What `/admin/ledger` shows: numbers, amounts and states, and no customer."""
 _ENDS: Final[Mapping[str, RefundState]] = {"succeeded": "succeeded", "failed": "failed"}
 
 
@@ -142,7 +151,7 @@ class Dashboard:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the dashboard and of its controls."""
-        actions = {
+        actions: dict[str, Action] = {
             "orders/decide": self._decide_order,
             "refunds/settle": self._settle_refund,
             "notifications/resend": self._resend,
@@ -155,6 +164,7 @@ class Dashboard:
             web.get(TIMELINE, self._guard(self._show_timeline), allow_head=False),
             web.get(TIMELINE + "/{seq:[0-9]{1,15}}", self._guard(self._show_request), allow_head=False),
             web.get("/admin/timeline", self._guard(self._list_timeline), allow_head=False),
+            web.get("/admin/ledger", self._guard(self._list_ledger), allow_head=False),
             *(web.post(f"{_PREFIX}{name}", self._guard(self._run(name, do))) for name, do in actions.items()),
         ]
 
@@ -267,22 +277,34 @@ class Dashboard:
     async def _list_timeline(self, _request: web.Request) -> web.Response:
         return _json_response(200, {"timeline": self.recorder.format_timeline()})
 
-    def _run(self, name: str, do: Callable[[Fields], Awaitable[str]]) -> Handler:
+    async def _list_ledger(self, _request: web.Request) -> web.Response:
+        store = self.service.store
+        listed = {
+            f"{kind.__name__.lower()}s": [
+                {name: getattr(each, name) for name in names} for each in store.find_all(kind, "rowid")
+            ]
+            for kind, names in _LISTED.items()
+        }
+        return _json_response(200, {**listed, "faults": [str(fault) for fault in self.faults.armed()]})
+
+    def _run(self, name: str, do: Action) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            done, refused = "", None
+            facts: Fields = {"done": ""}
+            refused = None
             try:
-                done = await do(await _read_fields(request))
+                said = await do(await _read_fields(request))
+                facts = {"done": said} if isinstance(said, str) else said
             except RefusedError as error:
                 refused = error
             except PayasyncError as error:
                 refused = RefusedError("invalid", str(error), field=getattr(error, "field", None) or "")
             reason = refused.message if refused else ""
             with self.service.store.transaction():
-                entry = Entry(kind="admin", name=name, outcome=done or "not done", reason=reason)
+                entry = Entry(kind="admin", name=name, outcome=facts["done"] or "not done", reason=reason)
                 notice = self.service.store.add_entry(entry)
             if not _is_script(request):
                 return redirect_to(f"/?notice={notice}")
-            return _json_refusal(refused) if refused else _json_response(200, {"done": done})
+            return _json_refusal(refused) if refused else _json_response(200, facts)
 
         return handle
 
@@ -311,14 +333,15 @@ class Dashboard:
         happened = await self.clock.advance(**{unit: int(text)})
         return f"The clock was advanced by {int(text)} {unit}. {_describe_due(happened)}"
 
-    async def _arm_fault(self, fields: Fields) -> str:
+    async def _arm_fault(self, fields: Fields) -> Fields:
         kind, on = require_text(fields, "kind"), fields.get("on", "").strip() or None
         texts = {name: text for name, text in fields.items() if name not in {"kind", "on"}}
         options = find_kind(kind).read(texts)
         if kind == "refuse" and "seconds" not in options:
             rule = "given, such as 60: refuse also closes this dashboard, which then could not disarm it"
             raise RefusedError("invalid", f"seconds must be {rule}. The field is under More options", field="seconds")
-        return f"Armed: {self.faults.arm(kind, on, **options)}. {find_kind(kind).summary}"
+        fault = str(self.faults.arm(kind, on, **options))
+        return {"done": f"Armed: {fault}. {find_kind(kind).summary}", "fault": fault}
 
     async def _disarm_fault(self, fields: Fields) -> str:
         text = require_text(fields, "fault")

@@ -64,7 +64,9 @@ async def test_dashboard_opens_by_the_cookie(operator: Operator) -> None:
     assert [] == [key for key in keys if key and key.reveal() in page.document]
 
 
-@pytest.mark.parametrize("path", ["/", "/?token=wrong", "/?token=", f"/timeline?about={CANARY}", "/admin/timeline"])
+@pytest.mark.parametrize(
+    "path", ["/", "/?token=wrong", "/?token=", f"/timeline?about={CANARY}", "/admin/timeline", "/admin/ledger"]
+)
 async def test_nothing_is_shown_without_the_token(operator: Operator, path: str) -> None:
     """Without the token, a page gets 401 and shows nothing of the sandbox."""
     await operator.sandbox.given.pending_order(out_trade_no=CANARY)
@@ -181,10 +183,31 @@ async def test_script_arms_and_disarms_a_fault(operator: Operator) -> None:
     """A fault is armed by its name and options, and disarmed by its text."""
     armed = await operator.do("faults/arm", kind="latency", on="orders.query", seconds=0.5, nth=2)
     texts = [str(fault) for fault in operator.sandbox.faults.armed()]
-    disarmed = [await operator.do("faults/disarm", fault=texts[0]) for _ in range(2)]
+    listed = (await operator.get("/admin/ledger")).document["faults"]
+    disarmed = [await operator.do("faults/disarm", fault=armed.document["fault"]) for _ in range(2)]
 
     assert (200, [200, 404]) == (armed.status, [each.status for each in disarmed])
     assert (["latency on orders.query (from number 2)"], []) == (texts, operator.sandbox.faults.armed())
+    assert texts == listed
+
+
+async def test_script_reads_the_ledger(operator: Operator) -> None:
+    """The ledger has the numbers that the forms take, amounts and states; no address, token or customer is in it."""
+    sandbox = operator.sandbox
+    order = await sandbox.given.paid_order(out_trade_no="T1", total_amt=450)
+    subscription = await sandbox.given.subscription(customer={"email": CANARY})
+    async with sandbox.session() as pay:
+        await pay.refunds.create(out_trade_no=order, out_refund_no="R1", total_amt=450, refund_amt=100)
+    ledger = (await operator.get("/admin/ledger")).document
+    placed = {"out_trade_no": "T1", "origin": "order", "total_amt": 450, "currency": "CAD", "state": "paid"}
+
+    assert [placed] == [{name: each[name] for name in placed} for each in ledger["orders"]]
+    assert [("R1", "T1", 100, "succeeded")] == [tuple(each.values()) for each in ledger["refunds"]]
+    assert [subscription] == [each["subscription_id"] for each in ledger["subscriptions"]]
+    assert [each.notification_id for each in sandbox.ledger.notifications()] == [
+        each["notification_id"] for each in ledger["notifications"]
+    ]
+    assert CANARY not in str(ledger)
 
 
 async def test_script_resends_a_notification(operator: Operator, receiver: Receiver) -> None:
