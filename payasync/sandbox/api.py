@@ -33,7 +33,7 @@ from payasync.sandbox.signatures import (
     verify,
     verify_message,
 )
-from payasync.sandbox.timeline import RequestRecorder, add_facts, find_reference, keep_signed_text
+from payasync.sandbox.timeline import RequestRecorder, add_facts, find_reference, keep_signed_text, known_facts
 from payasync.sandbox.web.pages import gateway_path
 from payasync.signing.schemes import Template
 from payasync.strict_json import encodable
@@ -113,15 +113,26 @@ class Api:
         add_facts(request, name=operation.name)
         received, numbers = await self._receive(operation, request)
 
+        committed, sent_code = list[web.Response](), ""
+
+        async def commit() -> web.Response:
+            committed.append(await self._commit(operation, request, received))
+            return committed[0]
+
         async def fail(status: int) -> web.Response:
+            nonlocal sent_code
             refused = RefusedError("busy", f"{status}: a fault of the sandbox", status=status)
-            return await self._refuse(refused, request)
+            outgoing = self._dialect.build_refusal(refused, None, secrets.token_hex(12))
+            sent_code = "" if outgoing.code is None else str(outgoing.code)
+            return await self._send_refusal(outgoing, request)
 
         key = "" if isinstance(received, RefusedError) else self._keys.find(operation, received, request)
         with self._keys.hold(key, request):
-            return await self._faults.respond(
-                request, operation.name, numbers, commit=lambda: self._commit(operation, request, received), fail=fail
-            )
+            answer = await self._faults.respond(request, operation.name, numbers, commit=commit, fail=fail)
+        if sent_code or (committed and answer.status != committed[0].status):
+            done = f"done: {known_facts(request)['outcome']}" if committed else ""
+            add_facts(request, outcome=", ".join(filter(None, (sent_code, done))))
+        return answer
 
     async def _meant(self, sharing: list[Operation], request: web.Request) -> Operation:
         """Return which of the operations at an address a request means; the first, if it fits none of them."""
@@ -322,6 +333,11 @@ class Api:
         self, refused: RefusedError, request: web.Request, headers: Mapping[str, str] | None = None
     ) -> web.Response:
         outgoing = self._dialect.build_refusal(refused, None, secrets.token_hex(12))
+        return await self._send_refusal(outgoing, request, headers)
+
+    async def _send_refusal(
+        self, outgoing: Outgoing, request: web.Request, headers: Mapping[str, str] | None = None
+    ) -> web.Response:
         path = request.path if encodable(request.path) else ""
         return self._build_response(await self._sign(outgoing, path, request), headers)
 

@@ -323,7 +323,8 @@ class Entry:
         name: The operation such as `orders.place`, the thing that changed, or the event.
         reference: The number of the order, refund or subscription; empty if none is known.
         status: The HTTP status of the response, or `None` if there was none.
-        outcome: The result code, the states before and after, or the result of a delivery.
+        outcome: The result code that was sent, the states before and after, or the result of a delivery. If a fault
+            replaced the response: what was done.
         reason: Why it was refused or failed; empty if it was not.
         expected: The text that should have been signed, if the signature was wrong.
         fault: The fault that was applied.

@@ -148,6 +148,11 @@ def add_facts(request: web.Request, **known: Any) -> None:
     request[_FACTS] = {**request.get(_FACTS, {}), **known}
 
 
+def known_facts(request: web.Request) -> Mapping[str, Any]:
+    """Return the known facts of a request to the service."""
+    return request[_FACTS]
+
+
 def keep_signed_text(request: web.Request, text: Callable[[], str], *, of_response: bool = False) -> None:
     """Keep how to write the text that a genuine signature covers, for the request's page."""
     request[_RESPONSE_SIGNED if of_response else _SIGNED] = text

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from attrs import evolve
 
 from payasync import Secret, SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox.faults import Fault, Faults
 from payasync.sandbox.model import Entry
 from payasync.sandbox.store import MAX_ENTRIES, MAX_TEXT, Store
 from payasync.sandbox.timeline import format_entry
@@ -130,6 +133,29 @@ async def test_fault_is_named(sandbox: Sandbox, foreign: Foreign) -> None:
         await foreign.post(QUERY, outTradeNo="T1")
 
     assert ["request  orders.query T1 -> no response [fault: reset_before on orders.query]"] == told(sandbox.timeline())
+
+
+@pytest.mark.parametrize(
+    ("arm", "outcome"),
+    [
+        (lambda faults: faults.server_error("orders.place"), "503 SBX_BUSY"),
+        (lambda faults: faults.server_error("orders.place", phase="after"), "503 SBX_BUSY, done: SBX_OK"),
+        (lambda faults: faults.redirect("orders.place", location="/", phase="after"), "302 done: SBX_OK"),
+        (lambda faults: faults.reset_after_commit("orders.place"), "no response done: SBX_OK"),
+        (lambda faults: faults.latency("orders.place", seconds=0.01), "200 SBX_OK"),
+    ],
+    ids=["before", "after", "redirect", "reset", "latency"],
+)
+async def test_fault_shows_what_was_sent(
+    arm: Callable[[Faults], Fault], outcome: str, sandbox: Sandbox, foreign: Foreign
+) -> None:
+    """A call's entry shows the code that was sent, and what was done if a fault replaced the response."""
+    fault = arm(sandbox.faults)
+    with suppress(aiohttp.ClientError):
+        await foreign.place("T1")
+
+    (line,) = (line for line in told(sandbox.timeline()) if line.startswith("request  orders.place"))
+    assert f"request  orders.place T1 -> {outcome} [fault: {fault}]" == line
 
 
 async def test_requests_in_progress_are_the_last_lines(sandbox: Sandbox, foreign: Foreign) -> None:

@@ -119,6 +119,31 @@ async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, re
     visiting.check()
 
 
+OFFSETS: Final = """
+Array.from(document.querySelectorAll(".lines li"), line => {
+  const [date, kind] = ["time", ".dim"].map(each => {
+    const text = document.createRange();
+    text.selectNodeContents(line.querySelector(each));
+    return text.getBoundingClientRect().bottom;
+  });
+  return Math.abs(date - kind);
+})
+"""
+"""The pixels between the bottoms of a timeline's dates and the words beside them."""
+
+
+async def test_dates_of_the_timeline_stand_on_the_line(visiting: Visitor, sandbox: Sandbox) -> None:
+    """In a timeline, the date of a request stands as high as the words beside it."""
+    await pay_page(sandbox)
+    await visiting.page.goto(link(sandbox))
+    await visiting.page.goto(f"{sandbox.url}/timeline?about=T1")
+    offsets = await visiting.page.evaluate(OFFSETS)
+
+    assert 2 == len(offsets)
+    assert max(offsets) < 2
+    visiting.check()
+
+
 async def test_command_is_copied(visiting: Visitor, sandbox: Sandbox) -> None:
     """A button copies the curl command of a request, under the policy of the page, and says so."""
     page = visiting.page
