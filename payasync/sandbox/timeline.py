@@ -148,7 +148,7 @@ def add_facts(request: web.Request, **known: Any) -> None:
     request[_FACTS] = {**request.get(_FACTS, {}), **known}
 
 
-def known_facts(request: web.Request) -> Mapping[str, Any]:
+def known_facts(request: web.Request) -> dict[str, Any]:
     """Return the known facts of a request to the service."""
     return request[_FACTS]
 
