@@ -31,7 +31,7 @@ from payasync.cli.options import Address, existing_journal, run_with_journal
 from payasync.cli.terminal import Lines, fail, plain, print_error
 from payasync.endpoints import OPERATIONS
 from payasync.journal import STATES, Intent, Journal, State
-from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, sent_between, state_now
+from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, format_moment, state_now, when_sent
 from payasync.notifications import InboxEvent, SqliteInbox
 from payasync.notifications.inbox import REPLAYABLE
 
@@ -207,7 +207,7 @@ def show(address: Address, intent_id: int, *, json: bool) -> None:
       1    there is no such intent
       2    the journal cannot be read
     """  # noqa: D301 - click does not wrap a paragraph after this character
-    JournalScreen(json=json).shown(_existing(address, intent_id), address)
+    JournalScreen(json=json).shown(_existing(address, intent_id, "journal show"), address)
 
 
 @journal.command(short_help="Record what happened to an intent.")
@@ -236,7 +236,7 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
       2    nothing changed: the journal cannot be read, or the state forbids it
     """  # noqa: D301 - click does not wrap a paragraph after this character
     seen = attempts = None
-    found = _existing(address, intent_id)
+    found = _existing(address, intent_id, "journal resolve")
     if not yes:
         seen, attempts = found.state, found.attempts
         # The journal refuses any other state, so there is nothing to confirm.
@@ -283,7 +283,7 @@ def prune(address: Address, age: timedelta) -> None:
     before = now() - age
     count = run_with_journal(address, lambda journal: journal.prune(before), command="journal prune")
     what = "1 intent that ended" if count == 1 else f"{count} intents that ended"
-    Lines().write(f"Deleted {what} before {before.astimezone():%Y-%m-%d %H:%M}.")
+    Lines().write(f"Deleted {what} before {format_moment(before)}.")
 
 
 @journal.command(short_help="Bind the journal to a service's new address.")
@@ -318,6 +318,7 @@ def _confirm(command: str, question: str) -> None:
     try:
         click.confirm(question, abort=True)
     except click.Abort as abort:
+        Lines().write()  # the cursor is behind the question
         if isinstance(abort.__context__, EOFError):
             fail(command, "nothing changed: without a terminal, nobody can confirm it. Pass --yes")
         if isinstance(abort.__context__, KeyboardInterrupt):
@@ -325,10 +326,10 @@ def _confirm(command: str, question: str) -> None:
         raise
 
 
-def _existing(address: Address, intent_id: int) -> Intent:
-    found = run_with_journal(address, lambda journal: journal.get(intent_id), command="journal show")
+def _existing(address: Address, intent_id: int, command: str) -> Intent:
+    found = run_with_journal(address, lambda journal: journal.get(intent_id), command=command)
     if found is None:
-        click.echo(f"payasync journal: there is no intent {intent_id} in {address.shown}", err=True)
+        print_error(command, f"there is no intent {intent_id} in {address.shown}")
         sys.exit(1)
     return found
 
@@ -411,7 +412,8 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     yield "Recorded", _moment(intent.created, at), ""
     if intent.updated != intent.created:
         yield "Updated", _moment(intent.updated, at), ""
-    yield "Sent", _times(intent.attempts) + (", by a worker" if intent.queued else "") + _between(intent), ""
+    when, by_worker = when_sent(intent), ", by a worker" if intent.queued else ""
+    yield "Sent", f"{_times(intent.attempts)}{by_worker}{f', {when}' if when else ''}", ""
     if intent.sent_at and intent.state in {"sending", "unknown", "manual"}:
         yield "In doubt", f"since {_moment(doubt_since(intent), at)}", ""
     if intent.asked:
@@ -425,13 +427,6 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
         yield "Lease", "expired" if seconds <= 0 else f"for {duration(seconds)} more", ""
 
 
-def _between(intent: Intent) -> str:
-    if (between := sent_between(intent)) is None:
-        return ""
-    first, last = (f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" for moment in between)
-    return f", between {first} and {last}"
-
-
 def _content(intent: Intent) -> Iterator[tuple[str, str]]:
     """Yield a name and a value of each argument of the request, and of the response."""
     for place, (name, value) in enumerate(intent.request.items()):
@@ -443,7 +438,7 @@ def _content(intent: Intent) -> Iterator[tuple[str, str]]:
 
 
 def _moment(moment: datetime, at: datetime) -> str:
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}, {time_ago(moment, at)}"
+    return f"{format_moment(moment)}, {time_ago(moment, at)}"
 
 
 def _times(count: int) -> str:

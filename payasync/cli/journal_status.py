@@ -14,7 +14,7 @@ from payasync.cli.intent_table import STYLES, amount_of, duration, identify, num
 from payasync.cli.options import Address
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import STATES, Intent, State
-from payasync.journal.intents import END_STATES, doubt_since, state_now
+from payasync.journal.intents import END_STATES, doubt_since, format_moment, state_now
 from payasync.journal.reconcile_policy import UNSENT, Patience, is_shown, is_unsent, may_be_settled
 from payasync.journal.transactions import INTERRUPTED
 from payasync.notifications.inbox import InboxEvent
@@ -127,7 +127,7 @@ class StatusScreen:
         if status.leases:
             many = len(status.leases)
             are = "1 write is being sent, or was" if many == 1 else f"{many} writes are being sent, or were"
-            self._say(f"{are} interrupted: look again at {max(status.leases).astimezone():%H:%M:%S}.")
+            self._say(f"{are} interrupted: look again at {format_moment(max(status.leases))}.")
 
     def _show_manual(self, status: JournalStatus) -> None:
         if status.manual:
@@ -234,7 +234,7 @@ def _summary(status: JournalStatus) -> Iterator[tuple[str, str, str]]:
     """Yield a name, a value and a style of each line of the summary."""
     if status.doubtful:
         since = doubt_since(status.doubtful[0])
-        words = f"{len(status.doubtful)}; the oldest since {since.astimezone():%Y-%m-%d %H:%M}"
+        words = f"{len(status.doubtful)}; the oldest since {format_moment(since)}"
         yield "In doubt", f"{words}, {time_ago(since, status.at)}", "bold yellow"
     else:
         yield "In doubt", "nothing", "green"

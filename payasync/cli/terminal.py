@@ -30,6 +30,8 @@ _FOLDED: Final = frozenset({"Merchant", "Number", "Why", "Refund", "Order", "Wha
 _RIGHT: Final = frozenset({"Id", "Line", "Amount"})
 _LEAST: Final = 10
 """The least width of a folded column, and half the least width in which words are wrapped."""
+_MADE_NUMBER: Final = 24
+"""The length of the numbers that the commands make: a person copies them."""
 _PIPED: Final = 240
 """Columns of a table where no terminal says how many it has."""
 
@@ -195,11 +197,11 @@ def new_table(*, header: bool = True) -> Table:
 
 
 def bare_table(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
-    """Return a table without lines, whose ids and states are never broken."""
+    """Return a table without lines, whose ids, states and made numbers are never broken."""
     table = new_table()
     for place, name in enumerate(names):
         widest = max(len(name), *(row[place].cell_len for row in rows))
-        folded = name in _FOLDED
+        folded = name in _FOLDED and not (name == "Number" and widest <= _MADE_NUMBER)
         table.add_column(
             name,
             justify="right" if name in _RIGHT else "left",

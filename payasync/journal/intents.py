@@ -1,7 +1,7 @@
 """An intent to move money, its states, and which state a response or an error gives it; no I/O here."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum, auto
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -265,12 +265,18 @@ def doubt_since(intent: Intent) -> datetime:
     return intent.sent_at or (intent.created if intent.state == "new" else intent.updated)
 
 
-def sent_between(intent: Intent) -> tuple[datetime, datetime] | None:
-    """Return the first and the last moment at which what is in doubt may have been sent; `None` without a doubt."""
+def format_moment(moment: datetime) -> str:
+    """Return a moment as people read it: in UTC, as in errors, so that they can compare it with logs."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def when_sent(intent: Intent) -> str:
+    """Return the moments between which what is in doubt may have been sent; an empty text without a doubt."""
     if intent.sent_at is None or intent.state not in {"unknown", "manual"}:
-        return None
+        return ""
     # A claim and a worker's queue move the other moments; all sends under one idempotency key are one write.
-    return intent.key_sent or intent.created, intent.sent_at
+    first, last = format_moment(intent.key_sent or intent.created), format_moment(intent.sent_at)
+    return f"at {last}" if first == last else f"between {first.removesuffix(' UTC')} and {last}"
 
 
 def next_step(stored: Intent, now: datetime, *, fence: int | None = None) -> Step:

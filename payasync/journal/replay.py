@@ -1,13 +1,12 @@
 """What a caller gets if the journal knows the write already: the recorded response, or why nothing is sent."""
 
 import shlex
-from datetime import UTC
 from typing import Final
 
 from multidict import CIMultiDict
 
 from payasync.errors import ConfigurationError, IntentConflictError, OutcomeUnknownError, PayasyncError
-from payasync.journal.intents import BeginResult, Intent, Outcome, Step, asked_for, sent_between
+from payasync.journal.intents import BeginResult, Intent, Outcome, Step, asked_for, format_moment, when_sent
 from payasync.middleware.outcome import QUERY_HINT
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.wire.call import Reply
@@ -87,18 +86,15 @@ def _next_step(intent: Intent) -> str:
     if intent.state == "manual":
         return f"it may have been done: find out{_when(intent)}, {resolve}"
     if intent.state == "sending" and intent.lease is not None:
-        until = intent.lease.astimezone(UTC)
-        return f"it may have been done: payasync reconcile asks from {until:%Y-%m-%d %H:%M:%S} UTC on; do not repeat it"
+        until = format_moment(intent.lease)
+        return f"it may have been done: payasync reconcile asks from {until} on; do not repeat it"
     if intent.number is None:
         return f"it may have been done: look for it at the service{_when(intent)}, {resolve}"
     return QUERY_HINT
 
 
 def _when(intent: Intent) -> str:
-    if (between := sent_between(intent)) is None:
-        return ""
-    first, last = (f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}" for moment in between)
-    return f" (sent between {first} and {last} UTC)"
+    return f" (sent {when})" if (when := when_sent(intent)) else ""
 
 
 def other_service_error(merchant: str, stored: str, given: str, place: str) -> ConfigurationError:

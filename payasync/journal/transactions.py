@@ -1,7 +1,7 @@
 """The transactions of a journal, and their SQL statements; no I/O here."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import fields, frozen
@@ -23,6 +23,7 @@ from payasync.journal.intents import (
     check_queued,
     check_transition,
     doubt_since,
+    format_moment,
     match_draft,
     may_be_of_an_earlier_attempt,
     next_idempotency_key,
@@ -508,7 +509,7 @@ def _not_resolvable_error(stored: Intent) -> InvalidArgumentError:
     rule = "only new, accepted, unknown or manual ones can be ended"
     stands = f"{stored.state} already" if stored.state in END_STATES else stored.state
     if stored.lease is not None:
-        stands += f", and held by a process until {stored.lease.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC at the latest"
+        stands += f", and held by a process until {format_moment(stored.lease)} at the latest"
     done = f". Nothing is left to do: payasync journal show {stored.id} shows it" if stored.state in END_STATES else ""
     return InvalidArgumentError(
         f"intent {stored.id} is {stands}; {rule}{done}", field="intent_id", rule=rule, value=stored.id

@@ -3,7 +3,11 @@
 import asyncio
 import json
 import os
+import pty
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -27,6 +31,7 @@ from payasync.journal.drafts import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
+from tests.cli.test_profile import read as read_terminal
 from tests.journal.building import START, refund
 from tests.journal.building import kept as keeping
 from tests.test_readme import ENVIRONMENT
@@ -203,9 +208,53 @@ def test_show_says_between_when_a_queued_write_was_sent(tmp_path: Path) -> None:
         await journal.settle(held, "manual", reason="nothing names it")
 
     in_journal(path, work, clock=lambda: moment[0])
-    first, last = (f"{(START + timedelta(hours=hours)).astimezone():%Y-%m-%d %H:%M:%S}" for hours in (0, 2))
+    first, last = (f"{START + timedelta(hours=hours):%Y-%m-%d %H:%M:%S}" for hours in (0, 2))
 
-    assert f"Sent         once, by a worker, between {first} and {last}\n" in shown(kept(path, 1))
+    assert f"Sent         once, by a worker, between {first} and {last} UTC\n" in shown(kept(path, 1))
+
+
+def test_show_says_one_moment_once() -> None:
+    """If a write was sent within the second in which it was recorded, `show` says one moment, with its zone."""
+    said = shown(keeping(state="unknown", attempts=1, sent_at=START))
+
+    assert "Sent         once, at 2027-01-01 00:00:00 UTC\n" in said
+    assert "Recorded     2027-01-01 00:00:00 UTC, " in said
+
+
+def test_list_shows_made_numbers_whole_on_80_columns() -> None:
+    """On 80 columns, a number that a command made is not broken; the reason beside it is."""
+    number, reason = f"{'0123456789' * 2}abcd", "HTTP 503, the service failed; it may have been done"
+    lines = listed([keeping(reference=number, state="unknown", reason=reason, request={"refund_amt": 450})], 80)
+
+    assert [1] == [line.count(number) for line in lines if "refunds.create" in line]
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "question"),
+    [
+        (("resolve", "4", "--as", "rejected", "--reason", "seen"), "Are you sure that it was not done?"),
+        (("move", "https://a.example", "https://b.example"), "with all its writes?"),
+    ],
+    ids=["resolve", "move"],
+)
+def test_ctrl_c_at_a_question_ends_its_line(path: Path, arguments: tuple[str, ...], question: str) -> None:
+    """After Ctrl-C at a question, the message begins a line of its own, and nothing is changed."""
+    command = [sys.executable, "-m", "payasync", "journal", *arguments, "--journal", str(path)]
+    ours, theirs = pty.openpty()
+    shown = ""
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+        os.close(theirs)
+        while more := read_terminal(ours):
+            shown += more
+            if shown.endswith("[y/N]: "):
+                process.send_signal(signal.SIGINT)
+        os.close(ours)
+
+    (asked,) = (line for line in shown.splitlines() if question in line)
+    assert asked.endswith("[y/N]: ")
+    assert f"payasync journal {arguments[0]}: interrupted; nothing changed" in shown.splitlines()
+    assert (130, "manual") == (process.returncode, kept(path, 4).state)
 
 
 def test_show_counts_from_the_first_send_under_a_key() -> None:
@@ -213,8 +262,8 @@ def test_show_counts_from_the_first_send_under_a_key() -> None:
     times = {"key_sent": START + timedelta(hours=1), "sent_at": START + timedelta(hours=2)}
     said = shown(keeping(state="unknown", attempts=2, idempotency_key="payasync-1", **times))
 
-    first, last = (f"{each.astimezone():%Y-%m-%d %H:%M:%S}" for each in times.values())
-    assert f"Sent         twice, between {first} and {last}\n" in said
+    first, last = (f"{each:%Y-%m-%d %H:%M:%S}" for each in times.values())
+    assert f"Sent         twice, between {first} and {last} UTC\n" in said
 
 
 def test_idempotency_key_is_shown() -> None:
@@ -248,10 +297,10 @@ RESOLVE: Final = ("resolve", "--as", "rejected", "--reason", "seen")
 
 @pytest.mark.parametrize("command", [("show",), RESOLVE, (*RESOLVE, "--yes")])
 def test_missing_intent(path: Path, command: tuple[str, ...]) -> None:
-    """A missing intent ends with exit code 1, and the message names the journal."""
+    """A missing intent ends with exit code 1, and the message names the command and the journal."""
     result = run(*command, "--journal", str(path), "99")
 
-    assert (1, f"payasync journal: there is no intent 99 in {path}\n") == (result.exit_code, result.output)
+    assert (1, f"payasync journal {command[0]}: there is no intent 99 in {path}\n") == (result.exit_code, result.output)
 
 
 @pytest.mark.parametrize("text", ["R-1", "0", "\u0661", "9" * 19, ""])
@@ -380,12 +429,13 @@ def test_prune_needs_an_age(path: Path, age: str, words: str) -> None:
 @pytest.mark.parametrize(("age", "hours"), [("30h", 30), ("2d", 48), ("1w", 168)])
 def test_units_of_an_age(path: Path, age: str, hours: int) -> None:
     """An age is given in hours, days or weeks."""
-    before = datetime.now(UTC).astimezone() - timedelta(hours=hours)
+    before = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=hours)
     result = run("prune", "--journal", str(path), "--older-than", age)
-    after = datetime.now(UTC).astimezone() - timedelta(hours=hours)
+    after = datetime.now(UTC) - timedelta(hours=hours)
 
-    assert any(f"before {moment:%Y-%m-%d %H:%M}." in result.output for moment in (before, after))
-    assert result.output.startswith("Deleted 0 intents")
+    said = re.fullmatch(r"Deleted 0 intents that ended before (.*) UTC\.\n", result.output)
+    assert said
+    assert before <= datetime.fromisoformat(f"{said[1]}+00:00") <= after
 
 
 @pytest.mark.parametrize(
