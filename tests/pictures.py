@@ -47,7 +47,7 @@ async def take_pages_of_the_tutorial(browser: Browser, sandbox: Sandbox) -> None
     phone = await window(browser, 390)
     await phone.goto((await run("order.py", sandbox)).split()[-1])
     await phone.screenshot(path=IMAGES / "gateway.png")
-    await phone.get_by_role("button", name="Authorise").click()
+    await phone.get_by_role("button", name="Authorize").click()
     await run("refund.py", sandbox)
     sandbox.faults.reset_after_commit("payments.create")
     await run("invoice.py", sandbox)
@@ -67,7 +67,7 @@ async def take_pages_of_the_shop(browser: Browser, sandbox: Sandbox, folder: Pat
     async with serving(place, sandbox):
         phone, pages = await window(browser, 390, 668), list[bytes]()
         await phone.goto(place.url)
-        for button in ("Buy Large coffee", "Authorise"):
+        for button in ("Buy Large coffee", "Authorize"):
             pages.append(await phone.screenshot())
             await phone.get_by_role("button", name=button).click()
         await phone.get_by_role("heading", name="Thank you").wait_for()

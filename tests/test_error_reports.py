@@ -201,7 +201,7 @@ FAILING: Final = {
     "gzip": answer(200, gzip.compress(b"{}"), ("Content-Encoding", "gzip")),
     "malformed": answer(200, b"<html>"),
     "redirect": answer(302, b"", ("Location", "https://elsewhere.example")),
-    "unauthorised": answer(401, b"{}", ("WWW-Authenticate", "Bearer")),
+    "unauthorized": answer(401, b"{}", ("WWW-Authenticate", "Bearer")),
     "too many": answer(429, b"{}", ("Retry-After", "99")),
     "broken": answer(503),
 }

@@ -82,7 +82,7 @@ class CloseOrder(Request[OrderResponse]):
 
 
 class Orders(Namespace):
-    """Orders that the customer authorises at the gateway."""
+    """Orders that the customer authorizes at the gateway."""
 
     def place(
         self,

@@ -126,7 +126,7 @@ SETTLED: Final[frozenset[RefundState]] = frozenset({"succeeded", "failed"})
 def decide(order: Order, decision: Decision) -> Order:
     """Return an order after its customer's decision at the gateway (docs/reference/service.md#orders).
 
-    Cancelling changes nothing: the merchant closes the order. Authorising a paid order is not a second payment.
+    Cancelling changes nothing: the merchant closes the order. Authorizing a paid order is not a second payment.
 
     Raises:
         RefusedError: The order is no longer pending.

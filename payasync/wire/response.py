@@ -199,7 +199,7 @@ class PaymentResponse(Response):
 
     @property
     def redirect_url(self) -> str | None:
-        """Where the customer goes to authorise, as of an order; `None` if it is not in the response.
+        """Where the customer goes to authorize, as of an order; `None` if it is not in the response.
 
         Raises:
             NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
@@ -215,7 +215,7 @@ class OrderResponse(Response):
 
     @property
     def redirect_url(self) -> str | None:
-        """Where the customer goes to authorise (docs/reference/service.md#orders); `None` if it is not in the response.
+        """Where the customer goes to authorize (docs/reference/service.md#orders); `None` if it is not in the response.
 
         If the profile has a `redirect_template`, the address is made of its parts.
 

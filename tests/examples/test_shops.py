@@ -46,7 +46,7 @@ async def buy(page: Page, place: Place, product: str) -> str:
     """Buy a product, up to the gateway's page, and return the order's number."""
     await page.goto(place.url)
     await page.get_by_role("button", name=f"Buy {product}").click()
-    await expect(page.get_by_role("button", name="Authorise")).to_be_visible()
+    await expect(page.get_by_role("button", name="Authorize")).to_be_visible()
     return (await page.locator("code").inner_text()).strip()
 
 
@@ -72,7 +72,7 @@ async def test_customer_buys_and_is_refunded(browser: Browser, place: Place) -> 
         sandbox.faults.notifications.duplicate("payment")
         page = await browser.new_page()
         coffee = await buy(page, place, "Large coffee")
-        await page.get_by_role("button", name="Authorise").click()
+        await page.get_by_role("button", name="Authorize").click()
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
         returned = page.url
         tea = await buy(page, place, "Pot of tea")

@@ -23,8 +23,8 @@ PLACE, QUERY, CLOSE = (SAMPLES[f"orders.{name}"] for name in ("place", "query", 
 RETURN_URL = "https://shop.example/thanks?order=T1"
 
 
-async def test_authorised_order_is_paid(world: World) -> None:
-    """A new order waits for its customer; authorising pays it (docs/reference/service.md#orders)."""
+async def test_authorized_order_is_paid(world: World) -> None:
+    """A new order waits for its customer; authorizing pays it (docs/reference/service.md#orders)."""
     placed = await world.pay.send(order(out_trade_no="T1"))
     before = await world.pay.orders.query("T1")
     await world.sandbox.customer.authorize(placed)
@@ -278,22 +278,22 @@ PARTS = 100
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.long)])
-async def test_authorise_against_close_has_one_winner(world: World, rounds: int) -> None:
+async def test_authorize_against_close_has_one_winner(world: World, rounds: int) -> None:
     """If a customer pays while the merchant closes, one of them wins, and both responses say which."""
     outcomes = list[tuple[object, object, str, int]]()
     for count in range(rounds):
         placed = await world.pay.send(order(out_trade_no=f"T{count}", return_url="https://shop.example/thanks"))
         # Whose task starts first alternates, so that both sides win.
-        sides = {"authorise": _authorised(world, str(placed.redirect_url)), "close": _closed(world, f"T{count}")}
+        sides = {"authorize": _authorized(world, str(placed.redirect_url)), "close": _closed(world, f"T{count}")}
         turns = sorted(sides, reverse=count % 2 == 0)
         told = dict(zip(turns, await asyncio.gather(*(sides[side] for side in turns)), strict=True))
         state, paid = world.sandbox.ledger.order_state(f"T{count}"), world.sandbox.ledger.paid(f"T{count}")
-        outcomes.append((told["authorise"], told["close"], state, paid))
+        outcomes.append((told["authorize"], told["close"], state, paid))
 
     assert {(303, "wrong_state", "paid", 450), (409, "done", "closed", 0)} == set(outcomes)
 
 
-async def _authorised(world: World, page: str) -> int:
+async def _authorized(world: World, page: str) -> int:
     async with world.http.post(page, data={"decision": "authorize"}, allow_redirects=False) as answer:
         return answer.status
 

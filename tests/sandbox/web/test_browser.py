@@ -92,7 +92,7 @@ async def test_customer_pays_by_keyboard(visiting: Visitor, sandbox: Sandbox, re
     await page.keyboard.press("Enter")
     await page.wait_for_url(receiver.url)
 
-    assert ("Authorise 4.50 CAD", "3px", "paid") == (on, outline, sandbox.ledger.order_state("T1"))
+    assert ("Authorize 4.50 CAD", "3px", "paid") == (on, outline, sandbox.ledger.order_state("T1"))
 
 
 async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, receiver: Receiver) -> None:
@@ -102,7 +102,7 @@ async def test_dashboard_shows_and_works(visiting: Visitor, sandbox: Sandbox, re
     address = page.url
     await expect(page.locator("#orders")).to_contain_text("none yet")
     await sandbox.given.pending_order(out_trade_no="T1", subject="Coffee")
-    await page.get_by_role("button", name="Authorise order T1").click()
+    await page.get_by_role("button", name="Authorize order T1").click()
     await expect(page.get_by_role("status")).to_have_text("Order T1 is paid.")
     await expect(page.locator("#orders")).to_contain_text("SBX_PAID")
     await expect(page.locator("#notifications")).to_contain_text("delivered")
@@ -222,7 +222,7 @@ async def test_everything_works_without_script(browser: Browser, sandbox: Sandbo
     person = visitor(await context.new_page(), sandbox.url)
     page = person.page
     await page.goto(await pay_page(sandbox))
-    await page.get_by_role("button", name="Authorise").click()
+    await page.get_by_role("button", name="Authorize").click()
     await expect(page.get_by_role("status")).to_contain_text("Paid.")
     await page.goto(link(sandbox))
     await expect(page.locator("#orders")).to_contain_text("SBX_PAID")
@@ -269,7 +269,7 @@ async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[
     await page.goto(await pay_page(sandbox, out_trade_no="T9"))
     await page.get_by_role("button", name="Decline").click()
     yield "declined", page
-    await page.get_by_role("button", name="Authorise").click()
+    await page.get_by_role("button", name="Authorize").click()
     yield "paid", page
     await page.goto(f"{sandbox.url}/gateway/unknown")
     yield "unknown", page
