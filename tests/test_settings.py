@@ -364,6 +364,9 @@ for room, name in ((payasync.journal, "PostgresJournal"), (payasync.notification
         getattr(room, name)
     except payasync.ConfigurationError as error:
         print(error)
+from payasync.journal import *
+from payasync.notifications import *
+print(SqliteJournal.__name__, SqliteInbox.__name__, "PostgresInbox" in globals())
 """
 
 
@@ -377,11 +380,16 @@ def test_missing_extra_is_named() -> None:
 
 
 def test_rooms_open_without_postgresql() -> None:
-    """The SQLite journal and inbox need no PostgreSQL driver; the PostgreSQL ones name the missing extra."""
+    """The SQLite journal and inbox need no PostgreSQL driver; the PostgreSQL ones name the missing extra.
+
+    Without the driver, `import *` leaves out the names that need it.
+    """
     done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT], capture_output=True, text=True, check=True)
 
     said = '{} needs psycopg, an extra: python -m pip install "payasync[postgres]"\n'
-    assert said.format("PostgresJournal") + said.format("PostgresInbox") == done.stdout
+    star = "SqliteJournal SqliteInbox False\n"
+    assert said.format("PostgresJournal") + said.format("PostgresInbox") + star == done.stdout
+    assert {"PostgresJournal", "PostgresInbox"} <= {*journal.__all__, *notifications.__all__}
 
 
 @pytest.mark.parametrize("room", [journal, notifications])

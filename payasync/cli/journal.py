@@ -1,6 +1,7 @@
 """`payasync journal`: lists and shows writes, and lets a person resolve those that the service cannot settle."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,7 @@ from payasync.notifications.inbox import REPLAYABLE
 MOST_EVENTS: Final = 1000
 """The greatest number of notifications of one state that the status shows."""
 SHORTEST: Final = timedelta(days=1)
+_NOBODY: Final = "nothing changed: without a terminal, nobody can confirm it. Pass --yes"
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
 _QUESTIONS: Final[dict[tuple[bool, State], str]] = {
     (False, "succeeded"): "Are you sure that it has succeeded?",
@@ -103,7 +105,8 @@ def journal() -> None:
       payasync journal
       payasync journal list --number R1
 
-    Without a command, the exit codes are those of payasync journal status.
+    Without a command, this is payasync journal status, with its options --journal, --inbox and --json, its messages and
+    its exit codes.
     """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
@@ -241,6 +244,8 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
         seen, attempts = found.state, found.attempts
         # The journal refuses any other state, so there is nothing to confirm.
         if found.state in RESOLVABLE_STATES:
+            if not (os.isatty(0) and os.isatty(1)):
+                fail("journal resolve", _NOBODY)
             JournalScreen().shown(found, address, hint=False)
             _confirm("journal resolve", _QUESTIONS[found.state == "new", end])
     resolved = run_with_journal(
@@ -320,7 +325,7 @@ def _confirm(command: str, question: str) -> None:
     except click.Abort as abort:
         Lines().write()  # the cursor is behind the question
         if isinstance(abort.__context__, EOFError):
-            fail(command, "nothing changed: without a terminal, nobody can confirm it. Pass --yes")
+            fail(command, _NOBODY)
         if isinstance(abort.__context__, KeyboardInterrupt):
             print_error(command, "interrupted; nothing changed")
         raise

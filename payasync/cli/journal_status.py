@@ -9,6 +9,7 @@ from typing import Any, Final
 from attrs import frozen
 from rich.console import Console
 
+from payasync import DOCUMENTATION
 from payasync.cli import NEEDS_A_PERSON
 from payasync.cli.intent_table import STYLES, amount_of, duration, identify, number_of, time_ago, why
 from payasync.cli.options import Address
@@ -161,6 +162,7 @@ class StatusScreen:
         needs = "notification needs" if many == 1 else "notifications need"
         self._lines.write((f"  {many} {needs} a person", "bold red"))
         self._say("After you have removed the cause, call receiver.replay(ID), or receiver.replay_all(STATE).")
+        self._say(f"A program that does this: {DOCUMENTATION}how-to/notifications.html#handle-a-held-event")
         for each in status.events[:ROWS]:
             what = f"{each.event or each.kind or 'unknown kind'} {each.key}"
             since = time_ago(each.received_at, status.at)

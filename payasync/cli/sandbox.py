@@ -290,7 +290,7 @@ class LogScreen(logging.Handler):
         """Show a request or a notification."""
         facts = record.__dict__
         if "seen" in facts:
-            self._screen.request(facts["seen"])
+            self._screen.request(Entry(**facts["seen"]))
         elif "delivery" in facts:
             self._screen.notification(facts["delivery"])
         elif logging.lastResort:

@@ -1,5 +1,6 @@
 """The journal: a write-ahead record of every write, so that a crash is recovered by asking, not by repeating."""
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from payasync.journal.intents import STATES, Intent, Outcome, State
@@ -25,6 +26,9 @@ __all__ = [
     "SqliteJournal",
     "State",
 ]
+
+if not TYPE_CHECKING and find_spec("psycopg") is None:  # `import *` would fail
+    __all__ = [each for each in __all__ if each != "PostgresJournal"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """Notifications: receive each one once, believe none unverified (docs/reference/service.md#notifications)."""
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from payasync.notifications.inbox import Added, Claim, Inbox, InboxEvent, Received
@@ -28,6 +29,9 @@ __all__ = [
     "parse",
     "verify",
 ]
+
+if not TYPE_CHECKING and find_spec("psycopg") is None:  # `import *` would fail
+    __all__ = [each for each in __all__ if each != "PostgresInbox"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
-from attrs import evolve
+from attrs import asdict, evolve
 
 from payasync.errors import ConfigurationError
 from payasync.sandbox.exchanges import Exchange
@@ -87,7 +87,8 @@ class RequestRecorder:
                     entry = evolve(entry, seq=self._store.add_entry(entry))
             self._keep_exchange(request, entry, answer)
             if entry:
-                LOGGER.info("%s", format_entry(entry), extra={"event_name": "sandbox.request", "seen": entry})
+                seen = asdict(entry)
+                LOGGER.info("%s", format_entry(entry), extra={"event_name": "sandbox.request", "seen": seen})
 
     def record_in_transaction(self, request: web.Request, status: int) -> None:
         """Record a request in the open transaction, unless a fault may change how it ends."""

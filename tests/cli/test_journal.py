@@ -41,8 +41,10 @@ PAYMENT = CreatePayment(amount=1000, currency="USD", description="Invoice 42")
 
 
 def run(*arguments: str, given: str | None = None, columns: int = 200) -> Result:
-    """Run the command."""
-    return CliRunner().invoke(payasync, ["journal", *arguments], input=given, env={"COLUMNS": str(columns)})
+    """Run the command, with a person at a terminal who types what is given, if anything is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "isatty", lambda _: given is not None)
+        return CliRunner().invoke(payasync, ["journal", *arguments], input=given, env={"COLUMNS": str(columns)})
 
 
 @pytest.fixture
@@ -362,6 +364,16 @@ def test_resolve_asks_first(path: Path, intent_id: str, end: str, answer: str, q
     assert (answer == "") == ("Pass --yes" in result.stderr)
 
 
+def test_resolve_asks_nobody_without_a_terminal(path: Path) -> None:
+    """Without a terminal and without --yes, `resolve` refuses in one line, and shows neither intent nor question."""
+    before = kept(path, 4)
+    result = run("resolve", "4", "--journal", str(path), "--as", "rejected", "--reason", "seen")
+    refused = "payasync journal resolve: nothing changed: without a terminal, nobody can confirm it. Pass --yes\n"
+
+    assert (2, "", refused) == (result.exit_code, result.stdout, result.stderr)
+    assert before == kept(path, 4)
+
+
 def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a worker sends the intent while `resolve` waits for the answer, the answer changes nothing."""
 
@@ -370,7 +382,7 @@ def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.Monk
         return await journal.settle(begun.intent, "accepted")
 
     monkeypatch.setattr("click.confirm", lambda *_, **__: in_journal(path, worked))
-    result = run("resolve", "3", "--journal", str(path), "--as", "rejected", "--reason", "not wanted")
+    result = run("resolve", "3", "--journal", str(path), "--as", "rejected", "--reason", "not wanted", given="")
 
     assert (2, "accepted") == (result.exit_code, kept(path, 3).state)
     assert "seen must be the state of intent 3, which is now accepted: look at it again" in result.stderr

@@ -13,6 +13,7 @@ from attrs import evolve
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from payasync import DOCUMENTATION
 from payasync.cli.commands import payasync
 from payasync.cli.journal_status import ROWS, StatusScreen, status_of
 from payasync.cli.options import Address
@@ -231,6 +232,7 @@ def test_help_and_mistakes_are_not_the_status() -> None:
     helped, mistyped = run("--help"), run("lsit")
 
     assert (0, True) == (helped.exit_code, "When you are called at night:" in helped.stdout)
+    assert "payasync journal status, with its options --journal, --inbox and --json" in " ".join(helped.stdout.split())
     assert (2, True) == (mistyped.exit_code, "No such command 'lsit'" in mistyped.stderr)
 
 
@@ -256,6 +258,8 @@ def test_notifications_that_need_a_person(tmp_path: Path) -> None:
     assert "  1 notification needs a person" in ended.stdout.splitlines()
     assert "payment.paid payment:1  dead, " in ended.stdout
     assert "no coffee? left" in ended.stdout
+    assert f"{DOCUMENTATION}how-to/notifications.html#handle-a-held-event" in ended.stdout
+    assert "\n### Handle a held event\n" in Path("docs/how-to/notifications.md").read_text(encoding="utf-8")
     assert [("payment:1", "payment", "dead")] == [(each["key"], each["kind"], each["state"]) for each in found]
 
 

@@ -1,6 +1,7 @@
 """The timeline: events in the order in which they happened."""
 
 import asyncio
+import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -124,6 +125,19 @@ async def test_customers_details_are_not_in_the_text_to_sign(http: aiohttp.Clien
     assert (401, 1) == (answer.status, len(lines))
     assert "&customer=<customer details>&" in lines[0]
     assert "Secretive" not in lines[0]
+
+
+async def test_log_record_of_a_request_is_plain_json(
+    sandbox: Sandbox, foreign: Foreign, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The record of a request has its entry as a dictionary, so that a log in JSON shows its fields."""
+    caplog.set_level("INFO", "payasync.sandbox")
+    await foreign.place("T1")
+    (seen,) = (vars(each)["seen"] for each in caplog.records if "seen" in vars(each))
+    (entry,) = (each for each in sandbox.timeline() if " request " in each)
+
+    assert entry.endswith(f" {format_entry(Entry(**json.loads(json.dumps(seen))))}")
+    assert ("orders.place", "T1", 200) == (seen["name"], seen["reference"], seen["status"])
 
 
 async def test_fault_is_named(sandbox: Sandbox, foreign: Foreign) -> None:
