@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from tests.installed import require_installed
 from tests.test_readme import UNUSED
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "custom_profile"
@@ -29,6 +30,7 @@ async def run(folder: Path, *words: str) -> tuple[int | None, str]:
 
 async def run_suite(folder: Path) -> tuple[int | None, str]:
     """Run the example's suite, without plugins that it does not use."""
+    require_installed()
     return await run(folder, *SUITE, "-rf", *(option for name in UNUSED for option in ("-p", f"no:{name}")))
 
 
