@@ -95,6 +95,35 @@ def test_signal_that_is_ignored_stays_ignored(tmp_path: Path, number: signal.Sig
     assert "payasync: cannot be loaded: went on." in said
 
 
+IN_A_STEP: Final = """
+import asyncio, signal
+from payasync.cli import end, raise_on_signals
+
+async def work():
+    signal.raise_signal({number})
+    print("the step ended", flush=True)
+    await asyncio.sleep(60)
+
+for each in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(each, end)
+raise_on_signals()
+try:
+    asyncio.run(work())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+"""A command whose work gets a signal between two awaits."""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_cuts_no_step_of_the_work(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGTERM cancels a command's work at its next await, as Ctrl-C does, and never between two lines."""
+    with started(("-c", IN_A_STEP.format(number=int(number))), folder=tmp_path) as process:
+        said = process.communicate(timeout=30)
+
+    assert ("the step ended\ninterrupted\n", "") == said
+
+
 def test_sigterm_ends_a_background_job(tmp_path: Path) -> None:
     """A background job ignores Ctrl-C. SIGTERM still ends it with exit code 130."""
     profile = tmp_path / "profile.toml"
