@@ -62,6 +62,8 @@ def lint(session: nox.Session) -> None:
     session.install(*_group("lint"))
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", "--check")
+    session.run("ruff", "check", "--config", "pyproject.toml", "docs/conf.py")
+    session.run("ruff", "format", "--check", "--config", "pyproject.toml", "docs/conf.py")
     session.run("lint-imports", "--no-logo", env={"PYTHONPATH": "."})
 
 

@@ -15,9 +15,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
 
 ROOT: Final = Path(__file__).parents[1]
-PROJECT: Final[dict[str, Any]] = tomllib.loads(
-    (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-)["project"]
+PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 project = PROJECT["name"]
 author = PROJECT["authors"][0]["name"]
@@ -40,9 +38,7 @@ html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["payasync.css"]
 html_search_scorer = str(ROOT / "docs" / "scorer.js")
-html_copy_source = html_show_sourcelink = html_show_copyright = html_show_sphinx = (
-    False
-)
+html_copy_source = html_show_sourcelink = html_show_copyright = html_show_sphinx = False
 
 myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
@@ -69,9 +65,7 @@ def prepare(
     for at, line in enumerate(lines):
         lines[at] = re.sub(
             r"docs/((?:reference|how-to)/[\w-]+)\.md#([\w-]+)",
-            lambda cited: (
-                f"`{cited[2].replace('-', ' ')} <../../{cited[1]}.html#{cited[2]}>`__"
-            ),
+            lambda cited: f"`{cited[2].replace('-', ' ')} <../../{cited[1]}.html#{cited[2]}>`__",
             line,
         )
     if what == "property" and lines:
@@ -99,16 +93,10 @@ def sign(
         lambda found: repr(fields[found[1]].default),
         arguments,
     )
-    arguments = re.sub(
-        r" \| [~\w.]*Literal\[_Absent\.ABSENT\]", "", arguments
-    ).replace("= NOTHING", "= {}")
-    if inspect.iscoroutinefunction(
-        inspect.unwrap(thing)
-    ) and not inspect.iscoroutinefunction(thing):
+    arguments = re.sub(r" \| [~\w.]*Literal\[_Absent\.ABSENT\]", "", arguments).replace("= NOTHING", "= {}")
+    if inspect.iscoroutinefunction(inspect.unwrap(thing)) and not inspect.iscoroutinefunction(thing):
         returns = f"Awaitable[{returns}]"
-    return arguments, returns and re.sub(
-        r"[~\w.]*Coroutine\[[~\w.]*Any, [~\w.]*Any, ", "Awaitable[", returns
-    )
+    return arguments, returns and re.sub(r"[~\w.]*Coroutine\[[~\w.]*Any, [~\w.]*Any, ", "Awaitable[", returns)
 
 
 def caption(_app: Sphinx, _page: str, source: list[str]) -> None:
@@ -126,9 +114,7 @@ def keep_lines(_app: Sphinx, _context: object, lines: list[str]) -> None:
     kept: list[str] = []
     for before, line in zip(["", *lines], list(lines), strict=False):
         listed = line.startswith("| ")
-        heading = (
-            listed and not before.startswith("|") and not line.startswith("|   ")
-        )
+        heading = listed and not before.startswith("|") and not line.startswith("|   ")
         if listed and not before.startswith("|"):
             kept += [
                 *([line[2:], ""] if heading else []),
@@ -146,9 +132,7 @@ def dash(_app: Sphinx, doctree: nodes.document) -> None:
         text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
 
 
-def link(
-    app: Sphinx, env: BuildEnvironment, node: pending_xref, shown: nodes.Element
-) -> nodes.Element | None:
+def link(app: Sphinx, env: BuildEnvironment, node: pending_xref, shown: nodes.Element) -> nodes.Element | None:
     """Link a name to its only definition: annotations name the module of a class, docstrings the bare class."""
     domain = env.domains.python_domain
     if node.get("refdomain") != domain.name:
@@ -162,9 +146,7 @@ def link(
     if len(found) != 1:
         return None
     name, thing = found[0]
-    return make_refnode(
-        app.builder, node["refdoc"], thing.docname, thing.node_id, shown, name
-    )
+    return make_refnode(app.builder, node["refdoc"], thing.docname, thing.node_id, shown, name)
 
 
 def break_names(
@@ -177,9 +159,7 @@ def break_names(
     """Let a browser break a long name between its words, and not inside of a word."""
     context["body"] = re.sub(
         r'(?<=<span class="pre">)[^<]+',
-        lambda name: re.sub(
-            r"(?<=[\w\]][._/=(-])(?=\w)|(?<=[a-z])(?=[A-Z])", "<wbr>", name[0]
-        ),
+        lambda name: re.sub(r"(?<=[\w\]][._/=(-])(?=\w)|(?<=[a-z])(?=[A-Z])", "<wbr>", name[0]),
         context.get("body", ""),
     )
 

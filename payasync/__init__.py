@@ -1,6 +1,9 @@
 """payasync: an asyncio-native client SDK of a payment service.
 
 A `Profile` says what the service does, `Credentials` who the merchant is, and a `Session` how we behave.
+
+Docstrings cite pages of the documentation by their source: `docs/reference/service.md#orders` is
+https://payasync.readthedocs.io/en/stable/reference/service.html#orders
 """
 
 from importlib import import_module

@@ -492,6 +492,15 @@ def test_texts_for_users_cite_the_site() -> None:
     assert f"{urls['Documentation']}en/stable/" == payasync.DOCUMENTATION
 
 
+def test_help_says_where_the_cited_pages_are() -> None:
+    """`help(payasync)` says where the pages are that docstrings cite, and the alert rules name their page."""
+    alerts = (ROOT / "examples" / "observability" / "alerts.yml").read_text(encoding="utf-8")
+
+    assert f"\n{payasync.DOCUMENTATION}reference/service.html#orders\n" in str(payasync.__doc__)
+    assert "orders" in anchors(DOCS / "reference" / "service.md")
+    assert f"# {payasync.DOCUMENTATION}how-to/observability.html\n" in alerts
+
+
 def test_contributing_shows_the_floors() -> None:
     """The layers that CONTRIBUTING.md shows are those in pyproject.toml, which `nox -s lint` checks."""
     ((_, shown),) = blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "text")
