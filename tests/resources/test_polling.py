@@ -187,6 +187,7 @@ async def test_timeout_after_a_failed_query(ends: Any, words: str) -> None:
 
     assert ["'paid' did not come within 5 s", *filter(None, [words])] == str(caught.value.args[0]).split("; ")
     assert caught.value.response in ends
+    assert caught.value.sent is True
 
 
 async def test_time_that_runs_out_before_any_answer() -> None:
@@ -195,7 +196,7 @@ async def test_time_that_runs_out_before_any_answer() -> None:
     with pytest.raises(WaitTimeoutError) as caught:
         await query.until(timeout=4.0)
 
-    assert caught.value.response is None
+    assert (None, None) == (caught.value.response, caught.value.sent)
     assert (9, 3) == (caught.value.attempts, len(query.times))
 
 
