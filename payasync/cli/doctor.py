@@ -20,7 +20,7 @@ from rich.table import Table
 from yarl import URL
 
 from payasync.cli.options import BASE_URL, GIVE_PROFILE, NO_PROFILE, base_url_option, profile_named, profile_option
-from payasync.cli.terminal import fail, new_table
+from payasync.cli.terminal import Lines, fail, new_table
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
@@ -260,7 +260,7 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
         advice = f". {_REACH}" if isinstance(error, ConnectionError) else ""
         return Finding(CONNECTION, "wrong", f"{url.origin()}: {describe_failure(error)}{aside}{advice}")
     took = (time.perf_counter() - started) * 1000
-    return Finding(CONNECTION, "fine", f"{url.origin()} accepted a connection in {took:.0f} ms, {secured}{aside}")
+    return Finding(CONNECTION, "fine", f"accepted a connection in {took:.0f} ms: {url.origin()}, {secured}{aside}")
 
 
 async def _connect(url: URL) -> str:
@@ -299,15 +299,16 @@ class DoctorScreen:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
+        self._print_table = Lines(self._console).print
 
     def profile(self, profile: Profile, source: str, *, every: bool = False) -> None:
         """Show what a profile is ready for, and how many open points are optional; or every point."""
         points, optional = profile.audit(), optional_points(profile)
         self._console.print(f"\n[bold]Profile[/]  {escape(profile.name or 'unnamed')}  [dim]{escape(source)}[/]")
-        self._console.print(group_table(inspect_groups(profile)))
+        self._print_table(group_table(inspect_groups(profile)))
         if every:
             self._console.print("\n[bold]Points[/]\n")
-            self._console.print(_point_table(profile, points, {each.name for each in optional}, self._console.width))
+            self._print_table(_point_table(profile, points, {each.name for each in optional}, self._console.width))
         else:
             self._console.print(f"\nOpen, but optional: {len(optional)}. payasync doctor --all shows every point.")
 
@@ -317,7 +318,7 @@ class DoctorScreen:
         for each in findings:
             table.add_row(_MARKS[each.verdict], escape(each.name), escape(each.words))
         self._console.print(f"\n[bold]{title}[/]")
-        self._console.print(table)
+        self._print_table(table)
 
 
 def group_table(groups: Sequence[Readiness]) -> Table:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -238,6 +239,18 @@ def test_nothing_is_left_to_do() -> None:
     assert "accepted a connection in" in result.output
     assert "ok 5 nothing is missing or wrong" == fine
     assert not [line for line in lines(result) if line.startswith("open")]
+
+
+def test_rows_hold_no_blanks_at_their_ends() -> None:
+    """On 80 columns, no row ends with blanks, and the time of the connection stands on the line of its name."""
+    with ThreadedSandbox() as sandbox:
+        settings = {**KEYS, "PAYASYNC_PROFILE": "sandbox"}
+        result = run("--base-url", sandbox.url, environ=settings, columns=80)
+        every = run("--all", environ=settings, columns=80)
+    shown = [*result.output.splitlines(), *every.output.splitlines()]
+
+    assert [] == [line for line in shown if line != line.rstrip()]
+    assert [1] == [len(re.findall(r"accepted a connection in \d+ ms:", line)) for line in shown if "accepted" in line]
 
 
 def test_missing_profile_is_missing() -> None:
