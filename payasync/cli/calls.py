@@ -296,7 +296,7 @@ class CallCommand:
             session.check(request)
             return request
         for number in _make_numbers():
-            request = self.kind(**arguments, **{name: number})
+            request = self.kind(**(arguments | {name: number}))
             try:
                 session.check(request)
             except InvalidArgumentError as error:
