@@ -296,7 +296,8 @@ class CallCommand:
             session.check(request)
             return request
         for number in _make_numbers():
-            request = self.kind(**(arguments | {name: number}))
+            numbered: dict[str, Any] = {**arguments, name: number}
+            request = self.kind(**numbered)
             try:
                 session.check(request)
             except InvalidArgumentError as error:
