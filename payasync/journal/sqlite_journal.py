@@ -5,7 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -45,6 +45,8 @@ def _to_sqlite(values: Mapping[str, Any]) -> dict[str, Any]:
             written[name] = escape_surrogates(value)
         elif isinstance(value, datetime):
             written[name] = value.timestamp()
+        elif isinstance(value, timedelta):
+            written[name] = value.total_seconds()
         elif isinstance(value, Mapping):
             written[name] = orjson.dumps(dict(value)).decode()
     return written

@@ -43,11 +43,14 @@ INSERT INTO payasync_intents
      state, attempts, fence, lease, tick, created, updated)
 SELECT
     :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :idempotency_key,
-    :key_sent, :key_tick, :state, :attempts, :fence, :lease, :tick, :now, :now
+    :now + :key_sent, :key_tick, :state, :attempts, :fence, :now + :lease, :tick, :now, :now
 WHERE CAST(:service AS text) IS NULL
     OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
 ON CONFLICT DO NOTHING RETURNING id"""
-"""A write to a service other than the merchant's is not stored. A second statement would make each write slower."""
+"""A write to a service other than the merchant's is not stored. A second statement would make each write slower.
+
+All moments follow from `:now`, so that a database may put its own time there. `:lease` and `:key_sent` are durations.
+"""
 MATCHING: Final = """
 SELECT * FROM payasync_intents
 WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
@@ -72,7 +75,8 @@ SETTLE: Final = """
 UPDATE payasync_intents SET
     state = CASE WHEN queued AND :again THEN 'new' ELSE :state END,
     reason = CASE WHEN queued AND :again THEN '' ELSE :reason END, queued = queued AND :queued,
-    lease = NULL, due = :due, updated = :now, sent_at = coalesce(:sent_at, sent_at),
+    lease = NULL, due = CASE WHEN :state IN ('accepted', 'unknown') THEN coalesce(:due, :now) END, updated = :now,
+    sent_at = CASE :state WHEN 'unknown' THEN :now ELSE sent_at END,
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
     answered = :answered OR (answered AND :state = 'unknown'), outcome = coalesce(:outcome, outcome), denied = 0,
     silent_since = NULL
@@ -268,9 +272,9 @@ def begin(
     draft: Draft, binding: ServiceBinding | None, now: datetime, lease: float, *, tick: str | None = None
 ) -> Transaction[BeginResult]:
     """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
-    until = now + timedelta(seconds=lease)
-    key_sent, key_tick = (None, None) if draft.idempotency_key is None else (now, tick)
-    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": until, "tick": tick}
+    lasts = timedelta(seconds=lease)
+    key_sent, key_tick = (None, None) if draft.idempotency_key is None else (timedelta(), tick)
+    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": lasts, "tick": tick}
     first |= {"key_sent": key_sent, "key_tick": key_tick}
     added, stored = yield from _add_draft(draft, binding, first, now)
     if added:
@@ -278,7 +282,7 @@ def begin(
     begun = match_draft(draft, stored, now)
     if begun.step is not Step.CONFLICT and draft.intent is not None:
         yield from change_intents(SET_INTENT, {"id": begun.intent.id, "intent": draft.intent})
-    facts = {"now": now, "until": until, "tick": tick, "named": draft.named}
+    facts = {"now": now, "until": now + lasts, "tick": tick, "named": draft.named}
     return (yield from _send(begun, facts, draft.idempotency_key))
 
 
@@ -306,7 +310,8 @@ def _add_draft(
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
-            return True, [Intent(**values, **first, id=added[0], created=now, updated=now)]
+            moments = {name: now + each for name, each in first.items() if isinstance(each, timedelta)}
+            return True, [Intent(**{**values, **first, **moments}, id=added[0], created=now, updated=now)]
         yield from bind_service(draft.merchant, binding)
         if stored := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
             return False, stored
@@ -373,17 +378,11 @@ def settle(
     if state == "sending":
         rule = "a state that ends the claim: to send an unknown intent again, claim it with its fence"
         raise invalid_argument("state", rule, state)
-    moments = {
-        "now": now,
-        "due": (due or now) if state in ASKED_STATES else None,
-        "sent_at": now if state == "unknown" else None,
-        "tick": tick,
-    }
     # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
     queued = not (state == "rejected" and (held.state in ASKED_STATES or facts["outcome"] is not None))
     again = state == "rejected" and held.state == "sending" and not held.queued
     end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
-    settled = {"id": held.id, "fence": held.fence, **end, **moments, **facts}
+    settled = {"id": held.id, "fence": held.fence, **end, "now": now, "due": due, "tick": tick, **facts}
     return bool((yield from change_intents(SETTLE, settled)))
 
 
