@@ -135,6 +135,8 @@ class Profile:
     sandbox: SandboxShape = SandboxShape()
     scheme: Scheme | None = field(init=False, default=None, eq=False, repr=False)
     """The signature scheme; of a `SortedPairs`, options that are not given follow the names in `fields`."""
+    names: Any = field(init=False, factory=dict, eq=False, repr=False)
+    """What `names_of` has returned by argument: each notification needs several."""
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "scheme", self._make_scheme())  # not cached later: each call reads it

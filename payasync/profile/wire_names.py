@@ -137,8 +137,12 @@ def wire_names(profile: "Profile", operation: str) -> dict[str, str]:
 
 def names_of(profile: "Profile", argument: str) -> frozenset[str]:
     """Return all wire names of an argument, or of a field that payasync sets."""
-    several = (each for each in ARGUMENTS if argument in OURS or _has(profile, each, argument))
-    return frozenset(filter(None, (wire_name(profile, operation, argument) for operation in several)))
+    names: frozenset[str] | None = profile.names.get(argument)
+    if names is None:
+        several = (each for each in ARGUMENTS if argument in OURS or _has(profile, each, argument))
+        names = frozenset(filter(None, (wire_name(profile, operation, argument) for operation in several)))
+        profile.names[argument] = names
+    return names
 
 
 def guarded_names(profile: "Profile") -> frozenset[str]:

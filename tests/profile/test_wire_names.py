@@ -20,6 +20,7 @@ from payasync import (
 )
 from payasync.endpoints import QUERY_PAYMENT
 from payasync.journal import Reconciler, SqliteJournal
+from payasync.profile.wire_names import names_of
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
 from payasync.wire.match import comparison_of
@@ -402,3 +403,13 @@ async def test_sandbox_plays_such_a_service(tmp_path: Path) -> None:
 
     assert ["pending", "paid", True, "succeeded", "succeeded", "closed", "scheduled", 900, "cancelled", 200] == seen
     assert ("succeeded", "succeeded") == (states["refunds.create", "R1"], states["orders.close", "T2"])
+
+
+def test_names_are_found_once_for_each_profile() -> None:
+    """The names of an argument are looked up once, and a profile that was made from another one has its own."""
+    first = Profile.from_toml('fields.merchant_id = "shop"')
+    found = names_of(first, "merchant_id")
+    other = evolve(first, fields={"merchant_id": "store"})
+
+    assert (frozenset({"shop"}), frozenset({"store"})) == (found, names_of(other, "merchant_id"))
+    assert found is names_of(first, "merchant_id")
