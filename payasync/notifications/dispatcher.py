@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from payasync.errors import SessionClosedError
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Claim, Inbox
-from payasync.notifications.worker import CANCELLATION_SECONDS
+from payasync.notifications.worker import CANCELLATION_SECONDS, Worker
 from payasync.settings import Pace
 from payasync.transport.deadlines import running_task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from payasync.notifications.receiver import Limits
 
 logger: Final = logging.getLogger("payasync.notifications")
@@ -25,6 +27,10 @@ POLL_SECONDS: Final = 5.0
 MIN_PAUSE: Final = 0.01
 FAILURE_PAUSE: Final = 1.0
 """Seconds until an inbox that failed is read again."""
+QUICK_SECONDS: Final = 0.2
+"""The next claim also leases events to begin later, if handlers ended in this time since the claim before."""
+MAX_AHEAD: Final = 100
+"""The most events to begin later that a claim leases."""
 FORGET_SECONDS: Final = 3600.0
 """Seconds between two deletions of old events."""
 
@@ -37,19 +43,23 @@ class Dispatcher:
 
     Args:
         inbox: Stores the events.
-        handle: Handles a claimed event, and ends its lease.
+        worker: Handles a claimed event, and ends its lease.
         limits: The concurrency, the lease and the retention.
         pace: Clock and sleep. The clock returns seconds since 1970.
     """
 
-    def __init__(self, inbox: Inbox, handle: Callable[[Claim], Awaitable[None]], limits: "Limits", pace: Pace) -> None:
+    def __init__(self, inbox: Inbox, worker: Worker, limits: "Limits", pace: Pace) -> None:
         self._inbox: Final = inbox
-        self._handle: Final = handle
+        self._worker: Final = worker
         self._limits: Final = limits
         self._pace: Final = pace
         self._made_in: Final = os.getpid(), asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._closing = False
+        self._claimed = deque[Claim]()
+        self._claimed_at = float("-inf")
+        self._ended = 0
+        self._handling = 0
         self._running: dict[asyncio.Task[None], Claim] = {}
         self._settling: list[asyncio.Future[None]] = []
         self._forget_at = 0.0
@@ -93,33 +103,38 @@ class Dispatcher:
         self._extender.cancel()
 
     async def _dispatch(self) -> None:
-        while not self._closing:
-            self._woken.clear()
-            try:
-                pause = await self._claim()
-            except Exception as error:  # noqa: BLE001 - an inbox of the user's may raise anything
-                words, name = "the inbox cannot be read: %(error_type)s", type(error).__name__
-                log(logger, logging.WARNING, "inbox.not_read", words, error_type=name)
-                self._end_settling(self._settling, error)
-                pause = FAILURE_PAUSE
-            if pause is None or pause > 0:
-                await self._pause(pause)
+        try:
+            while not self._closing:
+                await self._dispatch_due()
+        finally:
+            given_back = (self._inbox.finish(claim, "pending") for claim in self._claimed)
+            await asyncio.gather(*given_back, return_exceptions=True)
         self._end_settling(self._settling, SessionClosedError("the receiver is closed. Make a new one"))
+
+    async def _dispatch_due(self) -> None:
+        """Start handling due events, and wait until there may be more."""
+        self._woken.clear()
+        try:
+            pause = await self._claim()
+        except Exception as error:  # noqa: BLE001 - an inbox of the user's may raise anything
+            words, name = "the inbox cannot be read: %(error_type)s", type(error).__name__
+            log(logger, logging.WARNING, "inbox.not_read", words, error_type=name)
+            self._end_settling(self._settling, error)
+            pause = FAILURE_PAUSE
+        if pause is None:
+            await self._woken.wait()
+        elif pause > 0:
+            await self._pause(pause)
 
     async def _claim(self) -> float | None:
         """Start handling due events; return the seconds until the next is due, or `None` if no more may be handled."""
-        room = self._limits.concurrency - len(self._running)
+        self._begin_claimed()
+        room = self._limits.concurrency - self._handling
         if room < 1:
             return None
         waiting = tuple(self._settling)
-        claims = await self._inbox.claim(room, self._limits.lease)
-        for claim in claims:
-            if self._closing:
-                await self._inbox.finish(claim, "pending")
-                continue
-            task = asyncio.create_task(self._handle_safely(claim))
-            self._running[task] = claim
-            task.add_done_callback(self._remove)
+        claims = await self._inbox.claim(room + self._count_ahead(), self._limits.lease)
+        self._claimed.extend(claims)
         if claims:
             return 0
         if not self._running:
@@ -131,10 +146,35 @@ class Dispatcher:
         wait = await self._inbox.next_due()
         return POLL_SECONDS if wait is None else min(max(wait, MIN_PAUSE), POLL_SECONDS)
 
+    def _count_ahead(self) -> int:
+        """Return how many events to lease besides those to begin: few if handlers are slow, because others may be free.
+
+        None are leased so at first: an event that ends the process shall interrupt few others.
+        """
+        now, ended = asyncio.get_running_loop().time(), self._ended
+        is_quick = now - self._claimed_at < QUICK_SECONDS
+        self._claimed_at, self._ended = now, 0
+        return min(2 * ended, MAX_AHEAD) if is_quick else 0
+
+    def _begin_claimed(self) -> None:
+        """Begin to handle claimed events, as many as may be handled concurrently."""
+        while self._claimed and self._handling < self._limits.concurrency:
+            claim = self._claimed.popleft()
+            task = asyncio.create_task(self._handle_safely(claim))
+            self._handling += 1
+            self._running[task] = claim
+            task.add_done_callback(self._remove)
+
     async def _handle_safely(self, claim: Claim) -> None:
         _handled_in.set(running_task())
         try:
-            await self._handle(claim)
+            try:
+                transition = await self._worker.handle(claim)
+            finally:  # the next one need not wait until the end of this one is stored
+                self._handling -= 1
+                self._ended += 1
+                self.wake()
+            await self._worker.store(claim, transition)
         except Exception as error:  # noqa: BLE001 - the lease expires, and the event is claimed again
             words, name = "the end of event %(event_id)s cannot be stored: %(error_type)s", type(error).__name__
             log(logger, logging.WARNING, "inbox.end_not_stored", words, event_id=claim.event.id, error_type=name)
@@ -143,11 +183,9 @@ class Dispatcher:
         del self._running[task]
         self.wake()
 
-    async def _pause(self, seconds: float | None) -> None:
+    async def _pause(self, seconds: float) -> None:
         """Wait until woken, or for some seconds."""
-        ends: list[asyncio.Future[Any]] = [asyncio.create_task(self._woken.wait())]
-        if seconds is not None:
-            ends.append(asyncio.ensure_future(self._pace.sleep(seconds)))
+        ends = [asyncio.ensure_future(self._woken.wait()), asyncio.ensure_future(self._pace.sleep(seconds))]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -155,12 +193,13 @@ class Dispatcher:
                 end.cancel()
 
     async def _extend_leases(self) -> None:
-        """Extend the leases of all events that are being handled."""
+        """Extend the leases of all claimed events."""
         lease = self._limits.lease
         while True:
             await self._pace.sleep(lease / 3)
             try:
-                await asyncio.gather(*(self._inbox.extend(claim, lease) for claim in self._running.values()))
+                leased = (*self._running.values(), *self._claimed)
+                await asyncio.gather(*(self._inbox.extend(claim, lease) for claim in leased))
             except Exception as error:  # noqa: BLE001 - see above
                 words, name = "leases cannot be extended: %(error_type)s", type(error).__name__
                 log(logger, logging.WARNING, "inbox.lease_not_extended", words, error_type=name)

@@ -395,7 +395,7 @@ class Receiver:
         if self._ingest.closed:
             raise SessionClosedError("the receiver is closed. Make a new one")
         if self._current is None or not self._current.runs_in_this_loop:
-            self._current = Dispatcher(self._inbox, self._worker.handle, self._limits, self._pace)
+            self._current = Dispatcher(self._inbox, self._worker, self._limits, self._pace)
         return self._current
 
     def _wake_current(self) -> None:

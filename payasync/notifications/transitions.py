@@ -45,12 +45,14 @@ class Transition:
         reason: Why, in one line.
         wait: Seconds until an event is tried that had to wait for a query. `None`: a pending event has failed.
         path: The path of the field for which an event is held, for the log.
+        handler: The name of the last handler, if it is stored together with the state.
     """
 
     state: State
     reason: str = ""
     wait: float | None = None
     path: str | None = field(default=None, eq=False)
+    handler: str = ""
 
 
 def limit_failures(transition: Transition, failures: int, attempts: int) -> Transition:

@@ -258,7 +258,7 @@ def select_handlers(handlers: Sequence[Handler], notification: Notification) -> 
 
 @frozen(kw_only=True)
 class Worker:
-    """Handles claimed events.
+    """Handles claimed events, and stores their next states.
 
     Attributes:
         inbox: Stores them.
@@ -280,21 +280,29 @@ class Worker:
     pace: Pace
     confirmer: Confirmer
 
-    async def handle(self, claim: Claim) -> None:
-        """Handle a claimed event, and store its next state. If the lease is lost by then, nothing is stored."""
+    async def handle(self, claim: Claim) -> Transition:
+        """Handle a claimed event, and return its next state, which `store` stores."""
         event = claim.event
-        failures = event.failures + 1
         try:
-            transition = limit_interruptions(event.attempts, event.failures) or limit_failures(
-                await self._dispatch(claim), failures, self.limits.attempts
+            return limit_interruptions(event.attempts, event.failures) or limit_failures(
+                await self._dispatch(claim), event.failures + 1, self.limits.attempts
             )
         except asyncio.CancelledError:
             await self.inbox.finish(claim, "pending", INTERRUPTED)
             raise
-        wait = transition.wait
+
+    async def store(self, claim: Claim, transition: Transition) -> None:
+        """Store the next state of an event. If the lease is lost by then, nothing is stored."""
+        event, wait = claim.event, transition.wait
         if transition.state == "pending" and wait is None:
-            wait = self.pace.jitter(longest_wait(failures))
-        finished = await self.inbox.finish(claim, transition.state, transition.reason, wait)
+            wait = self.pace.jitter(longest_wait(event.failures + 1))
+        finish = partial(self.inbox.finish, claim, transition.state, transition.reason, wait)
+        marks = [self.inbox.handled(claim, transition.handler)] if transition.handler else []
+        try:
+            *_, finished = await asyncio.gather(*marks, finish())
+        except asyncio.CancelledError:
+            await finish()  # it does nothing if the first one was stored
+            raise
         if finished and transition.state not in {"pending", "done"}:
             self._log_stop(event, transition)
 
@@ -360,16 +368,19 @@ class Worker:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
             return Transition("pending", _note_failure("expect", error, notification))
 
-    async def _call(self, handlers: Iterable[Handler], notification: Notification, claim: Claim) -> Transition:
+    async def _call(self, handlers: Sequence[Handler], notification: Notification, claim: Claim) -> Transition:
         """Call each handler, also after one that fails."""
         failures = list[str]()
-        for handler in handlers:
+        for number, handler in enumerate(handlers, start=1):
             try:
                 await self._run(handler, notification)
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the user's code
                 failures.append(_note_failure(handler.name, error, notification))
                 continue
-            if not await self.inbox.handled(claim, handler.done_name(notification)):
+            name = handler.done_name(notification)
+            if number == len(handlers) and not failures:
+                return Transition("done", handler=name)
+            if not await self.inbox.handled(claim, name):
                 break
         return Transition("pending", shorten("; ".join(failures))) if failures else Transition("done")
 

@@ -70,6 +70,60 @@ async def test_so_many_are_handled_at_once(tmp_path: Path) -> None:
             assert (3, 8, ["done"] * 8) == (hanging.most, hanging.ended, await shop.states())
 
 
+async def test_quick_events_are_claimed_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While handlers are quick, each claim takes more events than can begin, and no more handlers run together."""
+    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
+    clock = Clock()
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, concurrency=2) as shop:
+        running, most = set[int | None](), list[int]()
+
+        @shop.receiver.on("payment")
+        async def end_soon(notification: Notification) -> None:
+            running.add(notification.id)
+            most.append(len(running))
+            await turns(3)
+            running.remove(notification.id)
+
+        await fill(shop.path, shop.clock, 200)
+        await shop.receiver.settle()
+
+        assert (2, 200) == (max(most), len(await shop.receiver.events("done", limit=1000)))
+        assert inbox.calls["claim"] < 20
+
+
+async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At first, and while handlers are slow, only as many events are claimed as can begin."""
+    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", 0.0)
+    async with opened(tmp_path, concurrency=2) as shop:
+        leased = list[int]()
+
+        @shop.receiver.on("payment")
+        async def look(_: Notification) -> None:
+            leased.append((await shop.states()).count("leased"))
+
+        await fill(shop.path, shop.clock, 20)
+        await shop.receiver.settle()
+
+        assert (20, True) == (len(leased), max(leased) <= 4)
+
+
+async def test_event_begins_before_the_end_of_another_is_stored(tmp_path: Path) -> None:
+    """A handler that has ended makes room for the next event, also while the inbox has yet to store its end."""
+    clock = Clock()
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock, concurrency=1) as shop:
+        got = shop.recording()
+        inbox.gates["finish"] = asyncio.Event()
+        await fill(shop.path, shop.clock, 3)
+        settled = asyncio.create_task(shop.receiver.settle())
+        await until(lambda: len(got) == 3)
+        inbox.gates["finish"].set()
+        await settled
+
+        assert ["done"] * 3 == await shop.states()
+
+
 async def test_what_another_process_keeps_is_found(shop: Shop) -> None:
     """The inbox is read every few seconds, because another process may have stored something."""
     got = shop.recording()
@@ -130,6 +184,67 @@ async def test_closing_gives_back_what_it_cuts_off(grace: float, attempts: int, 
 
         assert (0, 2 - attempts) == (hanging.running, hanging.ended)
         assert ("done", attempts, 0) == (event.state, event.attempts, event.failures)
+
+
+async def test_closing_gives_back_what_has_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events that were claimed to begin later are due for others immediately, also while a handler may still end."""
+    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
+    async with opened(tmp_path, concurrency=2) as shop:
+        hanging, let_go = list[int | None](), asyncio.Event()
+
+        @shop.receiver.on("payment")
+        async def hang_when_many_wait(notification: Notification) -> None:
+            if (await shop.states()).count("leased") > 20:
+                hanging.append(notification.id)
+                await let_go.wait()
+
+        await fill(shop.path, shop.clock, 90)
+        other = SqliteInbox(shop.path, clock=shop.clock)
+        async with shop.receiver:
+            await until(lambda: len(hanging) == 2)
+            closing = asyncio.create_task(shop.receiver.aclose(grace=3600))
+            leased = await other.events("leased")
+            for _ in range(1000):
+                leased = await other.events("leased") if len(leased) > 2 else leased
+            let_go.set()
+            await closing
+        await other.aclose()
+
+        assert set(hanging) == {each.id for each in leased}
+
+
+async def test_end_that_is_cut_off_is_stored(tmp_path: Path) -> None:
+    """If a shutdown cancels the storing of a handler's success, it is stored all the same, and not called again."""
+    clock = Clock()
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
+        got = shop.recording()
+        inbox.gates["finish"] = asyncio.Event()
+        await shop.take()
+        await until(lambda: inbox.calls["finish"])
+        closing = asyncio.create_task(shop.receiver.aclose(grace=0))
+        await until(lambda: inbox.calls["finish"] == 2)
+        inbox.gates["finish"].set()
+        await closing
+    async with opened(tmp_path) as next_one:
+        got += next_one.recording()
+        event = await next_one.last()
+
+        assert ("done", 1, 1) == (event.state, event.attempts, len(got))
+
+
+async def test_last_mark_and_the_end_are_stored_together(tmp_path: Path) -> None:
+    """The mark of the last handler does not take a transaction of its own."""
+    clock = Clock()
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
+        shop.recording()
+        inbox.gates["handled"] = asyncio.Event()
+        await shop.take()
+        await until(lambda: inbox.calls["finish"])
+        inbox.gates["handled"].set()
+
+        assert "done" == (await shop.last()).state
 
 
 async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
