@@ -189,7 +189,7 @@ class Payments:
         return address
 
     async def store_open(self, number: str, before: str) -> bool:
-        """Let the customer pay. Return `False` if the state is no longer `before`."""
+        """Let the customer pay. Return `False` if the state is not `before`."""
         opened = "UPDATE orders SET state = 'open' WHERE number = ? AND state = ?"
         async with self.database.begin() as db:
             return (await db.execute(opened, (number, before))).rowcount > 0

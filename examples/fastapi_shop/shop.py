@@ -319,7 +319,7 @@ def may_be_placed(error: PayasyncError) -> bool:
 
 
 async def store_open(shop: Shop, number: str, before: str) -> bool:
-    """Let the customer pay. Return `False` if the state is no longer `before`."""
+    """Let the customer pay. Return `False` if the state is not `before`."""
     opened = (
         update(Order)
         .where(Order.number == number, Order.state == before)
