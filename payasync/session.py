@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import islice
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 
@@ -874,13 +873,13 @@ def _profile_from(environment: Environment) -> Profile:
     return load_profile(given.strip())
 
 
-def load_profile(path: str | Path) -> Profile:
+def load_profile(path: str) -> Profile:
     """Return the profile of a TOML file, or for the word `sandbox` the sandbox's own.
 
     Raises:
         ConfigurationError: The file cannot be read, or is not a valid profile.
     """
-    return SANDBOX if str(path) == SANDBOX_WORD else Profile.from_file(path)
+    return SANDBOX if path == SANDBOX_WORD else Profile.from_file(path)
 
 
 def _check_request(name: str, request: object) -> None:

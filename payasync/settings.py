@@ -114,8 +114,11 @@ def check_function(name: str, given: object) -> None:
     Raises:
         ConfigurationError: It cannot be called, or is an `async` function.
     """
-    if not callable(given) or iscoroutinefunction(given):
+    if not callable(given):
         raise invalid_setting(name, f"must be a plain function, not {given!r}")
+    if any(map(iscoroutinefunction, (given, type(given).__call__))):
+        why = "must be a plain function, not a coroutine function, because nothing awaits it"
+        raise invalid_setting(name, f"{why}. Write def instead of async def")
 
 
 def to_tuple(given: Iterable[Any]) -> tuple[Any, ...]:

@@ -38,7 +38,7 @@ LOOKUP: Final = 8
 """Pages that a lookup reads at most, whichever of two indexes the planner takes; the tables have thousands."""
 
 
-GAUGES: Final = {"COUNT", "COUNT_INTERRUPTED", "COUNT_SHOWN", "COUNT_UNSENT", "OLDEST"}
+GAUGES: Final = {"COUNT", "COUNT_INTERRUPTED", "COUNT_UNSENT", "COUNT_UNSETTLED", "COUNT_WITHOUT_NEWS", "OLDEST"}
 """Statements that read each row that is open, but none that has ended."""
 
 

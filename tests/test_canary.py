@@ -12,6 +12,7 @@ import logging
 import pickle
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 import pytest
 from attrs import evolve
@@ -249,7 +250,10 @@ def repeats() -> dict[str, bytes]:
 @pytest.mark.parametrize("status", [200, 400, 500])
 @pytest.mark.parametrize("form", ["message", "escaped", "not JSON"])
 async def test_key_that_the_service_repeats(form: str, status: int) -> None:
-    """If the service repeats the keys, neither its response nor the error of the call shows them."""
+    """If the service repeats the keys, neither its response nor the error of the call shows them.
+
+    The public key is no secret, and stays.
+    """
     loud()
     profile = evolve(KEYED, answer=AnswerShape(message="message"))
     with Recorder([answer(status, repeats()[form], ("X-Echo", CANARIES["secret_key"]))]) as service:
@@ -261,18 +265,63 @@ async def test_key_that_the_service_repeats(form: str, status: int) -> None:
 
     texts |= {"document": str(response.document), "body": repr(response.body), "headers": str(response.headers)}
     texts |= {"pickle of the response": pickle.dumps(response).decode("latin-1")}
-    assert [] == [name for name, text in texts.items() if SONG in text or basic()[:24] in text]
-    assert b"Bearer ***, ***, Basic ***" in response.body
+    public = CANARIES["public_key"]
+    secret = {name: text.replace(public, "") for name, text in texts.items()}
+    assert [] == [name for name, text in secret.items() if SONG in text or basic()[:24] in text]
+    assert f"Bearer ***, {public}, Basic ***".encode() in response.body
 
 
-async def test_short_keys_mask_nothing() -> None:
-    """A key of a few characters, such as `test`, does not change the texts of a response."""
-    body = rb'{"said": "a\/test", "number": 12345678}'
+WRITTEN: Final[dict[str, tuple[str, bytes, bytes]]] = {
+    "in an address": ("sk+canary/Tweet==", b'{"at": "/?key=sk%2Bcanary%2FTweet%3D%3D"}', b'{"at": "/?key=***"}'),
+    "base64 in an address": (
+        "sk_canary~~Tweet???",
+        f'{{"at": "/?{quote(base64.b64encode(b"sk_canary~~Tweet???:").decode(), safe="")}"}}'.encode(),
+        b'{"at": "/?***"}',
+    ),
+    "JSON in a text": ("sk/canary/Tweet", rb"bad {sk\/canary\/Tweet}", b"bad {***}"),
+    "JSON in JSON": ("sk/canary/Tweet", rb'{"raw": "{sk\\/canary\\/Tweet}"}', b'{"raw": "{***}"}'),
+    "number": ("1234567890123456", b'{"n": 1234567890123456, "m": 1, "b": true}', b'{"n": "***", "m": 1, "b": true}'),
+}
+"""A secret key, what the service says, and what is left of it."""
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+async def test_key_that_the_service_writes_in_another_form(form: str) -> None:
+    """A key is also masked percent-encoded, with an escaped slash, and as a JSON number."""
+    key, body, masked = WRITTEN[form]
+    with Recorder([answer(400, body, ("X-Echo", quote(key, safe="")))]) as service:
+        auth = evolve(GATE, auth=Auth(value="Basic {basic_user}"))
+        error = await failure(service, query, profile=auth, credentials=keys(secret_key=key))
+    response = cast("Response", error.response)
+
+    assert masked == response.body
+    assert "***" == response.headers["X-Echo"]
+
+
+@pytest.mark.parametrize("key", ["test", "a/+b", "12345678", "123456789012345"])
+async def test_short_keys_mask_nothing(key: str) -> None:
+    """A key of a few characters, or digits, such as `test` or an order number, does not change a response."""
+    said = rf'"test", "a\/+b", "{quote(key, safe="")}", "{key}", 12345678, 123456789012345'
+    body = f'{{"said": [{said}]}}'.encode()
     with Recorder([answer(200, body)]) as service:
-        async with session(service, credentials=keys(secret_key="test", public_key="12345678")) as pay:
+        async with session(service, credentials=keys(secret_key=key)) as pay:
             response = await query(pay)
 
     assert body == response.body
+
+
+@pytest.mark.parametrize("auth", [Auth(value="{public_key}"), Auth(value="Basic {basic}"), KEYED.auth])
+async def test_what_is_no_secret_stays(auth: Auth) -> None:
+    """The merchant's number and public key are not masked, because a number or an address may hold them."""
+    number = "shop-20261124"
+    body = dumps({"outTradeNo": number, "url": f"https://pay.example.com/{number}/1"})
+    auth = evolve(auth, headers={**auth.headers, "X-Merchant": "{merchant_id}"})
+    known = Credentials(number, secret_key=CANARIES["secret_key"], public_key=number, signing_key="signing key of M1")
+    with Recorder([answer(200, body, ("X-Merchant", number))]) as service:
+        async with session(service, profile=evolve(GATE, auth=auth), credentials=known) as pay:
+            response = await pay.orders.query(number)
+
+    assert (body, number) == (response.body, response.headers["X-Merchant"])
 
 
 BAD_BEARERS: Final = {

@@ -56,7 +56,8 @@ NOT_MADE: Final = ("refused", "failed")
 LATE: Final = timedelta(minutes=1)  # longer than a call takes
 TABLES: Final = """
 -- state: new (it is being placed), open (the customer can pay),
--- checking (its outcome is unknown), paid, failed, closed or expired
+-- checking (its outcome is unknown), paid, refunded (before the shop knew of the
+-- payment), failed, closed or expired
 CREATE TABLE IF NOT EXISTS orders (
     number TEXT PRIMARY KEY, product TEXT NOT NULL, amount INT NOT NULL,
     state TEXT NOT NULL DEFAULT 'new',
@@ -85,7 +86,7 @@ ON CONFLICT DO NOTHING
 STORE_ORDER_STATE: Final = """
 UPDATE orders SET state = :new WHERE number = :number
 AND (state IN ('new', 'open', 'checking')
-     OR state != 'paid' AND :new NOT IN ('open', 'checking'))
+     OR state NOT IN ('paid', 'refunded') AND :new != 'checking')
 """
 STORE_REFUND_STATE: Final = """
 UPDATE refunds SET state = :new, reason = :reason WHERE number = :number
@@ -171,27 +172,27 @@ class Payments:
                 notify_url=f"{self.url}/notify/payment",
             )
             address = placed.redirect_url
-        except (
-            OutcomeUnknownError,
-            DuplicateError,
-            NotConfiguredError,  # by `redirect_url`, after the order was placed
-        ) as error:
+        except PayasyncError as error:
+            if not may_be_placed(error):
+                await self.store_open(order["number"], "new")  # try again
+                raise
             logger.warning("%s", error)
             async with self.database.begin() as db:
                 await store_order_state(db, order["number"], "checking")
             return None
-        except PayasyncError:
-            if order["state"] == "new":  # certainly not placed: try again
-                async with self.database.begin() as db:
-                    await store_order_state(db, order["number"], "open")
-            raise
+        is_new = order["state"] == "new"
         if address is None:
             # The response was lost, and a query does not return the address.
             await self.close(order["number"])
-        elif order["state"] != "open":
-            async with self.database.begin() as db:
-                await store_order_state(db, order["number"], "open")
+        elif is_new and not await self.store_open(order["number"], "new"):
+            return None  # cancelled, paid or checking by now: its page asks
         return address
+
+    async def store_open(self, number: str, before: str) -> bool:
+        """Let the customer pay. Return `False` if the state is not `before`."""
+        opened = "UPDATE orders SET state = 'open' WHERE number = ? AND state = ?"
+        async with self.database.begin() as db:
+            return (await db.execute(opened, (number, before))).rowcount > 0
 
     async def close(self, number: str) -> None:
         """Close an order. If somebody has just paid it, it stays paid."""
@@ -217,15 +218,20 @@ class Payments:
     async def refresh_order(self, order: dict[str, Any]) -> None:
         """Find out what became of an unpaid order.
 
-        As long as its outcome is unknown, the journal sends nothing. A late order
-        without an address is closed, because nobody can pay it.
+        As long as its outcome is unknown, the journal sends nothing. The customer
+        can pay once the service has confirmed the order. A late order without an
+        address is closed, because nobody can pay it.
         """
-        is_lost = order["state"] == "checking" and is_late(order)
+        address = None
         if order["state"] == "checking":
             with suppress(PayasyncError):
-                is_lost = await self.place(order) is None and is_lost
+                address = await self.place(order)
         state = await self.ask_about_order(order["number"])
-        if is_lost and state == "pending":
+        if order["state"] != "checking" or state != "pending":
+            return
+        if address:
+            await self.store_open(order["number"], "checking")
+        elif is_late(order):
             await self.close(order["number"])
 
     async def refund(self, order: dict[str, Any], number: str, amount: int) -> None:
@@ -245,7 +251,7 @@ class Payments:
                 notify_url=f"{self.url}/notify/refund",
             )
             state = made.state
-        except (OutcomeUnknownError, DuplicateError, NotConfiguredError):
+        except (OutcomeUnknownError, DuplicateError):
             state = "checking"
         except (NotSentError, RateLimitedError) as error:
             wait = f"; wait {error.retry_after:.0f} s" if error.retry_after else ""
@@ -301,6 +307,13 @@ class Payments:
             await asyncio.sleep(60)
 
 
+def may_be_placed(error: PayasyncError) -> bool:
+    """Return whether an order may have been placed, although `place` failed."""
+    if isinstance(error, NotConfiguredError):
+        return bool(error.sent)  # by `redirect_url`, after the order was placed
+    return isinstance(error, (OutcomeUnknownError, DuplicateError))
+
+
 def expected_payment(amount: int) -> dict[str, object]:
     """Return what the service must say of an order."""
     return {TOTAL_AMOUNT: amount, CURRENCY_CODE: CURRENCY}
@@ -332,14 +345,17 @@ def may_refund(order: dict[str, Any], number: str, amount: int) -> bool:
 async def store_order_state(
     db: aiosqlite.Connection, number: str, state: str | None
 ) -> None:
-    """Store a state. A paid order stays paid, and its parcel is stored once."""
+    """Store a state. Each payment stores one parcel, unless it was refunded before.
+
+    An order that is paid or refunded keeps its state.
+    """
     if state is None:
         logger.warning(
             "%s: its state is not in the profile's [states.order]", number
         )
     if state == "pending":
         return
-    new = {None: "checking", "refunded": "paid"}.get(state, state)
+    new = state or "checking"
     changed = await db.execute(STORE_ORDER_STATE, {"new": new, "number": number})
     if changed.rowcount and new == "paid":
         await db.execute("INSERT INTO parcels (order_number) VALUES (?)", (number,))

@@ -67,6 +67,7 @@ PRODUCTS: Final = {
 CURRENCY: Final = "CAD"
 PAGES: Final = Path(__file__).parents[1] / "shop_pages"
 UNPAID: Final = ("new", "open", "checking")
+PAID: Final = ("paid", "refunded")
 UNSETTLED: Final = ("open", "checking", "unsent", "refused", "processing")
 NOT_MADE: Final = ("refused", "failed")
 LATE: Final = timedelta(minutes=1)  # longer than a call takes
@@ -91,7 +92,8 @@ class Order(Base):
     """An order.
 
     The state: `new` (it is being placed), `open` (the customer can pay), `checking`
-    (the outcome is unknown), `paid`, `failed`, `closed` or `expired`.
+    (the outcome is unknown), `paid`, `refunded` (before the shop knew of the
+    payment), `failed`, `closed` or `expired`.
     """
 
     __tablename__ = "orders"
@@ -293,27 +295,39 @@ async def place(shop: Shop, order: Order) -> str | None:
             notify_url=f"{shop.url}/notify/payment",
         )
         address = placed.redirect_url
-    except (
-        OutcomeUnknownError,
-        DuplicateError,
-        NotConfiguredError,  # by `redirect_url`, after the order was placed
-    ) as error:
+    except PayasyncError as error:
+        if not may_be_placed(error):
+            await store_open(shop, order.number, "new")  # the customer may try again
+            raise
         logger.warning("%s", error)
         async with shop.database.begin() as db:
             await store_order_state(db, order.number, "checking")
         return None
-    except PayasyncError:
-        if order.state == "new":  # certainly not placed: the customer may try again
-            async with shop.database.begin() as db:
-                await store_order_state(db, order.number, "open")
-        raise
     if address is None:
         # The response was lost, and a query does not return the address.
         await close(shop, order.number)
-    elif order.state != "open":
-        async with shop.database.begin() as db:
-            await store_order_state(db, order.number, "open")
+    elif order.state == "new" and not await store_open(shop, order.number, "new"):
+        return None  # cancelled, paid or checking by now: its page asks the service
     return address
+
+
+def may_be_placed(error: PayasyncError) -> bool:
+    """Return whether an order may have been placed, although `place` failed."""
+    if isinstance(error, NotConfiguredError):
+        return bool(error.sent)  # by `redirect_url`, after the order was placed
+    return isinstance(error, (OutcomeUnknownError, DuplicateError))
+
+
+async def store_open(shop: Shop, number: str, before: str) -> bool:
+    """Let the customer pay. Return `False` if the state is not `before`."""
+    opened = (
+        update(Order)
+        .where(Order.number == number, Order.state == before)
+        .values(state="open")
+        .returning(Order.number)
+    )
+    async with shop.database.begin() as db:
+        return await db.scalar(opened) is not None
 
 
 async def close(shop: Shop, number: str) -> None:
@@ -353,15 +367,20 @@ def differs(
 async def refresh_order(shop: Shop, order: Order) -> None:
     """Find out what became of an unpaid order.
 
-    As long as its outcome is unknown, the journal sends nothing. A late order
-    without an address is closed, because nobody can pay it.
+    As long as its outcome is unknown, the journal sends nothing. The customer can
+    pay once the service has confirmed the order. A late order without an address is
+    closed, because nobody can pay it.
     """
-    is_lost = order.state == "checking" and is_late(order)
+    address = None
     if order.state == "checking":
         with suppress(PayasyncError):
-            is_lost = await place(shop, order) is None and is_lost
+            address = await place(shop, order)
     state = await ask_about_order(shop, order.number)
-    if is_lost and state == "pending":
+    if order.state != "checking" or state != "pending":
+        return
+    if address:
+        await store_open(shop, order.number, "checking")
+    elif is_late(order):
         await close(shop, order.number)
 
 
@@ -373,15 +392,19 @@ def is_late(order: Order) -> bool:
 async def store_order_state(
     db: AsyncSession, number: str, state: str | None
 ) -> None:
-    """Store a state. A paid order stays paid, and its parcel is stored once."""
+    """Store a state. Each payment stores one parcel, unless it was refunded before.
+
+    An order that is paid or refunded keeps its state.
+    """
     if state is None:
         logger.warning(
             "%s: its state is not in the profile's [states.order]", number
         )
     if state == "pending":
         return
-    new = {None: "checking", "refunded": "paid"}.get(state, state)
-    before = Order.state.in_(UNPAID) if new in UNPAID else Order.state != "paid"
+    new = state or "checking"
+    is_open = new == "checking"
+    before = Order.state.in_(UNPAID) if is_open else Order.state.not_in(PAID)
     changed = (
         update(Order)
         .where(Order.number == number, before)
@@ -410,7 +433,7 @@ async def create_refund(shop: Shop, order: Order, refund: Refund) -> None:
             notify_url=f"{shop.url}/notify/refund",
         )
         state = made.state
-    except (OutcomeUnknownError, DuplicateError, NotConfiguredError):
+    except (OutcomeUnknownError, DuplicateError):
         state = "checking"
     except (NotSentError, RateLimitedError) as error:
         wait = f"; wait {error.retry_after:.0f} s" if error.retry_after else ""

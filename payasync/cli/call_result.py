@@ -233,10 +233,15 @@ def _facts(caller: Caller, response: Response) -> dict[str, Any]:
 
 def _without_secrets(data: Any, profile: Profile) -> Any:
     """Return a payload without what no output shows: its signature, its nonce, and a customer's details."""
-    names = (names_of(profile, name) for name in ("nonce", "sign", "customer"))
-    paths = {*SIGNING, profile.answer.signature}.union(*names)
-    hidden = {path.removesuffix(f".{FIRST}").rpartition(".")[2] for path in paths}
-    return _without(hidden, data) if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        return None
+    signing = {*SIGNING, profile.answer.signature}.union(*(names_of(profile, name) for name in ("nonce", "sign")))
+    customer = {name.removesuffix(f".{FIRST}") for name in names_of(profile, "customer")}
+    hidden = {path.removesuffix(f".{FIRST}").rpartition(".")[2] for path in signing}
+    hidden |= {"customer", *(name for name in customer if "." not in name)}
+    # The last step of a dotted name is often `id`, which other fields have, too.
+    at_top = {name.partition(".")[0] for name in customer}
+    return _without(hidden, {name: value for name, value in data.items() if name not in at_top})
 
 
 def _without(hidden: Collection[str], value: Any) -> Any:

@@ -241,13 +241,13 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     seen = attempts = None
     found = _existing(address, intent_id, "journal resolve")
     if not yes:
-        seen, attempts = found.state, found.attempts
+        seen, attempts = state_now(found, now()), found.attempts
         # The journal refuses any other state, so there is nothing to confirm.
-        if found.state in RESOLVABLE_STATES:
+        if seen in RESOLVABLE_STATES:
             if not (os.isatty(0) and os.isatty(1)):
                 fail("journal resolve", _NOBODY)
             JournalScreen().shown(found, address, hint=False)
-            _confirm("journal resolve", _QUESTIONS[found.state == "new", end])
+            _confirm("journal resolve", _QUESTIONS[seen == "new", end])
     resolved = run_with_journal(
         address,
         lambda journal: journal.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=attempts),

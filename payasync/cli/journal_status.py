@@ -16,7 +16,7 @@ from payasync.cli.options import Address
 from payasync.cli.terminal import Lines, Part, plain
 from payasync.journal import STATES, Intent, State
 from payasync.journal.intents import END_STATES, doubt_since, format_moment, state_now
-from payasync.journal.reconcile_policy import UNSENT, Patience, is_shown, is_unsent, may_be_settled
+from payasync.journal.reconcile_policy import UNSENT, Patience, is_unsent, needs_person
 from payasync.journal.transactions import INTERRUPTED
 from payasync.notifications.inbox import InboxEvent
 
@@ -78,15 +78,10 @@ def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datet
         at=at,
         counts={state: counts[state] for state in OPEN_STATES},
         doubtful=sorted(
-            (each for state, each in states if state == "unknown" and may_be_settled(each)), key=doubt_since
+            (each for state, each in states if state == "unknown" and not needs_person(each, at, _PATIENCE)),
+            key=doubt_since,
         ),
-        manual=[
-            each
-            for state, each in states
-            if state == "manual"
-            or (state == "unknown" and not may_be_settled(each))
-            or (state == "accepted" and is_shown(each, at, _PATIENCE))
-        ],
+        manual=[each for _, each in states if needs_person(each, at, _PATIENCE)],
         unsent=[each for state, each in states if state == "new" and is_unsent(each, at)],
         events=events,
         leases=[each.lease for state, each in states if state == "sending" and each.lease],
@@ -225,7 +220,7 @@ class StatusScreen:
 
     def _fact(self, intent: Intent, at: datetime) -> dict[str, Any]:
         state, since = state_now(intent, at), doubt_since(intent)
-        asked = state == "unknown" and may_be_settled(intent)
+        asked = state == "unknown" and not needs_person(intent, at, _PATIENCE)
         command = "payasync reconcile" if asked else f"payasync journal show {intent.id}"
         facts = identify(intent, intent.reason if state == intent.state else INTERRUPTED)
         times = {"since": since.isoformat(), "seconds": (at - since).total_seconds()}

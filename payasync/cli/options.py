@@ -186,7 +186,7 @@ def is_profile_given(path: str | None) -> bool:
     return bool(path or Environment(os.environ).optional(PROFILE_PATH))
 
 
-def profile_from(path: str | Path, option: str = "--profile") -> Profile:
+def profile_from(path: str, option: str = "--profile") -> Profile:
     """Return the profile of a file.
 
     Args:

@@ -110,8 +110,8 @@ def _write(file: Path, text: str, *, force: bool) -> None:
 
 
 @profile.command(short_help="Say what a file is ready for.")
-@click.argument("file", type=click.Path(path_type=Path))
-def check(file: Path) -> None:
+@click.argument("file", type=click.Path())
+def check(file: str) -> None:
     """Read FILE, or the sandbox's own profile for the word sandbox. Show which groups it is ready for.
 
     Nothing is sent, and no key is read: payasync doctor does that.
@@ -131,7 +131,7 @@ def check(file: Path) -> None:
     except ConfigurationError as error:
         fail(CHECK, error)
     for refusal in list_refusals(partial(check_answers_covered, chosen), partial(check_covered, chosen)):
-        line = lines_of(file.read_text(encoding="utf-8")).get(refusal.field or "")
+        line = lines_of(Path(file).read_text(encoding="utf-8")).get(refusal.field or "")
         fail(CHECK, f"{file}{f', line {line}' if line else ''}: {refusal}")
     ProfileScreen().checked(file, chosen)
     sys.exit(1 if any(each.begun and not each.ready for each in inspect_groups(chosen)) else 0)
@@ -249,10 +249,10 @@ class ProfileScreen:
         self._lines.write("Open points are comments in the file, with examples. Edit it, and run:", hang=0)
         self._lines.write((f"  payasync profile check {plain(str(file))}", "bold cyan"))
 
-    def checked(self, file: Path, profile: Profile) -> None:
+    def checked(self, file: str, profile: Profile) -> None:
         """Say what a file is ready for, and which groups it has only begun."""
         groups = inspect_groups(profile)
-        self._lines.title(CHECK, plain(str(file)))
+        self._lines.title(CHECK, plain(file))
         self._lines.print(group_table(groups))
         self._lines.write()
         if begun := [each.group for each in groups if each.begun and not each.ready]:

@@ -17,10 +17,11 @@ from payasync.cli.options import profile_from
 from payasync.cli.signals import stopped_by_signals
 from payasync.cli.terminal import Lines, Part, fail, plain
 from payasync.errors import ConfigurationError
-from payasync.sandbox import PROFILE, Sandbox
+from payasync.sandbox import Sandbox
 from payasync.sandbox.model import Entry
 from payasync.sandbox.rules import RefundSetting
 from payasync.sandbox.webhooks import Delivery
+from payasync.session import SANDBOX_WORD
 
 _UNITS: Final = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
 _REFUNDS: Final = {
@@ -36,7 +37,8 @@ _REFUNDS: Final = {
 @click.option("--db", default=":memory:", metavar="FILE", help="Store all data in this file, including the keys.")
 @click.option(
     "--profile",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
+    default=SANDBOX_WORD,
     metavar="FILE",
     help="The profile to follow, a TOML file. Default: sandbox, the sandbox's own.",
 )
@@ -53,7 +55,7 @@ _REFUNDS: Final = {
 @click.option("--webhook-url", metavar="URL", help="Where to send notifications of requests that have no notifyUrl.")
 @click.option("--quiet", is_flag=True, help="Do not show requests and notifications.")
 @click.option("--json", is_flag=True, help="Print only one line of JSON, at the start, for scripts.")
-def sandbox(profile: Path | None, *, quiet: bool, json: bool, **settings: Any) -> None:
+def sandbox(profile: str, *, quiet: bool, json: bool, **settings: Any) -> None:
     """Run a stand-in for the service on this machine.
 
     It has the service's gateway page, and a dashboard. It prints the settings with which other commands and your
@@ -75,11 +77,11 @@ def sandbox(profile: Path | None, *, quiet: bool, json: bool, **settings: Any) -
         fail("sandbox", error)
 
 
-async def run(profile: Path | None, screen: "SandboxScreen", settings: dict[str, Any], *, quiet: bool) -> None:
+async def run(profile: str, screen: "SandboxScreen", settings: dict[str, Any], *, quiet: bool) -> None:
     """Serve until SIGINT or SIGTERM comes.
 
     Args:
-        profile: A TOML file; `None`: the sandbox's own profile.
+        profile: A TOML file, or the word `sandbox`: the sandbox's own profile.
         screen: Shows where it is, and what happens.
         settings: Arguments of `Sandbox`; `refunds` is a text, as `refund_setting` takes it.
         quiet: Show no requests, and no notifications.
@@ -87,13 +89,13 @@ async def run(profile: Path | None, screen: "SandboxScreen", settings: dict[str,
     Raises:
         ConfigurationError: An option is invalid, the port is taken, or the database cannot be used.
     """
-    followed = PROFILE if profile is None else profile_from(profile)
+    followed, file = profile_from(profile), None if profile == SANDBOX_WORD else Path(profile)
     arguments: dict[str, Any] = {**settings, "refunds": refund_setting(settings["refunds"])}
     stop = stopped_by_signals()
     log = LogScreen(screen)
     try:
         async with Sandbox(followed, **arguments) as sandbox:
-            screen.opened(_describe(sandbox, profile, settings))
+            screen.opened(_describe(sandbox, file, settings))
             if not quiet:
                 _LOGGER.addHandler(log)
                 _LOGGER.setLevel(logging.INFO)

@@ -13,11 +13,14 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.Event:
     """Return an event that the first SIGINT or SIGTERM sets; the second one ends the process.
 
+    A signal that the process ignores stays ignored, as for commands that a shell starts in the background.
+
     Args:
         last_word: Called by the event loop before the second signal ends the process, unless it returns `False`. A
             third signal then ends the process immediately, even if the loop is busy.
     """
     stop, loop, begun = asyncio.Event(), asyncio.get_running_loop(), list[int]()
+    heeded = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
 
     def end(number: int) -> None:
         if last_word is None or last_word():
@@ -30,14 +33,14 @@ def stopped_by_signals(last_word: Callable[[], bool] | None = None) -> asyncio.E
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stop.set)
             return
-        for each in SIGNALS:
+        for each in heeded:
             signal.signal(each, signal.SIG_DFL)
         if last_word is None:
             signal.raise_signal(number)
         else:
             loop.call_soon_threadsafe(end, number)
 
-    for each in SIGNALS:
+    for each in heeded:
         signal.signal(each, handle)
     return stop
 

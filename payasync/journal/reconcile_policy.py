@@ -309,9 +309,16 @@ def _resend_or_give_up(intent: Intent, result: QueryResult, patience: Patience) 
     return Decision(state="sending" if intent.queued else "rejected", reason=reason)
 
 
-def is_shown(accepted: Intent, now: datetime, patience: Patience) -> bool:
-    """Return whether an accepted intent is shown to a person, because no response was usable for too long."""
-    return accepted.denied >= patience.questions or _is_too_long(accepted.silent_since, now, patience)
+def needs_person(sent: Intent, now: datetime, patience: Patience) -> bool:
+    """Return whether a person must find out how a write ended that may have been sent.
+
+    It is *manual*; or *unknown*, and nothing can settle it; or *accepted*, and no response was usable for too long.
+    `Backlog.needs_person` counts the same in SQL.
+    """
+    state = state_now(sent, now)
+    if state == "accepted":
+        return sent.denied >= patience.questions or _is_too_long(sent.silent_since, now, patience)
+    return state == "manual" or (state == "unknown" and not may_be_settled(sent))
 
 
 def _is_too_long(since: datetime | None, now: datetime, patience: Patience) -> bool:

@@ -37,10 +37,10 @@ from payasync.journal.reconcile_policy import (
     decide,
     describe_end,
     is_due,
-    is_shown,
     is_unpaid_order,
     is_unsent,
     names_of,
+    needs_person,
     query_for,
 )
 from payasync.middleware.observe import log
@@ -240,12 +240,14 @@ class Reconciler:
     async def manual(self) -> Intents:
         """Return the intents that need a person.
 
-        These are manual ones; and accepted ones that the service denies to know, or about which no response was of use
-        for a day (`Patience.give_up`).
+        These are manual ones; accepted ones that the service denies to know, or about which no response was of use
+        for a day (`Patience.give_up`); and unknown ones that no query names and no resend can settle. An unknown one
+        becomes manual in the run in which it is due.
         """
-        accepted, now = await self._list_own("accepted"), self._now()
-        shown = (each for each in accepted if is_shown(each, now, self._patience))
-        return [*await self._list_own("manual"), *shown]
+        # Another process may change states meanwhile: each state is read after those that lead to it.
+        states: tuple[State, ...] = ("sending", "unknown", "accepted", "manual")
+        found = {each.id: each for state in states for each in await self._list_own(state)}
+        return [each for each in found.values() if needs_person(each, self._now(), self._patience)]
 
     async def _list_own(self, state: State) -> Intents:
         mine: Intents = []

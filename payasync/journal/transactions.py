@@ -145,10 +145,16 @@ COUNT_INTERRUPTED: Final = "SELECT count(*) AS count FROM payasync_intents WHERE
 COUNT_UNSENT: Final = """
 SELECT count(*) AS count FROM payasync_intents
 WHERE state = 'new' AND CASE reason WHEN '' THEN updated ELSE created END <= :before"""
-COUNT_SHOWN: Final = """
+COUNT_WITHOUT_NEWS: Final = """
 SELECT count(*) AS count FROM payasync_intents
 WHERE state = 'accepted' AND (denied >= :questions OR silent_since <= :before)"""
-"""These count what `state_now`, `is_unsent` and `is_shown` find. A journal may have too many rows to read them all."""
+COUNT_UNSETTLED: Final = """
+SELECT count(*) AS count FROM payasync_intents
+WHERE (state = 'unknown' OR (state = 'sending' AND lease <= :now))
+    AND NOT (queued AND idempotency_key IS NOT NULL)
+    AND CASE WHEN operation = 'payments.create' THEN outcome IS NULL
+        ELSE reference IS NULL OR operation NOT IN ('orders.place', 'orders.close', 'refunds.create') END"""
+"""These count what `state_now`, `is_unsent` and `needs_person` find. A journal may have too many rows to read all."""
 OLDEST: Final = """
 SELECT * FROM payasync_intents
 WHERE state = 'unknown' OR (state = 'sending' AND lease <= :now)
@@ -472,12 +478,13 @@ def backlog(now: datetime) -> Transaction[Backlog]:
     (unsent,) = yield Query(COUNT_UNSENT, {"before": now - UNSENT}, column="count")
     patience = Patience()
     silent = {"questions": patience.questions, "before": now - timedelta(seconds=patience.give_up)}
-    (shown,) = yield Query(COUNT_SHOWN, silent, column="count")
+    (accepted,) = yield Query(COUNT_WITHOUT_NEWS, silent, column="count")
+    (unsettled,) = yield Query(COUNT_UNSETTLED, {"now": now}, column="count")
     unknown = yield from find_intents(OLDEST, {"now": now})
     due = yield from next_due(None)
     return Backlog(
         counts=counts,
-        needs_person={"new": unsent, "accepted": shown, "manual": counts["manual"]},
+        needs_person={"new": unsent, "accepted": accepted, "unknown": unsettled, "manual": counts["manual"]},
         oldest=max((now - doubt_since(unknown[0])).total_seconds(), 0.0) if unknown else 0.0,
         overdue=max((now - due).total_seconds(), 0.0) if due else 0.0,
     )

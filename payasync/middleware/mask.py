@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+from urllib.parse import quote
 
 from attrs import evolve
 from multidict import CIMultiDict
@@ -18,18 +19,26 @@ from payasync.wire.call import Reply
 MASK: Final = "***"
 SHORTEST_KEY: Final = 8
 """Characters from which a key is masked. A shorter text may stand in a response by chance."""
+SHORTEST_DIGITS: Final = 16
+"""Characters from which a key of digits only is masked. A shorter one may be an order number or an amount."""
 
 
 class KeyMask:
-    """Replaces the merchant's keys in replies. A reply without them stays the same object.
+    r"""Replaces the merchant's keys in replies. A reply without them stays the same object.
+
+    A key is also found percent-encoded, with `\/` for `/`, and as an integer in JSON. It is not found in another
+    form: with lowercase percent codes, encoded twice, hashed, or as a number with an exponent.
+
+    The merchant's number and the public key are no secrets. They stay, because a response may name them: an order
+    number or an address may hold them.
 
     Args:
-        auth: The headers that hold keys: also their base64 is masked.
-        credentials: The merchant's keys. The public key is masked only if a header holds it.
+        auth: The headers that hold keys: the base64 of HTTP Basic is masked, too.
+        credentials: The merchant's keys.
     """
 
     def __init__(self, auth: Auth, credentials: Credentials) -> None:
-        texts = {text for text in _find_texts(auth, credentials) if len(text) >= SHORTEST_KEY}
+        texts = {form for text in _find_texts(auth, credentials) for form in _forms_of(text)}
         # The longest comes first, because it may hold a shorter one. A traceback may show attributes: they are secrets.
         self._keys: tuple[Secret, ...] = tuple(map(Secret, sorted(texts, key=len, reverse=True)))
         # The method alone, because the pattern's `repr` shows the keys.
@@ -66,6 +75,8 @@ class KeyMask:
         if isinstance(value, str):
             for key in self._keys:
                 value = value.replace(key.reveal(), MASK)
+        elif type(value) is int and MASK in (text := self._mask(str(value))):
+            return text
         return value
 
 
@@ -73,7 +84,13 @@ def _find_texts(auth: Auth, credentials: Credentials) -> Iterator[str]:
     """Yield the keys, and the forms in which headers hold them."""
     several = (*credentials.service_keys, *credentials.notification_keys)
     yield from (each.reveal() for each in (credentials.secret_key, credentials.signing_key, *several) if each)
-    if any(getattr(credentials, name) is None for name in auth.needs):
-        return
-    named = {name for value in auth.all_headers.values() for name in names_in(value)}
-    yield from (reveal(credentials, name) for name in {*auth.needs, *named} - {"merchant_id"})
+    if all(getattr(credentials, name) for name in auth.needs):
+        named = {name for value in auth.all_headers.values() for name in names_in(value)}
+        yield from (reveal(credentials, name) for name in named & {"basic", "basic_user"})
+
+
+def _forms_of(key: str) -> set[str]:
+    """Return a key as it stands in a text, in an address, and in JSON whose reader does not know it as JSON."""
+    if len(key) < (SHORTEST_DIGITS if key.isdecimal() else SHORTEST_KEY):
+        return set()
+    return {key, quote(key, safe=""), key.replace("/", "\\/")}

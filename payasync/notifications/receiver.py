@@ -33,7 +33,7 @@ from payasync.notifications.worker import (
 from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS, Kind
 from payasync.session import Session
-from payasync.settings import Pace, check_types, is_number, must_be
+from payasync.settings import Pace, check_function, check_types, is_number, must_be
 from payasync.wire.validators import invalid_argument
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Receiver:
             and not those of arguments, such as `total_amt`. `None` means that the event is unexpected. An event that
             differs is held.
         on_refused: Called with the reason of each refusal, `signature`, `invalid` or `too_large`, such as
-            `OpenTelemetry.on_refused`. It must not block.
+            `OpenTelemetry.on_refused`. A plain function, not `async def`, that must not block.
         verifier: Verifies in place of the profile. It gets body and headers, and must return `True`.
         attempts: How often an event may fail, with growing waits, before it is dead. Default: 100, about three days.
         concurrency: The most events that are handled concurrently.
@@ -196,6 +196,8 @@ class Receiver:
         verification = verification_of(profile, credentials, verifier)
         _check_session(session, verification)
         check_expect(expect)
+        if on_refused is not None:
+            check_function("on_refused", on_refused)
         check_callable("on_refused", on_refused, 1, "takes a reason", "be called with that alone")
         self._inbox: Final = inbox
         self._profile: Final = verification.profile

@@ -40,6 +40,9 @@ _LAST_NAME: Final = chr(sys.maxunicode)
 _INTEGER_BITS: Final = 64
 """Bits of an integer that all JSON writers write alike."""
 
+_IN_INTEGERS: Final = frozenset("-0123456789")
+"""The characters of an integer's text."""
+
 _CHANGE: Final = "change the profile's signature"
 _ALLOW: Final = "name it in the profile's signature.allow_delimiters if it holds free text or a URL"
 
@@ -348,6 +351,9 @@ class SortedPairs(Keyed):
         places = [place for _, place in order]
         numbers = [place for place in places if kinds[place] is int]
         strict = [place for name, place in order if kinds[place] is str and name not in self.allow_delimiters]
+        # `join` does not look for the separator in integers.
+        if not _IN_INTEGERS.isdisjoint(self.separator):
+            return lambda _: ""
         if not strict[1:] or self.append_path or not {str, int}.issuperset(kinds) or any(map(self._splits, names)):
             return lambda _: ""
         form = self.separator.join(f"{name}=%s" for name, _ in order)

@@ -21,7 +21,8 @@ class Backlog:
         oldest: The age in seconds of the oldest unknown intent, or of the oldest undelivered event; 0 if there is none.
         overdue: For how many seconds the next query or delivery has been due; 0 if it is not due.
         needs_person: How many intents need a person by state, 0 included; empty for an inbox. *new* ones were not sent
-            for 5 minutes, and about *accepted* ones the service gave no usable response for too long.
+            for 5 minutes. About *accepted* ones the service gave no usable response for too long. No query and no
+            resend can settle *unknown* ones.
     """
 
     counts: Mapping[str, int]

@@ -135,9 +135,8 @@ class Response:
         path = getattr(self._shape, name)
         if not path:
             error = not_configured(f"answer.{name}", f"the path, inside the response's data, of its {name}")
-            done = "The request was sent, and the service carried it out"
-            advice = f"Only reading {name} needs this key, so do not send the request again"
-            error.args = (f"{error.args[0]}. {done}. {advice}",)
+            advice = f"Only reading {name} needs this key: this error does not say that the request failed"
+            error.args = (f"{error.args[0]}. The service responded to the request. {advice}",)
             error.add(**self._facts())
             raise error
         value = at(payload(self._shape, self._reply.document), path)
@@ -184,7 +183,7 @@ class PaymentResponse(Response):
         """The service's number of the payment.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
         """
         return self._located("payment_id")
 
@@ -193,7 +192,7 @@ class PaymentResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
         """
         return self._located("payment_status")
 
@@ -202,7 +201,7 @@ class PaymentResponse(Response):
         """Where the customer goes to authorize, as of an order; `None` if it is not in the response.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
         """
         return self._address()
 
@@ -220,7 +219,7 @@ class OrderResponse(Response):
         If the profile has a `redirect_template`, the address is made of its parts.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
         """
         return self._address()
 
@@ -229,7 +228,7 @@ class OrderResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
         """
         return self._located("order_status")
 
@@ -257,7 +256,7 @@ class RefundResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
         """
         return self._located("refund_status")
 
@@ -273,7 +272,7 @@ class SubscriptionResponse(Response):
         """The service's number of the subscription.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
         """
         return self._located("subscription_id")
 
@@ -282,7 +281,7 @@ class SubscriptionResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the call itself succeeded.
+            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
         """
         return self._located("subscription_status")
 

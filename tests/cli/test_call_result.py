@@ -149,3 +149,14 @@ def test_secrets_at_any_depth_are_not_shown(customer: str) -> None:
     shown = {"amount": 900}
     expected = {**shown, "status": "SBX_SCHEDULED", "plan": {**shown, "parts": [shown, "kept"]}}
     assert expected == result_of_response(asked, response).data
+
+
+def test_dotted_name_of_the_customer_hides_no_other_field() -> None:
+    """If the customer is `payer.id`, the payload is shown without `payer`, and with each other `id`."""
+    named = evolve(PROFILE, name="dotted", fields={**PROFILE.fields, "customer": "payer.id"})
+    shown = {"id": "S1", "status": "SBX_SCHEDULED", "plan": {"id": 7, "parts": [{"id": 8}]}}
+    response = SubscriptionResponse.of(
+        bare_call(CREATE_SUBSCRIPTION, profile=named), reply({**shown, "payer": {"id": "C1", "email": "canary"}})
+    )
+
+    assert shown == result_of_response(caller(SUBSCRIBE, named), response).data

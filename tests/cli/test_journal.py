@@ -31,6 +31,7 @@ from payasync.journal.drafts import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
+from tests.cli.conftest import interrupt
 from tests.cli.test_profile import read as read_terminal
 from tests.journal.building import START, refund
 from tests.journal.building import kept as keeping
@@ -250,7 +251,7 @@ def test_ctrl_c_at_a_question_ends_its_line(path: Path, arguments: tuple[str, ..
         while more := read_terminal(ours):
             shown += more
             if shown.endswith("[y/N]: "):
-                process.send_signal(signal.SIGINT)
+                interrupt(process, signal.SIGINT)
         os.close(ours)
 
     (asked,) = (line for line in shown.splitlines() if question in line)
@@ -372,6 +373,22 @@ def test_resolve_asks_nobody_without_a_terminal(path: Path) -> None:
 
     assert (2, "", refused) == (result.exit_code, result.stdout, result.stderr)
     assert before == kept(path, 4)
+
+
+@pytest.mark.parametrize("given", [None, "n\n"], ids=["no terminal", "no"])
+def test_resolve_asks_about_an_interrupted_write(path: Path, given: str | None) -> None:
+    """A write whose sender was interrupted is unknown, so `resolve` asks for a yes. Without it, nothing changes."""
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    in_journal(path, lambda journal: sending(journal, refund("R5")), clock=an_hour_ago.timestamp)
+    before = kept(path, 5)
+    arguments = "resolve", "5", "--as", "rejected", "--reason", "seen", "--journal", str(path)
+    asked = run(*arguments, given=given)
+    unchanged = kept(path, 5)
+    confirmed = run(*arguments, given="y\n")
+
+    assert ("sending", before) == (before.state, unchanged)
+    assert (1 if given else 2, bool(given)) == (asked.exit_code, "Are you sure that it was not done?" in asked.output)
+    assert (0, "rejected") == (confirmed.exit_code, kept(path, 5).state)
 
 
 def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -379,3 +379,13 @@ def test_check_of_the_profile_of_the_sandbox() -> None:
     result = run("check", "sandbox")
 
     assert (0, 6) == (result.exit_code, result.output.count(" ready\n"))
+
+
+def test_check_of_a_file_that_is_called_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path such as `./sandbox` is a file, and not the word for the sandbox's own profile."""
+    monkeypatch.chdir(tmp_path)
+    Path("sandbox").write_text("signatur = 1")
+    result = run("check", "./sandbox")
+
+    assert 2 == result.exit_code
+    assert "sandbox, line 1: signatur is unknown" in result.stderr

@@ -283,13 +283,14 @@ async def test_dry_run_says_when_the_next_query_is(sandbox: Sandbox, path: Path)
 
 
 async def test_dry_run_changes_nothing(sandbox: Sandbox, path: Path) -> None:
-    """`--dry-run` lists the writes that are due, sends nothing, and does not change the journal."""
+    """`--dry-run` lists what is due, and what needs a person. It sends nothing, and does not change the journal."""
     await lost(sandbox, path, done=["R1"])
     await unnamed(sandbox, path)
     before = content(path)
     result = await run(sandbox, path, "--dry-run")
 
-    assert 0 == result.code
+    assert 3 == result.code
+    assert "1 write needs a person" in result.out
     assert [["1", "unknown", "refunds.create", "R1", "100", "2", "h", "ago"]] == cells(result.out, "R1", 8)
     assert "nothing was sent, and nothing has changed" in result.out
     assert before == content(path)

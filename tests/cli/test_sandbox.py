@@ -70,7 +70,7 @@ def test_start_says_what_it_is_and_where() -> None:
 
     Without a terminal there are no colours, and no line is broken.
     """
-    with running("--port", "0", "--clock", "frozen") as process:
+    with running("--port", "0", "--clock", "frozen", "--profile", "sandbox") as process:
         shown = lines(process, "Ctrl-C")
     facts = {words[0]: words[1:] for words in map(str.split, shown) if words}
     url = facts["Listens"][0]
@@ -152,6 +152,7 @@ def test_signal_ends_it_while_a_client_is_connected() -> None:
         (("--refunds", "later"), ["refunds", "later", 'succeed, fail, "by hand"', "30s"]),
         (("--refunds", "0s"), ["refunds", "0s", "30s"]),
         (("--profile", "missing.toml"), ["--profile: ", "missing.toml"]),
+        (("--profile", "./sandbox", "--port", "70000"), ["--profile: "]),  # a file, not the word for the own profile
         (("--profile", "wrong.toml"), ["wrong.toml", "line 2", "colour"]),
         (("--db", "wrong.toml"), ["db", "wrong.toml"]),
         (("--db", "nowhere/sbx.db"), ["db", "nowhere"]),

@@ -30,3 +30,18 @@ async def test_second_signal_after_the_end_changes_nothing() -> None:
     await asyncio.wait_for(stop.wait(), 5)
 
     assert {signal.SIG_DFL} == {signal.getsignal(number) for number in SIGNALS}
+
+
+async def test_ignored_signal_stays_ignored() -> None:
+    """If the process ignores a signal, as in the background of a script, the signal stops nothing, then or later."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stop = stopped_by_signals(lambda: False)
+    signal.raise_signal(signal.SIGINT)
+    await asyncio.sleep(0)
+    assert not stop.is_set()
+
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.wait_for(stop.wait(), 5)
+
+    assert [signal.SIG_IGN, signal.SIG_DFL] == [signal.getsignal(number) for number in SIGNALS]

@@ -232,6 +232,25 @@ async def test_order_whose_address_cannot_be_read_is_checked(client: Client, tmp
     assert [("checking",)] == client.rows("SELECT state FROM orders")
 
 
+async def test_open_point_before_the_call_says_that_nothing_was_sent(client: Client, tmp_path: Path) -> None:
+    """If a call lacks a key of the profile, nothing was sent: the shop says so, and checks nothing."""
+    (tmp_path / "open.toml").write_text(evolve(SANDBOX, signature=None).to_toml(), encoding="utf-8")
+    async with (
+        Sandbox() as sandbox,
+        serving(client.place, sandbox, PAYASYNC_PROFILE=str(tmp_path / "open.toml")),
+    ):
+        bought = await client.buy()
+        order = client.rows("SELECT state FROM orders")
+        client.rows("UPDATE orders SET state = 'paid'")
+        refund = await client.refund()
+        stored = client.rows("SELECT state FROM refunds")
+        sent = len(sandbox.ledger.calls())
+
+    assert (503, [("open",)], 503, [("open",)], 0) == (bought[0], order, refund[0], stored, sent)
+    assert "Nothing was charged or refunded" in bought[1]
+    assert "Nothing was charged or refunded" in refund[1]
+
+
 async def test_cancelled_order_is_closed(client: Client) -> None:
     """A customer who cancels closes the order at the service; no other site may frame the button."""
     async with Sandbox() as sandbox, serving(client.place, sandbox):
@@ -290,6 +309,58 @@ async def test_another_amount_at_the_service_is_checked(client: Client) -> None:
 
     assert "We are checking your payment" in page
     assert [("checking", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
+
+
+async def test_checked_order_is_open_again_only_if_the_service_confirms_it(client: Client) -> None:
+    """The recorded address does not open an order whose amount differed, as long as the service does not respond."""
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        client.rows("UPDATE orders SET state = 'checking'")
+        outage = sandbox.faults.server_error("orders.query", times=None)
+        page = await client.page(f"/orders/{NUMBER}")
+        unconfirmed = client.rows("SELECT state FROM orders")
+        outage.disarm()
+        confirmed = await client.page(f"/orders/{NUMBER}")
+
+    assert "We are checking your payment" in page
+    assert [("checking",)] == unconfirmed
+    assert "Continue to payment" in confirmed
+
+
+async def test_late_response_does_not_open_an_order(client: Client) -> None:
+    """If another state was stored while the order was being placed, the response does not store `open` over it."""
+    async with Sandbox() as sandbox, serving(client.place, sandbox):
+        sandbox.faults.latency("orders.place", seconds=0.5, phase="after")
+        first = asyncio.create_task(client.buy())
+        async with asyncio.timeout(SECONDS):
+            while not sandbox.ledger.orders():
+                await sandbox.settle()
+        client.rows("UPDATE orders SET state = 'checking'")
+        await first
+        stored = client.rows("SELECT state FROM orders")
+
+    assert [("checking",)] == stored
+
+
+async def test_refunded_order_stores_no_parcel(client: Client, tmp_path: Path) -> None:
+    """An order that was refunded before the shop knew of its payment is not sent, even if it is called paid later."""
+    refunded = SANDBOX.to_toml().replace('paid = ["SBX_PAID"]', 'refunded = ["SBX_PAID"]', 1)
+    (tmp_path / "refunded.toml").write_text(refunded, encoding="utf-8")
+    async with Sandbox(clock="frozen") as sandbox:
+        sandbox.faults.notifications.drop("payment")
+        async with serving(client.place, sandbox, PAYASYNC_PROFILE=str(tmp_path / "refunded.toml")):
+            await client.buy()
+            await sandbox.customer.authorize(NUMBER)
+            page = await client.page(f"/orders/{NUMBER}")
+        async with serving(client.place, sandbox):
+            await sandbox.clock.advance(hours=1)
+            await sandbox.settle()
+            async with aclosing(SqliteInbox(client.place.folder / "inbox.db")) as inbox, asyncio.timeout(SECONDS):
+                while not await inbox.events("done"):
+                    pass
+
+    assert "We have returned your money" in page
+    assert [("refunded", 0)] == client.rows("SELECT state, (SELECT count(*) FROM parcels) FROM orders")
 
 
 async def test_service_with_other_names_is_believed(client: Client) -> None:

@@ -21,6 +21,7 @@ from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.profile.profile import Profile
 from payasync.resources.orders import CloseOrder
 from payasync.resources.payments import CreatePayment
+from payasync.resources.subscriptions import CancelSubscription
 from payasync.storage import Backlog
 from tests.journal.building import LEASE, MERCHANT, PAYMENT, SERVICE, START, Clock, draft, kept, refund
 
@@ -450,9 +451,9 @@ async def test_backlog_shows_what_is_open_and_late(journal: Journal, clock: Cloc
         await in_state(journal, state, f"R{number}")
         clock.advance(5)
 
-    needs_person = {"new": 0, "accepted": 0, "manual": 1}
+    needs_person = {"new": 0, "accepted": 0, "unknown": 0, "manual": 1}
 
-    assert {"new": 0, "accepted": 0, "manual": 0} == empty.needs_person
+    assert {"new": 0, "accepted": 0, "unknown": 0, "manual": 0} == empty.needs_person
     assert Backlog(counts=dict.fromkeys(empty.counts, 0), oldest=0, overdue=0, needs_person=empty.needs_person) == empty
     assert (
         Backlog(
@@ -505,6 +506,34 @@ async def test_backlog_counts_what_a_person_must_look_at(journal: Journal, clock
     assert [(len(each.unsent), len(each.manual)) for each in statuses] == [
         (each["new"], each["accepted"] + each["manual"]) for each in counted
     ]
+
+
+@pytest.mark.parametrize("state", ["unknown", "sending"])
+async def test_backlog_counts_what_nothing_can_settle(journal: Journal, clock: Clock, state: State) -> None:
+    """`needs_person` counts an unknown write if the reconciler can neither query it nor send it again."""
+    payment = evolve(draft(PAYMENT), queued=False)
+    writes = {
+        "refund": draft(),
+        "order": draft(CloseOrder(out_trade_no="T1")),
+        "payment": payment,
+        "payment with key": evolve(payment, idempotency_key="k"),
+        "queued payment": evolve(payment, queued=True),
+        "queued payment with key": evolve(payment, queued=True, idempotency_key="k"),
+        "queued subscription": draft(CancelSubscription(subscription_id="S1")),
+        "queued subscription with key": evolve(draft(CancelSubscription(subscription_id="S1")), idempotency_key="k"),
+    }
+    begun = {name: await sending(journal, write) for name, write in writes.items()}
+    if state == "unknown":
+        begun["answered payment"] = await sending(journal, payment)
+        for name, each in begun.items():
+            await journal.settle(each, "unknown", outcome=OUTCOME if name == "answered payment" else None)
+    before = (await journal.backlog()).needs_person["unknown"]
+    clock.advance(LEASE)
+    names = {each.id: name for name, each in begun.items()}
+    manual = [names[each.id] for each in status_of(await journal.list(), [], clock.now).manual]
+
+    assert ["payment", "payment with key", "queued payment", "queued subscription"] == manual
+    assert (4 if state == "unknown" else 0, 4) == (before, (await journal.backlog()).needs_person["unknown"])
 
 
 async def test_sender_cannot_postpone(journal: Journal) -> None:

@@ -33,8 +33,8 @@ from payasync.journal.reconcile_policy import (
     classify_response,
     decide,
     is_due,
-    is_shown,
     names_of,
+    needs_person,
     query_for,
 )
 from payasync.profile.profile import Profile
@@ -410,7 +410,7 @@ def test_without_a_quarantine_not_found_is_never_final() -> None:
 )
 def test_accepted_that_a_person_is_shown(facts: dict[str, Any], *, expected: bool) -> None:
     """A person is shown an accepted write after some unclear responses in a row, or a day without a usable one."""
-    assert expected is is_shown(unknown(state="accepted", **facts), START, PATIENCE)
+    assert expected is needs_person(unknown(state="accepted", **facts), START, PATIENCE)
 
 
 def test_half_of_a_pause_is_chance() -> None:

@@ -137,6 +137,24 @@ async def test_doubt_about_an_interrupted_payment_counts_from_its_start(
     assert ("manual", begun) == (intent.state, doubt_since(intent))
 
 
+async def test_payment_without_a_number_needs_a_person_as_soon_as_it_is_unknown(
+    sandbox: Sandbox, pay: Session, reconciler: Reconciler, clock: Clock
+) -> None:
+    """`manual` lists an unknown write that no query names, also before a run has made it *manual*."""
+    hanging = sandbox.faults.hang("payments.create", phase="after")
+    call = asyncio.ensure_future(pay.payments.create(amount=1000, currency="USD"))
+    await until(lambda: hanging.fired)
+    call.cancel()
+    await asyncio.wait({call})
+    shown = [await reconciler.manual()]
+    clock.advance(3600)
+    shown.append(await reconciler.manual())
+    await reconciler.run_once()
+    shown.append(await reconciler.manual())
+
+    assert [[], ["sending"], ["manual"]] == [[each.state for each in several] for several in shown]
+
+
 @both_stores
 async def test_absent_answer_counts_when_the_quarantine_is_over(
     sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock

@@ -2,6 +2,7 @@
 
 import inspect
 from datetime import timedelta
+from functools import partial
 from math import inf, nan
 from pathlib import Path
 from typing import Any, Final
@@ -79,6 +80,24 @@ def test_settings_are_checked(settings: dict[str, Any], field: str, tmp_path: Pa
         made(tmp_path, **settings)
 
     assert field == caught.value.field
+
+
+async def note(_: str) -> None:
+    """Note a refusal, if somebody awaits this."""
+
+
+class Noting:
+    """Notes refusals as an object."""
+
+    async def __call__(self, _: str) -> None:
+        """Note a refusal, if somebody awaits this."""
+
+
+@pytest.mark.parametrize("given", [note, partial(note), Noting()], ids=["function", "partial", "object"])
+def test_on_refused_is_no_coroutine_function(given: Any, tmp_path: Path) -> None:
+    """An `async def` as `on_refused` is refused, because nothing would await it; the error says what to write."""
+    with pytest.raises(ConfigurationError, match=r"^on_refused must be a plain function.*def instead of async def$"):
+        made(tmp_path, on_refused=given)
 
 
 SESSION = Session("http://127.0.0.1:1", credentials=CREDENTIALS, profile=SIGNED)

@@ -286,7 +286,7 @@ odd_values: Final = st.one_of(
 @given(
     first=st.dictionaries(st.sampled_from(["body", "sign", "a", "b", "c", "c%s", "d=", "e&"]), odd_values),
     values=st.lists(odd_values, min_size=8),
-    options=st.sampled_from([{}, {"skip_empty": False}, {"append_path": True}, {"separator": "%"}]),
+    options=st.sampled_from([{}, {"skip_empty": False}, {"append_path": True}, {"separator": "%"}, {"separator": "-"}]),
 )
 @example(first={"a": "x", "b": "y", "c": 1}, values=["x", "y", 2**64], options={})
 @example(first={"a": "x", "b": "y", "c": "z"}, values=["x", "y=z", "z"], options={})
@@ -295,6 +295,8 @@ odd_values: Final = st.one_of(
 @example(first={"a": "x", "b": "y", "c": "z"}, values=["x", "\ud800", "z"], options={})
 @example(first={"a": "x", "b": "y", "c%s": "z"}, values=[], options={})
 @example(first={"a": "x", "b": "y", "d=": "z"}, values=[], options={})
+@example(first={"a": "x", "b": "y", "c": -1}, values=[], options={"separator": "-"})
+@example(first={"a": "x", "b": "y", "c": 210}, values=[], options={"separator": "1"})
 @example(first={"a": "x", "b": "y", "body": "z"}, values=["x", "y", "é=&"], options={})
 def test_what_is_signed_is_the_text_that_is_shown(
     first: dict[str, Any], values: list[Any], options: dict[str, Any]

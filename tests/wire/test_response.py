@@ -183,7 +183,8 @@ def test_address_of_parts(
 def test_open_location(kind: type[Response], name: str, path: str) -> None:
     """If the profile does not locate a value, reading it raises `NotConfiguredError`, and nothing is guessed.
 
-    The error says that the request was carried out, so that no handler sends it again.
+    The error says that the service responded, so that no handler sends the request again. It does not say that the
+    service carried it out: the response may be one of a query, or tell of a failure.
     """
     call = bare_call(PLACE_ORDER, profile=Profile())
     response = kind.of(call, reply({name: "x", "state": "x", path: "x"}))
@@ -194,8 +195,9 @@ def test_open_location(kind: type[Response], name: str, path: str) -> None:
     assert f"answer.{name}" == error.field
     assert (True, "orders.place", call.reference) == (error.sent, error.operation, error.reference)
     assert (response, response.attempts) == (error.response, error.attempts)
-    assert f"as 'answer.{name}'. The request was sent, and the service carried it out" in str(error)
-    assert "do not send the request again" in str(error)
+    assert f"as 'answer.{name}'. The service responded to the request. Only reading {name} needs this key" in str(error)
+    assert "this error does not say that the request failed" in str(error)
+    assert "carried it out" not in str(error)
     assert (True, response) == (unpickled(error).sent, unpickled(error).response)
     assert response.state is None
 
