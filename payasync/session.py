@@ -42,7 +42,6 @@ from payasync.middleware.sign import Sender, authorize, check_signable, require_
 from payasync.middleware.verify import verify
 from payasync.profile.consistency import check_keys, weak_keys
 from payasync.profile.profile import Profile
-from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.profile.signed_fields import check_answers_covered
 from payasync.resources.orders import Orders
 from payasync.resources.payments import Payments
@@ -424,7 +423,7 @@ class Session:
     def service(self) -> str:
         """The name by which a journal knows this service: its base URL; all sandboxes have the same one."""
         # A sandbox moves no money, and its port changes with each start.
-        return SANDBOX.name if _is_sandbox(self._options.profile) else self._transport.base
+        return _sandbox_profile().name if _is_sandbox(self._options.profile) else self._transport.base
 
     @property
     def profile(self) -> Profile:
@@ -837,7 +836,7 @@ def _warn_about_weak_keys(options: Options) -> None:
 
 def _parse_service_url(address: str, profile: Profile) -> URL:
     url = parse_base_url(address)
-    if _is_sandbox(profile) and not is_loopback(url):
+    if not is_loopback(url) and _is_sandbox(profile):
         raise invalid_setting(
             "profile",
             f"is the sandbox's own, and {address!r} is not on this machine: its responses are not the service's; "
@@ -846,8 +845,15 @@ def _parse_service_url(address: str, profile: Profile) -> URL:
     return url
 
 
+def _sandbox_profile() -> Profile:
+    from payasync.profile.sandbox_profile import PROFILE  # noqa: PLC0415 - it reads and checks a file
+
+    return PROFILE
+
+
 def _is_sandbox(profile: Profile) -> bool:
-    return profile.name == SANDBOX.name or evolve(profile, name=SANDBOX.name) == SANDBOX
+    sandbox = _sandbox_profile()
+    return profile.name == sandbox.name or evolve(profile, name=sandbox.name) == sandbox
 
 
 def _resolve_proxy(url: URL, given: str | None) -> Secret | None:
@@ -879,7 +885,7 @@ def load_profile(path: str) -> Profile:
     Raises:
         ConfigurationError: The file cannot be read, or is not a valid profile.
     """
-    return SANDBOX if path == SANDBOX_WORD else Profile.from_file(path)
+    return _sandbox_profile() if path == SANDBOX_WORD else Profile.from_file(path)
 
 
 def _check_request(name: str, request: object) -> None:

@@ -66,6 +66,14 @@ def test_names_are_loaded_when_they_are_used() -> None:
     assert ["payasync.signing"] == loaded("import payasync; payasync.signing.SortedPairs", {"payasync.signing"})
 
 
+def test_session_loads_only_what_every_session_needs() -> None:
+    """Loading `Session` loads neither TOML, nor cattrs, nor the audit, so that a program starts early."""
+    rare = {"cattrs", "importlib.resources", "tomllib", "zipfile", "zoneinfo"}
+    own = {"profile.audit", "profile.sandbox_profile", "profile.toml", "wire.structure"}
+
+    assert [] == loaded("import payasync; payasync.Session", {*rare, *(f"payasync.{each}" for each in own)})
+
+
 def test_name_that_is_none() -> None:
     """A mistyped name raises an error that names it; `dir` lists the public names."""
     with pytest.raises(AttributeError, match="module 'payasync' has no attribute 'Sesion'"):

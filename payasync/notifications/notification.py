@@ -26,7 +26,7 @@ from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
 from payasync.strict_json import ABSENT, MAX_DEPTH, at, loads_exact
 from payasync.wire.request import Request
-from payasync.wire.response import Response, structure_as
+from payasync.wire.response import Response
 
 if TYPE_CHECKING:
     from payasync.notifications.inbox import InboxEvent
@@ -119,6 +119,8 @@ class Notification:
         Raises:
             InvalidArgumentError: The data does not fit the class; the message says where.
         """
+        from payasync.wire.structure import structure_as  # noqa: PLC0415 - few need cattrs, and it loads slowly
+
         return structure_as(self.data, kind, "the notification")
 
     @frameless_async

@@ -8,13 +8,12 @@ import re
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import Factory, evolve, field, frozen
 
 from payasync.endpoints import AuthKind, names_with
 from payasync.errors import NotConfiguredError
-from payasync.profile.audit import Point, audit_points
 from payasync.profile.consistency import check_profile
 from payasync.profile.schema import (
     ANYTHING,
@@ -35,10 +34,12 @@ from payasync.profile.schema import (
     asks,
     copy_json,
 )
-from payasync.profile.toml import read_text, write_toml
 from payasync.profile.wire_names import IDENTIFIER_OF, NUMBER_OF, given_name, guarded_names, names_of, wire_name
 from payasync.settings import check_types, each_must_be, must_be, read_guarded, to_dict, to_tuple
 from payasync.signing.schemes import FREE_TEXT, Scheme, SortedPairs
+
+if TYPE_CHECKING:
+    from payasync.profile.audit import Point
 
 _UNLIKE: Final = date(1999, 12, 31), date(2026, 1, 5)
 """Two days that differ in each part of a date."""
@@ -166,6 +167,8 @@ class Profile:
         Raises:
             ConfigurationError: The file cannot be read, is not TOML, or has a key that is unknown or wrong.
         """
+        from payasync.profile.toml import read_text  # noqa: PLC0415 - a profile in Python needs no TOML
+
         return read_text(cls, read_guarded("profile", path), where=str(path))
 
     @classmethod
@@ -175,6 +178,8 @@ class Profile:
         Raises:
             ConfigurationError: It is not TOML, or has a key that is unknown or wrong.
         """
+        from payasync.profile.toml import read_text  # noqa: PLC0415 - as above
+
         return read_text(cls, text)
 
     def to_toml(self) -> str:
@@ -183,10 +188,14 @@ class Profile:
         Raises:
             ConfigurationError: The profile holds a value that TOML cannot, such as a scheme of your own.
         """
+        from payasync.profile.toml import write_toml  # noqa: PLC0415 - as above
+
         return write_toml(self)
 
-    def audit(self) -> tuple[Point, ...]:
+    def audit(self) -> "tuple[Point, ...]":
         """Return each point that the document leaves open: its status, and which methods need it."""
+        from payasync.profile.audit import audit_points  # noqa: PLC0415 - a payment needs no audit
+
         return audit_points(self)
 
     def wire_name(self, argument: str) -> str:

@@ -7,8 +7,7 @@ document states; a point that the document leaves open is empty. The `asks` of a
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias, get_args
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen, validators
 
@@ -29,6 +28,9 @@ from payasync.settings import (
 )
 from payasync.signing.templates import check_template, fill, is_place, names_in, values_at
 from payasync.strict_json import MAX_DEPTH, copy_plain, find_flaw
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 NONCE: Final = "nonceStr"
 SIGN: Final = "sign"
@@ -131,9 +133,15 @@ def _is_request_id(value: str) -> bool:
     return (place == "header" and is_header(name, "-")) if colon else _is_path(value)
 
 
+def _zone_of(name: str) -> "ZoneInfo":
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - few services leave out the offset
+
+    return ZoneInfo(name)
+
+
 def _is_zone(name: str) -> bool:
     try:
-        return not name or bool(ZoneInfo(name))
+        return not name or bool(_zone_of(name))
     except (ValueError, KeyError, OSError):  # OSError: the name of a folder of zones
         return False
 
@@ -805,9 +813,9 @@ class NotificationShape:
         return self.kind.removeprefix("header:") if self.kind.startswith("header:") else ""
 
     @property
-    def zone(self) -> ZoneInfo | None:
+    def zone(self) -> "ZoneInfo | None":
         """The time zone of times without an offset."""
-        return ZoneInfo(self.timezone) if self.timezone else None
+        return _zone_of(self.timezone) if self.timezone else None
 
     @property
     def headers(self) -> SignedHeader:

@@ -11,9 +11,6 @@ from typing import Any, Final, TypeAlias, get_args
 from urllib.parse import quote
 
 from attrs import fields, fields_dict, frozen
-from cattrs import Converter
-from cattrs.fns import identity
-from cattrs.gen import make_dict_unstructure_fn, override
 
 from payasync import strict_json
 from payasync.credentials import Credentials
@@ -71,19 +68,23 @@ def make_writer(kind: Kind, profile: Profile) -> Writer:
     """
     operation = kind.operation.name
     names = wire_names(profile, operation)
-    overrides: dict[str, Any] = {}
+    rows: list[tuple[str, str, Callable[[Any], Any] | None]] = []
     for each in fields(kind):
         point = next((one.point for one in ARGUMENTS.get(operation, ()) if one.name == each.name), "")
         if each.name in names:
-            overrides[each.name] = override(rename=names[each.name])
+            convert = partial(_write_date, profile) if _is_date(each.type) else None
+            rows.append((each.name, names[each.name], convert))
         elif point:
-            overrides[each.name] = override(unstruct_hook=partial(_refuse_unnamed, profile, point))
-        else:
-            overrides[each.name] = override(omit=True)
-    converter = Converter()
-    converter.register_unstructure_hook_func(lambda _: True, identity)  # checked already: it is JSON
-    converter.register_unstructure_hook_func(_is_date, partial(_write_date, profile))
-    write: Writer = make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=True, **overrides)
+            rows.append((each.name, "", partial(_refuse_unnamed, profile, point)))
+
+    def write(request: Request[Response]) -> dict[str, Any]:
+        # Checked already: the values are JSON, but for a date.
+        return {
+            name: convert(value) if convert else value
+            for argument, name, convert in rows
+            if (value := getattr(request, argument)) is not ABSENT
+        }
+
     nested = [name for name in names.values() if "." in name]
     constants = {**profile.constants.get("*", {}), **profile.constants.get(operation, {})}
     shared = {top: constants[top] for top in (name.partition(".")[0] for name in nested) if top in constants}
