@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,7 +23,7 @@ from payasync.journal.redaction import outcome_from_json
 from payasync.journal.transactions import Query, Transaction, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
-from payasync.storage.sqlite import MARKS, SqliteFile, escape_surrogates, fetch_rows, utc_moment
+from payasync.storage.sqlite import MARKS, SqliteFile, escape_surrogates, utc_moment
 
 T = TypeVar("T")
 
@@ -38,23 +40,45 @@ _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
 """Begins a transaction on a connection that does not commit by itself, as any write does."""
 
 
-def _to_sqlite(values: Mapping[str, Any]) -> dict[str, Any]:
-    written = dict(values)
-    for name, value in values.items():
-        if isinstance(value, str):
-            written[name] = escape_surrogates(value)
-        elif isinstance(value, datetime):
-            written[name] = value.timestamp()
-        elif isinstance(value, timedelta):
-            written[name] = value.total_seconds()
-        elif isinstance(value, Mapping):
-            written[name] = orjson.dumps(dict(value)).decode()
-    return written
+def _to_sqlite(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else escape_surrogates(value)
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, datetime):
+        return value.timestamp()
+    return value.total_seconds() if isinstance(value, timedelta) else orjson.dumps(dict(value)).decode()
 
 
-def _read_results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+@cache
+def sqlite_statement(statement: str) -> tuple[str, tuple[str, ...], bool]:
+    """Return a statement as SQLite executes it fastest, the names of its values, and whether it changes one known row.
+
+    SQLite finds a value faster by its place than by its name. `RETURNING` would take a quarter of the time of a change.
+    """
+    text = re.sub(r"/\* (INDEXED BY \w+) \*/", r"\1", re.sub(r":\w+", "?", statement))
+    changes = text.removesuffix(" RETURNING id")
+    one = changes != text and ("INSERT" in changes or "WHERE id = ?" in changes)
+    return changes if one else text, tuple(re.findall(r":(\w+)", statement)), one
+
+
+def _execute(db: sqlite3.Connection, query: Query) -> list[Any]:
+    """Return the result of a query."""
+    statement, names, one = sqlite_statement(query.statement)
+    values = query.values
+    cursor = db.execute(statement, [_to_sqlite(values[name]) for name in names])
+    if one:
+        return [values.get("id", cursor.lastrowid)] * cursor.rowcount
+    return _read_results(query, cursor.description, cursor.fetchall())
+
+
+def _read_results(query: Query, description: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the intents that stand in rows, or one column of them, as the query says."""
-    return [row[query.column] if query.column else _intent_of_row(row) for row in rows]
+    names = [column[0] for column in description]
+    if query.column:
+        place = names.index(query.column)
+        return [row[place] for row in rows]
+    return [_intent_of_row(dict(zip(names, row, strict=True))) for row in rows]
 
 
 def _intent_of_row(row: Mapping[str, Any]) -> Intent:
@@ -137,10 +161,11 @@ class SqliteJournal(Journal):
         transaction = work(utc_moment(self._clock()))
 
         async def execute(query: Query) -> list[Any]:
-            return _read_results(query, await _fetch_rows(connection, query.statement, _to_sqlite(query.values)))
+            values = {name: _to_sqlite(value) for name, value in query.values.items()}
+            return _read_results(query, *(await _fetch_rows(connection, query.statement, values)))
 
         try:
-            marks = [(await _fetch_rows(connection, f"PRAGMA {name}"))[0][name] for name in MARKS]
+            marks = [(await _fetch_rows(connection, f"PRAGMA {name}"))[1][0][0] for name in MARKS]
             if marks != [SCHEMA.application, len(SCHEMA.migrations)]:
                 await self.next_due()  # makes the file
             await self._check_connection(connection)
@@ -153,8 +178,8 @@ class SqliteJournal(Journal):
         return done
 
     async def _check_connection(self, connection: Any) -> None:
-        databases = await _fetch_rows(connection, "PRAGMA database_list")
-        file = next(each["file"] for each in databases if each["name"] == "main")
+        _, databases = await _fetch_rows(connection, "PRAGMA database_list")
+        file = next(each[2] for each in databases if each[1] == "main")
         if not file or not _is_same_file(file, self._place):
             raise self._refuse_connection(repr(file) if file else "a database in memory")
         if not connection.in_transaction:
@@ -182,18 +207,18 @@ def _run_on(db: sqlite3.Connection, transaction: Transaction[T]) -> T:
     try:
         query = next(transaction)
         while True:
-            query = transaction.send(_read_results(query, fetch_rows(db, query.statement, _to_sqlite(query.values))))
+            query = transaction.send(_execute(db, query))
     except StopIteration as end:
         result: T = end.value
         return result
 
 
-async def _fetch_rows(connection: Any, statement: str, values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+async def _fetch_rows(connection: Any, statement: str, values: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
+    """Return the description of the columns, and the rows."""
     cursor = await _await_if_needed(connection.execute(statement, values or {}))
-    names = [column[0] for column in cursor.description or ()]
-    found = [tuple(row) for row in await _await_if_needed(cursor.fetchall())]
+    rows = await _await_if_needed(cursor.fetchall())
     await _await_if_needed(cursor.close())
-    return [dict(zip(names, row, strict=True)) for row in found]
+    return cursor.description or (), rows
 
 
 async def _await_if_needed(result: Any) -> Any:

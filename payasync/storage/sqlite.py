@@ -14,9 +14,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from typing import Any, Final, Generic, TypeVar
-
-from attrs import frozen
+from typing import Any, Final, TypeAlias, TypeVar
 
 from payasync.errors import ConfigurationError, StorageError
 from payasync.settings import DATABASE, check_private, new_private
@@ -84,10 +82,8 @@ def file_identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-@frozen(eq=False)
-class _Job(Generic[T]):
-    work: Callable[[sqlite3.Connection], T]
-    future: "asyncio.Future[T]"
+_Job: TypeAlias = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any]"]
+"""What runs in a transaction, and who waits for its result."""
 
 
 class SqliteFile:
@@ -118,7 +114,7 @@ class SqliteFile:
 
     def reset(self) -> None:
         """Forget the connection, the thread and the waiting jobs: after a fork they are the parent's."""
-        self._waiting: list[_Job[Any]] = []
+        self._waiting: list[_Job] = []
         self._draining = False
         self._lock = Lock()
         self._using = Lock()
@@ -140,7 +136,7 @@ class SqliteFile:
             raise self._closed_error()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
-            self._waiting.append(_Job(work, future))
+            self._waiting.append((work, future))
             sleeping, self._draining = not self._draining, True
         if sleeping:
             self._submit(self._drain)
@@ -191,7 +187,7 @@ class SqliteFile:
     def _drain(self) -> None:
         while True:
             with self._lock:
-                jobs = [job for job in self._waiting if not job.future.cancelled()]
+                jobs = [job for job in self._waiting if not job[1].cancelled()]
                 self._waiting = []
                 self._draining = bool(jobs)
             if not jobs:
@@ -200,7 +196,7 @@ class SqliteFile:
                 results = self._run_jobs(jobs)
             _deliver_results(jobs, results)
 
-    def _run_jobs(self, jobs: Sequence[_Job[Any]]) -> list[Any]:
+    def _run_jobs(self, jobs: Sequence[_Job]) -> list[Any]:
         """Return what each job returned, or the error that it ended with."""
         if self._ended:
             # Another thread closed the file after `run` had looked.
@@ -211,7 +207,7 @@ class SqliteFile:
             return self._fail(jobs, error)
         try:
             with transaction(db):
-                return [job.work(db) for job in jobs]
+                return [work(db) for work, _ in jobs]
         except Exception as error:  # noqa: BLE001 - as above
             if len(jobs) > 1 and not _concerns_file(error):
                 return [self._run_jobs([job])[0] for job in jobs]
@@ -225,7 +221,7 @@ class SqliteFile:
             self._check_identity()
         return self._db
 
-    def _fail(self, jobs: Sequence[_Job[Any]], error: Exception) -> list[Exception]:
+    def _fail(self, jobs: Sequence[_Job], error: Exception) -> list[Exception]:
         if _concerns_file(error) and not isinstance(error, VanishedError):
             # The next job opens the file anew. A file that has vanished stays open, so that no other gets its identity.
             self._disconnect()
@@ -260,11 +256,11 @@ def _concerns_file(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError | OSError) or type(error) is sqlite3.DatabaseError
 
 
-def _deliver_results(jobs: Sequence[_Job[Any]], results: Sequence[Any]) -> None:
+def _deliver_results(jobs: Sequence[_Job], results: Sequence[Any]) -> None:
     """Wake each loop once, with all results that it waits for."""
-    pairs: defaultdict[asyncio.AbstractEventLoop, list[tuple[_Job[Any], Any]]] = defaultdict(list)
-    for job, result in zip(jobs, results, strict=True):
-        pairs[job.future.get_loop()].append((job, result))
+    pairs: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = defaultdict(list)
+    for (_, future), result in zip(jobs, results, strict=True):
+        pairs[future.get_loop()].append((future, result))
     for loop, mine in pairs.items():
         _call_in_loop(loop, _set_results, mine)
 
@@ -274,14 +270,14 @@ def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., objec
         loop.call_soon_threadsafe(callback, *args)
 
 
-def _set_results(pairs: Sequence[tuple[_Job[Any], Any]]) -> None:
-    for job, result in pairs:
-        if job.future.done():
+def _set_results(pairs: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in pairs:
+        if future.done():
             continue
         if isinstance(result, Exception):
-            job.future.set_exception(result)
+            future.set_exception(result)
         else:
-            job.future.set_result(result)
+            future.set_result(result)
 
 
 def open_database(path: str, schema: Schema) -> sqlite3.Connection:

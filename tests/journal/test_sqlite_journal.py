@@ -9,9 +9,9 @@ import aiosqlite
 import pytest
 
 from payasync.errors import ConfigurationError, StorageError
+from payasync.journal import transactions
 from payasync.journal.journal import PRUNED_TOGETHER
-from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal
-from payasync.journal.transactions import DUE, FIND, MATCHING, PRUNE
+from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal, sqlite_statement
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from tests.foreign.recorder import Recorder, answer
@@ -114,20 +114,24 @@ async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) 
     assert many == await journal.prune(clock.advance(1))
 
 
-async def test_what_is_due_is_found_by_an_index(path: Path, journal: SqliteJournal) -> None:
-    """SQLite uses an index for each query of due intents, keys and references, and for pruning."""
+async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: SqliteJournal) -> None:
+    """SQLite reads all intents for no statement, and sorts only what has one key, or is open."""
     await journal.list()
-    names = ("now", "by", "limit", "merchant", "number", "intent", "reference", "operation", "before")
-    values: dict[str, Any] = dict.fromkeys(names, 1)
+    statements = {name: text for name, text in vars(transactions).items() if "payasync_intents" in str(text)}
     with closing(sqlite3.connect(path)) as db:
-        found = [
-            detail
-            for statement in (DUE, MATCHING, FIND, PRUNE)
-            for *_, detail in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)
-        ]
+        plans = {
+            name: [
+                detail
+                for text, names, _ in [sqlite_statement(statement)]
+                for *_, detail in db.execute(f"EXPLAIN QUERY PLAN {text}", [1] * len(names))
+            ]
+            for name, statement in statements.items()
+        }
 
-    assert 4 < len(found)
-    assert not [detail for detail in found if detail.startswith("SCAN payasync_intents")]
+    assert {"DUE", "MATCHING", "FIND", "NEXT_DUE", "PRUNE"} < plans.keys()
+    assert not [name for name, plan in plans.items() if any("SCAN payasync_intents" in step for step in plan)]
+    sorting = {name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)}
+    assert {"MATCHING", "OLDEST", "DONE_THERE"} == sorting
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
