@@ -106,7 +106,7 @@ def _fail(error: click.UsageError, ctx: click.Context) -> NoReturn:
     """Say in one line which option is wrong, and end with exit code 2."""
     from payasync.cli.terminal import fail  # noqa: PLC0415 - few need it
 
-    path, words = (error.ctx or ctx).command_path, error.format_message()
+    path, words = (error.ctx or ctx).command_path.rstrip(), error.format_message()
     fail(path.partition(" ")[2], f"{words}{'' if words.endswith(('.', '?')) else '.'} See {path} --help")
 
 

@@ -73,7 +73,11 @@ class _StatusGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Show the status if no subcommand is named."""
         named = args and (args[0] in ctx.help_option_names or not args[0].startswith("-"))
-        return super().parse_args(ctx, args if named or ctx.resilient_parsing else ["status", *args])
+        return super().parse_args(ctx, args if named or ctx.resilient_parsing else ["", *args])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a subcommand; without a name, the status, so that errors begin with the words that were typed."""
+        return super().get_command(ctx, cmd_name or "status")
 
 
 @click.group(cls=_StatusGroup)
@@ -141,7 +145,8 @@ def status(address: Address, *, inbox: Path | None, json: bool) -> None:
         intents = [each for state in OPEN_STATES async for each in all_intents(journal, state)]
         return status_of(intents, await _events_for_person(inbox), now())
 
-    found = run_with_journal(address, work, command="journal status")
+    typed = "journal status" if click.get_current_context().info_name else "journal"
+    found = run_with_journal(address, work, command=typed)
     StatusScreen(address, json=json).shown(found)
     sys.exit(found.exit_code)
 
@@ -314,6 +319,7 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
       2    nothing changed: no write went to OLD, or the journal cannot be read
     """  # noqa: D301 - click does not wrap a paragraph after this character
     if not yes:
+        run_with_journal(address, lambda journal: journal.move(old, new, dry_run=True), command="journal move")
         _confirm("journal move", f"Are you sure that {new} is the same service as {old}, with all its writes?")
     merchants = run_with_journal(address, lambda journal: journal.move(old, new), command="journal move")
     Lines().write("The writes of ", (plain(", ".join(merchants)), "bold"), f" go to {plain(new)} from now on.")
@@ -417,9 +423,10 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     yield "Recorded", _moment(intent.created, at), ""
     if intent.updated != intent.created:
         yield "Updated", _moment(intent.updated, at), ""
-    when, by_worker = when_sent(intent), ", by a worker" if intent.queued else ""
+    when = "" if state_now(intent, at) == "sending" else when_sent(intent)
+    by_worker = ", by a worker" if intent.queued else ""
     yield "Sent", f"{_times(intent.attempts)}{by_worker}{f', {when}' if when else ''}", ""
-    if intent.sent_at and intent.state in {"sending", "unknown", "manual"}:
+    if (intent.sent_at and intent.state in {"sending", "manual"}) or state_now(intent, at) == "unknown":
         yield "In doubt", f"since {_moment(doubt_since(intent), at)}", ""
     if intent.asked:
         yield "Queried", _times(intent.asked), ""

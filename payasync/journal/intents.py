@@ -271,11 +271,15 @@ def format_moment(moment: datetime) -> str:
 
 
 def when_sent(intent: Intent) -> str:
-    """Return the moments between which what is in doubt may have been sent; an empty text without a doubt."""
-    if intent.sent_at is None or intent.state not in {"unknown", "manual"}:
+    """Return the moments between which what is in doubt may have been sent; an empty text without a doubt.
+
+    If its sender was interrupted, the last moment is the end of its lease.
+    """
+    latest = intent.lease if intent.state == "sending" else intent.sent_at
+    if latest is None or intent.state not in {"sending", "unknown", "manual"}:
         return ""
     # A claim and a worker's queue move the other moments; all sends under one idempotency key are one write.
-    first, last = format_moment(intent.key_sent or intent.created), format_moment(intent.sent_at)
+    first, last = format_moment(intent.key_sent or intent.created), format_moment(latest)
     return f"at {last}" if first == last else f"between {first.removesuffix(' UTC')} and {last}"
 
 

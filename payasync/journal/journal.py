@@ -131,7 +131,7 @@ class Journal(ABC):
         """
         await self._run(lambda _: transactions.bind_service(merchant, self._binding(service)))
 
-    async def move(self, old: str, new: str) -> list[str]:
+    async def move(self, old: str, new: str, *, dry_run: bool = False) -> list[str]:
         """Follow a service to its new address, and return the merchants whose writes go there from now on.
 
         Use this only if the service itself is the same. Otherwise the journal would take the writes of the old service
@@ -140,6 +140,7 @@ class Journal(ABC):
         Args:
             old: The base URL that the service had; or `sandbox`, as long as nothing was done there.
             new: The base URL that it has.
+            dry_run: Only check the addresses, and change nothing.
 
         Raises:
             ConfigurationError: One of the addresses is not a base URL.
@@ -147,7 +148,8 @@ class Journal(ABC):
         """
         sandbox, after = old in {"sandbox", SANDBOX.name}, canonical_url(parse_base_url(new, "new"))
         before = SANDBOX.name if sandbox else canonical_url(parse_base_url(old, "old"))
-        merchants, known = await self._run(lambda _: transactions.move_service(before, after, unused=sandbox))
+        target = before if dry_run else after
+        merchants, known = await self._run(lambda _: transactions.move_service(before, target, unused=sandbox))
         if not merchants:
             listed = ", ".join("sandbox" if each == SANDBOX.name else each for each in known)
             raise invalid_argument("old", f"the address of one of its services: {listed or 'it has none'}", old)

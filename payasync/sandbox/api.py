@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from aiohttp import web
@@ -130,8 +131,8 @@ class Api:
         with self._keys.hold(key, request):
             answer = await self._faults.respond(request, operation.name, numbers, commit=commit, fail=fail)
         if sent_code or (committed and answer.status != committed[0].status):
-            done = f"done: {known_facts(request)['outcome']}" if committed else ""
-            add_facts(request, outcome=", ".join(filter(None, (sent_code, done))))
+            ended = _describe_commit(committed[0], known_facts(request)) if committed else ""
+            add_facts(request, outcome=", ".join(filter(None, (sent_code, ended))))
         return answer
 
     async def _meant(self, sharing: list[Operation], request: web.Request) -> Operation:
@@ -350,6 +351,12 @@ class Api:
             headers={**outgoing.headers, **challenge, **(headers or {})},
             content_type="application/json" if outgoing.body else None,
         )
+
+
+def _describe_commit(committed: web.Response, facts: Mapping[str, Any]) -> str:
+    """Return how the request ended whose response a fault replaced. A refusal may have the status 200."""
+    refused = committed.status >= HTTPStatus.BAD_REQUEST or facts.get("reason")
+    return f"{'refused' if refused else 'done'}: {facts['outcome']}"
 
 
 def _signed_path(operation: Operation, request: web.Request) -> str:

@@ -324,7 +324,7 @@ class Entry:
         reference: The number of the order, refund or subscription; empty if none is known.
         status: The HTTP status of the response, or `None` if there was none.
         outcome: The result code that was sent, the states before and after, or the result of a delivery. If a fault
-            replaced the response: what was done.
+            replaced the response: what was done or refused.
         reason: Why it was refused or failed; empty if it was not.
         expected: The text that should have been signed, if the signature was wrong.
         fault: The fault that was applied.

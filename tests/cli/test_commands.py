@@ -1,5 +1,6 @@
 """The `payasync` command itself."""
 
+import asyncio
 import errno
 import os
 import re
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 from payasync import __version__
 from payasync.cli.commands import COMMANDS, payasync
 from payasync.cli.signals import SIGNALS
+from payasync.journal import SqliteJournal
 from tests.cli.conftest import interrupt
 
 WITHOUT = """
@@ -232,12 +234,31 @@ def test_full_disk(arguments: tuple[str, ...], code: int) -> None:
     assert (code == 70) == ("No space left on device" in ended.stderr)
 
 
+def bind_to(path: Path, service: str) -> None:
+    """Bind a journal to a service; another one raises an error."""
+
+    async def work() -> None:
+        async with SqliteJournal(path) as journal:
+            await journal.bind("M1", service)
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signal_at_a_question(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C or SIGTERM at a question ends the command with exit code 130, and a line says that nothing changed."""
-    command = [sys.executable, "-m", "payasync", "journal", "move", "http://a", "http://b", "--journal"]
+    command = [
+        sys.executable,
+        "-m",
+        "payasync",
+        "journal",
+        "move",
+        "https://a.example",
+        "https://b.example",
+        "--journal",
+    ]
     journal = tmp_path / "pay.db"
-    journal.write_text("not read")
+    bind_to(journal, "https://a.example")
     with subprocess.Popen(
         [*command, str(journal)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -248,7 +269,7 @@ def test_signal_at_a_question(tmp_path: Path, number: signal.Signals) -> None:
 
     assert (b"Are you sure", 130) == (asked, process.returncode)
     assert b"payasync journal move: interrupted; nothing changed" in said.splitlines()
-    assert "not read" == journal.read_text()
+    bind_to(journal, "https://a.example")
 
 
 def test_stray_log_records_have_no_traceback() -> None:

@@ -216,6 +216,17 @@ def test_show_says_between_when_a_queued_write_was_sent(tmp_path: Path) -> None:
     assert f"Sent         once, by a worker, between {first} and {last} UTC\n" in shown(kept(path, 1))
 
 
+def test_show_says_when_an_interrupted_write_was_sent() -> None:
+    """A write whose sender was interrupted was sent between its record and the end of the lease; a doubt is shown."""
+    lease = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+    said = shown(keeping(attempts=1, created=lease - timedelta(minutes=1), lease=lease))
+    held = shown(keeping(attempts=1, lease=datetime.now(UTC) + timedelta(hours=1)))
+
+    assert "Sent         once, between 2026-01-01 00:00:00 and 2026-01-01 00:01:00 UTC\n" in said
+    assert (1, 0) == (said.count("In doubt     since 2026-01-01 00:00:00 UTC"), held.count("In doubt"))
+    assert "Sent         once\n" in held
+
+
 def test_show_says_one_moment_once() -> None:
     """If a write was sent within the second in which it was recorded, `show` says one moment, with its zone."""
     said = shown(keeping(state="unknown", attempts=1, sent_at=START))
@@ -237,13 +248,14 @@ def test_list_shows_made_numbers_whole_on_80_columns() -> None:
     ("arguments", "question"),
     [
         (("resolve", "4", "--as", "rejected", "--reason", "seen"), "Are you sure that it was not done?"),
-        (("move", "https://a.example", "https://b.example"), "with all its writes?"),
+        (("move", "https://pay.example", "https://b.example"), "with all its writes?"),
     ],
     ids=["resolve", "move"],
 )
 def test_ctrl_c_at_a_question_ends_its_line(path: Path, arguments: tuple[str, ...], question: str) -> None:
     """After Ctrl-C at a question, the message begins a line of its own, and nothing is changed."""
     command = [sys.executable, "-m", "payasync", "journal", *arguments, "--journal", str(path)]
+    in_journal(path, bound)
     ours, theirs = pty.openpty()
     shown = ""
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
@@ -511,13 +523,15 @@ def test_move_follows_a_service(path: Path, given: str | None, arguments: tuple[
     ("arguments", "code", "words"),
     [
         ((OLD, NEW), 1, f"Are you sure that {NEW} is the same service as {OLD}, with all its writes?"),
+        ((NEW, OLD), 2, f"OLD must be the address of one of its services: {OLD}"),
+        ((OLD, "api"), 2, "NEW must be an absolute URL"),
         ((NEW, OLD, "--yes"), 2, f"OLD must be the address of one of its services: {OLD}"),
         ((OLD, "api", "--yes"), 2, "NEW must be an absolute URL"),
         (("api", NEW, "--yes"), 2, "OLD must be an absolute URL"),
     ],
 )
 def test_move_that_is_refused(path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
-    """After a no, or for an address that the journal does not know, `move` changes nothing."""
+    """After a no, `move` changes nothing. If it must refuse, it does not ask."""
     in_journal(path, bound)
     result = run("move", "--journal", str(path), *arguments, given="n\n")
 

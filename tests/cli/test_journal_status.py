@@ -214,9 +214,11 @@ def test_journal_that_cannot_be_read(tmp_path: Path) -> None:
     """If the journal cannot be read, the exit code is 2, and one line says why."""
     path = tmp_path / "pay.db"
     path.write_text("something else")
-    ended = run("--journal", str(path))
+    alone, named = run("--journal", str(path)), run("status", "--journal", str(path))
 
-    assert (2, "", 1) == (ended.exit_code, ended.stdout, ended.stderr.count("\n"))
+    for ended, words in ((alone, "journal"), (named, "journal status")):
+        assert (2, "", 1) == (ended.exit_code, ended.stdout, ended.stderr.count("\n"))
+        assert ended.stderr.startswith(f"payasync {words}: --journal")
 
 
 def test_status_needs_a_journal() -> None:
@@ -224,7 +226,8 @@ def test_status_needs_a_journal() -> None:
     ended = run()
 
     assert 2 == ended.exit_code
-    assert "Missing option '--journal' (env var: 'PAYASYNC_JOURNAL')" in ended.stderr
+    assert ended.stderr.startswith("payasync journal: Missing option '--journal' (env var: 'PAYASYNC_JOURNAL')")
+    assert ended.stderr.endswith("See payasync journal --help\n")
 
 
 def test_help_and_mistakes_are_not_the_status() -> None:

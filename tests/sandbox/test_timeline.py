@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from attrs import evolve
 
-from payasync import Secret, SortedPairs
+from payasync import PayasyncError, Secret, SortedPairs
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.faults import Fault, Faults
 from payasync.sandbox.model import Entry
@@ -73,6 +73,18 @@ async def test_refusal_shows_its_reason(sandbox: Sandbox, foreign: Foreign) -> N
         f"request  orders.query -> 400 SBX_INVALID: {answer.document['message']}",
         "request  GET /payment/unknown -> 404",
     ] == told(sandbox.timeline())
+
+
+@pytest.mark.parametrize("failures", ["status", "200"])
+async def test_fault_after_a_refusal_shows_the_refusal(failures: Any) -> None:
+    """If a fault replaces a refusal, which may be inside HTTP 200, the entry does not say that it was done."""
+    async with Sandbox(failures=failures) as sandbox, sandbox.session() as pay:
+        sandbox.faults.server_error("orders.query", phase="after", times=9)
+        with pytest.raises(PayasyncError):
+            await pay.orders.query(out_trade_no="T9")
+        line = told(sandbox.timeline())[0]
+
+    assert "-> 503 SBX_BUSY, refused: SBX_NOT_FOUND [fault" in line
 
 
 async def wrongly_signed(foreign: Foreign) -> tuple[dict[str, Any], Answer]:
