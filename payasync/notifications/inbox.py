@@ -89,6 +89,7 @@ class InboxEvent:
 
     id: int
     key: str
+    digest: str = field(default="", repr=False)
     kind: str | None = None
     event: str | None = None
     weak: bool = False
@@ -347,7 +348,7 @@ class StoredInbox(ABC):
 
 
 def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
-    others = yield SAME_KEY, values
+    others = yield SAME_KEY, {"key": values["key"]}
     if any(other["digest"] == values["digest"] for other in others):
         return Added.AGAIN
     if not others:

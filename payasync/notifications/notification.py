@@ -209,9 +209,11 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     Raises:
         InvalidArgumentError: The profile has changed since it was stored.
     """
-    read = parse(
-        event.raw, event.headers, profile=profile, kind=kind, received_at=event.received_at, max_bytes=len(event.raw)
-    )
+    body, headers = copy_body(event.raw), read_headers(event.headers)
+    document, arrived = decode_body(body), event.received_at
+    # As another kind, it would have another key.
+    known = (event.key, event.weak, event.digest) if kind == event.kind and event.digest else None
+    read = read_document(body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known)
     # A name that stood in a header was stored without the header.
     return evolve(read, verified=event.verified, event=read.event or event.event)
 
@@ -280,21 +282,24 @@ def read_document(
     profile: Profile,
     kind: str | None = None,
     received_at: datetime | None = None,
+    identity: tuple[str, bool, str] | None = None,
 ) -> Notification:
-    """Return the notification of a decoded body, as `parse` does.
+    """Return the notification of a decoded body, as `parse` does. Its identity is found unless it is given.
 
     If the signature is in the body, only what it covers is read, because anybody could have written the rest. The event
     is an exception: it chooses the kind, as the address does, which is unsigned, too.
     """
     shape, coverage = profile.notification, notification_coverage(profile)
     read = coverage.read(document) if coverage else document
-    signed = coverage.normalize(read_as_signed(body, document, profile.scheme)) if coverage else document
     data = at(read, shape.data, read)
     event = _find_event(shape, document, headers)
     found = _find_kind(shape, event, data, kind)
     paths = own_number_paths(shape, found)
-    nonces = names_of(profile, "nonce") if profile.fields else _USUAL_NONCE
-    key, weak, digest = identify(shape, found, signed, at(signed, shape.data, signed), headers, nonces=nonces)
+    if identity is None:
+        signed = coverage.normalize(read_as_signed(body, document, profile.scheme)) if coverage else document
+        nonces = names_of(profile, "nonce") if profile.fields else _USUAL_NONCE
+        identity = identify(shape, found, signed, at(signed, shape.data, signed), headers, nonces=nonces)
+    key, weak, digest = identity
     if received_at is not None and (not isinstance(received_at, datetime) or received_at.utcoffset() is None):
         raise _error("received_at", "an aware datetime, such as datetime.now(UTC)", repr(received_at))
     return Notification(

@@ -17,7 +17,7 @@ APPLICATION: Final = 0x50617969
 SCHEMA: Final = Schema(
     name="inbox", application=APPLICATION, migrations=read_migrations("payasync.notifications", "sqlite")
 )
-_HANDLERS: Final = "SELECT handler FROM handled WHERE event = :id"
+_HANDLERS: Final = "SELECT event, handler FROM handled WHERE event IN (SELECT value FROM json_each(:ids))"
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ def _execute(db: sqlite3.Connection, statements: Statements[T], now: datetime) -
         while True:
             given = {name: _encode(value) for name, value in {"now": now, **values}.items()}
             rows = fetch_rows(db, statement.replace("payasync_", ""), given)
-            statement, values = statements.send([_decode(db, row) for row in rows])
+            statement, values = statements.send(_decode(db, rows))
     except StopIteration as end:
         result: T = end.value
         return result
@@ -77,12 +77,15 @@ def _encode(value: Any) -> Any:
     return escape_surrogates(value) if isinstance(value, str) else value
 
 
-def _decode(db: sqlite3.Connection, row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as PostgreSQL gives it."""
-    if row.get("due") is not None:
-        row["due"] = utc_moment(row["due"])
-    if "raw" in row:
-        handlers = [each["handler"] for each in fetch_rows(db, _HANDLERS, {"id": row["id"]})]
-        row |= {"weak": bool(row["weak"]), "verified": bool(row["verified"]), "handled": handlers}
+def _decode(db: sqlite3.Connection, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows as PostgreSQL gives them."""
+    events = {row["id"]: row for row in rows if "raw" in row}
+    for row in events.values():
+        row |= {"weak": bool(row["weak"]), "verified": bool(row["verified"]), "handled": []}
         row |= {"headers": json.loads(row["headers"]), "received_at": utc_moment(row["received_at"])}
-    return row
+    for each in fetch_rows(db, _HANDLERS, {"ids": json.dumps(list(events))}) if events else ():
+        events[each["event"]]["handled"].append(each["handler"])
+    for row in rows:
+        if row.get("due") is not None:
+            row["due"] = utc_moment(row["due"])
+    return rows

@@ -101,6 +101,7 @@ async def test_event_is_kept_as_it_came(inbox: Inbox) -> None:
     moment = datetime(2027, 1, 1, 12, 30, 15, 999_999, tzinfo=timezone(timedelta(hours=5)))
     facts: dict[str, Any] = {
         "key": 'payment:["T1","PAID"]',
+        "digest": "d1",
         "weak": True,
         "kind": "payment",
         "event": "trade.paid",

@@ -273,6 +273,18 @@ async def test_event_of_another_merchant_is_not_handled(shop: Shop) -> None:
     assert ("quarantined", []) == ((await shop.handled({**PAID, "merchantId": "M2"})).state, got)
 
 
+async def test_notification_has_the_identity_that_is_stored(shop: Shop) -> None:
+    """What identifies an event is found once, as it arrives: a handler's notification has the same key and digest."""
+    got = shop.recording()
+    inbox = SqliteInbox(shop.path, clock=shop.clock)
+    await inbox.add(received())
+    await inbox.aclose()
+    event = await shop.last()
+
+    assert [("payment:1", "digest of payment:1")] == [(each.dedup_key, each.digest) for each in got]
+    assert "digest of payment:1" == event.digest
+
+
 async def test_event_that_the_profile_no_longer_reads_is_dead(tmp_path: Path) -> None:
     """A stored event that a changed profile refuses is dead, and does not stop the receiver."""
     renamed = evolve(SIGNED, notification=evolve(SIGNED.notification, kinds={"refund": ("payment.paid",)}))
