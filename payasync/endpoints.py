@@ -3,7 +3,7 @@
 import enum
 import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -106,6 +106,7 @@ MAY_HAVE_NO_BODY: Final = (CLOSE_ORDER, UPDATE_SUBSCRIPTION, CANCEL_SUBSCRIPTION
 """Operations that end or change something: a success may be a 204. A success of any other operation has a body."""
 
 
+@lru_cache(maxsize=1024)
 def camel_case(name: str) -> str:
     """Return the wire name of an argument that the document shows: `total_amt` is `totalAmt`."""
     first, *others = name.split("_")

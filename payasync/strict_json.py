@@ -164,6 +164,8 @@ def encodable(text: str) -> bool:
 
 def copy_plain(value: Any) -> Any:
     """Return a deep copy whose mappings are dicts and whose sequences are lists."""
+    if type(value) in _PLAIN:  # spares most values the slow look for a Mapping
+        return value
     if isinstance(value, Mapping):
         return {name: copy_plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

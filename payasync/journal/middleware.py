@@ -5,7 +5,7 @@ It is the outermost layer, because it records the end of the whole call, after a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -27,7 +27,7 @@ from payasync.journal.intents import (
 )
 from payasync.journal.redaction import redact_text
 from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply, refusal_error
-from payasync.middleware.chain import GRACE, await_in_time
+from payasync.middleware.chain import GRACE, out_of_time
 from payasync.middleware.observe import Event, Unknown, log
 from payasync.middleware.outcome import Recourse, recourse, unknown_error
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
@@ -141,30 +141,34 @@ class Recorder:
             await self._settle_error(call, lost, intent)
             _report_unknown(notify, call, EARLIER)
             raise lost
-        await self._in_background(
-            call, self._settle(intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
-        )
+        await self._settle_in_time(call, intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
         return reply
 
     async def _begin(self, call: Call, merchant: str, service: str, lease: float) -> BeginResult:
         """Return the journal's decision. If the caller is cancelled or out of time, undo the begun write."""
-        task = asyncio.ensure_future(self._begin_in_journal(call, merchant, service, lease))
+        beginning: asyncio.Future[BeginResult] | None = None
         try:
-            return await await_in_time(call, asyncio.shield(task), "the journal")
+            beginning = asyncio.ensure_future(self._begin_in_journal(call, merchant, service, lease))
+            loop = beginning.get_loop()
+            await asyncio.wait({beginning}, timeout=call.deadline - loop.time())
+            if beginning.done() and loop.time() < call.deadline:
+                return beginning.result()
+            raise out_of_time(call, "the journal")
         except (asyncio.CancelledError, PayasyncError) as error:
-            self._hold(asyncio.ensure_future(self._undo(task)))
+            if beginning is not None:
+                self._hold(asyncio.ensure_future(self._undo(beginning)))
             if isinstance(error, PayasyncError):
                 error.add(operation=call.operation.name, reference=call.reference)
             raise
 
-    async def _begin_in_journal(self, call: Call, merchant: str, service: str, lease: float) -> BeginResult:
+    def _begin_in_journal(self, call: Call, merchant: str, service: str, lease: float) -> Awaitable[BeginResult]:
         if call.entry is None:
             draft = draft_from_call(call, merchant, self._keep)
-            return await self._journal.begin(draft, lease, service=service)
+            return self._journal.start_begin(draft, lease, service=service)
         entry, named, key = call.entry, beyond_arguments(call), call.idempotency_key or None
-        return await self._journal.claim(entry.id, lease, fence=entry.fence, service=service, named=named, key=key)
+        return self._journal.claim(entry.id, lease, fence=entry.fence, service=service, named=named, key=key)
 
-    async def _undo(self, beginning: asyncio.Task[BeginResult]) -> None:
+    async def _undo(self, beginning: asyncio.Future[BeginResult]) -> None:
         """Wait for a transaction that may still commit, and record that nothing was sent."""
         with suppress(PayasyncError):
             begun = await beginning
@@ -179,8 +183,7 @@ class Recorder:
             error.add(intent_id=intent.id)
             used, reason = used or error.used_before, str(error.reason or reason)
         state = state_of_error(call, error, intent)
-        settling = self._settle(intent, state, reason=redact_text(call, reason), answered=used)
-        return await self._in_background(call, settling)
+        return await self._settle_in_time(call, intent, state, reason=redact_text(call, reason), answered=used)
 
     def _settle_cancelled(self, call: Call, intent: Intent) -> None:
         """Record, without waiting, that nothing was sent. A write that may have been sent stays *sending*."""
@@ -202,8 +205,7 @@ class Recorder:
         """
         task = asyncio.ensure_future(work)
         self._hold(task)
-        left = call.deadline - asyncio.get_running_loop().time()
-        await asyncio.wait({task}, timeout=max(GRACE, left))
+        await asyncio.wait({task}, timeout=_seconds_left(call))
         return task.result() if task.done() else None
 
     def _hold(self, task: asyncio.Task[Any]) -> None:
@@ -211,11 +213,40 @@ class Recorder:
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
+    async def _settle_in_time(self, call: Call, intent: Intent, state: State, **facts: Any) -> bool | None:
+        """Record a state as long as the call has time. The journal continues if the caller is cancelled or cannot wait.
+
+        Returns:
+            Whether the claim was still valid; `None` if the journal has failed, or has not responded in time.
+        """
+        settling = self._start_settling(intent, state, facts)
+        try:
+            await asyncio.wait({settling}, timeout=_seconds_left(call))
+            if settling.done() and not settling.exception() and settling.result():
+                return True  # as nearly always: without a task, which each write would pay
+        except asyncio.CancelledError:
+            self._hold(asyncio.ensure_future(self._finish_settling(settling, intent, state, facts)))
+            raise
+        return await self._in_background(call, self._finish_settling(settling, intent, state, facts))
+
     async def _settle(self, intent: Intent, state: State, **facts: Any) -> bool | None:
+        return await self._finish_settling(self._start_settling(intent, state, facts), intent, state, facts)
+
+    def _start_settling(self, intent: Intent, state: State, facts: Mapping[str, Any]) -> "asyncio.Future[bool]":
+        try:
+            return asyncio.ensure_future(self._journal.start_settle(intent, state, **facts))
+        except Exception as error:  # noqa: BLE001 - it is logged
+            failed = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
+
+    async def _finish_settling(
+        self, settling: "asyncio.Future[bool]", intent: Intent, state: State, facts: Mapping[str, Any]
+    ) -> bool | None:
         # If the journal fails, the intent stays *sending*: nothing is lost, because the service will be asked.
         held: bool | None = None
         try:
-            held = await self._journal.settle(intent, state, **facts)
+            held = await settling
         except Exception:  # noqa: BLE001 - it is logged
             words = "intent %(intent_id)d is %(state)s, which the journal could not store"
             log(logger, logging.WARNING, "journal.not_stored", words, intent_id=intent.id, state=state, exc_info=True)
@@ -264,6 +295,11 @@ def _under_stored_key(call: Call, intent: Intent, lease: Lease) -> Call:
     lifetime, age = call.profile.idempotency.lifetime, key_age(intent, intent.updated)
     left = min(lease.seconds, (call.timeouts.total if lifetime is None else lifetime) - age)
     return call.derived(lease=evolve(lease, seconds=left) if age else evolve(lease, repeat_seconds=left))
+
+
+def _seconds_left(call: Call) -> float:
+    """Return how long a call may wait for the journal after its response."""
+    return max(GRACE, call.deadline - asyncio.get_running_loop().time())
 
 
 def _report_unknown(notify: Notify | None, call: Call, reason: str) -> None:

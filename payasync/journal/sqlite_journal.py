@@ -5,7 +5,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from inspect import isawaitable
@@ -146,9 +146,9 @@ class SqliteJournal(Journal):
         """Finish what was begun, and close the file. Each later call raises `StorageError`."""
         await self._file.aclose()
 
-    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
+    def _run(self, work: Callable[[datetime], Transaction[T]]) -> Awaitable[T]:
         now = utc_moment(self._clock())
-        return await self._file.run(lambda db: _run_on(db, work(now)))
+        return self._file.start(lambda db: _run_on(db, work(now)))
 
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
         """Run work on a connection of sqlite3, or of a compatible library such as aiosqlite, and return its result.

@@ -79,7 +79,12 @@ async def await_in_time(call: Call, work: Awaitable[T], name: str, *, grace: flo
     except TimeoutError:
         if not timer.expired():
             raise
+    raise out_of_time(call, name)
+
+
+def out_of_time(call: Call, name: str) -> NoAnswerTimeoutError | NotSentTimeoutError:
+    """Return the error of a call whose time is over while foreign work goes on."""
     message = f"{name} took longer than the call had"
     if call.progress.begun:
-        raise NoAnswerTimeoutError(message, reason="out of time")
-    raise NotSentTimeoutError(message, reason="out of time")
+        return NoAnswerTimeoutError(message, reason="out of time")
+    return NotSentTimeoutError(message, reason="out of time")

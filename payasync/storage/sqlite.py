@@ -132,15 +132,20 @@ class SqliteFile:
             ConfigurationError: The file belongs to another program or to a newer payasync, or is not SQLite's.
             StorageError: The file cannot be used now: it is locked, full, failing, missing, or closed here.
         """
-        if self._closed:
-            raise self._closed_error()
+        return await self.start(work)
+
+    def start(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        """Return the future result of `run`. If it is cancelled before its transaction begins, nothing is done."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            future.set_exception(self._closed_error())
+            return future
         with self._lock:
             self._waiting.append((work, future))
             sleeping, self._draining = not self._draining, True
         if sleeping:
             self._submit(self._drain)
-        return await future
+        return future
 
     def check_identity(self) -> None:
         """Refuse a file other than the one that was used first.

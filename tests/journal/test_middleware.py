@@ -164,15 +164,15 @@ class Gated(SqliteJournal):
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
         self._settles = settles
 
-    async def settle(self, *args: Any, **given: Any) -> bool:
+    async def start_settle(self, *args: Any, **given: Any) -> bool:
         """Settle an intent."""
         if self._settles:
             await self._wait()
-        return await super().settle(*args, **given)
+        return await super().start_settle(*args, **given)
 
-    async def begin(self, *args: Any, **given: Any) -> BeginResult:
+    async def start_begin(self, *args: Any, **given: Any) -> BeginResult:
         """Store an intent as *sending*."""
-        begun = await super().begin(*args, **given)
+        begun = await super().start_begin(*args, **given)
         if not self._settles:
             await self._wait()
         return begun
