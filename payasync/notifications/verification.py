@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from inspect import iscoroutinefunction
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
@@ -462,6 +462,13 @@ class BodyVerification(KeyedVerification):
         coverage, time = notification_coverage(self.profile), self.profile.notification.time
         return bool(time and coverage and coverage.covers(time))
 
+    @cached_property
+    def _compared(self) -> frozenset[str]:
+        """The paths in the payload that payasync compares, under each name that they may have."""
+        given = (getattr(self.profile.answer, name) for name in COMPARED)
+        named = (each.path for operation in OPERATIONS for each in comparison_of(operation, self.profile).fields)
+        return frozenset({*COMPARED_NAMES, *(path for path in given if path), *named})
+
     @property
     def checks(self) -> str:
         """What is checked, in words."""
@@ -484,20 +491,12 @@ class BodyVerification(KeyedVerification):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not valid for its object with any of the keys: {MISMATCH}")
-        names = partial(_names_read, self.profile, document)
+        names = partial(signed_fields.names_read_in_notifications, self.profile, self._compared, document)
         if doubt := hidden_field(self.scheme, signed, above, name, names):
             raise _error(field, f"proves nothing: {doubt}")
         self._check_origin(field, document)
         if shape.time:
             _check_time(shape.time, at(document, shape.time), shape, now)
-
-
-def _names_read(profile: Profile, document: object) -> frozenset[str]:
-    """Return the signed fields of a notification that payasync reads, under each name that they may have."""
-    given = (getattr(profile.answer, name) for name in COMPARED)
-    named = (each.path for operation in OPERATIONS for each in comparison_of(operation, profile).fields)
-    compared = {*COMPARED_NAMES, *(path for path in given if path), *named}
-    return signed_fields.names_read_in_notifications(profile, compared, document)
 
 
 @frameless

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from payasync import Accept, Credentials, PayasyncError, Profile, Secret, Session, SortedPairs
+from payasync.endpoints import OPERATIONS, Operation
 from payasync.errors import (
     ConfigurationError,
     InvalidArgumentError,
@@ -42,6 +43,7 @@ from payasync.profile.signed_fields import notification_coverage
 from payasync.sandbox import PROFILE
 from payasync.signing.templates import parse_time
 from payasync.testing import sign_notification
+from payasync.wire.match import Comparison, comparison_of
 from tests.foreign.recorder import Recorder, answer
 from tests.foreign.signatures import hmac_sha256, rsa_keys, rsa_sha256, signed_text
 from tests.notifications.merchant import opened
@@ -906,6 +908,23 @@ def test_field_with_another_name_that_is_hidden_in_a_text(fields: dict[str, Any]
     hidden = signed({"body": "Coffee&cents=20", **REFUND}, SHARED_KEY)
 
     assert "could have hidden cents there" in str(refusal(hidden, profile, SHARED_KEYS, None))
+
+
+def test_what_may_be_hidden_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver finds the names that a text could hide once, because a text with a delimiter is usual, as in a URL."""
+    found = list[Operation]()
+
+    def counting(operation: Operation, profile: Profile) -> Comparison:
+        found.append(operation)
+        return comparison_of(operation, profile)
+
+    monkeypatch.setattr("payasync.notifications.verification.comparison_of", counting)
+    verification = verification_of(BODY, CREDENTIALS)
+    body = json.dumps({"event": "SHUT", "data": signed(subject="Tea & coffee")}).encode()
+    for _ in range(3):
+        assert verification.verify(body, {}, now=NOW).verified
+
+    assert len(OPERATIONS) == len(found)
 
 
 def test_object_that_is_hidden_in_a_text_of_a_notification() -> None:
