@@ -522,25 +522,30 @@ class Session:
         shield: bool = False,
     ) -> R:
         """Make a request and send it; the errors show no frame that holds its texts."""
+        maker: Callable[[], Request[R]] | None
         request: Request[R] | None = None
         call: Call | None = None
+        maker = make
+        del make
         try:
             if shield:
-                return await self._in_flight.shield(self._send(make, timeout=timeout, intent=intent))
-            request = make()
+                return await self._in_flight.shield(self._send(maker, timeout=timeout, intent=intent))
+            request = maker()
             usual = timeout is None and intent is None and not self._closed and not self._in_flight.closed
             timeouts = self._options.timeouts if usual else self._timeouts_of(request, timeout, intent)
             loop = asyncio.get_running_loop()
             call = self._codec.call(request, timeouts, loop.time() + timeouts.total, intent)
+            answer = request.answer
+            maker = request = None  # the call has their values, and many calls may be in flight
             self._in_flight.begin(call.progress, loop)
             try:
-                response: R = request.answer.of(call, await self._send_call(call))  # type: ignore[assignment] # its own
+                response: R = answer.of(call, await self._send_call(call))  # type: ignore[assignment] # its own
                 return response
             finally:
                 self._in_flight.end(call.progress)
         except BaseException as error:  # noqa: BLE001 - it is raised below
             ended = [error]
-        del make, request, call
+        del maker, request, call
         raise drop_frames(ended.pop(), sys.exception())
 
     async def _reply_to(self, call: Call) -> Reply:

@@ -19,6 +19,7 @@ from payasync import (
     Attempted,
     Call,
     CreatePayment,
+    CreateRefund,
     Credentials,
     Event,
     OrderResponse,
@@ -734,3 +735,25 @@ def test_nor_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 def test_other_proxies_are_taken(address: str, proxy: str | None) -> None:
     """A proxy on loopback is allowed for plain http, and any proxy for https."""
     assert address == connect(address, proxy=proxy).service
+
+
+async def test_call_in_flight_holds_its_values_once() -> None:
+    """A call that waits for its response holds one `Call` and no request object, because many calls may wait."""
+    held: list[tuple[int, int]] = []
+    gc.collect()
+    with Recorder(otherwise=SILENT) as service:
+        async with connect(service, profile=SANDBOX) as pay:
+            waiting: list[asyncio.Future[RefundResponse]] = []
+            for number in ("R1", "R2"):
+                call = pay.refunds.create(out_trade_no="T1", out_refund_no=number, total_amt=2, refund_amt=1)
+                waiting.append(asyncio.ensure_future(call))
+                await asyncio.to_thread(service.wait_for_request)
+                kinds = [type(each) for each in gc.get_objects()]
+                held.append((kinds.count(Call), kinds.count(CreateRefund)))
+            for each in waiting:
+                each.cancel()
+            await asyncio.wait(waiting)
+
+    (calls, requests), later = held
+    assert (calls + 1, requests) == later
+    assert 0 == requests

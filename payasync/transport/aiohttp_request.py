@@ -2,7 +2,6 @@
 
 import select
 from collections.abc import Awaitable, Callable
-from functools import partial
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from weakref import ref
@@ -58,7 +57,7 @@ class OneShotBody(Payload):
     _transport: "WriteTransport | None" = None
 
     def __init__(self, content: bytes) -> None:
-        super().__init__(content, content_type="application/json")
+        super().__init__(None, content_type="application/json")
         if not content:
             self.headers.clear()
             self.headers["Accept"] = "application/json"  # aiohttp wants a payload to have a header
@@ -76,7 +75,7 @@ class OneShotBody(Payload):
         return True
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return the body as text."""
+        """Return the body as text; empty once it is written."""
         return self._content.decode(encoding, errors)
 
     async def write(self, writer: "AbstractStreamWriter") -> None:
@@ -101,7 +100,8 @@ class OneShotBody(Payload):
         if self.deadline is not None:
             self.deadline.begin()
         self.begun = True
-        await writer.write(self._content)
+        content, self._content = self._content, b""  # it is never sent again
+        await writer.write(content)
 
     def abort(self) -> None:
         """Write no more. aiohttp only closes a transport, which still sends what it has buffered."""
@@ -115,8 +115,8 @@ class OneShotBody(Payload):
             self._transport.abort()
 
 
-_readable: Final[dict["ref[Any]", Callable[[], object]]] = {}
-"""For each live connection that carried a request, a function: does the kernel hold bytes of it to read?"""
+_readable: Final[dict["ref[Any]", Callable[[int], object]]] = {}
+"""For each live connection that carried a request, a function of a time: does the kernel hold bytes to read by then?"""
 
 
 def has_stray_bytes(protocol: Any) -> bool:
@@ -132,18 +132,18 @@ def has_stray_bytes(protocol: Any) -> bool:
         readable = _readable[ref(protocol, _readable.pop)] = _make_check(protocol.transport)
         if protocol.transport.get_extra_info("ssl_object") is not None:
             return False  # a new TLS connection may still hold unread session tickets
-    return bool(readable())
+    return bool(readable(0))
 
 
-def _make_check(transport: Any) -> Callable[[], object]:
+def _make_check(transport: Any) -> Callable[[int], object]:
     connection = transport.get_extra_info("socket")
     if connection is None:
         return bool
     if not hasattr(select, "poll"):
-        return lambda: select.select([connection.fileno()], [], [], 0)[0]
+        return lambda seconds: select.select([connection.fileno()], [], [], seconds)[0]
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    return partial(poll.poll, 0)
+    return poll.poll
 
 
 def run_to_end(awaitable: Awaitable[object]) -> None:

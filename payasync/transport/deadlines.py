@@ -39,14 +39,29 @@ class Deadline:
         TimeoutError: The time was over.
     """
 
-    __slots__ = ("_before", "_call", "_deadlines", "_expired", "_task", "_waiting", "when")
+    __slots__ = (
+        "_before",
+        "_deadlines",
+        "_expired",
+        "_last",
+        "_lease",
+        "_progress",
+        "_task",
+        "_timeouts",
+        "_waiting",
+        "when",
+    )
 
     def __init__(self, deadlines: "Deadlines", call: Call) -> None:
         self._deadlines = deadlines
-        self._call = call
+        # Not the call, whose fields would stay for as long as it is in flight.
+        self._timeouts = call.timeouts
+        self._lease = call.lease
+        self._progress = call.progress
         self._expired = False
         self._waiting = True
         self.when: float = call.deadline
+        self._last = call.deadline
 
     @property
     def mine(self) -> bool:
@@ -63,7 +78,7 @@ class Deadline:
         now = self._deadlines.time()
         if now >= self.when:
             raise TimeoutError
-        self.when = min(self.when, now + self._call.timeouts.connect)
+        self.when = min(self.when, now + self._timeouts.connect)
 
     def begin(self) -> None:
         """Mark the start of the write, and the time for the response: at most `Timeouts.read`, and the call's deadline.
@@ -74,15 +89,14 @@ class Deadline:
             LeaseOverError: The journal's lease may be over. The lease also counts the time in which the machine is
                 suspended; the loop's clock does not.
         """
-        lease = self._call.lease
-        if lease is not None and lease.over:
+        if self._lease is not None and self._lease.over:
             raise LeaseOverError
-        now, progress = self._deadlines.time(), self._call.progress
+        now, progress = self._deadlines.time(), self._progress
         if now >= self.when or progress.over or self._task.cancelling() > self._before:
             raise TimeoutError
         progress.begun = True
         self._waiting = False
-        self.when = min(self._call.deadline, now + self._call.timeouts.read)
+        self.when = min(self._last, now + self._timeouts.read)
 
     def expire(self) -> None:
         """Cancel the task, because the time is over."""

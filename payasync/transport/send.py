@@ -77,10 +77,11 @@ class Transport:
             if call.layout.names and encoded.path == call.operation.path:
                 self._urls[encoded.path] = url
         body = OneShotBody(encoded.body)
+        began, attempt = call.deadline - call.timeouts.total, call.attempt
         response = None
         try:
             with Deadline(pool.deadlines, call) as body.deadline:
-                response = await (pool.read if call.operation.read else pool.write)(
+                exchange = (pool.read if call.operation.read else pool.write)(
                     call.operation.method,
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
@@ -89,6 +90,8 @@ class Transport:
                     allow_redirects=False,
                     proxy=None if self._proxy is None else self._proxy.reveal(),
                 )
+                del call, encoded  # a call in flight would hold its fields twice
+                response = await exchange
                 if not body.begun:  # the response was there before its request
                     response.close()
                     raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - a function would cost more than the check
@@ -96,8 +99,7 @@ class Transport:
                 whole = content.read_nowait() if content.is_eof() else await self._read_rest(response)
                 if len(whole) > self._max_response_bytes:
                     raise ResponseTooLargeError  # noqa: TRY301 - as above
-            elapsed = pool.deadlines.time() - call.deadline + call.timeouts.total
-            return Reply(response.status, response.headers, whole, elapsed, call.attempt)
+            return Reply(response.status, response.headers, whole, pool.deadlines.time() - began, attempt)
         except asyncio.CancelledError as cancelled:
             _abort(pool, body, response)
             if not self.closed or running_task().cancelling():

@@ -117,6 +117,17 @@ async def test_aiohttp_sends_a_begun_body_once(method: str, kind: type[aiohttp.C
     assert 2 == len(service.requests)
 
 
+async def test_a_written_body_is_not_kept() -> None:
+    """A body lets go of its bytes as they are written, because many calls may wait for a response."""
+    body = OneShotBody(CONTENT)
+    with Recorder() as service:
+        async with aiohttp.ClientSession(request_class=OwnRequest) as http:
+            await post(http, service.url, body)
+
+    assert CONTENT == service.only.body
+    assert (b"", len(CONTENT)) == (await body.as_bytes(), body.size)
+
+
 async def test_aiohttp_sends_any_other_body_again() -> None:
     """The negative control: aiohttp repeats a plain GET, which would repeat a nonce."""
     with Recorder([answer(), RESET]) as service:
