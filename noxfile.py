@@ -115,12 +115,16 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure a call beside aiohttp written by hand, notifications and the journal; `-- cost.svg` saves a picture."""
-    session.install(".", *_group("bench"))
+    """Measure the rows of the performance budgets; `-- call sqlite` measures these, and `-- --help` lists them."""
+    session.install(".[cli,postgres,rsa]", *_group("bench"))
     session.run("python", "-m", "benchmarks", *session.posargs)
-    if not session.posargs:
-        session.run("python", "-m", "benchmarks", "receive")
-        session.run("python", "-m", "benchmarks", "journal")
+
+
+@nox.session(python="3.11")
+def guard(session: nox.Session) -> None:
+    """Count what warm operations execute: 3 % more than `benchmarks/guard.json` fails; `-- --refresh` stores anew."""
+    session.install(".")
+    session.run("python", "-m", "benchmarks.guard", *session.posargs)
 
 
 @nox.session

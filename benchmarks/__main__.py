@@ -1,88 +1,111 @@
-"""Slices of all clients, interleaved in one process; CPU time per call, as medians and ratios."""
+"""Measures the rows of the performance budgets: `nox -s bench`, `nox -s bench -- call uvloop`."""
 
-import asyncio
+import argparse
 import os
-import random
-import statistics
 import sys
 import time
-from contextlib import AsyncExitStack
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks import journal, receive
-from benchmarks.clients import CLIENTS, Call
-from benchmarks.server import static_server
+from rich.console import Console
 
-SLICES: Final = 30
-CALLS: Final = 1000
-CONCURRENT: Final = 64
-BASELINE: Final = "hand-written aiohttp"
-OTHERS: Final = {"receive": receive.main, "journal": journal.main}
+from benchmarks import calls, journal, notifications, report, sandbox, startup
+from benchmarks.counting import STEADY
+from benchmarks.rows import Figure, Row, Run
 
-# glibc trims the heap and faults it in again, which costs one client 13 µs a call and another nothing.
-STEADY_MALLOC: Final = {"MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_MMAP_THRESHOLD_": "33554432"}
-
-
-async def one_slice(call: Call) -> float:
-    """Return the CPU time of one call in µs, over a slice of concurrent ones."""
-    left = iter(range(CALLS))
-
-    async def worker() -> None:
-        for _ in left:
-            await call()
-
-    started = time.process_time()
-    await asyncio.gather(*(worker() for _ in range(CONCURRENT)))
-    return (time.process_time() - started) / CALLS * 1e6
-
-
-async def measure(base: str) -> dict[str, list[float]]:
-    """Return the slices of each client, in µs per call; the first of each only warms up."""
-    costs: dict[str, list[float]] = {name: [] for name in CLIENTS}
-    order = list(CLIENTS)
-    async with AsyncExitStack() as stack:
-        calls = {name: await stack.enter_async_context(client(base)) for name, client in CLIENTS.items()}
-        for number in range(SLICES + 1):
-            random.shuffle(order)
-            for name in order:
-                cost = await one_slice(calls[name])
-                if number:
-                    costs[name].append(cost)
-    return costs
+ROWS: Final[dict[str, Row]] = {
+    "call": calls.call,
+    "uvloop": calls.uvloop,
+    "clients": calls.clients,
+    "tls": calls.tls,
+    "memory": calls.memory,
+    "lag": calls.lag,
+    "rsa": calls.rsa_lag,
+    "flood": calls.flood,
+    "flood-10k": calls.flood_10k,
+    "import": startup.imports,
+    "cli": startup.cli,
+    "sqlite": journal.sqlite,
+    "postgres": journal.postgres,
+    "growth": journal.growth,
+    "notifications": notifications.notifications,
+    "sandbox": sandbox.sandbox,
+    "fixture": sandbox.fixture,
+    "tests": sandbox.tests,
+}
+ON_REQUEST: Final = frozenset({"tests"})
+"""Rows that run only if they are named, because `nox -s tests` measures them, too."""
+PINNED: Final = frozenset({"lag", "flood-10k", "sqlite", "postgres", "sandbox"})
+"""Rows of wall time that measure this process on a core of its own."""
+RESULTS: Final = Path(__file__).with_name("results.json")
 
 
-def show(costs: dict[str, list[float]]) -> None:
-    """Print medians, spread and the ratio to aiohttp written by hand."""
-    baseline = statistics.median(costs[BASELINE])
-    print(f"{'CPU of a signed call':24}{'µs':>8}{'spread':>14}{'ratio':>8}")
-    for name, slices in costs.items():
-        low, *_, high = statistics.quantiles(slices, n=10)
-        middle = statistics.median(slices)
-        print(f"{name:24}{middle:8.1f}{f'{low:.0f} to {high:.0f}':>14}{middle / baseline:8.2f}")
-    print(f"\n{SLICES} slices of {CALLS} calls each, {CONCURRENT} at a time; spread: from the first to the last tenth.")
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Return the options of the command line."""
+    described = "\n".join(f"  {name:<16}{row.__doc__}" for name, row in ROWS.items())
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks",
+        description="Measure what payasync costs, and compare it with the budgets.",
+        epilog=f"rows:\n{described}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="measure only these rows")
+    parser.add_argument("--quick", action="store_true", help="measure less; write no results")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help="default: %(default)s")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="only draw FILE, as pictures")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.rows) - set(ROWS):
+        parser.error(f"no such row: {', '.join(sorted(unknown))}. The rows are {', '.join(ROWS)}")
+    return given
+
+
+def measure(names: list[str], run: Run) -> dict[str, list[Figure]]:
+    """Return the figures of some rows; a row that fails has none."""
+    progress, figures = Console(stderr=True, highlight=False), dict[str, list[Figure]]()
+    for name in names:
+        started = time.perf_counter()
+        try:
+            with _pinned() if name in PINNED else nullcontext():
+                figures[name] = list(ROWS[name](run))
+        except Exception:  # noqa: BLE001 - hours of other rows must not be lost
+            figures[name] = []
+            progress.print_exception(width=120)
+        progress.print(f"{name}: {time.perf_counter() - started:.0f} s")
+    return figures
+
+
+@contextmanager
+def _pinned() -> Generator[None]:
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
 
 
 def main() -> None:
-    """Measure, with an allocator that holds still; `receive` and `journal` measure other things.
+    """Measure, print a table, and save the figures. Exit with 1 if a row fails or a figure is over its budget."""
+    given = parse(sys.argv[1:])
+    if given.plots:
+        from benchmarks import plot  # noqa: PLC0415 - only pictures need matplotlib
 
-    With the path of an SVG file, also save a picture.
-    """
-    what = sys.argv[1:]
-    if what and what[0] in OTHERS:
-        OTHERS[what[0]]()
+        plot.save_all(given.results, given.plots)
         return
-    if any(os.environ.get(name) != value for name, value in STEADY_MALLOC.items()):
-        os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *what], {**os.environ, **STEADY_MALLOC})  # noqa: S606 - itself
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    with static_server() as base:
-        costs = asyncio.run(measure(base))
-    show(costs)
-    if what:
-        from benchmarks import plot  # noqa: PLC0415 - only a picture needs matplotlib
-
-        plot.save(costs, BASELINE, Path(what[0]))
+    if any(os.environ.get(name) != value for name, value in STEADY.items()):
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], {**os.environ, **STEADY})  # noqa: S606 - itself
+    names = given.rows or [name for name in ROWS if name not in ON_REQUEST]
+    # Here, and not among temporary files: these may be in memory.
+    with TemporaryDirectory(prefix=".benchmark-", dir=".") as folder:
+        figures = measure(names, Run(quick=given.quick, folder=Path(folder).absolute()))
+    report.show(figures)
+    if not given.quick:
+        report.save(given.results, figures)
+    sys.exit(any(not each or any(figure.passed is False for figure in each) for each in figures.values()))
 
 
 if __name__ == "__main__":

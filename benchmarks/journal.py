@@ -1,33 +1,37 @@
-"""What a journal costs a refund: throughput with one and without, in turns, and what it costs as the journal grows."""
+"""Rows about the journal: refunds with one, beside a bare journalled program and beside no journal, and growth."""
 
 import asyncio
-import itertools
-import os
 import random
 import sqlite3
 import statistics
-import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import AsyncExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.clients import KEY, SCHEME
+from benchmarks.bare_journal import WAL_SINCE, bare_refunding
+from benchmarks.bare_postgres import bare_refunding_postgres
+from benchmarks.clients import Refund, refunding
+from benchmarks.rows import Figure, Run
 from benchmarks.server import static_server
-from payasync import AnswerShape, CreateRefund, Credentials, Profile, Session
-from payasync.journal import SqliteJournal
+from payasync.journal import Journal, PostgresJournal, SqliteJournal
+from tests.postgres import Server
 
-SLICES: Final = 12
-REFUNDS: Final = 1000
-CONCURRENT: Final = 64
-BASELINE: Final = "without a journal"
-JOURNALLED: Final = "journalled, SQLite"
-PROFILE: Final = Profile(signature=SCHEME, answer=AnswerShape(code="code", ok=("OK",)))
+CONCURRENCIES: Final = (1, 16, 64)
+SLICES: Final = 8
+REFUNDS: Final = 800
+TO_BARE: Final = 0.70
+TO_NONE: Final = 0.50
 FEW: Final = 1_000
 MANY: Final = 1_000_000
 ROUNDS: Final = 5
 LOOKUPS: Final = 200
+PRUNED: Final = 400
+OLD: Final = timedelta(days=30)
 
 FILL: Final = """
     WITH RECURSIVE count (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM count WHERE i < ?)
@@ -39,23 +43,10 @@ FILL: Final = """
     FROM payasync_intents, count WHERE id = 1
 """
 """Copies of the first refund under numbers of their own, one in a hundred of them due to be asked about."""
-
-Refund = Callable[[str], Awaitable[object]]
-
-
-@asynccontextmanager
-async def refunding(base: str, journal: SqliteJournal | None) -> AsyncGenerator[Refund]:
-    """Give what makes a refund of a number."""
-    credentials = Credentials("M1", signing_key=KEY)
-    async with Session(base, credentials=credentials, profile=PROFILE, journal=journal) as pay:
-
-        async def refund(number: str) -> None:
-            await pay.send(CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=1))
-
-        yield refund
+AGE: Final = "UPDATE payasync_intents SET updated = updated - ? WHERE id BETWEEN 2 AND ? AND state = 'succeeded'"
 
 
-async def one_slice(refund: Refund, numbers: list[str]) -> float:
+async def rate(refund: Refund, numbers: list[str], concurrent: int) -> float:
     """Return how many refunds a second are made."""
     left = iter(numbers)
 
@@ -64,98 +55,138 @@ async def one_slice(refund: Refund, numbers: list[str]) -> float:
             await refund(number)
 
     started = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(CONCURRENT)))
+    await asyncio.gather(*(worker() for _ in range(concurrent)))
     return len(numbers) / (time.perf_counter() - started)
 
 
-async def measure(base: str, path: Path) -> dict[str, list[float]]:
-    """Return the rates with a journal and without, slice by slice; the first of each only warms up."""
-    rates: dict[str, list[float]] = {BASELINE: [], JOURNALLED: []}
-    order, numbers = list(rates), itertools.count()
-    async with AsyncExitStack() as stack:
-        journal = await stack.enter_async_context(SqliteJournal(path))
-        ways = {
-            BASELINE: await stack.enter_async_context(refunding(base, None)),
-            JOURNALLED: await stack.enter_async_context(refunding(base, journal)),
-        }
-        for slice_ in range(SLICES + 1):
-            random.shuffle(order)
-            for name in order:
-                rate = await one_slice(ways[name], [f"R{next(numbers)}" for _ in range(REFUNDS)])
-                if slice_:
-                    rates[name].append(rate)
-    return rates
+async def rates(ways: dict[str, Refund], run: Run, concurrent: int) -> dict[str, float]:
+    """Return the median rate of each way, measured in turns; the first slice of each only warms up."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    refunds = REFUNDS if concurrent > 1 else REFUNDS // 8
+    for number in range(run.times(SLICES) + 1):
+        for name, refund in ways.items():
+            numbers = [f"R{concurrent}-{number}-{index}" for index in range(refunds)]
+            one = await rate(refund, numbers, concurrent)
+            if number:
+                found[name].append(one)
+    return {name: statistics.median(each) for name, each in found.items()}
 
 
-async def fill(base: str, path: Path, rows: int) -> None:
-    """Make a journal that has kept so many refunds."""
+def sqlite(run: Run) -> Iterator[Figure]:
+    """Journalled refunds on SQLite."""
+
+    async def measure(base: str) -> dict[int, dict[str, float]]:
+        async with AsyncExitStack() as stack:
+            journal = await stack.enter_async_context(SqliteJournal(run.folder / "pay.db"))
+            ways = {
+                "payasync": await stack.enter_async_context(refunding(base, journal)),
+                "bare": await stack.enter_async_context(bare_refunding(base, run.folder / "bare.db")),
+                "none": await stack.enter_async_context(refunding(base, None)),
+            }
+            return {concurrent: await rates(ways, run, concurrent) for concurrent in CONCURRENCIES}
+
+    with static_server() as base:
+        found = asyncio.run(measure(base))
+    for concurrent, each in found.items():
+        yield from _beside("SQLite", concurrent, each, TO_BARE)
+    least = TO_NONE if sqlite3.sqlite_version_info >= WAL_SINCE else None
+    yield Figure("SQLite, 64 at a time, to no journal", found[64]["payasync"] / found[64]["none"], least=least)
+
+
+def postgres(run: Run) -> Iterator[Figure]:
+    """Journalled refunds on PostgreSQL."""
+
+    async def measure(base: str, dsn: str) -> dict[int, dict[str, float]]:
+        async with AsyncExitStack() as stack:
+            journal = await stack.enter_async_context(PostgresJournal(dsn))
+            ways = {
+                "payasync": await stack.enter_async_context(refunding(base, journal)),
+                "bare": await stack.enter_async_context(bare_refunding_postgres(base, dsn)),
+            }
+            return {concurrent: await rates(ways, run, concurrent) for concurrent in CONCURRENCIES}
+
+    with static_server() as base, _durable_postgres() as dsn:
+        found = asyncio.run(measure(base, dsn))
+    for concurrent, each in found.items():
+        yield from _beside("PostgreSQL", concurrent, each, TO_BARE if concurrent > 1 else None)
+
+
+@contextmanager
+def _durable_postgres() -> Generator[str]:
+    """Run a server that waits for the disk, unlike that of the tests."""
+    # Another user runs it, who may not enter the current folder.
+    with TemporaryDirectory(prefix="payasync-") as place:
+        Path(place).chmod(0o755)
+        server = Server(Path(place) / "s")
+        server.make()
+        server.start("-c fsync=on")
+        try:
+            yield server.dsn
+        finally:
+            server.remove()
+
+
+def _beside(name: str, concurrent: int, found: dict[str, float], least: float | None) -> Iterator[Figure]:
+    yield Figure(f"{name}, {concurrent} at a time", found["payasync"], "/s")
+    ratio = found["payasync"] / found["bare"]
+    yield Figure(f"{name}, {concurrent} at a time, to a bare program", ratio, least=least)
+
+
+def growth(run: Run) -> Iterator[Figure]:
+    """What operations of a journal on SQLite cost in a large one, beside a small one."""
+    large = MANY // 10 if run.quick else MANY
+    with static_server() as base:
+        few, many = (asyncio.run(_costs(base, run, rows)) for rows in (FEW, large))
+    for name, cost in many.items():
+        yield Figure(f"{name}, {large:,} rows", cost, "µs")
+        yield Figure(f"{name}, {large:,} rows to {FEW:,}", cost / few[name], most=2.0)
+
+
+async def _costs(base: str, run: Run, rows: int) -> dict[str, float]:
+    """Return what operations take in a journal, in µs: the best of some rounds."""
+    path, best = run.folder / f"{rows}.db", dict[str, float]()
+    await _fill(base, path, rows)
+    async with SqliteJournal(path) as journal:
+
+        async def look_up() -> None:
+            assert await journal.find("refunds.create", f"F{random.randint(PRUNED + 1, FEW)}")  # noqa: S311 - no secret
+
+        async def claim() -> None:
+            (intent,) = await journal.ask(1, 60)
+            assert await journal.postpone(intent, intent.created)
+
+        for index in range(ROUNDS):
+            _age(path, index)
+            taken = {
+                "lookup": await _timed(look_up, LOOKUPS),
+                "claim": await _timed(claim, LOOKUPS),
+                "next due": await _timed(journal.next_due, LOOKUPS),
+                "prune, per row": await _timed(partial(_prune, journal), 1) / (PRUNED // ROUNDS),
+            }
+            best = {name: min(cost, best.get(name, cost)) for name, cost in taken.items()}
+    return best
+
+
+async def _fill(base: str, path: Path, rows: int) -> None:
     async with SqliteJournal(path) as journal, refunding(base, journal) as refund:
         await refund("R1")
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(FILL, (rows,))
 
 
-async def timed(work: Callable[[], Awaitable[object]], times: int) -> float:
+def _age(path: Path, index: int) -> None:
+    """Make some ended rows old, so that they are pruned."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(AGE, (2 * OLD.total_seconds(), (index + 1) * PRUNED // ROUNDS))
+
+
+async def _prune(journal: Journal) -> None:
+    assert await journal.prune(datetime.now(UTC) - OLD)
+
+
+async def _timed(work: Callable[[], Awaitable[object]], times: int) -> float:
     """Return what one takes, in µs, one after the other."""
     started = time.perf_counter()
     for _ in range(times):
         await work()
     return (time.perf_counter() - started) / times * 1e6
-
-
-async def looked_up(base: str, path: Path) -> dict[str, float]:
-    """Return what a refund, a lookup and a claim take in a journal, in µs: the best of some rounds."""
-    best: dict[str, float] = {}
-    numbers = itertools.count()
-    async with SqliteJournal(path) as journal, refunding(base, journal) as refund:
-
-        async def look_up() -> None:
-            assert await journal.find("refunds.create", f"F{random.randint(1, FEW)}")  # noqa: S311 - no secret
-
-        async def claim() -> None:
-            (intent,) = await journal.ask(1, 60)
-            assert await journal.postpone(intent, intent.created)
-
-        for _ in range(ROUNDS):
-            rate = await one_slice(refund, [f"N{next(numbers)}" for _ in range(REFUNDS)])
-            taken = {
-                "a refund, 64 at a time": 1e6 / rate,
-                "a lookup": await timed(look_up, LOOKUPS),
-                "a claim, and its end": await timed(claim, LOOKUPS),
-            }
-            best = {name: min(cost, best.get(name, cost)) for name, cost in taken.items()}
-    return best
-
-
-def show(rates: dict[str, list[float]]) -> None:
-    """Print medians, spread and the ratio to no journal."""
-    baseline = statistics.median(rates[BASELINE])
-    print(f"{'refunds':24}{'a second':>10}{'spread':>18}{'ratio':>8}")
-    for name, slices in rates.items():
-        low, *_, high = statistics.quantiles(slices, n=10)
-        middle = statistics.median(slices)
-        print(f"{name:24}{middle:10,.0f}{f'{low:,.0f} to {high:,.0f}':>18}{middle / baseline:8.2f}")
-    print(f"\n{SLICES} slices of {REFUNDS} each, {CONCURRENT} at a time; journalled: on the disk before it is sent.")
-
-
-def show_growth(few: dict[str, float], many: dict[str, float]) -> None:
-    """Print what each costs in a small and in a large journal."""
-    print(f"\n{'µs, in a journal of':24}{f'{FEW:,}':>10}{f'{MANY:,}':>18}{'ratio':>8}")
-    for name, cost in few.items():
-        print(f"{name:24}{cost:10,.0f}{many[name]:18,.0f}{many[name] / cost:8.2f}")
-
-
-async def grow(base: str, folder: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what each costs in a journal of few, and in one of many."""
-    for rows in (FEW, MANY):
-        await fill(base, folder / f"{rows}.db", rows)
-    return await looked_up(base, folder / f"{FEW}.db"), await looked_up(base, folder / f"{MANY}.db")
-
-
-def main() -> None:
-    """Measure on the disk of the current folder: that of temporary files may be none."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    with tempfile.TemporaryDirectory(prefix=".benchmark-", dir=".") as folder, static_server() as base:
-        show(asyncio.run(measure(base, Path(folder) / "pay.db")))
-        show_growth(*asyncio.run(grow(base, Path(folder))))

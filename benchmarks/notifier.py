@@ -8,7 +8,6 @@ from benchmarks.receiver import CREDENTIALS
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.testing import sign_notification
 
-CONNECTIONS: Final = 64
 OK: Final = b"HTTP/1.1 200 "
 
 
@@ -66,10 +65,10 @@ class Connection(asyncio.Protocol):
             self.done.set_exception(exc or ConnectionError("the receiver hung up"))
 
 
-async def post_all(port: int, requests: Sequence[bytes]) -> float:
-    """Return the seconds until all of some requests were acknowledged."""
+async def post_all(port: int, requests: Sequence[bytes], connections: int = 64) -> float:
+    """Return the seconds until all of some requests were acknowledged, over several connections."""
     loop, left = asyncio.get_running_loop(), iter(requests)
-    made = [await loop.create_connection(lambda: Connection(left), "127.0.0.1", port) for _ in range(CONNECTIONS)]
+    made = [await loop.create_connection(lambda: Connection(left), "127.0.0.1", port) for _ in range(connections)]
     started = loop.time()
     for _, connection in made:
         connection.go()

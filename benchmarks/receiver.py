@@ -56,5 +56,5 @@ async def serve(path: str) -> None:
 
 if __name__ == "__main__":
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {max(range(os.cpu_count() or 1))})
     asyncio.run(serve(sys.argv[1]))
