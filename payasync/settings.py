@@ -233,6 +233,8 @@ def _invalid_error(key: str, wanted: str, value: object) -> ConfigurationError:
 class Timeouts:
     """How long a call may take, in seconds.
 
+    If the event loop is blocked, or the process stopped, for more than a second, this time counts for `total` only.
+
     Args:
         total: Bounds a call with all its attempts, and the waits between them.
         connect: Bounds DNS, TCP and TLS of a new connection. Waiting for a free connection of the session's pool

@@ -10,6 +10,8 @@ PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""
 LOOKED: Final = 100
 """Turns of the loop after which everybody has seen what time it is."""
+STEP: Final = 0.25
+"""Seconds by which the time advances between two turns. A longer step would be a loop that is blocked."""
 
 
 async def until(there: Callable[[], object]) -> None:
@@ -38,8 +40,15 @@ class Time:
 
     async def pass_by(self, seconds: float) -> None:
         """Advance the time by this many seconds, and wake all timers that are due."""
-        self._ahead += seconds
+        for _ in range(int(seconds / STEP)):
+            self._ahead += STEP
+            await turns(2)
+        self._ahead += seconds % STEP
         await turns(LOOKED)
+
+    def block(self, seconds: float) -> None:
+        """Advance the time as a loop that is blocked, or a process that is stopped: no timer wakes before its end."""
+        self._ahead += seconds
 
 
 # aiohttp says nowhere else whether it has read what a service sent, nor how many calls wait for a connection.

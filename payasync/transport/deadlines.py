@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 RESOLUTION: Final = 0.05
 """Seconds between two checks of the deadlines, and so the most that a call overshoots its own."""
+BLOCKED: Final = 1.0
+"""Seconds by which a check is late if the loop was blocked, or the process stopped. Busy loops are late by less."""
 
 
 class NoFreeConnectionError(TimeoutError):
@@ -74,10 +76,10 @@ class Deadline:
         Raises:
             TimeoutError: The time is over.
         """
-        self._waiting = False
         now = self._deadlines.time()
         if now >= self.when:
-            raise TimeoutError
+            raise self._over()
+        self._waiting = False
         self.when = min(self.when, now + self._timeouts.connect)
 
     def begin(self) -> None:
@@ -92,11 +94,15 @@ class Deadline:
         if self._lease is not None and self._lease.over:
             raise LeaseOverError
         now, progress = self._deadlines.time(), self._progress
-        if now >= self.when or progress.over or self._task.cancelling() > self._before:
-            raise TimeoutError
+        if now >= self._last or progress.over or self._task.cancelling() > self._before:
+            raise self._over()
         progress.begun = True
         self._waiting = False
         self.when = min(self._last, now + self._timeouts.read)
+
+    def postpone(self, seconds: float) -> None:
+        """Give the time in which the loop was blocked again to the connect or the response, but not to the call."""
+        self.when = min(self._last, self.when + seconds)
 
     def expire(self) -> None:
         """Cancel the task, because the time is over."""
@@ -121,7 +127,10 @@ class Deadline:
             return
         asked_by_others = self._task.uncancel() > self._before
         if kind is asyncio.CancelledError and not asked_by_others:
-            raise NoFreeConnectionError if self._waiting else TimeoutError
+            raise self._over()
+
+    def _over(self) -> TimeoutError:
+        return NoFreeConnectionError() if self._waiting else TimeoutError()
 
 
 def running_task() -> "asyncio.Task[object]":
@@ -153,6 +162,10 @@ class Deadlines:
 
     def _check(self) -> None:
         now = self.time()
+        late = now - self.timer.when() if self.timer else 0
+        if late > BLOCKED:  # what happened meanwhile is not read yet
+            for deadline in self.running:
+                deadline.postpone(late)
         for deadline in [each for each in self.running if each.when <= now]:
             self.running.discard(deadline)
             deadline.expire()

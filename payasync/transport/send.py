@@ -4,7 +4,6 @@ import asyncio
 import os
 import socket
 import ssl
-from functools import lru_cache
 from typing import Final
 
 import aiohttp
@@ -86,7 +85,7 @@ class Transport:
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
                     headers=_own_headers(call, encoded) if call.headers or encoded.headers else None,
-                    timeout=_connect_timeout(call.timeouts.connect),
+                    timeout=_NO_TIMEOUT,
                     allow_redirects=False,
                     proxy=None if self._proxy is None else self._proxy.reveal(),
                 )
@@ -149,11 +148,8 @@ def _own_headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
     return headers
 
 
-@lru_cache(maxsize=64)
-def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
-    """Bound the connect to each address. aiohttp's `connect` would also count the wait for the pool."""
-    return aiohttp.ClientTimeout(total=None, sock_connect=seconds)
-
+_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
+"""`Deadline` bounds each phase. aiohttp's `connect` would also count the wait for the pool."""
 
 _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientConnectorCertificateError, "the certificate of the service cannot be trusted"),

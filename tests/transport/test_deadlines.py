@@ -4,12 +4,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import pytest
 
-from payasync import NotSentError, Profile, Session, Timeouts
+from payasync import NotSentError, OutcomeUnknownError, Profile, Session, Timeouts
 from payasync.endpoints import PLACE_ORDER
 from payasync.errors import NotSentTimeoutError
 from payasync.transport import deadlines as module
@@ -79,6 +79,17 @@ async def test_done_as_the_time_was_over(clock: StandingTime) -> None:
     await turns(1)
 
     assert 0 == running_task().cancelling()
+
+
+async def test_a_connection_that_came_late_is_used(clock: StandingTime) -> None:
+    """If a connection is there, `Timeouts.connect` no longer bounds the call."""
+    attempt = call(clock.now + 60)
+    with Deadline(made(clock), attempt) as deadline:
+        deadline.connect()
+        clock.now += 31
+        deadline.begin()
+
+    assert attempt.progress.begun
 
 
 @pytest.mark.parametrize("why", ["too late", "given up", "cancelled", "its lease is over"])
@@ -276,6 +287,59 @@ async def test_a_proxy_that_takes_its_time(time: Time) -> None:
 
     assert (True, True) == (still_connecting, ended)
     assert (NotSentTimeoutError, "no connection in time") == (type(error), error.reason)
+
+
+async def test_a_blocked_loop_does_not_end_a_response(time: Time) -> None:
+    """If the loop was blocked for longer than `Timeouts.read`, a response is still read."""
+    go = threading.Event()
+    with Recorder([answer(after=go)]) as service:
+        async with session(service) as pay:
+            call = asyncio.ensure_future(create(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            time.block(25)
+            await turns(LONG)
+            go.set()
+            response = await call
+
+    assert 200 == response.http_status
+
+
+async def test_a_blocked_loop_does_not_end_a_connect(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the loop was blocked for longer than `Timeouts.connect`, a new connection is still used."""
+    loop, asked, go = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    resolve = loop.getaddrinfo
+
+    async def late(*given: Any, **named: Any) -> Any:
+        asked.set()
+        await go.wait()
+        return await resolve(*given, **named)
+
+    monkeypatch.setattr(loop, "getaddrinfo", late)
+    with Recorder() as service:
+        async with session(service.url.replace("127.0.0.1", "localhost")) as pay:
+            call = asyncio.ensure_future(create(pay))
+            await asked.wait()
+            time.block(6)
+            await turns(LONG)
+            go.set()
+            response = await call
+
+    assert 200 == response.http_status
+
+
+async def test_a_blocked_loop_does_not_prolong_a_call(time: Time) -> None:
+    """If the loop was blocked until `Timeouts.total` was over, the call ends."""
+    with Recorder([SILENT]) as service:
+        async with session(service) as pay:
+            call = asyncio.ensure_future(create(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            time.block(46)
+            await turns(LONG)
+            ended = call.done()
+            call.cancel()
+
+    assert ended
+    assert isinstance(call.exception(), OutcomeUnknownError)
 
 
 async def test_an_answer_has_its_whole_time(time: Time) -> None:
