@@ -36,6 +36,7 @@ SCHEMA: Final = Schema(
 # A later payasync, to which another process was upgraded, may have added columns.
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
+_PLAIN: Final = frozenset({int, bool, float, type(None)})
 _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
 """Begins a transaction on a connection that does not commit by itself, as any write does."""
 
@@ -43,11 +44,11 @@ _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
 def _to_sqlite(value: Any) -> Any:
     if isinstance(value, str):
         return value if value.isascii() else escape_surrogates(value)
-    if value is None or isinstance(value, int | float):
-        return value
     if isinstance(value, datetime):
         return value.timestamp()
-    return value.total_seconds() if isinstance(value, timedelta) else orjson.dumps(dict(value)).decode()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return orjson.dumps(dict(value)).decode() if isinstance(value, Mapping) else value
 
 
 @cache
@@ -66,7 +67,8 @@ def _execute(db: sqlite3.Connection, query: Query) -> list[Any]:
     """Return the result of a query."""
     statement, names, one = sqlite_statement(query.statement)
     values = query.values
-    cursor = db.execute(statement, [_to_sqlite(values[name]) for name in names])
+    given = [values[name] for name in names]
+    cursor = db.execute(statement, [each if type(each) in _PLAIN else _to_sqlite(each) for each in given])
     if one:
         return [values.get("id", cursor.lastrowid)] * cursor.rowcount
     return _read_results(query, cursor.description, cursor.fetchall())

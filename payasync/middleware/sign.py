@@ -87,16 +87,25 @@ def require_signable(key: Secret | None) -> Layer:
 
     A merchant's own scheme is not asked here: it refuses a call only when it signs it.
     """
+    able: object = None
 
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
-        check_signable(call, key)
+        nonlocal able
+        if call.signed:
+            check_signable(call, key, able)
+            able = call.profile.scheme
         return send(call)
 
     return layer
 
 
-def check_signable(call: Call, key: Secret | None) -> None:
+def check_signable(call: Call, key: Secret | None, able: object = None) -> None:
     """Refuse a call that must be signed and cannot be.
+
+    Args:
+        call: The call.
+        key: Signs it.
+        able: A scheme that can sign with the key; only the values of the fields are checked for it.
 
     Raises:
         ConfigurationError: The scheme or the key is missing.
@@ -110,7 +119,7 @@ def check_signable(call: Call, key: Secret | None) -> None:
             raise _missing_error(call)
         if isinstance(scheme, SortedPairs):
             scheme.text(call.fields, path=path_of(call))
-        if isinstance(scheme, SortedPairs | Template) and not scheme.blocking:
+        if scheme is not able and isinstance(scheme, SortedPairs | Template) and not scheme.blocking:
             # They refuse a scheme that leaves its encoding open.
             (scheme.signer if isinstance(scheme, SortedPairs) else scheme.text_signer)(key)
     except PayasyncError as error:

@@ -230,6 +230,22 @@ async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any)
     assert "refunds.create" == caught.value.operation
 
 
+async def test_each_call_is_checked_beforehand() -> None:
+    """The check before the journal remembers that a key is usable, but only after it checked that for this scheme."""
+    end, scheme = way(), SortedPairs(algorithm="hmac-sha256", encoding="hex")
+    good, short = require_signable(KEY), require_signable(Secret("short"))
+    await good(signed(scheme, a=1), end.send)
+    with pytest.raises(InvalidArgumentError):
+        await good(signed(scheme, a=1.5), end.send)
+    with pytest.raises(NotConfiguredError):
+        await good(signed(SortedPairs(algorithm="hmac-sha256"), a=1), end.send)
+    await short(signed(scheme, a=1).derived(signed=False), end.send)
+    with pytest.raises(ConfigurationError):
+        await short(signed(scheme, a=1), end.send)
+
+    assert 2 == len(end.calls)
+
+
 KEYS: Final = Credentials("M1", secret_key="sk_canary", public_key="pk_canary")
 NO_KEYS: Final = Credentials("M1")
 ALL_KEYS: Final = Auth(
