@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
@@ -17,14 +17,15 @@ from payasync.journal.drafts import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json
-from payasync.journal.transactions import Query, Transaction, run_transaction
+from payasync.journal.transactions import GROUPED, Query, Transaction, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
-from payasync.storage.postgres import CONNECTIONS, Database
+from payasync.storage.postgres import CONNECTIONS, NOW, Database
 from payasync.storage.postgres import Transaction as Rows
 
 SCHEMA: Final = Schema(name="journal", migrations=read_migrations("payasync.journal", "postgres"))
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
+_JSON: Final = ("request", "named")
 _HOME: Final = """
 SELECT current_database() AS name, pg_postmaster_start_time() AS server, to_regclass('payasync_intents')::oid AS number
 """
@@ -86,6 +87,18 @@ class PostgresJournal(Journal):
         await self._database.aclose()
 
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
+        begun = datetime.now(UTC)
+        first = next(work(begun), None)
+        if first is not None and first.statement in GROUPED:
+            rows = await self._database.run_grouped(_grouped_statement(first.statement), _written(first))
+            if rows is not None:
+                alone = work(rows[0]["now"] if rows else begun)
+                next(alone)
+                try:
+                    alone.send(_read_results(first, rows))
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
         return await self._database.run(lambda rows: run_transaction(work(rows.now), partial(_execute, rows)))
 
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
@@ -121,10 +134,16 @@ async def _fetch_home(rows: Rows) -> list[dict[str, Any]]:
 
 
 async def _execute(rows: Rows, query: Query) -> list[Any]:
-    values = query.values.items()
-    written = {name: json.dumps(dict(value)) if isinstance(value, Mapping) else value for name, value in values}
-    found = await rows.rows(postgres_statement(query.statement, query.lock), written)
-    return [row[query.column] if query.column else _intent_of_row(row) for row in found]
+    return _read_results(query, await rows.rows(postgres_statement(query.statement, query.lock), _written(query)))
+
+
+def _written(query: Query) -> dict[str, Any]:
+    texts = {name: json.dumps(dict(query.values[name])) for name in _JSON if query.values.get(name) is not None}
+    return {**query.values, **texts}
+
+
+def _read_results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [row[query.column] if query.column else _intent_of_row(row) for row in rows]
 
 
 @cache
@@ -133,7 +152,13 @@ def postgres_statement(statement: str, lock: str) -> str:
     return re.sub(r":(\w+)", r"%(\1)s", statement) + f" {lock}"
 
 
-def _intent_of_row(row: dict[str, Any]) -> Intent:
+@cache
+def _grouped_statement(statement: str) -> str:
+    """Return a statement that takes the time itself, and returns it."""
+    return postgres_statement(f"{statement}, :now AS now", "").replace("%(now)s", NOW)
+
+
+def _intent_of_row(row: Mapping[str, Any]) -> Intent:
     facts: dict[str, Any] = {name: row[name] for name in _COLUMNS}
     if facts["outcome"] is not None:
         facts["outcome"] = outcome_from_json(facts["outcome"])

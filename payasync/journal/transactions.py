@@ -170,6 +170,9 @@ WHERE reference = :reference AND operation = :operation AND merchant = coalesce(
 ORDER BY id"""
 
 
+GROUPED: Final = frozenset({ADD, SETTLE})
+"""What each journalled write needs. Each begins its transaction. It is the last statement, or has changed nothing."""
+
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 INTERRUPTED: Final = "its sender was interrupted"

@@ -7,7 +7,7 @@ forked child leaves its parent's connections alone, and makes its own.
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, TypeVar
@@ -23,6 +23,8 @@ from payasync.errors import ConfigurationError, StorageError
 from payasync.storage import Schema
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
+Result: TypeAlias = list[DictRow] | Exception
+Job: TypeAlias = "tuple[bytes, Mapping[str, Any], asyncio.Future[Result]]"
 T = TypeVar("T")
 
 ANSWER_SECONDS: Final = 30.0
@@ -30,6 +32,8 @@ ANSWER_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10
 """How long a server may take to respond, unless the DSN has `connect_timeout`."""
 TRIES: Final = 3
+GROUP: Final = 100
+"""How many statements share a transaction at most."""
 CONNECTIONS: Final = 8
 ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})
 """The encodings that hold whatever a notification may contain."""
@@ -37,13 +41,16 @@ SHOWN_PARTS: Final = ("host", "hostaddr", "port", "dbname", "user", "service")
 MIGRATION_LOCK: Final = 0x70617961
 """The advisory lock that one migration holds until its transaction ends."""
 
-BEGIN: Final = """
-BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SELECT clock_timestamp() AS now,
-    set_config('lock_timeout', '5s', true),
+START: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_GUARDS: Final = """
     set_config('idle_in_transaction_session_timeout', '30s', true),
     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"""
+BEGIN: Final = f"{START}; SELECT clock_timestamp() AS now, set_config('lock_timeout', '5s', true), {_GUARDS}"
 """Whatever the server's defaults are, a commit is on the disk, and a client that stops half-way blocks nobody."""
+GROUP_GUARDS: Final = f"SELECT set_config('lock_timeout', '100ms', true), {_GUARDS}"
+"""A group waits for a locked row only briefly, because that row is one caller's."""
+NOW: Final = "coalesce(CAST(%(now)s AS timestamptz), now())"
+"""The present in a statement for `Database.run_grouped`: the journal's clock, else the server's."""
 MIGRATIONS: Final = """
 CREATE TABLE IF NOT EXISTS payasync_migrations (
     name text NOT NULL,
@@ -136,9 +143,15 @@ class Transaction:
             return await cursor.fetchall() if cursor.description else []
 
 
+def _is_undone(error: Exception) -> bool:
+    """Return whether an error proves that nothing was committed. If the connection has ended, something may be."""
+    expected = isinstance(error, (*_UNDONE, errors.LockNotAvailable))
+    return expected or not isinstance(error, psycopg.OperationalError | OSError)
+
+
 def _escape(value: Any) -> Any:
     """Return a value that PostgreSQL takes: half a surrogate pair, or a zero, becomes its escape."""
-    if isinstance(value, str):
+    if isinstance(value, str) and not (value.isascii() and value.isprintable()):
         return value.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
     return value
 
@@ -152,6 +165,8 @@ class _Pool:
         self._room = asyncio.Semaphore(most)
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []
+        self._jobs: list[Job] = []
+        self._sender: asyncio.Task[None] | None = None
         self.closed = False
         self._guard = self._close_with_loop()
         with suppress(StopIteration):  # begun here, without a wait
@@ -165,25 +180,80 @@ class _Pool:
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     yield Transaction(connection, now)
-                    await connection.execute("COMMIT")
+                    await connection.execute("COMMIT", prepare=False)
             except BaseException:
                 self._drop(connection)
                 raise
             self._idle.append(connection)
+
+    async def execute(self, statement: bytes, values: Mapping[str, Any]) -> Result:
+        """Return the rows of a statement that shares a transaction with others, or what prevented them all.
+
+        Statements that come while a group is under way are the next group: one round trip, and one commit.
+        """
+        done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._jobs.append((statement, values, done))
+        if self._sender is None:
+            self._sender = asyncio.ensure_future(self._send())
+        return await done
+
+    async def _send(self) -> None:
+        try:
+            async with self._room:
+                while self._jobs:
+                    group, self._jobs = self._jobs[:GROUP], self._jobs[GROUP:]
+                    for (*_, done), result in zip(group, await self._execute(group), strict=True):
+                        if not done.done():
+                            done.set_result(result)
+        finally:
+            self._sender = None
+
+    async def _execute(self, group: Sequence[Job]) -> Sequence[Result]:
+        try:
+            connection = self._take_idle() or await self._open_another()
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    async with connection.pipeline():
+                        await connection.execute(START)
+                        await connection.execute(GROUP_GUARDS.encode())
+                        cursors = [await connection.execute(statement, values) for statement, values, _ in group]
+                        await connection.execute("COMMIT")
+                    results = [await each.fetchall() for each in cursors]
+            except BaseException:
+                self._drop(connection)
+                raise
+        except Exception as error:  # noqa: BLE001 - it is each caller's
+            return [error] * len(group)
+        self._idle.append(connection)
+        return results
+
+    def _take_idle(self) -> Connection | None:
+        """Return an idle connection that the server has not closed, because its statement may be sent only once."""
+        while self._idle:
+            connection = self._idle.pop()
+            with suppress(psycopg.Error):
+                connection.pgconn.consume_input()  # why the server closes
+                connection.pgconn.consume_input()  # that it has closed
+                return connection
+            self._drop(connection)
+        return None
+
+    async def _open_another(self) -> Connection:
+        connection = await self._connect()
+        self._open.add(connection)
+        return connection
 
     async def _begin(self) -> tuple[Connection, datetime]:
         while self._idle:
             # An idle connection may be dead; that shows before anything is done.
             with suppress(psycopg.Error, TimeoutError):
                 return await self._begin_on(self._idle.pop())
-        connection = await self._connect()
-        self._open.add(connection)
-        return await self._begin_on(connection)
+        return await self._begin_on(await self._open_another())
 
     async def _begin_on(self, connection: Connection) -> tuple[Connection, datetime]:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                cursor = await connection.execute(BEGIN.encode())
+                cursor = await connection.execute(BEGIN.encode(), prepare=False)
                 cursor.nextset()
                 row = await cursor.fetchone()
         except BaseException:
@@ -204,6 +274,8 @@ class _Pool:
 
     async def aclose(self) -> None:
         """Finish what was begun, and close all connections, from within their own loop."""
+        if self._sender:
+            await self._sender
         for _ in range(self._most):
             await self._room.acquire()
         await self._guard.aclose()
@@ -267,8 +339,6 @@ class Database:
         """
         failure: Exception | None = None
         for _ in range(TRIES):
-            if self._closed:
-                raise StorageError(f"the {self._schema.name} is closed", reason="closed")
             try:
                 async with self._pool().transaction() as transaction:
                     return await work(self._with_clock(transaction))
@@ -278,6 +348,29 @@ class Database:
                 failure = error
                 break
         raise self._convert(failure)
+
+    async def run_grouped(self, statement: str, values: Mapping[str, Any]) -> list[DictRow] | None:
+        """Return the rows of one statement, after it was committed together with those of other callers.
+
+        Args:
+            statement: It may use `NOW`.
+            values: By their names in the statement.
+
+        Returns:
+            The rows, or `None` if nothing was done, because a statement of the group failed: use `run`.
+
+        Raises:
+            StorageError: The database cannot be used now. If the connection breaks at the commit, the work may have
+                been done.
+        """
+        given = {name: _escape(value) for name, value in values.items()}
+        given["now"] = None if self._clock is None else datetime.fromtimestamp(self._clock(), UTC)
+        result = await self._pool().execute(statement.encode(), given)
+        if not isinstance(result, Exception):
+            return result
+        if _is_undone(result):
+            return None
+        raise self._convert(result) from None
 
     async def within(self, connection: psycopg.AsyncConnection[Any], work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Return what a function does in the transaction of a caller, who commits it.
@@ -302,6 +395,8 @@ class Database:
         return Transaction(transaction.connection, datetime.fromtimestamp(self._clock(), UTC))
 
     def _pool(self) -> _Pool:
+        if self._closed:
+            raise StorageError(f"the {self._schema.name} is closed", reason="closed")
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
@@ -317,7 +412,6 @@ class Database:
         connection = await Connection.connect(
             self.address.dsn.reveal(),
             autocommit=True,
-            # A statement that the server has prepared fails once a newer payasync has changed its table.
             prepare_threshold=None,
             row_factory=dict_row,
             client_encoding="UTF8",
@@ -327,6 +421,10 @@ class Database:
         try:
             await connection.execute("SET TIME ZONE 'UTC'")
             await self._migrate(connection)
+            (row,) = await (await connection.execute("SELECT pg_backend_pid() AS id")).fetchall()
+            if row["id"] == connection.info.backend_pid:
+                # Behind a pooler, which has ids of its own, the next statement may reach another server process.
+                connection.prepare_threshold = 0
         except BaseException:
             connection.pgconn.finish()
             raise

@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.journal.intents import BeginResult, Draft, Intent, Intents, State, Step
 from payasync.journal.transactions import Transaction
+from payasync.storage.postgres import Connection
 from tests.chaos.plan import ENDED, Clock, Life
 
 SOON: Final = 0.02
@@ -133,6 +134,10 @@ class KillableJournal(Journal):
             self.mark("claimed", number_of(each))
         return found
 
+
+class KillableSqlite(KillableJournal, SqliteJournal):
+    """In a file."""
+
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
         # Read here: the transaction itself runs elsewhere.
         within = WITHIN.get()
@@ -143,12 +148,28 @@ class KillableJournal(Journal):
                 self.mark(*within)
             return result
 
-        return await super()._run(mortal)  # type: ignore[safe-super] # one of the journals below
-
-
-class KillableSqlite(KillableJournal, SqliteJournal):
-    """In a file."""
+        return await super()._run(mortal)
 
 
 class KillablePostgres(KillableJournal, PostgresJournal):
-    """In a database."""
+    """In a database. Whatever shares a transaction, it may die before the commit is sent."""
+
+    def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
+        super().__init__(dsn, clock=clock)
+        self._marked: tuple[str, str | None] | None = None
+        self._connect = self._database._connect
+        self._database._connect = self._connect_mortal  # type: ignore[method-assign]
+
+    async def _connect_mortal(self) -> Connection:
+        connection = await self._connect()
+        execute = connection.execute
+
+        async def mortal(query: Any, *values: Any, **options: Any) -> Any:
+            within = WITHIN.get()
+            if query == "COMMIT" and within and within is not self._marked:  # the first write of a merchant has two
+                self._marked = within
+                self.mark(*within)
+            return await execute(query, *values, **options)
+
+        connection.execute = mortal  # type: ignore[method-assign]
+        return connection

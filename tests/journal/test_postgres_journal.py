@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import psycopg
 import pytest
+from attrs import evolve
 from psycopg.conninfo import make_conninfo
 
 from payasync.credentials import Secret
@@ -14,7 +15,7 @@ from payasync.journal import PostgresJournal, transactions
 from payasync.journal.intents import BeginResult, Step
 from payasync.journal.postgres_journal import postgres_statement
 from payasync.journal.transactions import FOR_UPDATE, SKIP_LOCKED
-from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, refund
+from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, refund
 from tests.plans import Plan, dearer, plan
 from tests.postgres import database
 
@@ -66,6 +67,64 @@ async def test_keys_that_cross_at_once_are_one_intention(postgres_dsn: str, cloc
         kept = await journals[0].list()
 
     assert AT_ONCE == len(kept)
+
+
+async def test_same_key_in_one_group_is_sent_once(journal: PostgresJournal) -> None:
+    """If concurrent calls of one process begin a write with one key, only one of them sends it."""
+    await journal.bind(MERCHANT, SERVICE)
+    drafts = [draft(refund("R1")), draft(refund("R2"))] * AT_ONCE
+    begun = await asyncio.gather(*(journal.begin(each, LEASE, service=SERVICE) for each in drafts))
+
+    steps = [each.step for each in begun]
+    assert (2, 2 * AT_ONCE - 2) == (steps.count(Step.SEND), steps.count(Step.WAIT))
+    assert ["R1", "R2"] == await references(journal)
+
+
+async def test_write_needs_two_statements(journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new write is begun with one statement, and settled with one. Neither needs a transaction of its own."""
+    await journal.bind(MERCHANT, SERVICE)
+    monkeypatch.delattr("payasync.storage.postgres.Database.run")
+    begun = await journal.begin(draft(), LEASE, service=SERVICE)
+    settled = await journal.settle(begun.intent, "unknown")
+
+    assert (Step.SEND, True) == (begun.step, settled)
+
+
+async def test_grouped_statements_use_the_servers_time(postgres_dsn: str) -> None:
+    """Without a `clock`, an intent's moments are the server's, and `begin` returns what is stored."""
+    async with PostgresJournal(postgres_dsn) as journal:
+        await journal.bind(MERCHANT, SERVICE)
+        begun = await journal.begin(evolve(draft(), idempotency_key="k"), LEASE, service=SERVICE)
+        stored = await journal.get(begun.intent.id)
+        with psycopg.connect(postgres_dsn) as other:
+            (row,) = other.execute("SELECT clock_timestamp()").fetchall()
+        await journal.settle(begun.intent, "unknown")
+        settled = await journal.get(begun.intent.id)
+
+    assert begun.intent == stored
+    assert stored is not None
+    assert settled is not None
+    assert stored.created < row[0] < settled.updated
+    assert timedelta(seconds=LEASE) == (stored.lease or stored.created) - stored.created
+    assert stored.created == stored.key_sent
+    assert settled.updated == settled.due == settled.sent_at
+
+
+async def test_locked_key_holds_no_other_write_up(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """If another transaction holds a key, writes with other keys go on. The write with that key waits."""
+    await journal.bind(MERCHANT, SERVICE)
+    async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
+        await journal.add(refund("R1"), merchant=MERCHANT, connection=other)
+        waiting = asyncio.ensure_future(journal.begin(draft(refund("R1")), LEASE, service=SERVICE))
+        begun = await asyncio.gather(
+            *(journal.begin(draft(refund(f"R{number}")), LEASE, service=SERVICE) for number in (2, 3, 4))
+        )
+        waits = not waiting.done()
+        await other.rollback()
+
+    assert waits
+    assert [Step.SEND] * 4 == [each.step for each in (*begun, await waiting)]
+    assert ["R1", "R2", "R3", "R4"] == sorted(map(str, await references(journal)))
 
 
 async def test_claimed_at_once_is_one_workers(postgres_dsn: str, clock: Clock) -> None:
@@ -254,6 +313,7 @@ VALUES: Final[dict[str, Any]] = {
     "answered": False,
     "silent_since": None,
     "by": START,
+    "least": START,
     "now": START,
     "until": START,
     "before": START + timedelta(seconds=1),

@@ -317,6 +317,122 @@ async def test_closing_waits_for_what_was_begun(postgres_dsn: str) -> None:
     assert 0 == connections(postgres_dsn, "closing")
 
 
+GROUPED: Final = "INSERT INTO notes VALUES (%(text)s) RETURNING txid_current() AS number"
+
+
+async def write_grouped(notebook: Database, *texts: str) -> list[Rows | None]:
+    """Write texts concurrently, in transactions that they may share."""
+    return await asyncio.gather(*(notebook.run_grouped(GROUPED, {"text": text}) for text in texts))
+
+
+async def test_group_shares_a_transaction(notebook: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements of concurrent callers share a transaction, and a group has a limit. Each caller gets its own rows."""
+    shared = await write_grouped(notebook, *"abc")
+    monkeypatch.setattr(module, "GROUP", 2)
+    limited = await write_grouped(notebook, *"defgh")
+    numbers = [[row["number"] for row in rows or []] for rows in (*shared, *limited)]
+
+    assert list("abcdefgh") == await notes(notebook)
+    assert [1] * 8 == [len(each) for each in numbers]
+    assert (1, 3) == (len({each for (each,) in numbers[:3]}), len({each for (each,) in numbers[3:]}))
+
+
+@pytest.mark.parametrize("wrong", ["a", object()])
+async def test_group_that_fails_has_done_nothing(notebook: Database, wrong: Any) -> None:
+    """If the server or psycopg refuses a statement, nothing of its group is written, and each caller learns that."""
+    await notebook.run(note("a"))
+    found = await write_grouped(notebook, "b", wrong, "c")
+
+    assert ([None] * 3, ["a"]) == (found, await notes(notebook))
+
+
+async def test_group_that_fails_at_its_commit_has_done_nothing(notebook: Database, postgres_dsn: str) -> None:
+    """If the commit of a group fails, no caller takes its statement for done."""
+    await notes(notebook)
+    elsewhere(
+        postgres_dsn,
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE check_violation; END'",
+        "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON notes DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+
+    assert [None, None] == await write_grouped(notebook, "a", "b")
+    assert [] == await notes(notebook)
+
+
+async def test_commit_of_a_group_waits_for_the_disk(postgres_dsn: str) -> None:
+    """A group has `synchronous_commit` on, can write, and is read committed, whatever the server's defaults."""
+    defaults = (
+        "synchronous_commit=off",
+        "default_transaction_read_only=on",
+        "default_transaction_isolation=serializable",
+    )
+    names = "synchronous_commit", "transaction_read_only", "transaction_isolation"
+    asked = f"SELECT {', '.join(f'current_setting({name!r}) {name}' for name in names)}"
+    async with opened(postgres_dsn, options=" ".join(f"-c {each}" for each in defaults)) as notebook:
+        found = await notebook.run_grouped(asked, {})
+
+    assert [["on", "off", "read committed"]] == [list(row.values()) for row in found or []]
+
+
+async def test_group_finds_a_connection_that_was_cut(notebook: Database, postgres_dsn: str) -> None:
+    """A group replaces a connection that was cut while idle. If it is cut inside the group, the call fails."""
+    (row,) = await notebook.run_grouped("SELECT pg_backend_pid() AS id", {}) or []
+    elsewhere(postgres_dsn, f"SELECT pg_terminate_backend({row['id']}, 5000)")
+    await write_grouped(notebook, "a")
+    with pytest.raises(StorageError, match=r"the notebook '.*' is unavailable: .*terminat"):
+        await notebook.run_grouped("SELECT pg_terminate_backend(pg_backend_pid())", {})
+    await write_grouped(notebook, "b")
+
+    assert ["a", "b"] == await notes(notebook)
+
+
+async def test_cancelled_caller_leaves_its_group_alone(notebook: Database) -> None:
+    """If a caller is cancelled, the others of its group get their rows."""
+    cancelled = asyncio.ensure_future(write_grouped(notebook, "a"))
+    others = asyncio.ensure_future(write_grouped(notebook, "b", "c"))
+    for _ in range(3):  # until all three wait for their group
+        await asyncio.sleep(0)
+    cancelled.cancel()
+    async with asyncio.timeout(30):
+        found = await others
+
+    assert None not in found
+    assert {"b", "c"} <= set(await notes(notebook))
+
+
+async def test_closing_waits_for_groups(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing finishes the groups in flight and those that wait. Later calls fail."""
+    monkeypatch.setattr(module, "GROUP", 1)
+    async with opened(postgres_dsn) as notebook:
+        begun = asyncio.ensure_future(write_grouped(notebook, *"abc"))
+        for _ in range(2):  # the first one begins the task, the second one its statements
+            await asyncio.sleep(0)
+        await notebook.aclose()
+        with pytest.raises(StorageError, match="the notebook is closed"):
+            await write_grouped(notebook, "late")
+        await begun
+
+    assert [("a",), ("b",), ("c",)] == elsewhere(postgres_dsn, "SELECT text FROM notes ORDER BY text")
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+async def test_nothing_is_prepared_behind_a_pooler(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch, *, pooled: bool
+) -> None:
+    """Statements of groups are prepared, unless the process that responds is not the one that was connected to."""
+    if pooled:
+        monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", -1)
+    async with opened(postgres_dsn, most=1) as notebook:
+        await write_grouped(notebook, "a")
+        await write_grouped(notebook, "b")
+        prepared = await notebook.run(
+            asking("SELECT name FROM pg_prepared_statements WHERE statement LIKE 'INSERT %%'")
+        )
+
+    assert (0 if pooled else 1) == len(prepared)
+
+
 PASSWORD: Final = "letmein"
 
 
