@@ -170,10 +170,11 @@ class Dispatcher:
         try:
             try:
                 transition = await self._worker.handle(claim)
-            finally:  # the next one need not wait until the end of this one is stored
+            finally:
+                if self._handling == self._limits.concurrency:
+                    self.wake()  # the next one need not wait until the end of this one is stored
                 self._handling -= 1
                 self._ended += 1
-                self.wake()
             await self._worker.store(claim, transition)
         except Exception as error:  # noqa: BLE001 - the lease expires, and the event is claimed again
             words, name = "the end of event %(event_id)s cannot be stored: %(error_type)s", type(error).__name__
