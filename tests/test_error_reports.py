@@ -57,8 +57,8 @@ CUSTOMER: Final[dict[str, Any]] = {
     "phone": 49151123456,
 }
 DETAILS: Final = ("canary-mail", "Canary Row", "49151123456")
-PIECES: Final = ("'nonceStr':", '"nonceStr":', "nonceStr=", "'sign':", '"sign":', "sign=")
-"""Of a signed body, whatever stands in it."""
+PIECES: Final = ("'nonceStr': '", '"nonceStr":', "nonceStr=", "'sign': '", '"sign":', "sign=")
+"""Of a signed body, whatever stands in it. A profile's table of wire names has the same names, with other values."""
 SERVICE_SIGNATURE: Final = "cd" * 32
 """Of a response or a notification, which could be replayed, too."""
 SIGNED: Final[list[str]] = []
