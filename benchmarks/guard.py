@@ -37,10 +37,13 @@ TOLERANCE: Final = 1.03
 WARM: Final = 10
 REPEATED: Final = 100
 LIBRARY: Final = str(Path(os.__file__).parent)
-FOREIGN: Final = tuple(
-    f"{os.sep}{name}{os.sep}" for name in ("aiohttp", "aiosignal", "asyncio", "benchmarks", "multidict", "yarl")
+FOREIGN: Final = (
+    *(f"{os.sep}{name}{os.sep}" for name in ("aiohttp", "aiosignal", "asyncio", "benchmarks", "multidict", "yarl")),
+    # How often a thread is woken depends on which thread is faster.
+    f"{os.sep}concurrent{os.sep}",
+    f"{os.sep}threading.py",
 )
-"""Folders whose code is not payasync's, and not called by it."""
+"""Code that is not payasync's, and that does not count as called by it."""
 
 Operation: TypeAlias = Callable[[int], Awaitable[object]]
 Tracer: TypeAlias = Callable[[FrameType, str, Any], Any]
