@@ -323,11 +323,12 @@ def _add_draft(
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
-            moments = {name: now + each for name, each in first.items() if isinstance(each, timedelta)}
-            return True, [Intent(**{**values, **first, **moments}, id=added[0], created=now, updated=now)]
+            stored: dict[str, Any] = {**values, **first, "id": added[0], "created": now, "updated": now}
+            stored |= {name: now + each for name, each in first.items() if isinstance(each, timedelta)}
+            return True, [Intent(**stored)]
         yield from bind_service(draft.merchant, binding)
-        if stored := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
-            return False, stored
+        if found := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
+            return False, found
 
 
 def claim(
