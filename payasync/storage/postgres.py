@@ -32,6 +32,8 @@ ANSWER_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10
 """How long a server may take to respond, unless the DSN has `connect_timeout`."""
 TRIES: Final = 3
+SENDERS: Final = 2
+"""How many groups are under way at most: one is sent while the other waits for the disk."""
 GROUP: Final = 100
 """How many statements share a transaction at most."""
 CONNECTIONS: Final = 8
@@ -166,7 +168,7 @@ class _Pool:
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []
         self._jobs: list[Job] = []
-        self._sender: asyncio.Task[None] | None = None
+        self._senders: set[asyncio.Task[None]] = set()
         self.closed = False
         self._guard = self._close_with_loop()
         with suppress(StopIteration):  # begun here, without a wait
@@ -189,24 +191,23 @@ class _Pool:
     async def execute(self, statement: bytes, values: Mapping[str, Any]) -> Result:
         """Return the rows of a statement that shares a transaction with others, or what prevented them all.
 
-        Statements that come while a group is under way are the next group: one round trip, and one commit.
+        Statements that come while groups are under way are the next group: one round trip, and one commit.
         """
         done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._jobs.append((statement, values, done))
-        if self._sender is None:
-            self._sender = asyncio.ensure_future(self._send())
+        if len(self._senders) < SENDERS:
+            sender = asyncio.ensure_future(self._send())
+            self._senders.add(sender)
+            sender.add_done_callback(self._senders.discard)
         return await done
 
     async def _send(self) -> None:
-        try:
-            async with self._room:
-                while self._jobs:
-                    group, self._jobs = self._jobs[:GROUP], self._jobs[GROUP:]
-                    for (*_, done), result in zip(group, await self._execute(group), strict=True):
-                        if not done.done():
-                            done.set_result(result)
-        finally:
-            self._sender = None
+        async with self._room:
+            while self._jobs:
+                group, self._jobs = self._jobs[:GROUP], self._jobs[GROUP:]
+                for (*_, done), result in zip(group, await self._execute(group), strict=True):
+                    if not done.done():
+                        done.set_result(result)
 
     async def _execute(self, group: Sequence[Job]) -> Sequence[Result]:
         try:
@@ -274,8 +275,8 @@ class _Pool:
 
     async def aclose(self) -> None:
         """Finish what was begun, and close all connections, from within their own loop."""
-        if self._sender:
-            await self._sender
+        while self._senders:
+            await asyncio.wait(self._senders)
         for _ in range(self._most):
             await self._room.acquire()
         await self._guard.aclose()
