@@ -284,6 +284,7 @@ async def test_cancelling_at_any_point(many: int) -> None:
     chance = Random(seed)  # noqa: S311 - as above
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    gc.collect()  # sockets that other tests left
     tasks_before, sockets_before = asyncio.all_tasks(), sockets()
     async with AsyncExitStack() as stack:
         stages = [(phase, await stack.enter_async_context(staged(phase))) for phase in PHASES]
