@@ -134,7 +134,12 @@ async def tuned(service: Service) -> AsyncGenerator[Call]:
 @asynccontextmanager
 async def payasync(service: Service, **settings: Any) -> AsyncGenerator[Call]:
     """The whole middleware."""
-    given = {"credentials": CREDENTIALS, "profile": PROFILE, "tls": service.tls, "max_connections": service.connections}
+    given: dict[str, Any] = {
+        "credentials": CREDENTIALS,
+        "profile": PROFILE,
+        "tls": service.tls,
+        "max_connections": service.connections,
+    }
     async with Session(service.base, **{**given, **settings}) as pay:
 
         async def call() -> str:
