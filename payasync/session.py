@@ -5,11 +5,20 @@ import logging
 import os
 import ssl
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sized,
+)
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 
@@ -17,7 +26,7 @@ from attrs import Factory, evolve, field, frozen
 from yarl import URL
 
 from payasync.credentials import Credentials, Environment, Secret
-from payasync.endpoints import Kind, custom_operation
+from payasync.endpoints import custom_operation
 from payasync.errors import (
     ConfigurationError,
     DuplicateError,
@@ -63,7 +72,7 @@ from payasync.settings import (
 from payasync.transport.deadlines import running_task
 from payasync.transport.pools import PoolSettings
 from payasync.transport.send import Transport
-from payasync.wire.call import Call, Entry, Layer, Reply, Send
+from payasync.wire.call import Call, Entry, Layer, Reply, Send, number_key
 from payasync.wire.encode import Codec
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -110,8 +119,9 @@ class Refused:
     Attributes:
         request: The request.
         error: Why. If its `sent` is `False`, nothing left this machine. Repeat a `NotSentError` as it is. Repeat a
-            `SessionClosedError` with another session, and a `StorageError` once the journal works again. A
-            `ServiceError` is a refusal by the service.
+            `SessionClosedError` with another session, and a `StorageError` once the journal works again. An
+            `InvalidArgumentError` names the position of an invalid request. A `ServiceError` is a refusal by the
+            service.
     """
 
     request: Request[Response]
@@ -606,31 +616,41 @@ class Session:
     @frameless
     def bulk(
         self,
-        requests: Iterable[Request[R]],
+        requests: Iterable[Request[R]] | AsyncIterable[Request[R]],
         *,
         limit: int = 20,
         on_progress: ProgressListener | None = None,
         timeout: float | None = None,
+        check_first: bool | None = None,
     ) -> AsyncGenerator[Result[R]]:
         """Send many requests, a few at a time, and yield one result for each as it ends.
 
-        All requests are checked before the first is sent. Leaving the loop early, or being cancelled, cancels the
-        requests in flight. They may have been carried out; a journal records which. With `contextlib.aclosing` they
-        have ended before your next line runs. If the session is closed, requests that had not begun are `Refused`, with
-        a `SessionClosedError`. After a 429 with `Retry-After`, no further request begins before that time is over.
+        A list, or anything else that has a length, is checked whole before the first request is sent. A generator, also
+        an `async` one, is read as its requests are sent, so that any number of them takes little memory. An invalid
+        request of a generator is `Refused`, and the others are sent. If the generator raises an error, or yields
+        something else than a request, the requests in flight end and are yielded before the error is raised.
+
+        Leaving the loop early, or being cancelled, cancels the requests in flight. They may have been carried out; a
+        journal records which. With `contextlib.aclosing` they have ended before your next line runs. If the session is
+        closed, requests that had not begun are `Refused`, with a `SessionClosedError`. After a 429 with `Retry-After`,
+        no further request begins before that time is over.
 
         Args:
-            requests: Request objects, such as `CreateRefund(...)`; no two writes with one number.
-            limit: The most requests in flight, or ended and not yet yielded. If it exceeds the session's
+            requests: Request objects, such as `CreateRefund(...)`; no two writes with one number. The numbers of orders
+                and refunds are remembered until the end: about 150 bytes each.
+            limit: The most requests in flight, or read or ended and not yet yielded. If it exceeds the session's
                 `max_connections`, requests wait for a free connection.
-            on_progress: A plain function, called with how many requests have ended, and how many there are.
+            on_progress: A plain function, called with how many requests have ended, and how many there are. Of a
+                generator, the second number is how many were read.
             timeout: Seconds for each request, in place of `Timeouts.total`.
+            check_first: `True` reads and checks all requests before the first is sent, also those of a generator.
+                `False` reads a list as if it were a generator.
 
         Raises:
             InvalidArgumentError: An argument is wrong, and nothing was sent. If a request cannot be sent or signed, the
                 error names its position, from 0 on.
-            ConfigurationError: The key that a request is signed with is missing; nothing was sent.
-            NotConfiguredError: The profile leaves open what a request needs; nothing was sent.
+            ConfigurationError: The key that a request is signed with is missing; it and those after it were not sent.
+            NotConfiguredError: The profile leaves open what a request needs; it and those after it were not sent.
             SessionClosedError: The session is closed.
         """
         self._check_open()
@@ -639,14 +659,18 @@ class Session:
             raise invalid_argument("limit", "an int of 1 or more", limit)
         if on_progress is not None and (not callable(on_progress) or iscoroutinefunction(on_progress)):
             raise invalid_argument("on_progress", "a plain function of two numbers, or None", on_progress)
-        if not isinstance(requests, Iterable) or isinstance(requests, str | bytes):
+        if not isinstance(requests, Iterable | AsyncIterable) or isinstance(requests, str | bytes):
             raise invalid_argument(
                 "requests", "an iterable of request objects, such as [CreateRefund(...), ...]", requests
             )
-        checked = tuple(requests)
+        if check_first is not None and type(check_first) is not bool:
+            raise invalid_argument("check_first", "True, False or None", check_first)
         key = self._options.credentials.signing_key
-        _check_distinct(checked, lambda each: check_signable(self._codec.call(each), key))
-        return frameless_results(_run_bulk(checked, partial(self._result_of, timeout), limit, on_progress))
+        check = _Check(lambda each: check_signable(self._codec.call(each), key))
+        whole = isinstance(requests, Sized) if check_first is None else check_first
+        source = _check_all(requests, check) if whole else requests
+        bulk = _Bulk(source, None if whole else check, partial(self._result_of, timeout), limit)
+        return frameless_results(bulk.results(lambda ended: on_progress and on_progress(ended, check.count)))
 
     async def _result_of(self, timeout: float | None, request: Request[R]) -> Result[R]:
         """Send one request of a bulk, after any `Retry-After` of a 429, and return its result."""
@@ -898,20 +922,32 @@ def _check_request(name: str, request: object) -> None:
         raise invalid_argument(name, "a request object, such as CreateRefund(...)", request)
 
 
-def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]], object]) -> None:
-    """Refuse requests if one of them cannot be sent, or if two of them have the same number.
+class _Check:
+    """Refuses a request of a bulk if it cannot be sent, or if another one has the same number.
+
+    Args:
+        check: Raises what sending a request would raise before anything is sent.
+
+    Attributes:
+        count: How many requests it has checked.
 
     Raises:
-        InvalidArgumentError: A request is wrong. The error names its position, from 0 on.
+        InvalidArgumentError: The request is wrong. The error names its position, from 0 on.
         ConfigurationError: The profile or a key is incomplete. The error names no request, because all may lack it.
     """
-    places: dict[tuple[str, str], int] = {}
-    for place, request in enumerate(requests):
+
+    def __init__(self, check: Callable[[Request[Any]], object]) -> None:
+        self.count = 0
+        self._check = check
+        self._places: dict[str, int] = {}
+
+    def __call__(self, request: Request[Any]) -> None:
+        place = self.count
+        self.count += 1
         name = f"requests[{place}]"
         _check_request(name, request)
-        operation, reference = request.operation, request.reference
         try:
-            check(request)
+            self._check(request)
         except ConfigurationError as error:
             error.add(reference=None)  # the setting is wrong, not this request
             raise
@@ -919,9 +955,9 @@ def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]]
             error.args = (f"{name}: {error.args[0]}",)
             error.add(field=f"{name}.{error.field}")
             raise
-        if operation.kind is not Kind.KEYED or reference is None:
-            continue
-        first = places.setdefault((operation.name, reference), place)
+        operation, reference = request.operation, request.reference
+        number = number_key(operation, reference)
+        first = place if number is None else self._places.setdefault(number, place)
         if first != place:
             field_name, rule = f"{name}.{operation.reference}", "a number of its own"
             raise InvalidArgumentError(
@@ -934,48 +970,110 @@ def _check_distinct(requests: Sequence[Request[R]], check: Callable[[Request[R]]
             )
 
 
-async def _run_bulk(
-    requests: Sequence[Request[R]],
-    send: Callable[[Request[R]], Coroutine[Any, Any, Result[R]]],
-    limit: int,
-    on_progress: ProgressListener | None,
-) -> AsyncGenerator[Result[R]]:
-    """Send requests, and yield each result as the request ends; at the end cancel the requests in flight.
+def _check_all(requests: Iterable[Request[R]] | AsyncIterable[Request[R]], check: _Check) -> tuple[Request[R], ...]:
+    if isinstance(requests, AsyncIterable):
+        rule = "None or False with an async iterable: for True, pass [each async for each in requests]"
+        raise invalid_argument("check_first", rule, value=True)
+    found = tuple(requests)
+    for each in found:
+        check(each)
+    return found
 
-    If a call ends with a foreign error, such as one of the user's own middleware, no further call begins. The error is
-    raised after the calls in flight have ended.
+
+_END: Final[Any] = object()
+"""Stands for the request, or the result, after the last one."""
+
+
+class _Bulk(Generic[R]):
+    """Sends requests, a few at a time. One task at a time reads a request; when it has one, the next task begins.
+
+    If no request can be read, or a call ends with a foreign error, such as one of the user's own middleware, no further
+    call begins. The error is raised after the calls in flight have ended.
+
+    Args:
+        requests: The requests.
+        check: Checks each, unless all were checked before.
+        send: Sends one.
+        limit: The most tasks whose results were not yielded.
     """
-    waiting, total = iter(requests), len(requests)
-    in_flight: set[asyncio.Task[Result[R]]] = set()
-    ended: asyncio.Queue[asyncio.Task[Result[R]]] = asyncio.Queue()
 
-    def begin(count: int) -> None:
-        for request in islice(waiting, count):
-            task = asyncio.ensure_future(send(request))
-            in_flight.add(task)
-            task.add_done_callback(ended.put_nowait)
+    def __init__(
+        self,
+        requests: Iterable[Request[R]] | AsyncIterable[Request[R]],
+        check: _Check | None,
+        send: Callable[[Request[R]], Awaitable[Result[R]]],
+        limit: int,
+    ) -> None:
+        self._source: Any = aiter(requests) if isinstance(requests, AsyncIterable) else iter(requests)
+        self._check = check
+        self._send = send
+        self._limit = limit
+        self._tasks: set[asyncio.Task[Result[R]]] = set()
+        self._ended: asyncio.Queue[asyncio.Task[Result[R]]] = asyncio.Queue()
+        self._reading: asyncio.Task[Result[R]] | None = None
+        self._stopped = False
 
-    failed: asyncio.Task[Result[R]] | None = None
-    done = 0
-    try:
-        begin(limit)
-        while in_flight:
-            task = await ended.get()
-            in_flight.remove(task)
-            if task.cancelled() or task.exception():
-                failed = failed or task
-                continue
-            done += 1
-            if on_progress is not None:
-                on_progress(done, total)
-            yield task.result()
-            begin(0 if failed else 1)
-    finally:
-        for task in in_flight:
+    async def results(self, on_progress: Callable[[int], object]) -> AsyncGenerator[Result[R]]:
+        """Yield each result as its request ends; at the end cancel the requests in flight."""
+        failed: asyncio.Task[Result[R]] | None = None
+        ended = 0
+        try:
+            self._begin()
+            while self._tasks:
+                task = await self._ended.get()
+                if task.cancelled() or task.exception():
+                    failed = failed or task
+                    self._stop()
+                elif task.result() is not _END:
+                    ended += 1
+                    on_progress(ended)
+                    yield task.result()
+                self._tasks.remove(task)
+                if self._reading is None:
+                    self._begin()
+        finally:
+            await self._cancel()
+        if failed:
+            failed.result()
+
+    def _begin(self) -> None:
+        if self._stopped or len(self._tasks) >= self._limit:
+            return
+        self._reading = asyncio.ensure_future(self._next_result())
+        self._tasks.add(self._reading)
+        self._reading.add_done_callback(self._ended.put_nowait)
+
+    async def _next_result(self) -> Result[R]:
+        request = await self._read()
+        if self._stopped or request is _END:
+            return _END  # type: ignore[no-any-return] # as its text says
+        self._reading = None
+        self._begin()
+        return request if isinstance(request, Refused) else await self._send(request)
+
+    async def _read(self) -> Request[R] | Refused:
+        """Return the next request, or its refusal, or `_END`."""
+        source = self._source
+        request: Request[R] = next(source, _END) if isinstance(source, Iterator) else await anext(source, _END)
+        try:
+            if self._check is not None and request is not _END:
+                self._check(request)
+        except InvalidArgumentError as error:
+            if not isinstance(request, Request):
+                raise
+            return Refused(request, drop_frames(error))
+        return request
+
+    def _stop(self) -> None:
+        self._stopped = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def _cancel(self) -> None:
+        self._stopped = True
+        for task in self._tasks:
             task.cancel()
-        if in_flight:
-            await asyncio.wait(in_flight)
-            for task in in_flight:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+            for task in self._tasks:
                 _ = task.cancelled() or task.exception()  # retrieved, so that asyncio does not log it
-    if failed:
-        failed.result()

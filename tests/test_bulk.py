@@ -1,12 +1,15 @@
 """`pay.bulk`: many requests, a few at a time, over a real service whose ledger is the truth."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+import tracemalloc
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
+from multidict import CIMultiDict
 
 import payasync
 from payasync import (
@@ -223,7 +226,7 @@ BAD: Final[dict[str, tuple[Any, str, str]]] = {
     "refused by the codec": ([refund(extra={"sign": "x"})], "requests[0].extra", "sign"),
     "cannot be signed": ([refund(), refund("R2", extra={"note": "a&b"})], "requests[1].note", "cannot be signed"),
     "one number twice": (
-        iter([refund(), refund("R2"), refund(refund_amt=1)]),
+        [refund(), refund("R2"), refund(refund_amt=1)],
         "requests[2].out_refund_no",
         "requests[0] has 'R1' already",
     ),
@@ -242,6 +245,205 @@ async def test_all_is_checked_before_the_first_is_sent(sandbox: Sandbox, pay: Se
     assert words in str(caught.value)
     assert field.partition(".")[0] in str(caught.value)
     assert [] == sandbox.ledger.calls()
+
+
+class Source:
+    """Requests that are read one by one, and how many of them were read."""
+
+    def __init__(self, requests: Iterable[Any]) -> None:
+        self._requests = requests
+        self.read = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for request in self._requests:
+            self.read += 1
+            yield request
+
+    async def rows(self) -> AsyncIterator[Any]:
+        """Yield the requests as rows of a database cursor, with a pause before each."""
+        for request in self:
+            await asyncio.sleep(0)
+            yield request
+
+
+SOURCES: Final[dict[str, Callable[[Source], Any]]] = {"generator": iter, "async generator": Source.rows}
+sources = pytest.mark.parametrize("kind", SOURCES)
+
+
+@sources
+@pytest.mark.parametrize("limit", [1, 4])
+async def test_generator_is_read_as_its_requests_are_sent(pay: Session, kind: str, limit: int) -> None:
+    """No more than `limit` requests of a generator are read and not yet yielded."""
+    source = Source(refunds(20))
+    ahead: list[int] = []
+    async for result in pay.bulk(SOURCES[kind](source), limit=limit):
+        ahead.append(source.read - len(ahead))
+        assert isinstance(result, Done)
+
+    assert 20 == len(ahead) == source.read
+    assert limit == max(ahead)
+
+
+@pytest.mark.parametrize("name", [name for name, (given, *_) in BAD.items() if isinstance(given, list)][2:])
+@sources
+async def test_invalid_request_of_a_generator_is_refused(sandbox: Sandbox, pay: Session, kind: str, name: str) -> None:
+    """An invalid request of a generator is `Refused` with its position, and the others are sent."""
+    requests, field, words = BAD[name]
+    found = await _all(pay.bulk(SOURCES[kind](Source([*requests, refund("R9")]))))
+    (refused,) = [result for result in found if isinstance(result, Refused)]
+
+    assert len(requests) + 1 == len(found)
+    assert requests[-1] == refused.request
+    assert isinstance(refused.error, errors.InvalidArgumentError)
+    assert (field, False) == (refused.error.field, refused.error.sent)
+    assert words in str(refused.error)
+    assert len(requests) == sandbox.ledger.refunds()
+
+
+@sources
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [("R3", errors.InvalidArgumentError, r"requests\[2\] must be a request object"), (None, ZeroDivisionError, "zero")],
+    ids=["something else", "an error"],
+)
+async def test_generator_that_breaks_loses_nothing(
+    sandbox: Sandbox, kind: str, wrong: Any, error: type[Exception], words: str
+) -> None:
+    """If a generator breaks, the requests in flight are yielded, no other begins, and then the error is raised."""
+
+    def broken() -> Iterator[Any]:
+        yield from refunds(2)
+        yield wrong or 1 / 0
+        yield refund("R3")
+
+    gate, found = Gate(), list[Any]()
+
+    async def gather(pay: Session) -> None:
+        async for result in pay.bulk(SOURCES[kind](source)):
+            found.append(result)
+
+    source = Source(broken())
+    async with sandbox.session(middleware=[gate]) as pay:
+        gathering = asyncio.ensure_future(gather(pay))
+        await until(lambda: gate.held == 2)
+        await turns(20)
+        gate.open.set()
+        with pytest.raises(error, match=words):
+            await gathering
+
+    assert ["R0", "R1"] == sorted(str(result.request.reference) for result in found)
+    assert [Done, Done] == [type(result) for result in found]
+    assert 2 == sandbox.ledger.refunds()
+
+
+async def test_generator_is_checked_first_if_asked(sandbox: Sandbox, pay: Session) -> None:
+    """With `check_first=True`, a generator is read and checked before the first request is sent."""
+    with pytest.raises(errors.InvalidArgumentError, match="requests\\[1\\]"):
+        pay.bulk(iter([refund(), refund("R 2")]), check_first=True)
+
+    assert [] == sandbox.ledger.calls()
+
+
+async def test_list_is_read_as_a_generator_if_asked(pay: Session) -> None:
+    """With `check_first=False`, an invalid request of a list is `Refused`, and the others are sent."""
+    found = await _all(pay.bulk([refund("R 1"), refund("R2")], check_first=False))
+
+    assert {Refused: 1, Done: 1} == Counter(type(result) for result in found)
+
+
+async def test_async_generator_cannot_be_checked_first(pay: Session) -> None:
+    """`check_first=True` is refused with an `async` generator, and the error names a list."""
+    with pytest.raises(errors.InvalidArgumentError, match="async for each in requests"):
+        pay.bulk(Source(refunds(2)).rows(), check_first=True)
+
+
+async def test_slow_generator_holds_no_result_back(pay: Session) -> None:
+    """While an `async` generator waits for its next request, the results that are there are yielded."""
+    more = asyncio.Event()
+
+    async def slow() -> AsyncIterator[CreateRefund]:
+        yield refund("R1")
+        await more.wait()
+        yield refund("R2")
+
+    async with aclosing(pay.bulk(slow())) as results:
+        first = await anext(results)
+        more.set()
+        second = await anext(results)
+
+    assert ["R1", "R2"] == [each.request.reference for each in (first, second)]
+
+
+async def test_error_that_is_not_ours_ends_the_wait_for_a_generator(sandbox: Sandbox) -> None:
+    """An error that is not of payasync is raised even if an `async` generator never yields another request."""
+
+    async def breaking(call: Call, send: Send) -> Reply:
+        del call, send
+        raise ZeroDivisionError
+
+    async def endless() -> AsyncIterator[CreateRefund]:
+        yield refund()
+        await asyncio.Event().wait()
+
+    source = Source(refunds(3))
+    async with sandbox.session(middleware=[breaking]) as pay:
+        with pytest.raises(ZeroDivisionError):
+            await _all(pay.bulk(endless()))
+        with pytest.raises(ZeroDivisionError):
+            await _all(pay.bulk(iter(source), limit=1))
+
+    assert set() == others()
+    assert 1 == source.read
+
+
+async def test_request_that_is_read_too_late_is_not_sent(sandbox: Sandbox, pay: Session) -> None:
+    """After the loop was left, a request is not sent, even if an `async` generator ignores its cancellation."""
+
+    async def stubborn() -> AsyncIterator[CreateRefund]:
+        yield refund("R1")
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        yield refund("R2")
+
+    async with aclosing(pay.bulk(stubborn())) as results:
+        await anext(results)
+
+    assert 1 == sandbox.ledger.refunds()
+
+
+async def test_many_take_no_more_memory_than_few() -> None:
+    """Requests of a generator take no memory after they have ended, besides the numbers: at most 200 bytes each."""
+
+    async def succeed(call: Call, send: Send) -> Reply:
+        del call, send
+        return Reply(200, CIMultiDict(), b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')
+
+    async def peak(pay: Session, requests: Iterable[Request[Any]]) -> int:
+        tracemalloc.start()
+        try:
+            async for result in pay.bulk(requests):
+                assert isinstance(result, Done)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    async with connect("http://127.0.0.1:1", profile=PROFILE, middleware=[succeed]) as pay:
+        await _all(pay.bulk(refunds(20)))
+        few, many = [await peak(pay, (QueryRefund(identifier="R1") for _ in range(count))) for count in (200, 2000)]
+        numbered = await peak(pay, (refund(f"R{number:08d}") for number in range(2000)))
+
+    assert many <= 1.2 * few
+    assert numbered - many <= 2000 * 200
+
+
+async def test_progress_of_a_generator(pay: Session) -> None:
+    """For a generator, `on_progress` says how many requests were read."""
+    heard: list[tuple[int, int]] = []
+    await _all(pay.bulk(iter(refunds(5)), limit=2, on_progress=lambda *counts: heard.append(counts)))
+
+    assert [1, 2, 3, 4, 5] == [ended for ended, _ in heard]
+    assert {0, 1} == {read - ended for ended, read in heard}
+    assert (5, 5) == heard[-1]
 
 
 async def test_one_number_for_two_things_is_no_contradiction(pay: Session) -> None:
@@ -263,6 +465,7 @@ async def _waiting(done: int, total: int) -> None:
         ("on_progress", 3),
         ("on_progress", _waiting),
         ("timeout", 0),
+        ("check_first", 1),
     ],
 )
 async def test_invalid_option_is_refused_before_the_first_is_sent(pay: Session, option: str, value: Any) -> None:
@@ -303,7 +506,10 @@ async def test_what_is_missing_to_sign_is_told_before_the_first_is_sent(
             await pay.send(refund())
         with pytest.raises(kind) as caught:
             pay.bulk([CreatePayment(amount=1, currency="CAD"), refund()])
+        with pytest.raises(kind) as read:
+            await _all(pay.bulk(iter([refund(), refund("R2")])))
 
+    assert (single.value.args, None) == (read.value.args, read.value.reference)
     assert (single.value.args, field) == (caught.value.args, caught.value.field)
     assert ("refunds.create", None) == (caught.value.operation, caught.value.reference)
     assert [] == sandbox.ledger.calls()
