@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from weakref import ref
 
 import aiohttp
-from aiohttp.hdrs import CONTENT_LENGTH, CONTENT_TYPE
+from aiohttp.hdrs import CONTENT_LENGTH, CONTENT_TYPE, HOST
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
-from multidict import istr
+from multidict import CIMultiDict, istr
 
 from payasync import __version__
 from payasync.errors import ConfigurationError
@@ -35,6 +35,9 @@ ALWAYS: Final = {
 
 SHORT: Final = 1 << 15
 """The size of a short request, which aiohttp's writer never holds back: it waits for the socket from 64 KiB on."""
+
+_HEAD: Final = CIMultiDict({"Host": "", **ALWAYS})
+"""A copy of these headers takes less time than aiohttp's own way, which adds each to every request."""
 
 COMPARED: Final = aiohttp.__version__.startswith("3.14.")
 """Whether `OwnRequest.send` was compared with the `send` of the installed aiohttp."""
@@ -191,6 +194,20 @@ class OwnRequest(aiohttp.ClientRequest):
             self.body.deadline.connect()
         return True if self.tls is None else check_tls(self.tls)
 
+    def update_headers(self, headers: Any) -> None:
+        """Take the headers of every request, and those of this one."""
+        if COMPARED:
+            self.headers = _HEAD.copy()
+            self.headers[HOST] = self.url.host_port_subcomponent or ""
+            self.headers.update(headers or ())
+        else:
+            super().update_headers(headers)
+
+    def update_auto_headers(self, skip_auto_headers: Any) -> None:
+        """Add nothing: `update_headers` did."""
+        if not COMPARED:
+            super().update_auto_headers(skip_auto_headers)
+
     def update_body_from_data(self, body: Any, _stacklevel: int = 3) -> None:
         """Take a body, and say how long it is. aiohttp's own way asks a registry what the body may be."""
         if not COMPARED or type(body) is not OneShotBody:
@@ -203,9 +220,7 @@ class OwnRequest(aiohttp.ClientRequest):
             headers[CONTENT_TYPE] = "application/json"
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
-        """Schedule the write of head and body, and return the response to read.
-
-        The write happens in the next turn of the loop, so that the requests of many calls leave together.
+        """Write head and body, and return the response to read.
 
         Raises:
             ConfigurationError: The peer of a new connection was not verified.
@@ -231,7 +246,7 @@ class OwnRequest(aiohttp.ClientRequest):
             session=self.session,
             stream_writer=writer,
         )
-        self.loop.call_soon(lambda: run_to_end(self.write_bytes(writer, conn)))
+        run_to_end(self.write_bytes(writer, conn))
         return response
 
     def _check_verified(self, conn: "Connection") -> None:

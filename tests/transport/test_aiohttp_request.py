@@ -69,6 +69,26 @@ async def test_it_is_what_aiohttp_writes(method: str, content: bytes) -> None:
     assert content == second.body
 
 
+class TheirHead(OwnRequest):
+    """A request of payasync whose headers aiohttp puts together."""
+
+    update_headers = aiohttp.ClientRequest.update_headers
+    update_auto_headers = aiohttp.ClientRequest.update_auto_headers
+
+
+@pytest.mark.parametrize("own", [{}, {"Accept": "text/xml", "X-Own": "1"}, {"host": "pay.example", "User-Agent": "U"}])
+async def test_headers_are_those_of_aiohttp(own: dict[str, str]) -> None:
+    """A request has the headers that aiohttp would give it: its own come before those of each request."""
+    with Recorder() as service:
+        for kind in (TheirHead, OwnRequest):
+            async with aiohttp.ClientSession(request_class=kind, headers={"X-Api-Version": "3"}) as http:
+                for _ in range(2):
+                    await post(http, service.url, headers=own)
+
+    heads = [sorted(request.raw.lower().split(b"\r\n")) for request in service.requests]
+    assert [heads[0]] * 4 == heads
+
+
 @pytest.mark.parametrize(
     "large",
     [
