@@ -42,19 +42,19 @@ class KeyMask:
         # The longest comes first, because it may hold a shorter one. A traceback may show attributes: they are secrets.
         self._keys: tuple[Secret, ...] = tuple(map(Secret, sorted(texts, key=len, reverse=True)))
         # The method alone, because the pattern's `repr` shows the keys.
-        self._find_key: Callable[[bytes], object] = re.compile(
-            b"|".join(re.escape(key.reveal().encode()) for key in self._keys) or b"(?!)"
+        self._find_key: Callable[[str], object] = re.compile(
+            "|".join(re.escape(key.reveal()) for key in self._keys) or "(?!)"
         ).search
 
     def __call__(self, reply: Reply) -> Reply:
         """Return a reply without the merchant's keys."""
-        body = reply.body
+        text = "\n".join((reply.body.decode(errors="surrogateescape"), *reply.headers.values()))
         # A key with `/` may be escaped, and then only the document shows it.
-        if (b"\\" in body or self._find_key(body)) and (masked := self._mask_body(reply)) != body:
-            reply = evolve(reply, body=masked)
-        if not self._find_key("\n".join(reply.headers.values()).encode(errors="surrogateescape")):
+        if "\\" not in text and not self._find_key(text):
             return reply
-        return evolve(reply, headers=CIMultiDict((name, self._mask(text)) for name, text in reply.headers.items()))
+        headers = CIMultiDict((name, self._mask(value)) for name, value in reply.headers.items())
+        masked = evolve(reply, headers=headers, body=self._mask_body(reply))
+        return reply if masked == reply else masked
 
     def _mask_body(self, reply: Reply) -> bytes:
         document = reply.document
