@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
@@ -157,8 +157,9 @@ class KillablePostgres(KillableJournal, PostgresJournal):
     def __init__(self, dsn: str, *, clock: Callable[[], float] | None = None) -> None:
         super().__init__(dsn, clock=clock)
         self._marked: tuple[str, str | None] | None = None
-        self._connect = self._database._connect
-        self._database._connect = self._connect_mortal  # type: ignore[method-assign]
+        database: Any = self._database
+        self._connect: Callable[[], Awaitable[Connection]] = database._connect
+        database._connect = self._connect_mortal
 
     async def _connect_mortal(self) -> Connection:
         connection = await self._connect()
