@@ -1,10 +1,14 @@
 """Helpers that look inside: at the progress of tasks in the running loop, and at its time."""
 
 import asyncio
+import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, Final
 
 import aiohttp
+
+from payasync.middleware.sign import _signing_thread
 
 PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""
@@ -72,6 +76,11 @@ def busy(pay: Any) -> list[Any]:
 def waiting(pay: Any) -> int:
     """Return how many calls of a session wait for a connection."""
     return sum(len(line) for made in connectors(pay) for line in made._waiters.values())
+
+
+def signing_thread() -> Executor:
+    """Return the thread that makes slow signatures."""
+    return _signing_thread(os.getpid())
 
 
 def all_http(pay: Any) -> list[Any]:

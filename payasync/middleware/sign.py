@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from attrs import frozen
 from yarl import URL
@@ -33,6 +34,9 @@ from payasync.wire.call import Call, Encoded, Layer, Reply, Send
 from payasync.wire.encode import encode, path_of
 
 SCHEME: Final = "the signature scheme"
+QUEUED: Final = 2
+"""The most signatures of a loop in the signing thread. The loop would go on with all that are ready in one turn."""
+_queues: Final["WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]"] = WeakKeyDictionary()
 
 
 @frozen
@@ -175,7 +179,7 @@ async def _run_scheme(scheme: object, make: Callable[[], object]) -> object:
     """Return what a scheme makes; a `blocking` one makes it in the signing thread."""
     try:
         if getattr(scheme, "blocking", False):
-            made = await asyncio.get_running_loop().run_in_executor(_signing_thread(os.getpid()), make)
+            made = await _run_in_thread(make)
         else:
             made = make()
         return await made if inspect.isawaitable(made) else made
@@ -184,6 +188,12 @@ async def _run_scheme(scheme: object, make: Callable[[], object]) -> object:
     except Exception as error:  # noqa: BLE001 - a merchant's own scheme may raise anything
         failure = f"raised {type(error).__name__}"
     raise _failed_error(failure)
+
+
+async def _run_in_thread(make: Callable[[], object]) -> object:
+    loop = asyncio.get_running_loop()
+    async with _queues.setdefault(loop, asyncio.Semaphore(QUEUED)):
+        return await loop.run_in_executor(_signing_thread(os.getpid()), make)
 
 
 def _failed_error(failure: str) -> NotSentError:

@@ -18,13 +18,14 @@ from payasync.errors import (
     NotSentError,
     NotSentTimeoutError,
 )
-from payasync.middleware.sign import authorize, require_signable, sign
+from payasync.middleware.sign import QUEUED, authorize, require_signable, sign
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Auth
 from payasync.signing.schemes import SortedPairs
 from payasync.wire.call import Call
 from tests.building import bare_call, way
 from tests.foreign.recorder import PATIENCE
+from tests.inside import signing_thread, turns
 
 KEY: Final = Secret("sign_canary")
 
@@ -127,6 +128,20 @@ async def test_slow_schemes_leave_the_loop_free(*, blocking: bool) -> None:
 
     assert blocking == (threading.get_ident() not in threads)
     assert 1 == len(threads)
+
+
+async def test_slow_signatures_come_few_at_a_time() -> None:
+    """While the loop is busy, the signing thread makes few signatures, so that the loop continues few calls at once."""
+    go = threading.Event()
+    scheme = Scheme(lambda: "signature" if go.wait(PATIENCE) else "", blocking=True)
+    calls = [asyncio.ensure_future(sign(KEY, way().send)(signed(scheme))) for _ in range(10)]
+    await turns(10)
+    go.set()
+    signing_thread().submit(int).result(PATIENCE)  # the loop waits until the thread has nothing left to do
+    made = len(scheme.seen)
+    await asyncio.gather(*calls)
+
+    assert (QUEUED, 10) == (made, len(scheme.seen))
 
 
 async def test_scheme_that_hangs() -> None:
