@@ -45,7 +45,7 @@ REPLACED: Final = (
 
 
 class VanishedError(OSError):
-    """The file that was in use is no longer at its path."""
+    """The file that was in use is no longer at its path, or its data is not in it."""
 
 
 def fetch_rows(db: sqlite3.Connection, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -233,8 +233,12 @@ class SqliteFile:
         return [self._convert(error) for _ in jobs]
 
     def _check_identity(self) -> None:
-        if self._identity is not None and (found := file_identity(self.path)) != self._identity:
+        if self._identity is None:
+            return
+        if (found := file_identity(self.path)) != self._identity:
             raise VanishedError(VANISHED if found is None else REPLACED)
+        if not Path(self.path).stat().st_size:
+            raise VanishedError(EMPTY)  # SQLite might not notice: a write-ahead log may still hold all pages
 
     def _convert(self, error: Exception) -> Exception:
         if isinstance(error, sqlite3.Error | OSError):

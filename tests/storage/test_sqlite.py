@@ -73,8 +73,13 @@ def on_disk(path: Path) -> list[str]:
 
 
 def commits(path: Path) -> int:
-    """Return how often the file was changed."""
-    return int.from_bytes(path.read_bytes()[CHANGES], "big")
+    """Return how often the file was changed, with what still stands in its write-ahead log."""
+    log = Path(f"{path}-wal")
+    frames = log.read_bytes() if log.exists() else b""
+    page = int.from_bytes(frames[8:12], "big")
+    logged = (frames[place + 4 : place + 8] for place in range(32, len(frames), page + 24))
+    # The last frame of a commit says how many pages the file has then; the others say 0.
+    return int.from_bytes(path.read_bytes()[CHANGES], "big") + sum(map(any, logged))
 
 
 def wait_for_ever(inside: Callable[[], object], go: threading.Event) -> Callable[[sqlite3.Connection], None]:
@@ -262,15 +267,16 @@ async def test_file_whose_place_another_takes_is_unavailable(path: Path, file: S
 
 
 async def test_file_that_is_emptied_is_damaged(path: Path, file: SqliteFile) -> None:
-    """If the file in use is emptied, neither this process nor another one makes new tables in it."""
+    """If the file in use is emptied, neither this process nor another one makes new tables in it, or uses it."""
     await file.run(note("a"))
     empty(path)
     other = SqliteFile(path, SCHEMA)
     ends = [(await all_of(each, notes))[0] for each in (file, file, other)]
     await other.aclose()
 
-    assert {True} == {isinstance(end, StorageError | ConfigurationError) for end in ends}
-    assert [f"path: cannot use '{path}' as the inbox: {EMPTY}"] * 2 == [end.args[0] for end in ends[1:]]
+    assert [StorageError, StorageError, ConfigurationError] == [type(end) for end in ends]
+    assert [f"the inbox '{path}' is unavailable: {EMPTY}"] * 2 == [end.args[0] for end in ends[:2]]
+    assert f"path: cannot use '{path}' as the inbox: {EMPTY}" == ends[2].args[0]
 
 
 async def test_file_that_vanished_while_nobody_held_it_is_not_begun_anew(path: Path, file: SqliteFile) -> None:
