@@ -58,14 +58,17 @@ class OneShotBody(Payload):
     length: int = 0
     deadline: "Deadline | None" = None
     _transport: "WriteTransport | None" = None
+    _encoding = _filename = None
 
     def __init__(self, content: bytes) -> None:
-        super().__init__(None, content_type="application/json")
-        if not content:
-            self.headers.clear()
-            self.headers["Accept"] = "application/json"  # aiohttp wants a payload to have a header
+        # Not with aiohttp's `__init__`, which makes headers for each body, though `OwnRequest` reads none.
         self._content = content
         self._size = self.length = len(content)
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """Its content type. aiohttp wants a payload to have a header, so an empty one has what all requests have."""
+        return CIMultiDict({"Content-Type" if self.length else "Accept": "application/json"})
 
     @property
     def consumed(self) -> bool:
@@ -266,8 +269,8 @@ class OwnRequest(aiohttp.ClientRequest):
             )
 
     def _is_plain(self, protocol: "ResponseHandler | None") -> bool:
-        """Return whether the request is direct, and its connection is still usable."""
-        return protocol is not None and not protocol.should_close and self.proxy is None
+        """Return whether the request is direct, on a connection that is not lost."""
+        return protocol is not None and self.proxy is None
 
 
 class SharedConnectorRequest(OwnRequest):
