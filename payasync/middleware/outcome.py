@@ -117,20 +117,20 @@ def classify(call: Call, result: AttemptResult) -> Outcome:
             return Outcome.NO_RESPONSE
         repeatable = isinstance(result, NotSentError) and not result.permanent
         return Outcome.NOT_SENT if repeatable else Outcome.NOT_SENDABLE
-    status = result.status
-    outcome = _classify_2xx(call, result) if 200 <= status < 300 else _classify_status(call, result)
+    status, document = result.status, result.document
+    outcome = _classify_2xx(call, result, document) if 200 <= status < 300 else _classify_status(call, result)
     if status >= 500 or outcome is Outcome.REDIRECT:
         return outcome
     shape = call.profile.answer
     if (shape.signature or shape.header) and _is_unverified(call, outcome, result):
         return Outcome.UNVERIFIED
     refused = outcome is not SUCCESS
-    objected = _object_to_refusal(call, outcome, result) if refused else _object_to_success(call, result)
+    objected = _object_to_refusal(call, outcome, result) if refused else _object_to_success(call, document)
     return Outcome.UNRECOGNISED if objected else outcome
 
 
-def _classify_2xx(call: Call, reply: Reply) -> Outcome:
-    document, answer = reply.document, call.profile.answer
+def _classify_2xx(call: Call, reply: Reply, document: object) -> Outcome:
+    answer = call.profile.answer
     if not isinstance(document, dict):
         return SUCCESS if _is_bodiless_success(call, reply) else Outcome.UNRECOGNISED
     if not answer.code:
@@ -215,8 +215,8 @@ def is_vouched_for(call: Call, reply: Reply) -> bool:
 def objection_to(call: Call, reply: Reply) -> Objection | None:
     """Return the objection to a recognised response whose signature is not at fault, or `None`."""
     in_2xx = 200 <= reply.status < 300
-    outcome = _classify_2xx(call, reply) if in_2xx else _classify_status(call, reply)
-    return _object_to_success(call, reply) if outcome is SUCCESS else _object_to_refusal(call, outcome, reply)
+    outcome = _classify_2xx(call, reply, reply.document) if in_2xx else _classify_status(call, reply)
+    return _object_to_success(call, reply.document) if outcome is SUCCESS else _object_to_refusal(call, outcome, reply)
 
 
 def _object_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection | None:
@@ -232,8 +232,8 @@ def _object_to_refusal(call: Call, outcome: Outcome, reply: Reply) -> Objection 
     return match.contradiction(call.operation, profile, data, absent=outcome is Outcome.ABSENT)
 
 
-def _object_to_success(call: Call, reply: Reply) -> Objection | None:
-    expected, data = call.expected, reply.document
+def _object_to_success(call: Call, data: Any) -> Objection | None:
+    expected = call.expected
     if expected.proofs and match.is_sent_back(expected.proofs, data):
         return Objection("it may be a request that was sent back: it holds nothing that only a response says")
     if data is ABSENT:  # a 204 names nothing

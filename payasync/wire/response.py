@@ -137,7 +137,8 @@ class Response:
             error.args = (f"{error.args[0]}. The service responded to the request. {advice}",)
             error.add(**self._facts())
             raise error
-        value = at(payload(self._shape, self._reply.document), path)
+        document = self._reply.document
+        value = at(payload(self._shape, document) if self._shape.data else document, path)
         return value if isinstance(value, str) or type(value) is int else None
 
     def _address(self) -> str | None:
