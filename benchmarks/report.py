@@ -55,22 +55,16 @@ def _version(name: str) -> str:
 def show(figures: Mapping[str, Iterable[Figure]]) -> None:
     """Print a table of all figures, with budgets and how each was measured."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Row", no_wrap=True)
     table.add_column("Figure")
     table.add_column("Value", justify="right", no_wrap=True)
     table.add_column("Budget", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for row, each in figures.items():
-        if not (found := tuple(each)):
-            table.add_row(row, "[bold red]could not be measured[/]", "", "", WORDS[False])
-        for index, figure in enumerate(found):
-            table.add_row(
-                "" if index else row,
-                figure.what,
-                f"{_number(figure.value)} {figure.unit}",
-                _budget(figure),
-                WORDS[figure.passed],
-            )
+        found = tuple(each)
+        table.add_row(f"[bold]{row}[/]", *([] if found else ["not measured", "", WORDS[False]]))
+        for figure in found:
+            value = f"{_number(figure.value)} {figure.unit}"
+            table.add_row(f"  {figure.what}", value, _budget(figure), WORDS[figure.passed])
     # Off a terminal too, so that a table in a log has lines of the same length.
     Console(width=WIDTH if not sys.stdout.isatty() else None, highlight=False).print(table)
 
