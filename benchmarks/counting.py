@@ -30,11 +30,10 @@ def call_costs(
     base: str,
     *,
     loop: str = "asyncio",
-    authority: str = "",
     calls: int = 300,
 ) -> dict[str, list[float]]:
     """Return the cost of a call of each client, for each number of concurrent calls."""
-    given = [base, loop, authority, *map(str, concurrencies)]
+    given = [base, loop, "", *map(str, concurrencies)]
     if VALGRIND is None:
         return call_times(clients, given, calls * 10)
     # One after the other: callgrind makes them so slow that on a busy core idle connections would expire between calls.
