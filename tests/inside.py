@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from payasync.middleware.sign import _signing_thread
+from payasync.middleware import sign
 
 PATIENT: Final = 1_000_000
 """Turns after which what should have happened will not: a mistake in the test."""
@@ -80,7 +80,9 @@ def waiting(pay: Any) -> int:
 
 def signing_thread() -> Executor:
     """Return the thread that makes slow signatures."""
-    return _signing_thread(os.getpid())
+    module: Any = sign
+    made: Executor = module._signing_thread(os.getpid())
+    return made
 
 
 def all_http(pay: Any) -> list[Any]:
