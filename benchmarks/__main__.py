@@ -12,7 +12,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import calls, journal, notifications, report, sandbox, startup
+from benchmarks import bulk, calls, journal, notifications, report, sandbox, startup
 from benchmarks.counting import STEADY
 from benchmarks.rows import Figure, Row, Run
 
@@ -26,6 +26,7 @@ ROWS: Final[dict[str, Row]] = {
     "rsa": calls.rsa_lag,
     "flood": calls.flood,
     "flood-10k": calls.flood_10k,
+    "bulk": bulk.bulk,
     "import": startup.imports,
     "cli": startup.cli,
     "sqlite": journal.sqlite,
