@@ -71,15 +71,17 @@ def journaling(version: tuple[int, ...]) -> tuple[str, str]:
 
 
 def file_identity(path: str) -> tuple[int, int] | None:
-    """Return the identity of a file, which a file that replaces it does not have; `None` if there is no file.
+    """Return the identity of a file, which a file that replaces it does not have; `None` if there is no file."""
+    found = _find_file(path)
+    return found and (found.st_dev, found.st_ino)
 
-    The file is not opened, because closing it again would release SQLite's locks.
-    """
+
+def _find_file(path: str) -> os.stat_result | None:
+    # The file is not opened, because closing it again would release SQLite's locks.
     try:
-        found = Path(path).stat()
+        return Path(path).stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
 
 
 _Job: TypeAlias = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any]"]
@@ -235,9 +237,12 @@ class SqliteFile:
     def _check_identity(self) -> None:
         if self._identity is None:
             return
-        if (found := file_identity(self.path)) != self._identity:
-            raise VanishedError(VANISHED if found is None else REPLACED)
-        if not Path(self.path).stat().st_size:
+        found = _find_file(self.path)
+        if found is None:
+            raise VanishedError(VANISHED)
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise VanishedError(REPLACED)
+        if not found.st_size:
             raise VanishedError(EMPTY)  # SQLite might not notice: a write-ahead log may still hold all pages
 
     def _convert(self, error: Exception) -> Exception:
