@@ -3,7 +3,7 @@
 import select
 from collections.abc import Awaitable, Callable
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 from weakref import ref
 
 import aiohttp
@@ -99,10 +99,10 @@ class OneShotBody(Payload):
             ConnectionResetError: The connection holds unsolicited bytes.
             TimeoutError: It is too late to begin.
         """
-        wire: Any = writer
-        if has_stray_bytes(wire.protocol):
+        protocol = cast("ResponseHandler", cast("Any", writer).protocol)
+        if has_stray_bytes(protocol):
             raise ConnectionResetError("the connection holds unsolicited bytes")
-        self._transport = wire.transport
+        self._transport = protocol.transport
         if self.deadline is not None:
             self.deadline.begin()
         self.begun = True

@@ -26,6 +26,8 @@ from payasync.transport.deadlines import Deadlines
 WRITE_IDLE: Final = 2.0
 """Seconds for which a write may reuse an idle connection: if the server closes it, the outcome is unknown."""
 READ_IDLE: Final = 15.0
+_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
+"""`Deadline` bounds each phase. aiohttp's `connect` would also count the wait for the pool."""
 
 
 class _NoCookies(aiohttp.DummyCookieJar):
@@ -87,6 +89,7 @@ class Pool:
                 connector_owner=lent is None,
                 trace_configs=lent.trace_configs if lent else None,
                 cookie_jar=_NoCookies(),
+                timeout=_NO_TIMEOUT,
                 headers=settings.headers,
                 request_class=(SharedConnectorRequest if lent else OwnRequest).verified_by(tls),
                 auto_decompress=False,

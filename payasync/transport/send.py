@@ -85,7 +85,6 @@ class Transport:
                     url.with_query(encoded.query) if encoded.query else url,
                     data=body,
                     headers=_own_headers(call, encoded) if call.headers or encoded.headers else None,
-                    timeout=_NO_TIMEOUT,
                     allow_redirects=False,
                     proxy=None if self._proxy is None else self._proxy.reveal(),
                 )
@@ -147,9 +146,6 @@ def _own_headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
         headers[name] = value.reveal() if isinstance(value, Secret) else value
     return headers
 
-
-_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
-"""`Deadline` bounds each phase. aiohttp's `connect` would also count the wait for the pool."""
 
 _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientConnectorCertificateError, "the certificate of the service cannot be trusted"),
