@@ -211,6 +211,11 @@ class OwnRequest(aiohttp.ClientRequest):
         if not COMPARED:
             super().update_auto_headers(skip_auto_headers)
 
+    def update_transfer_encoding(self) -> None:
+        """Add nothing: a `OneShotBody` has a length."""
+        if not COMPARED:
+            super().update_transfer_encoding()
+
     def update_body_from_data(self, body: Any, _stacklevel: int = 3) -> None:
         """Take a body, and say how long it is. aiohttp's own way asks a registry what the body may be."""
         if not COMPARED or type(body) is not OneShotBody:

@@ -7,11 +7,10 @@ from datetime import date
 from functools import partial
 from itertools import pairwise
 from math import inf
-from operator import attrgetter
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
-from attrs import fields_dict, frozen
+from attrs import asdict, fields_dict, frozen
 
 from payasync import strict_json
 from payasync.credentials import Credentials
@@ -69,22 +68,21 @@ def make_writer(kind: Kind, profile: Profile) -> Writer:
     """
     operation = kind.operation.name
     names = wire_names(profile, operation)
-    arguments = [name for name in fields_dict(kind) if name in names]
-    sent, start = [names[name] for name in arguments], names.get("start_date", "")
+    arguments = [(name, names[name]) for name in fields_dict(kind) if name in names]
     points = {each.name: each.point for each in ARGUMENTS.get(operation, ()) if each.point and each.name not in names}
-    unnamed = {name: points[name] for name in fields_dict(kind) if name in points}
-    # `extra` is one more, because `attrgetter` returns a tuple only for several names.
-    pick = attrgetter(*arguments, "extra")
+    unnamed = [(name, points[name]) for name in fields_dict(kind) if name in points]
+    # A merchant's own subclass may have slots.
+    slotted = any(vars(each).get("__slots__") for each in kind.__mro__)
+    read: Callable[[Any], dict[str, Any]] = partial(asdict, recurse=False) if slotted else vars
 
     def write(request: Request[Response]) -> dict[str, Any]:
-        written = {}
-        for name, value in zip(sent, pick(request), strict=False):
+        given, written = read(request), {}
+        for argument, name in arguments:  # up to Python 3.11 a comprehension takes longer
+            value = given[argument]
             if value is not ABSENT:
-                written[name] = value  # noqa: PERF403 - up to Python 3.11 a comprehension takes longer
-        if start in written:
-            written[start] = _write_date(profile, written[start])
-        for name, point in unnamed.items():
-            if getattr(request, name) is not ABSENT:
+                written[name] = _write_date(profile, value) if argument == "start_date" else value
+        for argument, point in unnamed:
+            if given[argument] is not ABSENT:
                 profile.wire_name(point)  # it raises: the profile gives no name
         return written
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -355,3 +355,16 @@ def test_amounts_are_sent_exactly() -> None:
     call = codec().call(CreatePayment(amount=2**53 - 1, currency="USD"))
 
     assert b'{"amount":9007199254740991,"currency":"USD"}' == encode(call).body
+
+
+@frozen(kw_only=True)
+class OrderInDollars(PlaceOrder):
+    """A merchant's own request, with slots and a default of its own."""
+
+    currency: str = "CAD"
+
+
+def test_a_subclass_with_slots() -> None:
+    """A merchant's own subclass of a request is written like the request, also with slots."""
+    call = codec().call(OrderInDollars(total_amt=1, out_trade_no="T1"))
+    assert codec().call(PlaceOrder(total_amt=1, currency="CAD", out_trade_no="T1")).fields == call.fields
