@@ -81,7 +81,7 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
             return _sign_and_send(cast("Any", scheme), key, call, send)
         fields = {**call.fields, layout.nonce: os.urandom(16).hex()}
         fields[layout.signature] = signer(fields, path_of(call) if layout.in_path else call.operation.path)
-        return send(call.derived(fields=fields))
+        return send(call.carrying(fields))
 
     return send_signed
 

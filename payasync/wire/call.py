@@ -332,6 +332,15 @@ class Call:
         attributes["progress"] = Progress()
         return other
 
+    def carrying(self, fields: Mapping[str, Any]) -> Self:
+        """Return the call with these fields in place of its own."""
+        # Not `derived`, which each attempt would pay a dict of its arguments.
+        other = object.__new__(type(self))
+        attributes = other.__dict__
+        attributes |= self.__dict__
+        attributes["fields"] = fields
+        return other
+
     def with_fields(self, /, **fields: Any) -> Self:
         """Return the call with further fields, by their wire names."""
         return self.derived(fields={**self.fields, **fields})
