@@ -249,6 +249,11 @@ class Timeouts:
     connect: float = field(default=5.0, validator=a_time)
     read: float = field(default=20.0, validator=a_time)
 
+    @property
+    def least(self) -> float:
+        """Seconds that must be left for an attempt to start: two, or a tenth of `total` if that is less."""
+        return min(2.0, self.total / 10)
+
 
 @frozen
 class RetryPolicy:

@@ -35,8 +35,6 @@ from payasync.wire.response import parse_retry_after
 
 RETRY_COST: Final = 5
 TIMEOUT_COST: Final = 10
-LEAST_TIME: Final = 2.0
-"""No attempt starts with fewer seconds left than this, or than a tenth of the call's total if that is less."""
 QUERIES: Final = 3
 """The most queries about a write, not counting the one after the quarantine."""
 RATE_LIMITED: Final = 429
@@ -287,7 +285,7 @@ class Attempts:
         call, context = self._call, self._context
         now = self._now()
         delay = max(context.pace.jitter(next(self._bounds)), max(self._not_before, earliest) - now)
-        in_time = call.deadline - now - delay >= min(LEAST_TIME, call.timeouts.total / 10)
+        in_time = call.deadline - now - delay >= call.timeouts.least
         cost = TIMEOUT_COST if isinstance(result, TimeoutError) else RETRY_COST
         if not in_time or not context.quota.take(cost, asking=reason == QUERY_REASON):
             return False

@@ -46,6 +46,7 @@ class Deadline:
         "_deadlines",
         "_expired",
         "_last",
+        "_latest_start",
         "_lease",
         "_progress",
         "_task",
@@ -64,6 +65,7 @@ class Deadline:
         self._waiting = True
         self.when: float = call.deadline
         self._last = call.deadline
+        self._latest_start = call.deadline - call.timeouts.least
 
     @property
     def mine(self) -> bool:
@@ -74,10 +76,10 @@ class Deadline:
         """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline.
 
         Raises:
-            TimeoutError: The time is over.
+            TimeoutError: Too little time is left, as for `begin`.
         """
         now = self._deadlines.time()
-        if now >= self.when:
+        if now >= self._latest_start:
             raise self._over()
         self._waiting = False
         self.when = min(self.when, now + self._timeouts.connect)
@@ -86,15 +88,16 @@ class Deadline:
         """Mark the start of the write, and the time for the response: at most `Timeouts.read`, and the call's deadline.
 
         Raises:
-            TimeoutError: The time is over, such as in a process that was stopped and wakes late. Or the call has ended,
-                or its task is being cancelled, and a user's layer still runs it.
+            TimeoutError: Less than `Timeouts.least` is left, for example after a long wait for the pool: a write would
+                often end as unknown. Or the call has ended, or its task is being cancelled, and a user's layer still
+                runs it.
             LeaseOverError: The journal's lease may be over. The lease also counts the time in which the machine is
                 suspended; the loop's clock does not.
         """
         if self._lease is not None and self._lease.over:
             raise LeaseOverError
         now, progress = self._deadlines.time(), self._progress
-        if now >= self._last or progress.over or self._task.cancelling() > self._before:
+        if now >= self._latest_start or progress.over or self._task.cancelling() > self._before:
             raise self._over()
         progress.begun = True
         self._waiting = False

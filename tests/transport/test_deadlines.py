@@ -115,7 +115,7 @@ async def test_what_must_not_begin(clock: StandingTime, why: str) -> None:
 
 async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -> None:
     """A task that was cancelled earlier, and cleans up, may make a call."""
-    attempt, task = call(clock.now + 1), running_task()
+    attempt, task = call(clock.now + 45), running_task()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turns(1)
@@ -197,6 +197,25 @@ async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
     assert NotSentTimeoutError is type(error)
     assert (False, False) == (error.sent, error.permanent)
     assert "no connection was free in time: raise max_connections" in str(error)
+    assert 1 == len(service.requests)
+
+
+@pytest.mark.parametrize("ends", ["answered", "cancelled"])
+async def test_too_late_to_begin(time: Time, ends: str) -> None:
+    """A call that gets its connection in its last two seconds is not sent, because it would often end as unknown."""
+    go = threading.Event()
+    with Recorder([answer(after=go)]) as service:
+        async with session(service, max_connections=1, timeouts=Timeouts(total=45, read=45)) as pay:
+            first = asyncio.ensure_future(create(pay))
+            await asyncio.to_thread(service.wait_for_request)
+            second = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=20))))
+            await until(lambda: waiting(pay))
+            await time.pass_by(18.5)
+            go.set() if ends == "answered" else first.cancel()
+            error = await failed(second)
+            await asyncio.gather(first, return_exceptions=True)
+
+    assert NotSentTimeoutError is type(error)
     assert 1 == len(service.requests)
 
 
