@@ -12,7 +12,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import bulk, calls, journal, notifications, report, sandbox, startup
+from benchmarks import bulk, calls, capacity, journal, notifications, report, sandbox, startup
 from benchmarks.counting import STEADY
 from benchmarks.rows import Figure, Row, Run
 
@@ -32,6 +32,7 @@ ROWS: Final[dict[str, Row]] = {
     "sqlite": journal.sqlite,
     "postgres": journal.postgres,
     "growth": journal.growth,
+    "capacity": capacity.capacity,
     "notifications": notifications.notifications,
     "sandbox": sandbox.sandbox,
     "fixture": sandbox.fixture,

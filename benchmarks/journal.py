@@ -105,14 +105,14 @@ def postgres(run: Run) -> Iterator[Figure]:
             }
             return {concurrent: await rates(ways, run, concurrent) for concurrent in CONCURRENCIES}
 
-    with static_server() as base, _durable_postgres() as dsn:
+    with static_server() as base, durable_postgres() as dsn:
         found = asyncio.run(measure(base, dsn))
     for concurrent, each in found.items():
         yield from _beside("PostgreSQL", concurrent, each, TO_BARE if concurrent > 1 else None)
 
 
 @contextmanager
-def _durable_postgres() -> Generator[str]:
+def durable_postgres() -> Generator[str]:
     """Run a server that waits for the disk, unlike that of the tests."""
     # Another user runs it, who may not enter the current folder.
     with TemporaryDirectory(prefix="payasync-") as place:
