@@ -195,19 +195,26 @@ class _Pool:
         """
         done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._jobs.append((statement, values, done))
-        if len(self._senders) < SENDERS:
-            sender = asyncio.ensure_future(self._send())
-            self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
+        self._begin_sender()
         return await done
 
+    def _begin_sender(self, ended: asyncio.Task[None] | None = None) -> None:
+        # Also called after a sender has ended, because a job that came just before began none.
+        self._senders -= {ended}
+        if len(self._senders) < SENDERS and any(not done.cancelled() for *_, done in self._jobs):
+            sender = asyncio.ensure_future(self._send())
+            self._senders.add(sender)
+            sender.add_done_callback(self._begin_sender)
+
     async def _send(self) -> None:
-        async with self._room:
-            while self._jobs:
-                group, self._jobs = self._jobs[:GROUP], self._jobs[GROUP:]
-                for (*_, done), result in zip(group, await self._execute(group), strict=True):
-                    if not done.done():
-                        done.set_result(result)
+        while self._jobs:
+            async with self._room:  # for one group only, because transactions wait for it too
+                group = [job for job in self._jobs[:GROUP] if not job[-1].cancelled()]
+                del self._jobs[:GROUP]
+                results = await self._execute(group) if group else ()
+            for (*_, done), result in zip(group, results, strict=True):
+                if not done.done():
+                    done.set_result(result)
 
     async def _execute(self, group: Sequence[Job]) -> Sequence[Result]:
         try:
@@ -217,12 +224,17 @@ class _Pool:
                     async with connection.pipeline():
                         await connection.execute(START)
                         await connection.execute(GROUP_GUARDS.encode())
-                        cursors = [await connection.execute(statement, values) for statement, values, _ in group]
+                        cursors = [
+                            None if done.cancelled() else await connection.execute(statement, values)
+                            for statement, values, done in group
+                        ]
                         await connection.execute("COMMIT")
-                    results = [await each.fetchall() for each in cursors]
+                    results = [await each.fetchall() if each else [] for each in cursors]
             except BaseException:
                 self._drop(connection)
                 raise
+        except asyncio.CancelledError:  # of this task: the group may be committed
+            return [psycopg.OperationalError("its background task was cancelled")] * len(group)
         except Exception as error:  # noqa: BLE001 - it is each caller's
             return [error] * len(group)
         self._idle.append(connection)

@@ -401,6 +401,71 @@ async def test_cancelled_caller_leaves_its_group_alone(notebook: Database) -> No
     assert {"b", "c"} <= set(await notes(notebook))
 
 
+@pytest.mark.parametrize("size", [1, 100])
+async def test_caller_that_is_cancelled_early_has_written_nothing(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """If a caller is cancelled before its statement is sent, the statement is not executed."""
+    monkeypatch.setattr(module, "GROUP", size)
+    async with opened(postgres_dsn, most=1) as notebook:
+        first, cancelled = (asyncio.create_task(notebook.run_grouped(GROUPED, {"text": text})) for text in "ab")
+        for _ in range(2):  # until the first group waits for a connection
+            await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.gather(first, write_grouped(notebook, "c"))
+
+        assert ["a", "c"] == await notes(notebook)
+
+
+async def test_cancelled_background_task_fails_its_group(notebook: Database) -> None:
+    """If a program cancels all background tasks, the callers of a group get an error. Later groups are sent."""
+    caller = asyncio.create_task(notebook.run_grouped(GROUPED, {"text": "a"}))
+    before = asyncio.all_tasks()
+    for _ in range(2):  # until its group waits for a connection
+        await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+    async with asyncio.timeout(30):
+        with pytest.raises(StorageError, match="its background task was cancelled"):
+            await caller
+        await write_grouped(notebook, "b")
+
+    assert ["b"] == await notes(notebook)
+
+
+async def test_group_that_comes_as_all_others_end_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A statement is sent even if it comes in the moment in which all other groups end."""
+    monkeypatch.setattr(module, "GROUP", 1)
+
+    async def call_twice(notebook: Database) -> None:
+        for _ in range(2):  # both groups fail in the same turn of the loop
+            with pytest.raises(StorageError, match="is unavailable"):
+                await notebook.run_grouped(GROUPED, {"text": "a"})
+
+    async with opened("host=/nowhere") as notebook, asyncio.timeout(30):
+        await asyncio.gather(call_twice(notebook), call_twice(notebook))
+
+
+async def test_groups_leave_room_for_transactions(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While groups follow each other without a pause on the only connection, a transaction gets its turn."""
+    monkeypatch.setattr(module, "GROUP", 1)
+    slow = "SELECT pg_sleep(0.002)::text AS slept"  # the other writers call again before the response
+
+    async def keep_writing(notebook: Database) -> None:
+        while True:
+            await notebook.run_grouped(slow, {})
+
+    async with opened(postgres_dsn, most=1) as notebook:
+        writers = [asyncio.create_task(keep_writing(notebook)) for _ in range(3)]
+        await notebook.run_grouped(slow, {})
+        try:
+            async with asyncio.timeout(30):
+                assert [] == await notes(notebook)
+        finally:
+            for each in writers:
+                each.cancel()
+
+
 async def test_closing_waits_for_groups(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing finishes the groups in flight and those that wait. Later calls fail."""
     monkeypatch.setattr(module, "GROUP", 1)
