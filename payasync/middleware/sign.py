@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from attrs import frozen
 from yarl import URL
@@ -36,7 +36,8 @@ from payasync.wire.encode import encode, path_of
 SCHEME: Final = "the signature scheme"
 QUEUED: Final = 2
 """The most signatures of a loop in the signing thread. The loop would go on with all that are ready in one turn."""
-_queues: Final["WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]"] = WeakKeyDictionary()
+# A semaphore refers to its loop. The calls that use it keep it alive, and with it the loop as a key.
+_queues: Final["WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]"] = WeakValueDictionary()
 
 
 @frozen
@@ -192,7 +193,9 @@ async def _run_scheme(scheme: object, make: Callable[[], object]) -> object:
 
 async def _run_in_thread(make: Callable[[], object]) -> object:
     loop = asyncio.get_running_loop()
-    async with _queues.setdefault(loop, asyncio.Semaphore(QUEUED)):
+    if (queue := _queues.get(loop)) is None:
+        queue = _queues[loop] = asyncio.Semaphore(QUEUED)
+    async with queue:
         return await loop.run_in_executor(_signing_thread(os.getpid()), make)
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import gc
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -142,6 +144,19 @@ async def test_slow_signatures_come_few_at_a_time() -> None:
     await asyncio.gather(*calls)
 
     assert (QUEUED, 10) == (made, len(scheme.seen))
+
+
+def test_slow_signatures_keep_no_loop() -> None:
+    """After a loop has ended, nothing keeps it in memory, also if its signatures had to wait for each other."""
+
+    async def sign_many() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        await asyncio.gather(*(sign(KEY, way().send)(signed(Scheme(blocking=True))) for _ in range(5)))
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(sign_many())
+    gc.collect()
+
+    assert loop() is None
 
 
 async def test_scheme_that_hangs() -> None:
