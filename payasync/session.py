@@ -985,7 +985,7 @@ _END: Final[Any] = object()
 
 
 class _Bulk(Generic[R]):
-    """Sends requests, a few at a time. One task at a time reads a request; when it has one, the next task begins.
+    """Sends requests, a few at a time. One task reads all requests, and begins a task for each.
 
     If no request can be read, or a call ends with a foreign error, such as one of the user's own middleware, no further
     call begins. The error is raised after the calls in flight have ended.
@@ -994,7 +994,7 @@ class _Bulk(Generic[R]):
         requests: The requests.
         check: Checks each, unless all were checked before.
         send: Sends one.
-        limit: The most tasks whose results were not yielded.
+        limit: The most requests that were read and whose results were not yielded.
     """
 
     def __init__(
@@ -1007,10 +1007,9 @@ class _Bulk(Generic[R]):
         self._source: Any = aiter(requests) if isinstance(requests, AsyncIterable) else iter(requests)
         self._check = check
         self._send = send
-        self._limit = limit
+        self._room = asyncio.Semaphore(limit)
         self._tasks: set[asyncio.Task[Result[R]]] = set()
         self._ended: asyncio.Queue[asyncio.Task[Result[R]]] = asyncio.Queue()
-        self._reading: asyncio.Task[Result[R]] | None = None
         self._stopped = False
 
     async def results(self, on_progress: Callable[[int], object]) -> AsyncGenerator[Result[R]]:
@@ -1018,45 +1017,55 @@ class _Bulk(Generic[R]):
         failed: asyncio.Task[Result[R]] | None = None
         ended = 0
         try:
-            self._begin()
+            reader = self._begin(self._read_all())
             while self._tasks:
                 task = await self._ended.get()
                 if task.cancelled() or task.exception():
                     failed = failed or task
-                    self._stop()
-                elif task.result() is not _END:
+                    self._stopped = True
+                    reader.cancel()
+                elif task is not reader:
                     ended += 1
                     on_progress(ended)
                     yield task.result()
+                    self._room.release()
                 self._tasks.remove(task)
-                if self._reading is None:
-                    self._begin()
         finally:
             await self._cancel()
         if failed:
             failed.result()
 
-    def _begin(self) -> None:
-        if self._stopped or len(self._tasks) >= self._limit:
-            return
-        self._reading = asyncio.ensure_future(self._next_result())
-        self._tasks.add(self._reading)
-        self._reading.add_done_callback(self._ended.put_nowait)
+    def _begin(self, work: Coroutine[Any, Any, Result[R]]) -> asyncio.Task[Result[R]]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended.put_nowait)
+        return task
 
-    async def _next_result(self) -> Result[R]:
-        request = await self._read()
-        if self._stopped or request is _END:
-            return _END  # type: ignore[no-any-return] # as its text says
-        self._reading = None
-        self._begin()
-        return request if isinstance(request, Refused) else await self._send(request)
+    async def _read_all(self) -> Result[R]:
+        while (request := await self._next()) is not _END and not self._stopped:
+            _ = self._begin(self._result_of(self._checked(request)))
+        return _END  # type: ignore[no-any-return] # as its text says
 
-    async def _read(self) -> Request[R] | Refused:
-        """Return the next request, or its refusal, or `_END`."""
+    async def _next(self) -> Any:
+        """Return the next element of the source, or `_END`, when there is room for it."""
         source = self._source
-        request: Request[R] = next(source, _END) if isinstance(source, Iterator) else await anext(source, _END)
         try:
-            if self._check is not None and request is not _END:
+            await asyncio.sleep(0)  # a request begins before the next is read, which may block
+            await self._room.acquire()
+        except asyncio.CancelledError as error:
+            if self._stopped or not isinstance(source, AsyncGenerator):
+                raise
+            # A timeout or task group of the source cancels the task that reads. Only the source can handle this.
+            with suppress(StopAsyncIteration):
+                element = await source.athrow(error)
+                await self._room.acquire()
+                return element
+            return _END
+        return next(source, _END) if isinstance(source, Iterator) else await anext(source, _END)
+
+    def _checked(self, request: Request[R]) -> Request[R] | Refused:
+        try:
+            if self._check is not None:
                 self._check(request)
         except InvalidArgumentError as error:
             if not isinstance(request, Request):
@@ -1064,10 +1073,8 @@ class _Bulk(Generic[R]):
             return Refused(request, drop_frames(error))
         return request
 
-    def _stop(self) -> None:
-        self._stopped = True
-        if self._reading is not None:
-            self._reading.cancel()
+    async def _result_of(self, request: Request[R] | Refused) -> Result[R]:
+        return request if isinstance(request, Refused) else await self._send(request)
 
     async def _cancel(self) -> None:
         self._stopped = True

@@ -4,7 +4,7 @@ import asyncio
 import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from typing import Any, Final
 
 import pytest
@@ -91,7 +91,7 @@ class Gate:
 
 def others() -> set[asyncio.Task[Any]]:
     """Return the tasks that a bulk has begun and that have not ended."""
-    return {task for task in asyncio.all_tasks() if "result" in getattr(task.get_coro(), "__qualname__", "")}
+    return {task for task in asyncio.all_tasks() if "_Bulk" in getattr(task.get_coro(), "__qualname__", "")}
 
 
 async def test_each_request_has_one_result(sandbox: Sandbox, pay: Session) -> None:
@@ -394,6 +394,56 @@ async def test_error_that_is_not_ours_ends_the_wait_for_a_generator(sandbox: San
 
     assert set() == others()
     assert 1 == source.read
+
+
+async def test_request_begins_before_the_next_is_read(sandbox: Sandbox) -> None:
+    """A generator that takes long for its next request does not hold back those that it has yielded."""
+    gate, begun = Gate(), list[list[str | None]]()
+    gate.open.set()
+
+    def rows() -> Iterator[CreateRefund]:
+        for request in refunds(3):
+            begun.append(list(gate.begun))
+            yield request
+
+    async with sandbox.session(middleware=[gate]) as pay:
+        await _all(pay.bulk(rows()))
+
+    assert [[], ["R0"], ["R0", "R1"]] == begun
+
+
+@pytest.mark.parametrize("limit", [2, 3], ids=["while the source stands at its yield", "while the source waits"])
+@pytest.mark.parametrize("more", [None, 0, 1], ids=["raised", "handled", "handled, and another request"])
+async def test_timeout_of_a_generator_cancels_no_request(sandbox: Sandbox, limit: int, more: int | None) -> None:
+    """A timeout in an `async` generator is its own: it may raise or handle it, and requests in flight end."""
+    gate, found, timeouts = Gate(), list[Any](), list[asyncio.Timeout]()
+
+    async def rows() -> AsyncIterator[CreateRefund]:
+        with nullcontext() if more is None else suppress(TimeoutError):
+            async with asyncio.timeout(None) as timeout:
+                timeouts.append(timeout)
+                for request in refunds(2):
+                    yield request
+                await asyncio.Event().wait()
+        if more:
+            yield refund("R2")
+
+    async def gather(pay: Session) -> None:
+        with pytest.raises(TimeoutError) if more is None else nullcontext():
+            async for result in pay.bulk(rows(), limit=limit):
+                found.append(result)
+
+    async with sandbox.session(middleware=[gate]) as pay:
+        gathering = asyncio.ensure_future(gather(pay))
+        await until(lambda: gate.held == 2)
+        await turns(20)
+        timeouts[0].reschedule(0)
+        await turns(20)
+        gate.open.set()
+        await gathering
+
+    assert [Done] * (2 + (more or 0)) == [type(result) for result in found]
+    assert len(found) == sandbox.ledger.refunds()
 
 
 async def test_request_that_is_read_too_late_is_not_sent(sandbox: Sandbox, pay: Session) -> None:
