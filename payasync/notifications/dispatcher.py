@@ -12,7 +12,7 @@ from payasync.errors import SessionClosedError
 from payasync.middleware.observe import log
 from payasync.notifications.inbox import Claim, Inbox
 from payasync.notifications.worker import CANCELLATION_SECONDS, Worker
-from payasync.settings import Pace
+from payasync.settings import Pace, boot_time
 from payasync.transport.deadlines import running_task
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Dispatcher:
         self._closing = False
         self._claimed = deque[Claim]()
         self._claimed_at = float("-inf")
+        self._leased_at = float("-inf")
         self._ended = 0
         self._handling = 0
         self._running: dict[asyncio.Task[None], Claim] = {}
@@ -133,6 +134,7 @@ class Dispatcher:
         if room < 1:
             return None
         waiting = tuple(self._settling)
+        self._leased_at = boot_time()
         claims = await self._inbox.claim(room + self._count_ahead(), self._limits.lease)
         self._claimed.extend(claims)
         if claims:
@@ -160,25 +162,38 @@ class Dispatcher:
         """Begin to handle claimed events, as many as may be handled concurrently."""
         while self._claimed and self._handling < self._limits.concurrency:
             claim = self._claimed.popleft()
-            task = asyncio.create_task(self._handle_safely(claim))
+            task = asyncio.create_task(self._handle_safely(claim, self._leased_at))
             self._handling += 1
             self._running[task] = claim
             task.add_done_callback(self._remove)
 
-    async def _handle_safely(self, claim: Claim) -> None:
+    async def _handle_safely(self, claim: Claim, leased_at: float) -> None:
         _handled_in.set(running_task())
         try:
             try:
-                transition = await self._worker.handle(claim)
+                is_held = await self._is_held(claim, leased_at)
+                transition = await self._worker.handle(claim) if is_held else None
             finally:
                 if self._handling == self._limits.concurrency:
                     self.wake()  # the next one need not wait until the end of this one is stored
                 self._handling -= 1
                 self._ended += 1
-            await self._worker.store(claim, transition)
+            if transition:
+                await self._worker.store(claim, transition)
         except Exception as error:  # noqa: BLE001 - the lease expires, and the event is claimed again
-            words, name = "the end of event %(event_id)s cannot be stored: %(error_type)s", type(error).__name__
+            words = "the lease or the end of event %(event_id)s cannot be stored: %(error_type)s"
+            name = type(error).__name__
             log(logger, logging.WARNING, "inbox.end_not_stored", words, event_id=claim.event.id, error_type=name)
+
+    async def _is_held(self, claim: Claim, leased_at: float) -> bool:
+        """Return whether a lease still holds, also after the loop was blocked or the machine suspended."""
+        if boot_time() - leased_at < self._limits.lease / 3:
+            return True
+        try:
+            return await self._inbox.extend(claim, self._limits.lease)
+        except asyncio.CancelledError:
+            await self._inbox.finish(claim, "pending")
+            raise
 
     def _remove(self, task: "asyncio.Task[None]") -> None:
         del self._running[task]
@@ -194,13 +209,15 @@ class Dispatcher:
                 end.cancel()
 
     async def _extend_leases(self) -> None:
-        """Extend the leases of all claimed events."""
+        """Extend the leases of all claimed events, and forget those to begin later whose lease is lost."""
         lease = self._limits.lease
         while True:
             await self._pace.sleep(lease / 3)
             try:
                 leased = (*self._running.values(), *self._claimed)
-                await asyncio.gather(*(self._inbox.extend(claim, lease) for claim in leased))
+                held = await asyncio.gather(*(self._inbox.extend(claim, lease) for claim in leased))
+                lost = [claim for claim, is_held in zip(leased, held, strict=True) if not is_held]
+                self._claimed = deque(claim for claim in self._claimed if claim not in lost)
             except Exception as error:  # noqa: BLE001 - see above
                 words, name = "leases cannot be extended: %(error_type)s", type(error).__name__
                 log(logger, logging.WARNING, "inbox.lease_not_extended", words, error_type=name)

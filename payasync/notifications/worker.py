@@ -16,6 +16,7 @@ from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent
 from payasync.notifications.notification import PLURALS, Notification, parse_event
+from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.transitions import (
     CONFIRMABLE,
     Confirmer,
@@ -296,15 +297,24 @@ class Worker:
         event, wait = claim.event, transition.wait
         if transition.state == "pending" and wait is None:
             wait = self.pace.jitter(longest_wait(event.failures + 1))
-        finish = partial(self.inbox.finish, claim, transition.state, transition.reason, wait)
-        marks = [self.inbox.handled(claim, transition.handler)] if transition.handler else []
         try:
-            *_, finished = await asyncio.gather(*marks, finish())
+            finished = await self._store_end(claim, transition, wait)
         except asyncio.CancelledError:
-            await finish()  # it does nothing if the first one was stored
+            await self._store_end(claim, transition, wait)  # it does nothing if the first one was stored
             raise
         if finished and transition.state not in {"pending", "done"}:
             self._log_stop(event, transition)
+
+    async def _store_end(self, claim: Claim, transition: Transition, wait: float | None) -> bool:
+        """Store the mark of the last handler before the next state; return whether the lease was still held."""
+        finish = partial(self.inbox.finish, claim, transition.state, transition.reason, wait)
+        if not transition.handler:
+            return await finish()
+        mark = self.inbox.handled(claim, transition.handler)
+        if isinstance(self.inbox, SqliteInbox):  # it runs calls in their order, in one commit if possible
+            return (await asyncio.gather(mark, finish()))[1]
+        await mark
+        return await finish()
 
     @staticmethod
     def _log_stop(event: InboxEvent, transition: Transition) -> None:

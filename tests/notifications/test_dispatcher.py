@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from payasync import Credentials, InvalidArgumentError, SessionClosedError, StorageError
-from payasync.notifications import Claim, Notification, SqliteInbox
+from payasync.notifications import Claim, Notification, PostgresInbox, SqliteInbox
 from payasync.notifications.dispatcher import POLL_SECONDS
 from payasync.notifications.ingest import build_received as kept
 from payasync.notifications.verification import verification_of
@@ -106,6 +107,40 @@ async def test_slow_handlers_leave_events_to_other_processes(tmp_path: Path, mon
         await shop.receiver.settle()
 
         assert (20, True) == (len(leased), max(leased) <= 4)
+
+
+@pytest.mark.parametrize(("lost", "is_suspended"), [(100, True), (0, True), (100, False)])
+async def test_event_whose_lease_was_lost_does_not_begin(
+    lost: int,
+    is_suspended: bool,  # noqa: FBT001 - a case
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the events to begin later, only those begin that no other process has claimed, after a suspension too."""
+    monkeypatch.setattr("payasync.notifications.dispatcher.QUICK_SECONDS", float("inf"))
+    async with opened(tmp_path, concurrency=2, lease=30) as shop:
+        other = SqliteInbox(shop.path, clock=lambda: shop.clock() + 31)
+        began, running, claimed = list[int | None](), set[int | None](), set[int | None]()
+
+        @shop.receiver.on("payment")
+        async def lose_leases(notification: Notification) -> None:
+            began.append(notification.id)
+            running.add(notification.id)
+            if not claimed and (await shop.states()).count("leased") > 4:
+                claimed.update({each.event.id for each in await other.claim(lost, 30)} - running)
+                if is_suspended:
+                    monkeypatch.setattr("time.clock_gettime", lambda _: 1e12)
+                else:
+                    shop.clock.advance(10)
+                    await until(lambda: shop.clock.sleeping(10))
+            running.remove(notification.id)
+
+        await fill(shop.path, shop.clock, 20)
+        await shop.receiver.settle()
+        await other.aclose()
+
+        assert {*range(1, 21)} == {*began, *claimed}
+        assert len(began) == len({*began} - claimed)
 
 
 async def test_event_begins_before_the_end_of_another_is_stored(tmp_path: Path) -> None:
@@ -213,6 +248,24 @@ async def test_closing_gives_back_what_has_not_begun(tmp_path: Path, monkeypatch
         assert set(hanging) == {each.id for each in leased}
 
 
+async def test_closing_gives_back_what_is_about_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a shutdown cancels the extension of a lease before the handler begins, the event is due again immediately."""
+    ticks, clock = itertools.count(step=100.0), Clock()
+    monkeypatch.setattr("time.clock_gettime", lambda _: next(ticks))
+    inbox = Tampered(tmp_path / "inbox.db", clock)
+    async with opened(tmp_path, inbox=inbox, clock=clock) as shop:
+        got = shop.recording()
+        inbox.gates["extend"] = asyncio.Event()
+        await shop.take()
+        await until(lambda: inbox.calls["extend"])
+        await shop.receiver.aclose(grace=0)
+    left = SqliteInbox(shop.path, clock=clock)
+    states = [each.state for each in await left.events()]
+    await left.aclose()
+
+    assert ([], ["pending"]) == (got, states)
+
+
 async def test_end_that_is_cut_off_is_stored(tmp_path: Path) -> None:
     """If a shutdown cancels the storing of a handler's success, it is stored all the same, and not called again."""
     clock = Clock()
@@ -245,6 +298,32 @@ async def test_last_mark_and_the_end_are_stored_together(tmp_path: Path) -> None
         inbox.gates["handled"].set()
 
         assert "done" == (await shop.last()).state
+
+
+async def test_last_mark_is_stored_before_the_end(tmp_path: Path, postgres_dsn: str) -> None:
+    """If an inbox may run two calls in any order, the mark is stored before the end, which ends the lease."""
+    steps = list[str]()
+
+    class Recording(PostgresInbox):
+        """An inbox that records what is stored, and when an end is about to be."""
+
+        async def handled(self, claim: Claim, handler: str) -> bool:
+            """Store a mark."""
+            is_stored = await super().handled(claim, handler)
+            steps.append(handler)
+            return is_stored
+
+        async def finish(self, claim: Claim, *args: Any, **given: Any) -> bool:
+            """Store an end."""
+            steps.append("end")
+            return await super().finish(claim, *args, **given)
+
+    clock = Clock()
+    async with opened(tmp_path, inbox=Recording(postgres_dsn, clock=clock), clock=clock) as shop:
+        shop.recording(name="credit")
+        await shop.take()
+
+        assert (frozenset({"credit"}), ["credit", "end"]) == ((await shop.last()).handled, steps)
 
 
 async def test_closing_begins_nothing_more(tmp_path: Path) -> None:
