@@ -291,7 +291,10 @@ _RARE: Final = f"""
 """What no question is about. "##" stands before words, and "#" before what may be uncommented."""
 _ASIDE: Final = 38
 """The column of comments, if the line is no longer."""
-_ROOTS: Final = ("", *("status" if each.name.endswith("_status") else each.name for each in fields(Profile)))
+_ROOTS: Final = (
+    "",
+    *("status" if each.name.endswith("_status") else each.name for each in fields(Profile) if each.init),
+)
 """The first steps of keys, in the order of the file."""
 
 

@@ -37,6 +37,8 @@ from payasync.wire.call import Comparison
 from payasync.wire.match import mismatch, names_number_and_amounts
 from payasync.wire.validators import invalid_argument
 
+_ASKED: Final = ", ".join(f"'{each}'" for each in sorted(ASKED_STATES))
+
 ADD: Final = """
 INSERT INTO payasync_intents
     (operation, merchant, reference, number, intent, hash, request, queued, named, idempotency_key, key_sent, key_tick,
@@ -71,16 +73,16 @@ UPDATE payasync_intents SET
     idempotency_key = :key, key_sent = :key_sent, key_tick = :key_tick,
     answered = answered AND state <> 'unknown', outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
-SETTLE: Final = """
+SETTLE: Final = f"""
 UPDATE payasync_intents SET
     state = CASE WHEN queued AND :again THEN 'new' ELSE :state END,
     reason = CASE WHEN queued AND :again THEN '' ELSE :reason END, queued = queued AND :queued,
-    lease = NULL, due = CASE WHEN :state IN ('accepted', 'unknown') THEN coalesce(:due, :now) END, updated = :now,
+    lease = NULL, due = CASE WHEN :state IN ({_ASKED}) THEN coalesce(:due, :now) END, updated = :now,
     sent_at = CASE :state WHEN 'unknown' THEN :now ELSE sent_at END,
     tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
     answered = :answered OR (answered AND :state = 'unknown'), outcome = coalesce(:outcome, outcome), denied = 0,
     silent_since = NULL
-WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""  # noqa: S608 - names of states
 NOTE_USED: Final = """
 UPDATE payasync_intents SET
     answered = TRUE, fence = CASE state WHEN 'unknown' THEN fence + 1 ELSE fence END,
@@ -89,9 +91,9 @@ UPDATE payasync_intents SET
 WHERE id = :id AND ((attempts = :attempts AND state IN ('new', 'rejected'))
     OR (attempts >= :attempts AND state IN ('sending', 'unknown', 'manual'))) RETURNING id"""
 """This fact does not depend on the claim. A holder who queries the intent loses the claim."""
-POSTPONE: Final = """
+POSTPONE: Final = f"""
 UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
-WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ('unknown', 'accepted') RETURNING id"""
+WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ({_ASKED}) RETURNING id"""  # noqa: S608 - as above
 
 DUE: Final = """
 SELECT * FROM payasync_intents

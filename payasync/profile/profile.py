@@ -7,6 +7,7 @@ with the name of the field and the value to put there.
 import re
 from collections.abc import Mapping
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -136,8 +137,6 @@ class Profile:
     sandbox: SandboxShape = SandboxShape()
     scheme: Scheme | None = field(init=False, default=None, eq=False, repr=False)
     """The signature scheme; of a `SortedPairs`, options that are not given follow the names in `fields`."""
-    names: Any = field(init=False, factory=dict, eq=False, repr=False)
-    """What `names_of` has returned by argument: each notification needs several."""
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "scheme", self._make_scheme())  # not cached later: each call reads it
@@ -146,6 +145,11 @@ class Profile:
             if name and getattr(self, key) is None and f"{{{number}}}" in self.endpoints.get(query, Endpoint()).path:
                 object.__setattr__(self, key, Parameter(name))
         check_profile(self)
+
+    @cached_property
+    def _names(self) -> dict[str, frozenset[str]]:
+        """What `names_of` has returned by argument: each notification needs several. No field, so no pickle has it."""
+        return {}
 
     def _make_scheme(self) -> Scheme | None:
         scheme = self.signature

@@ -137,11 +137,11 @@ def wire_names(profile: "Profile", operation: str) -> dict[str, str]:
 
 def names_of(profile: "Profile", argument: str) -> frozenset[str]:
     """Return all wire names of an argument, or of a field that payasync sets."""
-    names: frozenset[str] | None = profile.names.get(argument)
-    if names is None:
+    known = profile._names  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # the cache of this function
+    if (names := known.get(argument)) is None:
         several = (each for each in ARGUMENTS if argument in OURS or _has(profile, each, argument))
         names = frozenset(filter(None, (wire_name(profile, operation, argument) for operation in several)))
-        profile.names[argument] = names
+        known[argument] = names
     return names
 
 

@@ -1,12 +1,13 @@
 """`[endpoints]` and `[fields]`: what a service calls arguments, and where they stand."""
 
 import json
+import pickle
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from attrs import asdict, evolve
 
 from payasync import (
     CreateRefund,
@@ -413,3 +414,12 @@ def test_names_are_found_once_for_each_profile() -> None:
 
     assert (frozenset({"shop"}), frozenset({"store"})) == (found, names_of(other, "merchant_id"))
     assert found is names_of(first, "merchant_id")
+
+
+def test_names_that_were_found_are_no_part_of_the_profile() -> None:
+    """A pickle of a profile, and its fields, stay the same after the names of an argument were looked up."""
+    profile = Profile.from_toml('fields.merchant_id = "shop"')
+    before = pickle.dumps(profile), asdict(profile)
+    names_of(profile, "customer")
+
+    assert before == (pickle.dumps(profile), asdict(profile))
