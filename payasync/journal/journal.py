@@ -88,7 +88,10 @@ class Journal(ABC):
         self._keep = keep or keep_all_but_customer
         self._whole_answers = whole_answers
         self._has_system_clock = clock is None
-        self.recorder: Final = Recorder(self, keep or keep_amounts, clock or boot_time)
+        # Awaiting a coroutine takes a task, which would slow each write; a class that overrides the method pays it.
+        begin = self._start_begin if type(self).begin is Journal.begin else self.begin
+        settle = self._start_settle if type(self).settle is Journal.settle else self.settle
+        self.recorder: Final = Recorder(self, keep or keep_amounts, clock or boot_time, begin=begin, settle=settle)
 
     @property
     @abstractmethod
@@ -159,7 +162,7 @@ class Journal(ABC):
         """Store an intent as *sending*, for `lease` seconds, unless its key says that it must not be sent.
 
         When this returns `Step.SEND`, the intent is on the disk and survives a loss of power: bytes may leave. An
-        intent without a key never repeats another one.
+        intent without a key never repeats another one. If the caller is cancelled, the intent may still be stored.
 
         Args:
             draft: The intent.
@@ -169,10 +172,9 @@ class Journal(ABC):
         Raises:
             ConfigurationError: The merchant's writes go to another service.
         """
-        return await self.start_begin(draft, lease, service=service)
+        return await self._start_begin(draft, lease, service=service)
 
-    def start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Awaitable[BeginResult]:
-        """Begin as `begin` does, for the recorder: a task to await it would slow each write."""
+    def _start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Awaitable[BeginResult]:
         lasts, binding, tick = _check_lease(lease), self._binding(service), self._tick()
         return self._run(lambda now: transactions.begin(draft, binding, now, lasts, tick=tick))
 
@@ -231,6 +233,8 @@ class Journal(ABC):
     ) -> bool:
         """Record the state of an intent, and end the claim. If the claim is lost, change nothing, and return `False`.
 
+        If the caller is cancelled, the state may still be recorded.
+
         Args:
             intent: As `begin`, `claim` or `ask` gave it.
             state: A state that may follow.
@@ -242,9 +246,9 @@ class Journal(ABC):
         Raises:
             InvalidArgumentError: That state cannot follow.
         """
-        return await self.start_settle(intent, state, outcome=outcome, reason=reason, due=due, answered=answered)
+        return await self._start_settle(intent, state, outcome=outcome, reason=reason, due=due, answered=answered)
 
-    def start_settle(
+    def _start_settle(
         self,
         intent: Intent,
         state: State,
@@ -254,7 +258,6 @@ class Journal(ABC):
         due: datetime | None = None,
         answered: bool = False,
     ) -> Awaitable[bool]:
-        """Begin as `settle` does, for the recorder: a task to await it would slow each write."""
         after, again = _check_state(state), None if due is None else check_moment("due", due)
         facts = {"outcome": None if outcome is None else outcome_to_json(outcome), "reason": " ".join(reason.split())}
         tick = self._tick()

@@ -5,7 +5,7 @@ It is the outermost layer, because it records the end of the whole call, after a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -61,10 +61,22 @@ class Recorder:
         journal: Keeps the intents.
         keep: Returns the arguments that may be stored.
         clock: Returns seconds that also pass while the machine is suspended. The holder of a lease reads this clock.
+        begin: Begins as `Journal.begin` does.
+        settle: Begins as `Journal.settle` does.
     """
 
-    def __init__(self, journal: "Journal", keep: Keep, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        journal: "Journal",
+        keep: Keep,
+        clock: Callable[[], float],
+        *,
+        begin: Callable[..., Awaitable[BeginResult]],
+        settle: Callable[..., Awaitable[bool]],
+    ) -> None:
         self._journal = journal
+        self._start_begin = begin
+        self._start_settle = settle
         self._keep = keep
         self._clock = clock
         self._settling: set[asyncio.Task[Any]] = set()
@@ -164,7 +176,7 @@ class Recorder:
     def _begin_in_journal(self, call: Call, merchant: str, service: str, lease: float) -> Awaitable[BeginResult]:
         if call.entry is None:
             draft = draft_from_call(call, merchant, self._keep)
-            return self._journal.start_begin(draft, lease, service=service)
+            return self._start_begin(draft, lease, service=service)
         entry, named, key = call.entry, beyond_arguments(call), call.idempotency_key or None
         return self._journal.claim(entry.id, lease, fence=entry.fence, service=service, named=named, key=key)
 
@@ -195,18 +207,9 @@ class Recorder:
 
     async def _note_used_in_time(self, call: Call, intent: Intent) -> bool:
         """Record that the service said "used before"; return `False` if that may not be on the disk."""
-        return bool(await self._in_background(call, self._note_used(intent)))
-
-    async def _in_background(self, call: Call, work: Coroutine[Any, Any, bool | None]) -> bool | None:
-        """Wait for a task as long as the call has time. The task continues if the caller is cancelled or cannot wait.
-
-        Returns:
-            Whether the claim was still valid; `None` if the journal has not responded in time.
-        """
-        task = asyncio.ensure_future(work)
-        self._hold(task)
-        await asyncio.wait({task}, timeout=_seconds_left(call))
-        return task.result() if task.done() else None
+        noting = asyncio.ensure_future(self._note_used(intent))
+        self._hold(noting)
+        return bool(await _result_in_time(call, noting))
 
     def _hold(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until its end, even if nobody waits for it."""
@@ -219,34 +222,35 @@ class Recorder:
         Returns:
             Whether the claim was still valid; `None` if the journal has failed, or has not responded in time.
         """
-        settling = self._start_settling(intent, state, facts)
+        settling, stored = self._begin_settling(intent, state, facts), False
+        finishing: asyncio.Task[bool | None] | None = None
         try:
             await asyncio.wait({settling}, timeout=_seconds_left(call))
-            if settling.done() and not settling.exception() and settling.result():
-                return True  # as nearly always: without a task, which each write would pay
-        except asyncio.CancelledError:
-            self._hold(asyncio.ensure_future(self._finish_settling(settling, intent, state, facts)))
-            raise
-        return await self._in_background(call, self._finish_settling(settling, intent, state, facts))
+            stored = settling.done() and not settling.exception() and settling.result()
+        finally:
+            if not stored:  # which is rare: each write would pay for a task
+                finishing = asyncio.ensure_future(self._settle(intent, state, settling, **facts))
+                self._hold(finishing)
+        if finishing is None:
+            return True
+        return await _result_in_time(call, finishing) if settling.done() else None
 
-    async def _settle(self, intent: Intent, state: State, **facts: Any) -> bool | None:
-        return await self._finish_settling(self._start_settling(intent, state, facts), intent, state, facts)
-
-    def _start_settling(self, intent: Intent, state: State, facts: Mapping[str, Any]) -> "asyncio.Future[bool]":
+    def _begin_settling(self, intent: Intent, state: State, facts: Mapping[str, Any]) -> "asyncio.Future[bool]":
         try:
-            return asyncio.ensure_future(self._journal.start_settle(intent, state, **facts))
+            return asyncio.ensure_future(self._start_settle(intent, state, **facts))
         except Exception as error:  # noqa: BLE001 - it is logged
             failed = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
             return failed
 
-    async def _finish_settling(
-        self, settling: "asyncio.Future[bool]", intent: Intent, state: State, facts: Mapping[str, Any]
+    async def _settle(
+        self, intent: Intent, state: State, settling: "asyncio.Future[bool] | None" = None, **facts: Any
     ) -> bool | None:
+        """Record a state, unless that has begun, and log a failure."""
         # If the journal fails, the intent stays *sending*: nothing is lost, because the service will be asked.
         held: bool | None = None
         try:
-            held = await settling
+            held = await (settling or self._start_settle(intent, state, **facts))
         except Exception:  # noqa: BLE001 - it is logged
             words = "intent %(intent_id)d is %(state)s, which the journal could not store"
             log(logger, logging.WARNING, "journal.not_stored", words, intent_id=intent.id, state=state, exc_info=True)
@@ -295,6 +299,12 @@ def _under_stored_key(call: Call, intent: Intent, lease: Lease) -> Call:
     lifetime, age = call.profile.idempotency.lifetime, key_age(intent, intent.updated)
     left = min(lease.seconds, (call.timeouts.total if lifetime is None else lifetime) - age)
     return call.derived(lease=evolve(lease, seconds=left) if age else evolve(lease, repeat_seconds=left))
+
+
+async def _result_in_time(call: Call, task: asyncio.Task[bool | None]) -> bool | None:
+    """Return the result of a task, or `None` if the call has no time to wait for it. The task continues then."""
+    await asyncio.wait({task}, timeout=_seconds_left(call))
+    return task.result() if task.done() else None
 
 
 def _seconds_left(call: Call) -> float:

@@ -98,12 +98,12 @@ class KillableJournal(Journal):
         """Measure quarantines as where the system's own clock jumps, and not one that was given."""
         self._has_system_clock = True
 
-    async def start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Store an intent."""
         self.mark("asking", number_of(draft))
         token = WITHIN.set(("writing", number_of(draft)))
         try:
-            return self._kept(await super().start_begin(draft, lease, service=service))
+            return self._kept(await super().begin(draft, lease, service=service))
         finally:
             WITHIN.reset(token)
 
@@ -116,12 +116,12 @@ class KillableJournal(Journal):
             self.mark("kept", number_of(begun.intent))
         return begun
 
-    async def start_settle(self, intent: Intent, state: State, **facts: Any) -> bool:
+    async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
         """Store a result."""
         self.mark("judged", number_of(intent))
         token = WITHIN.set(("settling", number_of(intent)))
         try:
-            held = await super().start_settle(intent, state, **facts)
+            held = await super().settle(intent, state, **facts)
         finally:
             WITHIN.reset(token)
         self.mark("settled", number_of(intent))

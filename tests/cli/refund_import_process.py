@@ -49,16 +49,16 @@ class Ahead:
 class KillableJournal(SqliteJournal):
     """A journal whose process may be killed before or after each of its transactions."""
 
-    async def start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
+    async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
         """Store an intent."""
-        begun = await super().start_begin(draft, lease, service=service)
+        begun = await super().begin(draft, lease, service=service)
         reached("kept", draft.reference)
         return begun
 
-    async def start_settle(self, intent: Intent, state: State, **facts: Any) -> bool:
+    async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
         """Store a result."""
         reached("judged", intent.reference)
-        held = await super().start_settle(intent, state, **facts)
+        held = await super().settle(intent, state, **facts)
         reached("settled", intent.reference)
         return held
 

@@ -155,8 +155,8 @@ async def test_suspended_while_the_journal_commits(world: World, path: Path, clo
     """The lease counts from before the journal's call. If it ends during that call, nothing is sent."""
 
     class Slow(SqliteJournal):
-        async def start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
-            begun = await super().start_begin(draft, lease, service=service)
+        async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
+            begun = await super().begin(draft, lease, service=service)
             await world.repeated()
             return begun
 

@@ -17,7 +17,7 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import SqliteJournal
-from payasync.journal.intents import BeginResult, Intent, State, Step
+from payasync.journal.intents import BeginResult, Draft, Intent, State, Step
 from payasync.journal.middleware import EARLIER, LEASE_MARGIN, TOO_LATE
 from payasync.middleware.observe import Event, Unknown
 from payasync.profile.schema import AnswerShape, States
@@ -164,15 +164,15 @@ class Gated(SqliteJournal):
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
         self._settles = settles
 
-    async def start_settle(self, *args: Any, **given: Any) -> bool:
+    async def settle(self, *args: Any, **given: Any) -> bool:
         """Settle an intent."""
         if self._settles:
             await self._wait()
-        return await super().start_settle(*args, **given)
+        return await super().settle(*args, **given)
 
-    async def start_begin(self, *args: Any, **given: Any) -> BeginResult:
+    async def begin(self, *args: Any, **given: Any) -> BeginResult:
         """Store an intent as *sending*."""
-        begun = await super().start_begin(*args, **given)
+        begun = await super().begin(*args, **given)
         if not self._settles:
             await self._wait()
         return begun
@@ -304,14 +304,34 @@ async def test_answer_waits_for_the_journal_within_the_call_only(path: Any, cloc
     async with Gated(path, clock, settles=True) as journal:
         task = asyncio.ensure_future(sent(journal, way(reply({"a": 1}))))
         await journal.reached.wait()
-        await Time().pass_by(31)
+        await Time().pass_by(30)
+        ended = task.done()
         given, during = await task, (await only(journal)).state
         journal.gate.set()
         await until(lambda: not settling(journal))
         after = (await only(journal)).state
 
     assert {"a": 1} == given.document
-    assert ("sending", "succeeded") == (during, after)
+    assert (True, "sending", "succeeded") == (ended, during, after)
+
+
+async def test_class_of_a_user_sees_what_is_recorded(path: Any, clock: Clock) -> None:
+    """A session calls the `begin` and the `settle` of a journal whose class overrides them."""
+    seen = list[str]()
+
+    class Seeing(SqliteJournal):
+        async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
+            seen.append(draft.operation)
+            return await super().begin(draft, lease, service=service)
+
+        async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
+            seen.append(state)
+            return await super().settle(intent, state, **facts)
+
+    async with Seeing(path, clock=clock) as journal:
+        await sent(journal, way(reply({})))
+
+    assert ["refunds.create", "succeeded"] == seen
 
 
 def settling(journal: Any) -> int:
