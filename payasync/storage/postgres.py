@@ -6,6 +6,7 @@ forked child leaves its parent's connections alone, and makes its own.
 
 import asyncio
 import os
+import socket
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -31,6 +32,10 @@ ANSWER_SECONDS: Final = 30.0
 """How long a transaction may take, because a server that is cut off never responds."""
 CONNECT_SECONDS: Final = 10
 """How long a server may take to respond, unless the DSN has `connect_timeout`."""
+IDLE_SECONDS: Final = 30.0
+"""After so long without use, a connection is probed, because a firewall or a failover may have cut it silently."""
+PROBE_SECONDS: Final = 2.0
+"""How long a server may take to respond to a probe."""
 TRIES: Final = 3
 SENDERS: Final = 2
 """How many groups are under way at most: one is sent while the other waits for the disk."""
@@ -158,6 +163,24 @@ def _escape(value: Any) -> Any:
     return value
 
 
+async def _probe(connection: Connection) -> None:
+    """Raise `psycopg.OperationalError` if the server does not respond soon."""
+    # Not by a cancellation: then psycopg itself asks the server, and waits for it.
+    timer = asyncio.get_running_loop().call_later(PROBE_SECONDS, _shut_down, connection)
+    try:
+        await connection.execute("SELECT 1", prepare=False)
+    finally:
+        timer.cancel()
+
+
+def _shut_down(connection: Connection) -> None:
+    """Let whoever waits for a connection find it closed."""
+    end = socket.socket(fileno=connection.fileno())
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.detach()
+
+
 class _Pool:
     """The connections of one event loop."""
 
@@ -166,7 +189,7 @@ class _Pool:
         self._most = most
         self._room = asyncio.Semaphore(most)
         self._open: set[Connection] = set()
-        self._idle: list[Connection] = []
+        self._idle: list[tuple[Connection, float]] = []
         self._jobs: list[Job] = []
         self._senders: set[asyncio.Task[None]] = set()
         self.closed = False
@@ -186,7 +209,7 @@ class _Pool:
             except BaseException:
                 self._drop(connection)
                 raise
-            self._idle.append(connection)
+            self._put_idle(connection)
 
     async def execute(self, statement: bytes, values: Mapping[str, Any]) -> Result:
         """Return the rows of a statement that shares a transaction with others, or what prevented them all.
@@ -218,7 +241,7 @@ class _Pool:
 
     async def _execute(self, group: Sequence[Job]) -> Sequence[Result]:
         try:
-            connection = self._take_idle() or await self._open_another()
+            connection = await self._take_idle() or await self._open_another()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     async with connection.pipeline():
@@ -237,18 +260,26 @@ class _Pool:
             return [psycopg.OperationalError("its background task was cancelled")] * len(group)
         except Exception as error:  # noqa: BLE001 - it is each caller's
             return [error] * len(group)
-        self._idle.append(connection)
+        self._put_idle(connection)
         return results
 
-    def _take_idle(self) -> Connection | None:
-        """Return an idle connection that the server has not closed, because its statement may be sent only once."""
+    def _put_idle(self, connection: Connection) -> None:
+        self._idle.append((connection, asyncio.get_running_loop().time()))
+
+    async def _take_idle(self) -> Connection | None:
+        """Return an idle connection that seems alive, because the statements of a group may be sent only once."""
         while self._idle:
-            connection = self._idle.pop()
+            connection, used = self._idle.pop()
             with suppress(psycopg.Error):
-                connection.pgconn.consume_input()  # why the server closes
-                connection.pgconn.consume_input()  # that it has closed
+                try:
+                    connection.pgconn.consume_input()  # why the server closes
+                    connection.pgconn.consume_input()  # that it has closed
+                    if asyncio.get_running_loop().time() - used >= IDLE_SECONDS:
+                        await _probe(connection)
+                except BaseException:
+                    self._drop(connection)
+                    raise
                 return connection
-            self._drop(connection)
         return None
 
     async def _open_another(self) -> Connection:
@@ -257,10 +288,10 @@ class _Pool:
         return connection
 
     async def _begin(self) -> tuple[Connection, datetime]:
-        while self._idle:
+        while connection := await self._take_idle():
             # An idle connection may be dead; that shows before anything is done.
             with suppress(psycopg.Error, TimeoutError):
-                return await self._begin_on(self._idle.pop())
+                return await self._begin_on(connection)
         return await self._begin_on(await self._open_another())
 
     async def _begin_on(self, connection: Connection) -> tuple[Connection, datetime]:

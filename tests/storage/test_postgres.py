@@ -1,4 +1,6 @@
 import asyncio
+import os
+import socket
 import subprocess
 import sys
 import traceback
@@ -385,6 +387,28 @@ async def test_group_finds_a_connection_that_was_cut(notebook: Database, postgre
     await write_grouped(notebook, "b")
 
     assert ["a", "b"] == await notes(notebook)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_connection_that_was_cut_silently_is_replaced(
+    notebook: Database, monkeypatch: pytest.MonkeyPatch, *, grouped: bool
+) -> None:
+    """If a connection was idle for long, and the server does not respond on it, another one is used soon."""
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.1)
+    ours, silent = socket.socketpair()
+    ours.settimeout(0)
+
+    async def descriptor(transaction: Transaction) -> int:
+        return transaction.connection.fileno()
+
+    with ours, silent:
+        os.dup2(ours.fileno(), await notebook.run(descriptor))
+        async with asyncio.timeout(20):
+            await (write_grouped(notebook, "a") if grouped else write(notebook, "a"))
+        assert b"SELECT 1" in silent.recv(100)
+
+    assert ["a"] == await notes(notebook)
 
 
 async def test_cancelled_caller_leaves_its_group_alone(notebook: Database) -> None:
