@@ -343,6 +343,7 @@ class CallCommand:
         interrupted, stop = False, None
         if not caller.request.operation.read:
             stop = stopped_by_signals()
+            await asyncio.sleep(0)  # a Ctrl-C from before cancels here, and not after the journal has begun
 
         def show(result: CallResult) -> int:
             if journal and not caller.request.operation.read:
