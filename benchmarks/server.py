@@ -62,7 +62,8 @@ async def serve(delay: float, certificate: str) -> None:
 @contextmanager
 def static_server(delay: float = 0, certificate: str = "") -> Generator[str]:
     """Run the static server in a process, and if possible on a core, of its own."""
-    command = [sys.executable, "-m", "benchmarks.server", str(delay), certificate]
+    # By its path, because the current folder may not be searched for modules.
+    command = [sys.executable, __file__, str(delay), certificate]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - ours
         assert server.stdin is not None
         assert server.stdout is not None
