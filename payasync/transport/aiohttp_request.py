@@ -200,7 +200,7 @@ class OwnRequest(aiohttp.ClientRequest):
     def update_headers(self, headers: Any) -> None:
         """Take the headers of every request, and those of this one."""
         if COMPARED:
-            self.headers = _HEAD.copy()
+            self.headers: CIMultiDict[str] = _HEAD.copy()
             self.headers[HOST] = self.url.host_port_subcomponent or ""
             self.headers.update(headers or ())
         else:
