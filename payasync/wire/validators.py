@@ -128,16 +128,10 @@ def _kind(value: object) -> type | None:
     return None if value is None else type(value)
 
 
-def validate_object(request: Any, attribute: "Attribute[Any]", value: object) -> None:
-    """Check a mapping that can be sent as a JSON object."""
-    if value is not NOTHING and not (value is ABSENT and attribute.default is ABSENT):
-        check_object(attribute.name, value, request.operation)
-
-
 def validate_customer(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a customer's details, or the text by which the service knows the customer; the error shows neither."""
     if isinstance(value, Mapping):
-        validate_object(request, attribute, value)
+        check_object(attribute.name, value, request.operation)
     elif not isinstance(value, str) or not value.strip() or not encodable(value):
         _refuse(request, attribute, f"{OBJECT_RULE}, or {WORD_RULE}", value if value is ABSENT else _kind(value))
 
@@ -151,9 +145,7 @@ def copy_extra(value: Any, request: Any, attribute: "Attribute[Any]") -> Any:
 
 
 def copy_object(value: Any) -> Any:
-    """Return a copy of a mapping, unless it cannot be sent: `validate_object` refuses that."""
-    if value is NOTHING:
-        return value
+    """Return a copy of a mapping, unless it cannot be sent: `validate_customer` refuses that."""
     return copy_plain(value) if isinstance(value, Mapping) and not find_flaw(value) else value
 
 

@@ -160,3 +160,13 @@ def test_dotted_name_of_the_customer_hides_no_other_field() -> None:
     )
 
     assert shown == result_of_response(caller(SUBSCRIBE, named), response).data
+
+
+@pytest.mark.parametrize("data", [None, "canary", ["canary"]])
+def test_payload_without_names_is_not_shown(data: object) -> None:
+    """A payload that is no object has no names that tell what is secret in it, so none of it is shown."""
+    enveloped = evolve(PROFILE, name="enveloped", answer=evolve(PROFILE.answer, data="data"))
+    document = {"data": data, "status": "SBX_SCHEDULED"}
+    response = SubscriptionResponse.of(bare_call(CREATE_SUBSCRIPTION, profile=enveloped), reply(document))
+
+    assert None is result_of_response(caller(SUBSCRIBE, enveloped), response).data
