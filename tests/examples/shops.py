@@ -1,6 +1,7 @@
 """The example shops as processes of their own, started as README.md says."""
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -18,7 +19,20 @@ from tests.cli.sandbox_process import environment, free_address
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 NAMES: Final = ("aiohttp_shop", "fastapi_shop")
 PASSWORD: Final = "open sesame"
-SERVES: Final = "unning on http"
+READY: Final = ("unning on http", "waits a minute")
+MINUTE: Final = """
+import asyncio, os
+sleep = asyncio.sleep
+
+def wait(seconds, *given):
+    if seconds != 60:
+        return sleep(seconds, *given)
+    print("waits a minute", flush=True)
+    return sleep(float(os.environ["MINUTE"]), *given)
+
+asyncio.sleep = wait
+"""
+"""Says when a shop has asked about all orders, and makes its minutes as long as a test wants."""
 
 
 @frozen
@@ -50,8 +64,15 @@ class Place:
 
 @asynccontextmanager
 async def serving(place: Place, sandbox: Sandbox, **variables: str) -> AsyncGenerator[Process]:
-    """Run a shop until the block ends, unless it was killed; it must not complain."""
+    """Run a shop until the block ends, unless it was killed; it must not complain.
+
+    The block begins after the shop has asked about all orders for the first time: what a test then changes in the
+    shop's database, no earlier question contradicts.
+    """
+    (place.folder / "sitecustomize.py").write_text(MINUTE, encoding="utf-8")
     settings = {
+        "MINUTE": "60",
+        "PYTHONPATH": os.pathsep.join([str(place.folder), os.environ.get("PYTHONPATH", "")]),
         "SHOP_URL": place.url,
         "SHOP_ADMIN_PASSWORD": PASSWORD,
         "SHOP_FOLDER": str(place.folder),
@@ -65,10 +86,10 @@ async def serving(place: Place, sandbox: Sandbox, **variables: str) -> AsyncGene
         stderr=STDOUT,
     )
     said: list[str] = []
-    serves = asyncio.Event()
-    reading = asyncio.create_task(_read(process, said, serves))
-    await serves.wait()
-    assert SERVES in "".join(said), "".join(said)
+    ready = asyncio.Event()
+    reading = asyncio.create_task(_read(process, said, ready))
+    await ready.wait()
+    assert _is_ready(said), "".join(said)
     try:
         yield process
     finally:
@@ -79,11 +100,16 @@ async def serving(place: Place, sandbox: Sandbox, **variables: str) -> AsyncGene
     assert "Traceback" not in "".join(said), "".join(said)
 
 
-async def _read(process: Process, said: list[str], serves: asyncio.Event) -> None:
+async def _read(process: Process, said: list[str], ready: asyncio.Event) -> None:
     """Read what a shop writes until its end, so that it never waits for a reader."""
     assert process.stdout
     async for line in process.stdout:
         said.append(line.decode())
-        if SERVES in said[-1]:
-            serves.set()
-    serves.set()
+        if _is_ready(said):
+            ready.set()
+    ready.set()
+
+
+def _is_ready(said: list[str]) -> bool:
+    """Return whether a shop has opened its port, and waits for the first time."""
+    return all(any(sign in line for line in said) for sign in READY)
