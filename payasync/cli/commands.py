@@ -18,7 +18,7 @@ COMMANDS: Final = {
     "order": "Place, query and close orders; wait until one is paid.",
     "payment": "Create payments, and show their state.",
     "profile": "Write the profile of a service, or check one.",
-    "reconcile": "Query the service about writes with unknown outcome.",
+    "reconcile": "Query the service about writes with an unknown outcome.",
     "refund": "Refund orders, one or many from a file.",
     "sandbox": "Run a stand-in for the service on this machine.",
     "subscription": "Create, update and cancel recurring payments.",

@@ -235,7 +235,8 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
 
     \b
     Example:
-      payasync journal resolve 1 --journal pay.db --as rejected --reason "lost"
+      payasync journal resolve 1 --journal pay.db --as rejected \\
+        --reason "back office: no such payment"
 
     \b
     Exit codes:

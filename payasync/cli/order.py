@@ -68,7 +68,9 @@ order.add_command(
     call_command(
         "order wait",
         QueryOrder,
-        """Wait until the order NUMBER has a state.
+        """Wait until the order NUMBER has the given state.
+
+        If the state does not come in time, the exit code is 1.
 
         \b
         Example:

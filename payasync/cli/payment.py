@@ -23,7 +23,7 @@ payment.add_command(
         CreatePayment,
         """Create a payment that has no number of yours.
 
-        With --journal and --intent, the same command sends it only once.
+        With --journal and --intent, the payment is sent only once, even if you repeat the command.
 
         \b
         Example:

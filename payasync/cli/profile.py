@@ -55,9 +55,9 @@ def profile() -> None:
 def init(file: Path, *, force: bool) -> None:
     """Ask about each point that the service's document leaves open, and write the answers to FILE.
 
-    The default of FILE is service.toml. The questions come in the order of what they make ready: payments, orders,
-    refunds, recovery, notifications, subscriptions. Each answer is checked immediately. FILE also lists open points and
-    rare tables, as comments with examples.
+    The default of FILE is service.toml. The questions come in this order: payments, orders, refunds, recovery,
+    notifications, subscriptions. Each answer is checked immediately. FILE also lists open points and rare tables, as
+    comments with examples.
 
     \b
     Example:

@@ -84,7 +84,7 @@ class Remaining:
 def reconcile(
     address: Address, *, profile: str | None, base_url: str | None, watch: bool, dry_run: bool, json: bool
 ) -> None:
-    """Query the service about writes with unknown outcome.
+    """Query the service about writes with an unknown outcome.
 
     The journal records the result. If the service still does not know a write after the profile's quarantine, the write
     is rejected. A queued write is sent again under its number instead. You can interrupt this command at any time, and
@@ -317,7 +317,7 @@ class ReconcileScreen:
         if self.watch and remaining.next_query:
             nothing = f"nothing now; the next query is in {duration((remaining.next_query - now()).total_seconds())}"
         write()
-        self._lines.title("reconcile", "queries the service about writes with unknown outcome")
+        self._lines.title("reconcile", "queries the service about writes with an unknown outcome")
         row("Journal", plain(self._journal.shown), "bold")
         row("Service", plain(self._service), "bold")
         row("Merchant", plain(merchant), "bold")

@@ -120,9 +120,9 @@ def import_(
                         run, only if the service provably never received it
       refused, unsent   tried again
 
-    Before it sends anything, it lists the rows that were reported as not done before. Remove those that were refunded
-    by other means since. It stops if the service rejects the keys or does not respond. The keys come from the
-    environment, as for `Credentials.from_env`.
+    Before it sends anything, it lists the rows that an earlier run reported as not done. If you have refunded one of
+    them by other means since, press Ctrl-C, and remove the row. It stops if the service rejects the keys or does not
+    respond. The keys come from the environment, as for `Credentials.from_env`.
 
     \b
     Example:

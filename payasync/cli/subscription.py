@@ -23,7 +23,8 @@ subscription.add_command(
         CreateSubscription,
         """Start a recurring payment.
 
-        The service gives the subscription a number. With --journal and --intent, the same command sends it only once.
+        The service gives the subscription a number. With --journal and --intent, the request is sent only once,
+        even if you repeat the command.
 
         \b
         Example:

@@ -71,7 +71,13 @@ def _parse_headers(_context: click.Context, _option: click.Parameter, lines: tup
 )
 @profile_option
 @click.option("--kind", type=click.Choice(KINDS), help="The kind of notifications that the receiving address is for.")
-@click.option("--at", "now", callback=_parse_time, metavar="TIME", help="Check it as if it had arrived at this time.")
+@click.option(
+    "--at",
+    "now",
+    callback=_parse_time,
+    metavar="TIME",
+    help="Check it as if it had arrived at this time, such as 2027-01-31T00:00:00Z.",
+)
 def verify_notification(
     files: tuple[str, ...], headers: dict[str, str], profile: str | None, kind: str | None, now: float
 ) -> None:

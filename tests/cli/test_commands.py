@@ -321,7 +321,7 @@ def test_help_lists_the_commands() -> None:
         "doctor Check configuration, open points and the connection",
         "sandbox Run a stand-in for the service on this machine",
         "journal List and show writes",
-        "reconcile Query the service about writes with unknown outcome",
+        "reconcile Query the service about writes with an unknown outcome",
         "order Place, query and close orders",
         "payment Create payments",
         "refund Refund orders, one or many from a file",
