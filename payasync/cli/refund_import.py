@@ -120,8 +120,8 @@ def import_(
                         run, only if the service provably never received it
       refused, unsent   tried again
 
-    Before it sends anything, it lists the rows that an earlier run reported as not done. If you have refunded one of
-    them by other means since, press Ctrl-C, and remove the row. It stops if the service rejects the keys or does not
+    It lists the rows that an earlier run reported as not done, and sends them again without a pause. Before you run it
+    again, remove each row that was refunded by other means since. It stops if the service rejects the keys or does not
     respond. The keys come from the environment, as for `Credentials.from_env`.
 
     \b
