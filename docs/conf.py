@@ -61,7 +61,12 @@ def prepare(
     _options: object,
     lines: list[str],
 ) -> None:
-    """Make links of the sections that a docstring cites, and keep the first line of a property whole."""
+    """Make links of the sections that a docstring cites, and keep the first line of a property whole.
+
+    A constant has the docstring of its value's class: the page describes the constant instead.
+    """
+    if what == "data":
+        lines.clear()
     for at, line in enumerate(lines):
         lines[at] = re.sub(
             r"docs/((?:reference|how-to)/[\w-]+)\.md#([\w-]+)",

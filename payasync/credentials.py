@@ -91,16 +91,16 @@ Keys: TypeAlias = str | Secret | Iterable[str | Secret]
 
 @frozen(init=False, repr=False)
 class Credentials:
-    """The merchant's number and keys. Each key is kept as a `Secret`.
+    """The merchant's number and keys. Each key is stored as a `Secret`.
 
     Args:
         merchant_id: The merchant's number, sent as `merchantId`.
-        secret_key: Sent as `Authorization: Bearer` by the operations in the profile's `bearer`
-            (docs/reference/service.md#authentication).
+        secret_key: Sent by the operations in the profile's `bearer`, as `Authorization: Bearer` or as the profile's
+            `auth` says (docs/reference/service.md#authentication).
         public_key: The account's public key, sent only where the profile's `auth` says so.
         signing_key: Signs requests: a shared secret, or a private key (PEM, or base64 of PKCS #8).
-        service_keys: Verify responses and notifications that are signed in their body; several while keys rotate.
-            Default: the signing key, if the algorithm is symmetric.
+        service_keys: Verify signed responses and notifications, except those of Standard Webhooks; several while keys
+            rotate. Default: the signing key, if the algorithm is symmetric.
         notification_keys: Standard Webhooks secrets (`whsec_…`); several while keys rotate.
 
     Raises:

@@ -43,8 +43,8 @@ class PayasyncError(Exception):
         reference: The order or refund number that the call was about.
         attempts: How many attempts had begun, including queries about a lost response.
         sent: Whether the request left this machine: `False` if provably not, `True` if it did, `None` if it may have.
-        retry_after: Seconds that the service asked to wait.
-        reason: The cause: a phrase, or another error of ours.
+        retry_after: The seconds that the service asked to wait.
+        reason: The cause: a text, or another error of payasync.
         response: The service's response, if there was one.
         asked: For a write, its numbers, amounts, currency and merchant, by wire names. A response about another write
             differs from them.
@@ -83,7 +83,7 @@ class ConfigurationError(PayasyncError):
 
     Attributes:
         field: The setting, as the profile or the signature writes it, such as `"signature.algorithm"`.
-        line: The line of the TOML file, where there is one.
+        line: The line of the TOML file, if there is one.
     """
 
     field: str | None = None
@@ -91,7 +91,7 @@ class ConfigurationError(PayasyncError):
 
 
 class NotConfiguredError(ConfigurationError):
-    """The service's document leaves this point open, and the profile does not answer it.
+    """The service's document leaves this point open, and the profile does not define it.
 
     A call raises it before anything is sent. A property of a response raises it after the call: `sent` is then true.
     """
@@ -119,10 +119,10 @@ class InvalidArgumentError(PayasyncError):
 
 
 class NotSentError(PayasyncError):
-    """Provably nothing left this machine, so repeating the call is harmless.
+    """Provably nothing left this machine, so you may repeat the call.
 
     Attributes:
-        permanent: Whether repeating fails until something is fixed, such as a certificate.
+        permanent: Whether repeating fails until you remove the cause, such as a bad certificate.
     """
 
     permanent: bool = False
@@ -146,13 +146,13 @@ class OutcomeUnknownError(PayasyncError):
 
 
 class NoAnswerError(PayasyncError):
-    """A read got no usable response: repeating it is harmless."""
+    """A query got no usable response: you may repeat it."""
 
     sent: bool | None = None
 
 
 class NoAnswerTimeoutError(NoAnswerError, TimeoutError):
-    """A read got no response before the call's time was over."""
+    """A query got no response before the call's time was over."""
 
 
 class WaitTimeoutError(NoAnswerError, TimeoutError):
@@ -163,8 +163,8 @@ class ServiceError(PayasyncError):
     """The service responded that the request was not carried out.
 
     Attributes:
-        code: The service's result code, if the profile says where it stands.
-        message: The service's message, if the profile says where it stands.
+        code: The service's result code, if the profile says where it is.
+        message: The service's message, if the profile says where it is.
         http_status: The status of the response.
         absent: The service says "not found" as the profile lists it, and signed if responses are signed.
     """
@@ -185,14 +185,14 @@ class DuplicateError(ServiceError):
 
 
 class RateLimitedError(ServiceError):
-    """Too many requests; `retry_after` says how long to wait, if the service did."""
+    """There were too many requests; `retry_after` says how long to wait, if the service says so."""
 
 
 class InvalidSignatureError(PayasyncError):
     """A response or a notification is not signed by the service.
 
     Attributes:
-        field: What is wrong with it: a header, or a path inside the document, where it is known.
+        field: What is wrong: a header, or a path inside the document, if it is known.
     """
 
     field: str | None = None
@@ -200,7 +200,7 @@ class InvalidSignatureError(PayasyncError):
 
 
 class IntentConflictError(PayasyncError):
-    """The same key was used before for a different request; nothing was sent.
+    """The number or `intent` belongs to another request in the journal; nothing was sent.
 
     Attributes:
         intent_id: The number of the earlier intent in the session's journal.
@@ -214,7 +214,7 @@ class StorageError(PayasyncError):
 
 
 class SessionClosedError(PayasyncError):
-    """The session was closed; make another."""
+    """The session is closed: make a new one."""
 
 
 P = ParamSpec("P")

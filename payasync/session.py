@@ -114,7 +114,7 @@ class Done(Generic[R_co]):
 
 @frozen
 class Refused:
-    """The request was not carried out, or it was a read without a usable response, which you may repeat.
+    """The request was not carried out, or it was a query without a usable response, which you may repeat.
 
     Attributes:
         request: The request.
@@ -302,15 +302,15 @@ class Session:
         credentials: The merchant's number and keys.
         profile: What the service does.
         timeouts: How long a call may take, in seconds.
-        retry: How often a call is tried, and how long it waits in between.
+        retry: How often a call is sent, and how long it waits in between.
         middleware: Your own layers, outermost first. Each is an `async def layer(call, send)` that returns what
             `await send(call)` returns. It sees every attempt before it is signed. `OpenTelemetry` of
             `payasync.integrations.otel` also sees whole calls.
         on_event: Called with each `Attempted`, `Retrying` and `Unknown`; it must not block.
         journal: Stores each write durably before its first byte leaves, such as `SqliteJournal("pay.db")` of
-            `payasync.journal`. If it cannot, the call fails with `StorageError` and nothing is sent. A number or
-            `intent` that repeats is not sent twice; another request under it is an `IntentConflictError`. The session
-            does not close the journal, which others may use, too.
+            `payasync.journal`. If it cannot, the call fails with `StorageError` and nothing is sent. A repeated
+            number or `intent` is not sent twice. Another request under the same number or `intent` raises
+            `IntentConflictError`. The session does not close the journal, because others may use it, too.
         http: An `aiohttp.ClientSession` whose connector and trace configs the session uses, and nothing else: no
             headers, cookies, middlewares, credentials, proxy or TLS settings. The session does not close it. It
             belongs to one event loop. Its connector decides how many connections there are and how long they stay
@@ -475,7 +475,7 @@ class Session:
         """Return a copy with other timeouts, retries or another journal; closing it does not close the connections.
 
         Raises:
-            ConfigurationError: A value of another type.
+            ConfigurationError: A value has another type.
         """
         given = {"timeouts": timeouts, "retry": retry, "journal": journal}
         return self._copy(**{name: value for name, value in given.items() if value is not None})
@@ -484,7 +484,7 @@ class Session:
         """Return a copy for another merchant, on the same connections; closing it does not close them.
 
         Raises:
-            ConfigurationError: A value of another type, or a key that cannot sign or verify.
+            ConfigurationError: The credentials have another type, or a key cannot sign or verify.
         """
         return self._copy(credentials=credentials)
 
@@ -514,11 +514,11 @@ class Session:
         Args:
             request: Such as `CreateRefund(...)`.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what a write is for: its key in the session's journal. It is not sent.
+            intent: Your own name of a write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled; `aclose(grace=)` waits for it.
 
         Raises:
-            PayasyncError: As the method of the same name says.
+            PayasyncError: As the method that makes this request says, such as `refunds.create`.
         """
         _check_request("request", request)
         return await self._send(lambda: request, timeout=timeout, intent=intent, shield=shield)
@@ -640,7 +640,7 @@ class Session:
                 and refunds are remembered until the end: about 150 bytes each.
             limit: The most requests in flight, or read or ended and not yet yielded. If it exceeds the session's
                 `max_connections`, requests wait for a free connection.
-            on_progress: A plain function, called with how many requests have ended, and how many there are. Of a
+            on_progress: A plain function, called with how many requests have ended, and how many there are. For a
                 generator, the second number is how many were read.
             timeout: Seconds for each request, in place of `Timeouts.total`.
             check_first: `True` reads and checks all requests before the first is sent, also those of a generator.
@@ -736,14 +736,14 @@ class Session:
 
         Args:
             method: GET, POST, PUT, PATCH or DELETE.
-            path: Below the base URL, such as `/payment/bill`.
-            fields: By their wire names. They travel in a JSON body, or for GET and DELETE in the query.
+            path: The path below the base URL, such as `/payment/bill`.
+            fields: The fields by their wire names. They are in a JSON body, or for GET and DELETE in the query.
             bearer: Send the headers of the profile's `auth`, such as `Authorization: Bearer`.
             signed: Add `nonceStr` and `sign`.
-            read: Repeating the call changes nothing. Without it, the call is a write without a number. Such a write is
+            read: Whether the call is a query, which changes nothing. Default: a write without a number. Such a write is
                 never sent twice, unless the profile has an idempotency key.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what a write is for: its key in the session's journal. It is not sent.
+            intent: Your own name of a write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
 
         Raises:
@@ -773,8 +773,7 @@ class Session:
 
         Raises:
             PayasyncError: The error itself, if it has no number to ask about, or its number belongs to something else.
-            OutcomeUnknownError: The response holds nothing, or the number belongs to another order or refund at the
-                service.
+            OutcomeUnknownError: The response is empty, or the number belongs to another order or refund at the service.
             NotConfiguredError: The profile does not say how to ask.
             NoAnswerError: No usable response came: ask again later.
             ServiceError: The service refused the query, or knows no such number (`absent`). "Not found" is final only
@@ -805,7 +804,8 @@ class Session:
         Args:
             question: The query, such as `QueryRefund(...)`.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            asked: What the write in question named, by wire names. The response must match that, too.
+            asked: The numbers, amounts, currency and merchant of the write in doubt, by wire names. The response must
+                match them, too.
 
         Raises:
             PayasyncError: As for any other call.
@@ -823,7 +823,7 @@ class Session:
                 known of them.
 
         Raises:
-            InvalidArgumentError: The grace is no number of seconds of 0 or more; the session stays open.
+            InvalidArgumentError: `grace` is not a number of seconds of 0 or more; the session stays open.
         """
         if not is_number(grace) or not grace >= 0:
             raise invalid_argument("grace", "a number of seconds, 0 or more", grace)

@@ -38,7 +38,15 @@ class Attempted:
 
 @frozen(kw_only=True)
 class Retrying:
-    """A further attempt will start in `delay` seconds, because of `reason`."""
+    """A further attempt, or a query about a lost response, will start after a wait.
+
+    Attributes:
+        operation: The name of the operation, such as `"orders.place"`.
+        reference: The order or refund number, if the call has one.
+        attempt: The number of the attempt that will start.
+        delay: The seconds until it starts.
+        reason: Why, in one line.
+    """
 
     operation: str
     reference: str | None
@@ -53,7 +61,13 @@ class Retrying:
 
 @frozen(kw_only=True)
 class Unknown:
-    """A write ended without a recognised response, so it may have been carried out."""
+    """A write ended without a recognised response, so it may have been carried out.
+
+    Attributes:
+        operation: The name of the operation, such as `"orders.place"`.
+        reference: The order or refund number, if the call has one.
+        reason: Why, in one line.
+    """
 
     operation: str
     reference: str | None

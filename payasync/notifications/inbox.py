@@ -66,9 +66,9 @@ class Added(Enum):
     NEW = auto()
     """It is the first with its key, and pending."""
     AGAIN = auto()
-    """It is a duplicate: nothing was added."""
+    """It is a duplicate, and nothing was added."""
     CONFLICT = auto()
-    """Its key is known with another body: it was added, and is held."""
+    """Its key is known with another body. It was added, and is held."""
 
 
 @frozen(kw_only=True)

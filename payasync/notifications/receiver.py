@@ -136,12 +136,11 @@ class Receiver:
         profile: Says how notifications are verified and acknowledged. Default: the session's.
         credentials: Hold the keys that verify. Events that name another merchant are held. Default: the
             session's.
-        expect: Returns the values that a notification must have, plain or `async def`. They are a mapping of dotted
-            paths into `notification.trusted`, such as `{"totalAmt": 450, "currency": "CAD"}`, with the service's names
-            and not those of arguments, such as `total_amt`. `None` means that the event is unexpected. An event that
-            differs is held.
-        on_refused: Called with the reason of each refusal, `signature`, `invalid` or `too_large`, such as
-            `OpenTelemetry.on_refused`. A plain function, not `async def`, that must not block.
+        expect: A plain or `async def` function that returns the values that a notification must have. The keys are
+            dotted paths into `notification.trusted`, with the service's names: `{"totalAmt": 450, "currency": "CAD"}`.
+            `None` means that the event is unexpected. An unexpected event, or one that differs, is held.
+        on_refused: A plain function that must not block, such as `OpenTelemetry.on_refused`. It gets the reason of each
+            refusal: `signature`, `invalid` or `too_large`.
         verifier: Verifies in place of the profile. It gets body and headers, and must return `True`.
         attempts: How often an event may fail, with growing waits, before it is dead. Default: 100, about three days.
         concurrency: The most events that are handled concurrently.

@@ -254,8 +254,8 @@ SENDER: Final[Mapping[str, tuple[str, ...]]] = {
 class Auth:
     """The headers by which the service knows the merchant, in the operations that are listed in `bearer`.
 
-    Each value holds `{secret_key}`, `{public_key}`, `{merchant_id}`, `{basic}` or `{basic_user}`: in base64,
-    `public_key:secret_key`, or `secret_key:` as a user without a password. It never holds a key itself.
+    Each value holds `{secret_key}`, `{public_key}`, `{merchant_id}`, `{basic}` or `{basic_user}`. It never holds a key
+    itself. `{basic}` is `public_key:secret_key` in base64; `{basic_user}` is `secret_key:`, without a password.
 
     Args:
         header: The name of the header.
@@ -308,8 +308,8 @@ class Endpoint:
     Args:
         method: The HTTP method.
         path: The path below the base URL. Arguments in braces, such as `{out_trade_no}`, stand in it.
-        place: The place of the arguments: `body`, `query`, `path` (which appends `/<identifier>`) or `header`.
-        with_: Arguments that the endpoint wants besides (TOML: `with`).
+        place: The place of the arguments: `body`, `query`, `path` (appended as the last part) or `header`.
+        with_: Further arguments that the endpoint needs (TOML: `with`).
     """
 
     method: Literal["", "GET", "POST", "PUT", "PATCH", "DELETE"] = ""
@@ -324,7 +324,7 @@ class Parameter:
 
     Args:
         name: The wire name, or the name of the header.
-        place: `query`, `path` (which appends `/<identifier>`) or `header`. Empty: as `endpoints` says, or the query.
+        place: `query`, `path` (appended as the last part) or `header`. Empty: as `endpoints` says, or the query.
     """
 
     name: str
@@ -625,10 +625,10 @@ class HttpCodes:
     """The meanings of HTTP statuses that come without a listed code.
 
     Args:
-        not_executed: 4xx, but for 429, that mean that nothing was done.
-        absent: 4xx, but for 429, that mean, on a query, that there is no such order or refund.
-        duplicate: 4xx, but for 429, that mean that the number was used before.
-        unauthenticated: 4xx, but for 429, with which a refusal is about the merchant's keys.
+        not_executed: 4xx statuses, not 429, which mean that nothing was done.
+        absent: 4xx statuses, not 429, which mean, on a query, that there is no such order or refund.
+        duplicate: 4xx statuses, not 429, which mean that the number was used before.
+        unauthenticated: 4xx statuses, not 429, with which a refusal is about the merchant's keys.
         rate_limit_precedes_execution: Whether a 429 means that nothing was done.
     """
 
@@ -698,14 +698,14 @@ _LIFETIME: Final = field(
 class Idempotency:
     """How a service takes an idempotency key: one key for all attempts of a write.
 
-    Repeating a write under its key rests on the service's word: within the lifetime of a key, it carries out no second
-    write under it, and repeats its response to the first.
+    If payasync repeats a write under its key, it relies on the service. Within the lifetime of a key, the service must
+    not carry out a second write under it.
 
     Args:
         header: The name of the header that carries the key. Empty: none does.
         field: The wire name of the field that carries it, in place of a header.
-        lifetime: Seconds that the service keeps a key, counted from the first send. No write is repeated after them.
-            `None`: open; a write that no number names is then repeated only within its call.
+        lifetime: Seconds that the service keeps a key, from the first send on. Later, no write is repeated.
+            `None`: open; a write without a number is then repeated only within its call.
     """
 
     header: str = ""

@@ -15,10 +15,10 @@ from payasync.wire.validators import NOTHING, validate_amount, validate_text, va
 
 @frozen(kw_only=True, slots=False)
 class PlaceOrder(Request[OrderResponse]):
-    """Endpoint 2: an order of the signed style (docs/reference/service.md#orders).
+    """Endpoint 2: place an order (docs/reference/service.md#orders).
 
     Args:
-        total_amt: An int, in the unit that the service counts in.
+        total_amt: An integer of 1 or more, in the service's unit, such as cents.
         currency: The currency code, such as `"CAD"`.
         subject: Short title.
         body: Longer description.
@@ -29,7 +29,7 @@ class PlaceOrder(Request[OrderResponse]):
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = PLACE_ORDER
@@ -47,14 +47,14 @@ class PlaceOrder(Request[OrderResponse]):
 
 @frozen(kw_only=True, slots=False)
 class QueryOrder(Request[OrderResponse]):
-    """Endpoint 3: the state of an order (docs/reference/service.md#orders).
+    """Endpoint 3: query the state of an order (docs/reference/service.md#orders).
 
     Args:
         out_trade_no: The merchant's own number of the order.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = QUERY_ORDER
@@ -72,7 +72,7 @@ class CloseOrder(Request[OrderResponse]):
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = CLOSE_ORDER
@@ -107,7 +107,7 @@ class Orders(Namespace):
         (docs/reference/errors.md#orders-without-an-address).
 
         Args:
-            total_amt: An int, in the unit that the service counts in.
+            total_amt: An integer of 1 or more, in the service's unit, such as cents.
             currency: The currency code, such as `"CAD"`.
             subject: Short title.
             body: Longer description.
@@ -117,18 +117,19 @@ class Orders(Namespace):
             out_trade_no: The merchant's own number. Give it: without it payasync cannot ask about a lost response.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile does not say how to sign, or the return URL's wire name.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             IntentConflictError: The journal has another request under this number or `intent`; nothing was sent.
             StorageError: The journal cannot record the write; nothing was sent.
-            OutcomeUnknownError: It may have been done.
+            OutcomeUnknownError: The write may have been done.
             DuplicateError: The number was used before.
-            ServiceError: The service refused it.
+            ServiceError: The service refused the request.
         """
         return self._send(
             lambda: PlaceOrder(
@@ -161,8 +162,9 @@ class Orders(Namespace):
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile does not say how to sign.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             NoAnswerError: No usable response came.
             InvalidSignatureError: The response is not signed by the service, although the profile says so.
@@ -179,24 +181,25 @@ class Orders(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, OrderResponse]:
-        """Close an order that the customer cancelled, or that timed out (docs/reference/service.md#orders).
+        """Close an order that nobody has paid (docs/reference/service.md#orders).
 
         Args:
             out_trade_no: The merchant's own number of the order.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile does not say how to sign.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             IntentConflictError: The journal has another request under this number or `intent`; nothing was sent.
             StorageError: The journal cannot record the write; nothing was sent.
-            OutcomeUnknownError: It may have been done.
+            OutcomeUnknownError: The write may have been done.
             DuplicateError: The service said that the number was used before.
-            ServiceError: The service refused it, as for an order that is paid.
+            ServiceError: The service refused the request, for example because the order is paid.
         """
         return self._send(
             lambda: CloseOrder(out_trade_no=out_trade_no, extra=extra), timeout=timeout, intent=intent, shield=shield
@@ -212,18 +215,18 @@ class Orders(Namespace):
     ) -> Coroutine[Any, Any, OrderResponse]:
         """Wait until an order has a state: ask for it until then.
 
-        The query is repeated after a pause if it was not sent, got no usable response, or was one of too many requests.
-        Any other error ends the wait.
+        If a query was not sent, got no usable response, or got a 429, it is repeated after a pause. Any other error
+        ends the wait.
 
         Args:
             out_trade_no: The merchant's own number of the order.
             until: A state by its name in payasync, such as `"paid"`, or a function of the response.
-            timeout: Seconds in all.
+            timeout: Seconds for all queries and pauses together.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
-            NotConfiguredError: The profile does not map the state.
+            InvalidArgumentError: A value is invalid; nothing was sent.
+            NotConfiguredError: The profile's `states` does not list the state `until`.
             WaitTimeoutError: The state did not come in time; `response` is the last response. The text says why the
                 last query failed, if it did.
             NotSentError: A query can never be sent, such as with a bad certificate (`permanent`).

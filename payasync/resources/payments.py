@@ -18,13 +18,13 @@ class CreatePayment(Request[PaymentResponse]):
     """Endpoint 1: create a payment (docs/reference/service.md#payments).
 
     Args:
-        amount: An int, in the unit that the service counts in.
+        amount: An integer of 1 or more, in the service's unit, such as cents.
         currency: The currency code, such as `"USD"`.
         description: Free text.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = CREATE_PAYMENT
@@ -37,14 +37,14 @@ class CreatePayment(Request[PaymentResponse]):
 
 @frozen(kw_only=True, slots=False)
 class QueryPayment(Request[PaymentResponse]):
-    """Endpoint 6: the state of a payment (docs/reference/service.md#payments).
+    """Endpoint 6: query the state of a payment (docs/reference/service.md#payments).
 
     Args:
-        identifier: The order identifier that the service expects there; the profile says where it stands.
+        identifier: Names the payment, as the profile's `[status.payment]` says.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = QUERY_PAYMENT
@@ -69,24 +69,25 @@ class Payments(Namespace):
     ) -> Coroutine[Any, Any, PaymentResponse]:
         """Create a payment (docs/reference/service.md#payments).
 
-        Nothing names it, so it is repeated only under an idempotency key.
+        A payment has no number of yours, so after a lost response it is sent again only under an idempotency key.
 
         Args:
-            amount: An int, in the unit that the service counts in.
+            amount: An integer of 1 or more, in the service's unit, such as cents.
             currency: The currency code, such as `"USD"`.
             description: Free text.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             IntentConflictError: The journal has another request under this `intent`; nothing was sent.
             StorageError: The journal cannot record the write; nothing was sent.
-            OutcomeUnknownError: It may have been done.
-            ServiceError: The service refused it.
+            OutcomeUnknownError: The write may have been done.
+            ServiceError: The service refused the request.
         """
         return self._send(
             lambda: CreatePayment(amount=amount, currency=currency, description=description, extra=extra),
@@ -98,19 +99,20 @@ class Payments(Namespace):
     def status(
         self, identifier: str, *, extra: Mapping[str, Any] = NOTHING, timeout: float | None = None
     ) -> Coroutine[Any, Any, PaymentResponse]:
-        """Ask for the state of a payment, such as after the customer came back (docs/reference/service.md#payments).
+        """Ask for the state of a payment, such as when the customer comes back (docs/reference/service.md#payments).
 
         This is endpoint 6, and takes the identifier that the profile's `[status.payment]` says. `Orders.query` is
         endpoint 3, and takes your own number of an order.
 
         Args:
-            identifier: The order identifier that the service expects there.
+            identifier: Names the payment, as the profile's `[status.payment]` says.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile's `payment_status` does not say how the identifier is given.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             NoAnswerError: No usable response came.
             InvalidSignatureError: The response is not signed by the service, although the profile says so.
@@ -128,18 +130,18 @@ class Payments(Namespace):
     ) -> Coroutine[Any, Any, PaymentResponse]:
         """Wait until a payment has a state: ask for it until then.
 
-        The query is repeated after a pause if it was not sent, got no usable response, or was one of too many requests.
-        Any other error ends the wait.
+        If a query was not sent, got no usable response, or got a 429, it is repeated after a pause. Any other error
+        ends the wait.
 
         Args:
-            identifier: The order identifier that the service expects there.
+            identifier: Names the payment, as the profile's `[status.payment]` says.
             until: A state by its name in payasync, such as `"paid"`, or a function of the response.
-            timeout: Seconds in all.
+            timeout: Seconds for all queries and pauses together.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
-            NotConfiguredError: The profile does not map the state.
+            InvalidArgumentError: A value is invalid; nothing was sent.
+            NotConfiguredError: The profile's `states` does not list the state `until`.
             WaitTimeoutError: The state did not come in time; `response` is the last response. The text says why the
                 last query failed, if it did.
             NotSentError: A query can never be sent, such as with a bad certificate (`permanent`).

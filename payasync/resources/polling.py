@@ -98,7 +98,7 @@ def _condition(thing: str, until: str | Callable[[R], bool], profile: Profile) -
 
     Raises:
         InvalidArgumentError: `until` is no state of ours and no plain function.
-        NotConfiguredError: The profile does not map the state.
+        NotConfiguredError: The profile's `states` does not list the state `until`.
     """
     if iscoroutinefunction(until):
         raise invalid_argument("until", PLAIN_FUNCTION, until)

@@ -20,14 +20,14 @@ class CreateRefund(Request[RefundResponse]):
     Args:
         out_trade_no: The merchant's own number of the order.
         out_refund_no: The merchant's own number of this refund, unique for each.
-        total_amt: Total amount of the order: an int, in the unit that the service counts in.
+        total_amt: Total amount of the order: an integer of 1 or more, in the service's unit, such as cents.
         refund_amt: Amount to refund, in the same unit.
         refund_desc: Reason for the refund.
         notify_url: Receives the refund notification.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = CREATE_REFUND
@@ -43,16 +43,16 @@ class CreateRefund(Request[RefundResponse]):
 
 @frozen(kw_only=True, slots=False)
 class QueryRefund(Request[RefundResponse]):
-    """Endpoint 7: the outcome of a refund (docs/reference/service.md#refunds).
+    """Endpoint 7: query the state of a refund (docs/reference/service.md#refunds).
 
     Args:
-        identifier: The refund identifier that the service expects there; the profile says where it stands.
-        out_trade_no: The merchant's own number of the order. A response about another order is not believed. It is
-            sent if the profile says that the service wants it.
+        identifier: Names the refund, as the profile's `[status.refund]` says.
+        out_trade_no: The merchant's own number of the order. A response about another order is not believed. The
+            number is sent if the profile says that the service wants it.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = QUERY_REFUND
@@ -85,24 +85,25 @@ class Refunds(Namespace):
             out_trade_no: The merchant's own number of the order.
             out_refund_no: The merchant's own number of this refund. Keep it: a refund whose outcome is unknown
                 is asked about, and tried again, under the same number.
-            total_amt: Total amount of the order: an int, in the unit that the service counts in.
+            total_amt: Total amount of the order: an integer of 1 or more, in the service's unit, such as cents.
             refund_amt: Amount to refund, in the same unit.
             refund_desc: Reason for the refund.
             notify_url: Receives the refund notification.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile does not say how to sign.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             IntentConflictError: The journal has another request under this number or `intent`; nothing was sent.
             StorageError: The journal cannot record the write; nothing was sent.
-            OutcomeUnknownError: It may have been done.
+            OutcomeUnknownError: The write may have been done.
             DuplicateError: The number was used before.
-            ServiceError: The service refused it.
+            ServiceError: The service refused the request.
         """
         return self._send(
             lambda: CreateRefund(
@@ -127,18 +128,19 @@ class Refunds(Namespace):
         extra: Mapping[str, Any] = NOTHING,
         timeout: float | None = None,
     ) -> Coroutine[Any, Any, RefundResponse]:
-        """Ask for the outcome of a refund (docs/reference/service.md#refunds).
+        """Ask for the state of a refund (docs/reference/service.md#refunds).
 
         Args:
-            identifier: The refund identifier that the service expects there.
-            out_trade_no: The merchant's own number of the order. A response about another order is not believed. It is
-                sent if the profile says that the service wants it.
+            identifier: Names the refund, as the profile's `[status.refund]` says.
+            out_trade_no: The merchant's own number of the order. A response about another order is not believed. The
+                number is sent if the profile says that the service wants it.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile's `refund_status` does not say how the identifier is given.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             NoAnswerError: No usable response came.
             InvalidSignatureError: The response is not signed by the service, although the profile says so.
@@ -159,20 +161,20 @@ class Refunds(Namespace):
     ) -> Coroutine[Any, Any, RefundResponse]:
         """Wait until a refund has a state: ask for it until then.
 
-        The query is repeated after a pause if it was not sent, got no usable response, or was one of too many requests.
-        Any other error ends the wait.
+        If a query was not sent, got no usable response, or got a 429, it is repeated after a pause. Any other error
+        ends the wait.
 
         Args:
-            identifier: The refund identifier that the service expects there.
+            identifier: Names the refund, as the profile's `[status.refund]` says.
             until: A state by its name in payasync, such as `"succeeded"`, or a function of the response.
-            timeout: Seconds in all.
-            out_trade_no: The merchant's own number of the order. A response about another order is not believed. It is
-                sent if the profile says that the service wants it.
+            timeout: Seconds for all queries and pauses together.
+            out_trade_no: The merchant's own number of the order. A response about another order is not believed. The
+                number is sent if the profile says that the service wants it.
             extra: Fields of each query that the document does not show, by their wire names.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
-            NotConfiguredError: The profile does not map the state.
+            InvalidArgumentError: A value is invalid; nothing was sent.
+            NotConfiguredError: The profile's `states` does not list the state `until`.
             WaitTimeoutError: The state did not come in time; `response` is the last response. The text says why the
                 last query failed, if it did.
             NotSentError: A query can never be sent, such as with a bad certificate (`permanent`).

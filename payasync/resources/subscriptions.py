@@ -33,19 +33,19 @@ def _frameless_init(kind: type[T]) -> type[T]:
 @_frameless_init
 @frozen(kw_only=True, slots=False)
 class CreateSubscription(Request[SubscriptionResponse]):
-    """Endpoint 8: start a recurring payment (docs/reference/service.md#subscriptions).
+    """Endpoint 8: create a subscription (docs/reference/service.md#subscriptions).
 
     The profile gives all wire names.
 
     Args:
         frequency: How often the customer is billed, in the service's words.
-        amount: Per billing: an int, in the unit that the service counts in.
+        amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
         start_date: The first day.
         customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = CREATE_SUBSCRIPTION
@@ -60,18 +60,20 @@ class CreateSubscription(Request[SubscriptionResponse]):
 @_frameless_init
 @frozen(kw_only=True, slots=False)
 class UpdateSubscription(Request[SubscriptionResponse]):
-    """Endpoint 9: change a subscription; omitted arguments stay as they are.
+    """Endpoint 9: change a subscription (docs/reference/service.md#subscriptions).
+
+    Omitted arguments stay as they are.
 
     Args:
         subscription_id: The service's number of the subscription.
         frequency: How often the customer is billed, in the service's words.
-        amount: Per billing: an int, in the unit that the service counts in.
+        amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
         start_date: The first day.
         customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = UPDATE_SUBSCRIPTION
@@ -88,14 +90,14 @@ class UpdateSubscription(Request[SubscriptionResponse]):
 
 @frozen(kw_only=True, slots=False)
 class CancelSubscription(Request[SubscriptionResponse]):
-    """Endpoint 10: end a subscription.
+    """Endpoint 10: cancel a subscription (docs/reference/service.md#subscriptions).
 
     Args:
         subscription_id: The service's number of the subscription.
         extra: Fields that the document does not show, by their wire names.
 
     Raises:
-        InvalidArgumentError: A bad value; it names the field and the rule.
+        InvalidArgumentError: A value is invalid; the error names the field and the rule.
     """
 
     operation = CANCEL_SUBSCRIPTION
@@ -105,7 +107,7 @@ class CancelSubscription(Request[SubscriptionResponse]):
 
 
 class Subscriptions(Namespace):
-    """Recurring payments. Nothing names these writes: without an idempotency key, none is ever sent twice."""
+    """Subscriptions. These writes have no number of yours: without an idempotency key, none is sent twice."""
 
     def create(
         self,
@@ -119,26 +121,27 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, SubscriptionResponse]:
-        """Start a recurring payment (docs/reference/service.md#subscriptions).
+        """Create a subscription (docs/reference/service.md#subscriptions).
 
         Args:
             frequency: How often the customer is billed, in the service's words.
-            amount: Per billing: an int, in the unit that the service counts in.
+            amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
             start_date: The first day; the profile's `formats` says how it is written.
             customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile lacks one of the wire names, or the date's format.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             IntentConflictError: The journal has another request under this `intent`; nothing was sent.
             StorageError: The journal cannot record the write; nothing was sent.
-            OutcomeUnknownError: It may have been done.
-            ServiceError: The service refused it.
+            OutcomeUnknownError: The write may have been done.
+            ServiceError: The service refused the request.
         """
         return self._send(
             lambda: CreateSubscription(
@@ -167,22 +170,23 @@ class Subscriptions(Namespace):
         Args:
             subscription_id: The service's number of the subscription.
             frequency: How often the customer is billed, in the service's words.
-            amount: Per billing: an int, in the unit that the service counts in.
+            amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
             start_date: The first day.
             customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile lacks one of the wire names, or the date's format.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             IntentConflictError: The journal has another request under this `intent`; nothing was sent.
             StorageError: The journal cannot record the write; nothing was sent.
-            OutcomeUnknownError: It may have been done.
-            ServiceError: The service refused it.
+            OutcomeUnknownError: The write may have been done.
+            ServiceError: The service refused the request.
         """
         return self._send(
             lambda: UpdateSubscription(
@@ -207,23 +211,24 @@ class Subscriptions(Namespace):
         intent: str | None = None,
         shield: bool = False,
     ) -> Coroutine[Any, Any, SubscriptionResponse]:
-        """End a subscription (docs/reference/service.md#subscriptions).
+        """Cancel a subscription (docs/reference/service.md#subscriptions).
 
         Args:
             subscription_id: The service's number of the subscription.
             extra: Fields that the document does not show, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
-            intent: Your own name of what it is for: its key in the session's journal. It is not sent.
+            intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
 
         Raises:
-            InvalidArgumentError: A bad value; nothing was sent.
+            InvalidArgumentError: A value is invalid; nothing was sent.
             NotConfiguredError: The profile lacks the wire name of the subscription's number.
+            ConfigurationError: A key that the request needs is missing; nothing was sent.
             NotSentError: Provably nothing left this machine.
             IntentConflictError: The journal has another request under this `intent`; nothing was sent.
             StorageError: The journal cannot record the write; nothing was sent.
-            OutcomeUnknownError: It may have been done.
-            ServiceError: The service refused it.
+            OutcomeUnknownError: The write may have been done.
+            ServiceError: The service refused the request.
         """
         return self._send(
             lambda: CancelSubscription(subscription_id=subscription_id, extra=extra),

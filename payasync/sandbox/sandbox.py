@@ -137,7 +137,9 @@ class Sandbox:
 
     @property
     def admin_token(self) -> Secret:
-        """Opens the dashboard, as `{url}/?token=...` in a browser, `Authorization: Bearer ...` for scripts.
+        """Opens the dashboard at `{url}/?token=...` in a browser.
+
+        Scripts send it in the header `Authorization: Bearer ...`.
 
         Raises:
             ConfigurationError: It is in a file, and the sandbox has not run yet.

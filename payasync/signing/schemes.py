@@ -187,8 +187,8 @@ class SortedPairs(Keyed):
         separator: The text between the pairs; not empty.
         exclude: Fields that are not signed.
         skip_empty: Leave out fields whose value is the empty text.
-        key_param: Append `<separator><key_param>=<signing key>` to the text. Required with md5: without a key in the
-            text anybody could sign.
+        key_param: The name under which the signing key is appended to the text, such as `&key=…`. Required with md5:
+            without a key in the text, anybody could sign.
         append_path: Append the endpoint's path, without the path of the base URL; after `key_param`.
         prehash: `"sha256"` signs the 32 bytes of the text's SHA-256; `"sha256-hex"` its lower-case hexadecimal text.
         skip_null: Leave out fields whose value is null. `False`: sign them as `null`.

@@ -15,7 +15,7 @@ R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 @frozen(kw_only=True, slots=False)
 class Request(Generic[R_co]):
-    """One call's arguments, checked as it is made; `Session.send` sends it.
+    """The arguments of one call, checked when the request is made; `Session.send` sends it.
 
     Args:
         extra: Fields that the document does not show, by their wire names.
