@@ -33,14 +33,14 @@ class Kind(enum.Enum):
 
 @frozen(slots=False)
 class Operation:
-    """One endpoint. Two with the same name are equal, because a profile may give one another method or path.
+    """One endpoint. Two with the same name are equal, because a profile may change the method and the path.
 
     Attributes:
-        name: As users write it: namespace and method.
+        name: The namespace and the method, such as `orders.place`.
         method: The HTTP method.
-        path: Below the base URL. Arguments in braces stand in it.
-        auth: What the document says.
-        kind: What is safe when a response is lost.
+        path: The path below the base URL, with arguments in braces.
+        auth: How the document authenticates it.
+        kind: What is safe after a lost response.
         reference: The argument that names the order, refund or subscription.
         place: The place of the arguments: `body`, `query`, `path` (which appends one) or `header`. Empty: the place of
             the other fields, which is the body, or for GET and DELETE the query.
@@ -56,7 +56,7 @@ class Operation:
 
     @cached_property
     def has_body(self) -> bool:
-        """Whether fields that stand nowhere else travel in a JSON body; otherwise they are in the query."""
+        """Whether fields without another place are in a JSON body; otherwise they are in the query."""
         return self.place == "body" or (self.place != "query" and self.method not in _BODILESS)
 
     @cached_property

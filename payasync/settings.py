@@ -292,7 +292,13 @@ def _loop_time() -> float:
 
 @frozen(kw_only=True)
 class Pace:
-    """The clock, the sleep and the jitter, which tests replace."""
+    """The clock, the sleep and the jitter, which tests replace.
+
+    Attributes:
+        clock: Returns the time in seconds. Default: the event loop's time.
+        sleep: Waits for a number of seconds.
+        jitter: Returns a random number of seconds, from 0 to its argument.
+    """
 
     clock: Callable[[], float] = _loop_time
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep

@@ -83,7 +83,7 @@ class Retries(procrastinate.BaseRetryStrategy):
     """Retries writes that were certainly not done: later each time, and not before the service allows it."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
-        """Say when to try again, if at all."""
+        """Return when to try again, or `None` for never."""
         seconds = pause(exception, job.attempts)
         return None if seconds is None else RetryDecision(retry_at=datetime.now(UTC) + timedelta(seconds=seconds))
 
@@ -101,10 +101,10 @@ class PaymentTasks:
             await tasks.add(CreateRefund(...), connection=connection)
 
     If the service refuses a write, or accepts and then declines it, the task fails with the reason and is not tried
-    again. `reconcile` queues the tasks of dead workers again, and asks about writes whose outcome is unknown. It
-    enqueues a write that only `journal.add` has stored within two minutes. It enqueues a write that no task tries any
-    more after half an hour. A write that cannot be made into a call is not enqueued; `Reconciler.unsent` lists it with
-    the reason.
+    again. `reconcile` queues the tasks of dead workers again, and asks about writes whose outcome is unknown. If
+    only `journal.add` has stored a write, `reconcile` enqueues the write within two minutes. If no task tries a write
+    any more, `reconcile` enqueues the write after half an hour. A write that cannot be made into a call is not
+    enqueued; `Reconciler.unsent` lists it with the reason.
 
     Several merchants can share an application, a queue and a journal, each with tasks under its own namespace.
 
@@ -156,7 +156,7 @@ class PaymentTasks:
 
         Args:
             request: Such as `CreateRefund(...)`.
-            intent: The caller's own key.
+            intent: Your own name of the write, its key in the journal.
             connection: A connection of psycopg to the journal's database. The request is stored, and enqueued, when its
                 transaction commits.
 
@@ -165,7 +165,7 @@ class PaymentTasks:
             NotConfiguredError: The request needs a point that the profile leaves open.
             IntentConflictError: The key belongs to another request.
             ConfigurationError: The blueprint is in no application, or the application is not open.
-            StorageError: The request cannot be stored now; a transaction of the caller's has failed then.
+            StorageError: The request cannot be stored now. If you gave a connection, its transaction has failed.
         """
         self._session.check(request)
         merchant = self._session.merchant_id

@@ -108,18 +108,18 @@ class Draft:
 
 @frozen(kw_only=True)
 class Intent(Draft):
-    """An intent in the journal. A claim gives it to a holder, as long as no later claim has another fence.
+    """An intent in the journal. A claim gives it to a holder, until a later claim has a newer fence.
 
     Attributes:
-        id: The journal's number of it, ascending.
+        id: The intent's number in the journal; a later intent has a higher number.
         state: One of `STATES`.
-        attempts: How often sending it was begun.
+        attempts: How often a process began to send it.
         asked: The number of claims for a query since it was last sent.
         denied: For an accepted intent, how many responses in a row said "not found", or did not say how it ended. A
             missing response does not count.
         silent_since: For an accepted intent, the time of the first query without a usable response, if none came since.
         fence: The number of the latest claim. An earlier holder cannot change the intent any more.
-        lease: When the claim ends, an aware moment as all others; `None` if nobody holds the intent.
+        lease: When the claim ends; `None` if nobody holds the intent. All moments are aware datetimes.
         due: When the next query is due, if nobody holds it, or `None`.
         created: When it was stored.
         updated: When its state was last set. If its sender was interrupted: when the sender began.

@@ -73,7 +73,7 @@ def monotonic_tick() -> str:
 
 
 class Journal(ABC):
-    """Stores intents durably, and lends each to one sender or asker at a time.
+    """Stores intents durably, and lets one process at a time send an intent or ask about it.
 
     Several processes can share one journal. Each method raises `StorageError` if the journal cannot be read or written
     now; then nothing was done. `SqliteJournal` and `PostgresJournal` are journals; their docstrings list the arguments.
@@ -138,7 +138,7 @@ class Journal(ABC):
         """Follow a service to its new address, and return the merchants whose writes go there from now on.
 
         Use this only if the service itself is the same. Otherwise the journal would take the writes of the old service
-        for those of the new one. From now on a session of the old address is refused, also one that has sent already.
+        for those of the new one. From now on, sessions of the old address are refused, even if they have sent before.
 
         Args:
             old: The base URL that the service had; or `sandbox`, as long as nothing was done there.
@@ -338,8 +338,8 @@ class Journal(ABC):
         Args:
             request: Such as `CreateRefund(...)`. It is stored whole, with its `extra`, because a worker sends it later.
             merchant: The merchant's number.
-            intent: The caller's own key.
-            connection: The caller's, to the journal's database: the request is stored when its transaction commits.
+            intent: Your own name of the write, its key in the journal.
+            connection: Your connection to the journal's database. The request is stored when your transaction commits.
 
         Raises:
             InvalidArgumentError: The request is a read, or something of it may not be stored, such as a customer's

@@ -42,12 +42,12 @@ class PostgresJournal(Journal):
 
     Args:
         dsn: Such as `postgresql://user:password@host/database`. libpq's variables give the missing parts.
-        keep: Returns, of an operation and its arguments, those that may be stored. Default: of a direct call those that
-            move money, of a queued request all but the customer's details.
-        whole_answers: Keep the service's responses whole, but for nonces, signatures and the customer's details as far
-            as the request shows them. Default: keep what the profile's paths lead to.
+        keep: A function of an operation and its arguments. It returns the arguments that may be stored. Default: of a
+            direct call those that move money, of a queued request all but the customer's details.
+        whole_answers: Store whole responses, without nonces, signatures and the customer's details of the request.
+            Default: store the values at the profile's paths.
         connections: The most connections, for each process and event loop.
-        clock: Returns seconds since 1970, in place of the server's clock.
+        clock: A function that returns seconds since 1970, in place of the server's clock.
 
     Attributes:
         recorder: What a session uses.

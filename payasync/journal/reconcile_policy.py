@@ -204,10 +204,9 @@ class Patience:
         longest: The longest pause, in seconds.
         questions: The number of queries without news after which a write becomes `manual`. An accepted write is only
             shown to a person, and the queries continue.
-        give_up: Seconds after the last moment at which part of the write may have been sent. After them, and after so
-            many `questions`, a write becomes `manual` if no response was usable. An accepted write is shown to a person
-            after so many seconds without a usable response. It becomes `manual` if the last response is about
-            something else.
+        give_up: Seconds since the last moment at which part of the write may have been sent. After this time and as
+            many `questions`, a write without a usable response becomes `manual`. An accepted write is shown to a person
+            after this time without a usable response. It becomes `manual` if the last response is about something else.
         sends: The number of sends after which a queued write that never arrives becomes `manual`.
 
     Raises:
@@ -403,18 +402,19 @@ class Result:
 
 @frozen(kw_only=True)
 class Report:
-    """The counts of a run, in intents.
+    """How a run ended, in numbers of intents.
 
     Attributes:
-        resolved: Their end is known, or they never arrived; rejected ones are among them.
-        sent: They never arrived, and were sent again; or they were sent again under their idempotency keys.
-        waiting: The service will be asked again.
-        manual: A person must find out what happened to them.
-        lost: Another process has claimed them.
-        silent: The run ended early, because the service responded to no query.
-        unsent: Queued, and not sent for minutes: no worker may be running, or none can send them. Not counted above.
-        rejected: Of those resolved or sent again, how many were not done. Inform the people who believe that they were
-            done.
+        resolved: Intents whose end is known, or that never arrived, including rejected ones.
+        sent: Intents that were sent again, because they never arrived, or under their idempotency keys.
+        waiting: Intents about which the service will be asked again.
+        manual: Intents that a person must look into.
+        lost: Intents that another process has claimed.
+        silent: Whether the run ended early, because the service responded to no query.
+        unsent: Queued intents that were not sent for minutes: no worker may be running, or none can send them. They are
+            not counted above.
+        rejected: Intents, of those resolved or sent again, that were not done. Inform the people who believe that they
+            were done.
     """
 
     resolved: int = 0

@@ -240,9 +240,9 @@ class Reconciler:
     async def manual(self) -> Intents:
         """Return the intents that need a person.
 
-        These are manual ones; accepted ones that the service denies to know, or about which no response was of use
-        for a day (`Patience.give_up`); and unknown ones that no query names and no resend can settle. An unknown one
-        becomes manual in the run in which it is due.
+        These are *manual* intents, and *accepted* intents that the service does not know, or about which no response
+        was usable for a day (`Patience.give_up`). *Unknown* intents are among them if neither a query nor another send
+        can settle them; they become *manual* in the run in which they are due.
         """
         # Another process may change states meanwhile: each state is read after those that lead to it.
         states: tuple[State, ...] = ("sending", "unknown", "accepted", "manual")

@@ -109,11 +109,11 @@ class SqliteJournal(Journal):
     Args:
         path: The file. It is made at the first use. If it is deleted or replaced later, calls fail with `StorageError`
             until it is restored. Do not put it on a network file system.
-        keep: Returns, of an operation and its arguments, those that may be stored. Default: of a direct call those that
-            move money, of a queued request all but the customer's details.
-        whole_answers: Keep the service's responses whole, but for nonces, signatures and the customer's details as far
-            as the request shows them. Default: keep what the profile's paths lead to.
-        clock: Returns seconds since 1970; leases end, and intents are due, by this clock.
+        keep: A function of an operation and its arguments. It returns the arguments that may be stored. Default: of a
+            direct call those that move money, of a queued request all but the customer's details.
+        whole_answers: Store whole responses, without nonces, signatures and the customer's details of the request.
+            Default: store the values at the profile's paths.
+        clock: A function that returns seconds since 1970; leases end, and intents are due, by this clock.
 
     Attributes:
         recorder: What a session uses.

@@ -526,7 +526,7 @@ def verify(
         credentials: Its `service_keys` or `notification_keys` verify.
         kind: `payment`, `refund` or `subscription`, if the address at which it arrived says so.
         verifier: Verifies in the profile's place. It gets body and headers, and must return `True`.
-        clock: Seconds since 1970.
+        clock: A function that returns seconds since 1970, to check signed times.
         max_bytes: The greatest length of the body.
 
     Raises:

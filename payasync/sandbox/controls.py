@@ -225,7 +225,7 @@ class Bank:
 
         Args:
             subscription_id: Its number, or a response that contains it.
-            times: How many; 0: no more.
+            times: How many charges fail; 0: no more.
 
         Raises:
             InvalidArgumentError: There is no such subscription, it is cancelled, or `times` is invalid.
@@ -246,8 +246,8 @@ class Customer:
 
     Each method takes a response about an order or a payment, the address in it, or the number of either. It returns
     the address that the customer is sent back to. It returns `None` if the customer stays at the gateway: there is no
-    return URL, or the page does not offer the button, because the order is no longer pending. If a fault keeps the
-    gateway from answering, it raises `NoAnswerError`; the ledger shows whether it was done.
+    return URL, or the page does not offer the button, because the order is no longer pending. If a fault stops
+    the gateway's response, the method raises `NoAnswerError`. The ledger shows whether the action was done.
 
     Args:
         http: The browser.
@@ -263,7 +263,7 @@ class Customer:
         self._url = url
 
     async def authorize(self, order: Paying) -> str | None:
-        """Pay.
+        """Authorize the payment.
 
         Raises:
             InvalidArgumentError: It names no order of this sandbox.
@@ -402,10 +402,10 @@ class Ledger:
         return self._store.count(Refund)
 
     def calls(self, operation: str | None = None) -> list[Answered]:
-        """Return the calls that were answered, oldest first.
+        """Return the calls that the sandbox has responded to, oldest first.
 
         Args:
-            operation: Only those of one, by its name such as `refunds.create`.
+            operation: Only calls of this operation, such as `refunds.create`.
         """
         if operation is None:
             return self._store.find_all(Answered)

@@ -54,8 +54,8 @@ class _Services:
 class Sandbox:
     """A local implementation of the whole service, over real HTTP on this machine.
 
-    The profile answers all that the service's document leaves open; the sandbox's own `PROFILE` answers what the
-    profile leaves open, too. Use it with `async with`, or with `start` and `close`.
+    The profile defines the points that the service's document leaves open, and the sandbox's own `PROFILE` the rest.
+    Use it with `async with`, or with `start` and `close`.
 
     Args:
         profile: What the service does. The sandbox follows it, and checks requests by it. It reads the names in

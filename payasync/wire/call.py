@@ -249,7 +249,7 @@ class Encoded:
 
 @frozen(kw_only=True, slots=False)
 class Call:
-    """One call; never changed, each layer that adds to it derives another.
+    """One call. It is never changed: a layer that adds to it makes a new one.
 
     Attributes:
         operation: Which endpoint.
@@ -404,7 +404,7 @@ class Reply:
         headers: Of the response, by names in any case.
         body: As it was received.
         elapsed: Seconds that the call took; 0 until it has ended.
-        attempts: Those that had begun when the call ended, queries of recovery included.
+        attempts: How many had begun when the call ended, including queries about a lost response.
         recovered: It is the response to a query that was made after the first response was lost.
         verified: Whether its signature is the service's; `None` if it has none, or was not verified.
         doubt: Why its signature could not be checked, if the profile's scheme refuses a field of it.

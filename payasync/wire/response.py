@@ -32,7 +32,7 @@ class Response:
     _reference: str | None = field(default=None, eq=False)
 
     thing: ClassVar[str] = ""
-    """Which table of the profile's states is this response's."""
+    """The table of the profile's `states` that applies to this response."""
 
     @classmethod
     def of(cls, call: Call, reply: Reply) -> Self:
@@ -58,7 +58,7 @@ class Response:
 
     @property
     def document(self) -> Any:
-        """The decoded JSON, or `None` where there is none."""
+        """The decoded JSON, or `None` if there is none."""
         document = self._reply.document
         return None if document is ABSENT else document
 
@@ -74,13 +74,13 @@ class Response:
 
     @property
     def request_id(self) -> str | int | None:
-        """The service's number of the request, where the profile says where it stands."""
+        """The service's number of the request, if the profile says where it is."""
         path, _, header = self._shape.request_id.partition(":")
         return self._reply.headers.get(header) if header else scalar_at(self._reply.document, path)
 
     @property
     def attempts(self) -> int:
-        """The attempts that began for this call, queries of recovery included."""
+        """How many attempts began for this call, including queries about a lost response."""
         return self._reply.attempts
 
     @property
@@ -105,7 +105,7 @@ class Response:
         return found
 
     def get(self, path: str, default: Any = None) -> Any:
-        """Return what stands at a dotted path in `data`, or the default."""
+        """Return the value at a dotted path in `data`, or the default."""
         return at(self.data, path, default)
 
     def to(self, kind: type[T]) -> T:
@@ -125,7 +125,7 @@ class Response:
 
     @property
     def state(self) -> str | None:
-        """Our name of the state, where the profile maps it, else `None`."""
+        """The state in payasync's words, or `None` if the profile does not list the service's value."""
         path = getattr(self._shape, f"{self.thing}_status", "")
         return self._states.name(self.thing, at(self.data, path)) if path else None
 
@@ -182,7 +182,7 @@ class PaymentResponse(Response):
         """The service's number of the payment.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
+            NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._located("payment_id")
 
@@ -191,16 +191,16 @@ class PaymentResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
+            NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._located("payment_status")
 
     @property
     def redirect_url(self) -> str | None:
-        """Where the customer goes to authorize, as of an order; `None` if it is not in the response.
+        """Where the customer goes to authorize; `None` if it is not in the response.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
+            NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._address()
 
@@ -218,7 +218,7 @@ class OrderResponse(Response):
         If the profile has a `redirect_template`, the address is made of its parts.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
+            NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._address()
 
@@ -227,7 +227,7 @@ class OrderResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
+            NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._located("order_status")
 
@@ -255,7 +255,7 @@ class RefundResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
+            NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._located("refund_status")
 
@@ -271,7 +271,7 @@ class SubscriptionResponse(Response):
         """The service's number of the subscription.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
+            NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._located("subscription_id")
 
@@ -280,7 +280,7 @@ class SubscriptionResponse(Response):
         """Its state, as the service sent it.
 
         Raises:
-            NotConfiguredError: The profile does not say where it stands. `sent` is true: the service responded.
+            NotConfiguredError: The profile does not say where it is. `sent` is true: the service responded.
         """
         return self._located("subscription_status")
 
