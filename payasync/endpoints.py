@@ -61,7 +61,7 @@ class Operation:
 
     @cached_property
     def in_path(self) -> tuple[str, ...]:
-        """The arguments that stand in the path."""
+        """The arguments in the path."""
         return tuple(BRACES.findall(self.path))
 
     @cached_property

@@ -313,8 +313,8 @@ class Session:
             `IntentConflictError`. The session does not close the journal, because others may use it, too.
         http: An `aiohttp.ClientSession` whose connector and trace configs the session uses, and nothing else: no
             headers, cookies, middlewares, credentials, proxy or TLS settings. The session does not close it. It
-            belongs to one event loop. Its connector decides how many connections there are and how long they stay
-            idle, so a write may reuse a connection that the service is closing.
+            belongs to one event loop. Its connector limits the number of connections and their idle time. A write
+            may therefore reuse a connection that the service is closing.
         tls: An `ssl.SSLContext` that verifies, for a CA bundle or a client certificate of your own. It is checked
             again for each new connection, also with `http`: verification cannot be switched off.
         proxy: A proxy's URL, or `"environment"` for the one in the environment. With `http`, its connector must
@@ -445,8 +445,8 @@ class Session:
         """Make a session from the environment, read now.
 
         It reads `PAYASYNC_BASE_URL`, `PAYASYNC_PROFILE` and what `Credentials.from_env` reads. The profile is the path
-        of a TOML file, or `sandbox`; without it only what the document itself states is known. Each other variable may
-        have `_FILE` behind its name, as the path of a file that holds the value.
+        of a TOML file, or `sandbox`. Without it, the session knows only what the service's document states. Each other
+        variable may have `_FILE` behind its name, and then holds the path of a file with the value.
 
         Args:
             environ: Read in place of `os.environ`.
@@ -627,18 +627,18 @@ class Session:
 
         A list, or anything else that has a length, is checked whole before the first request is sent. A generator, also
         an `async` one, is read as its requests are sent, so that any number of them takes little memory. An invalid
-        request of a generator is `Refused`, and the others are sent. If the generator raises an error, or yields
-        something else than a request, the requests in flight end and are yielded before the error is raised.
+        request of a generator is `Refused`, and the others are sent. The generator may raise an error, or yield
+        something that is not a request. Then the requests in flight end and are yielded before the error is raised.
 
-        Leaving the loop early, or being cancelled, cancels the requests in flight. They may have been carried out; a
-        journal records which. With `contextlib.aclosing` they have ended before your next line runs. If the session is
-        closed, requests that had not begun are `Refused`, with a `SessionClosedError`. After a 429 with `Retry-After`,
-        no further request begins before that time is over.
+        If you leave the loop early, or your task is cancelled, the requests in flight are cancelled. They may have been
+        carried out; a journal records which. With `contextlib.aclosing` they have ended before your next line runs. If
+        the session is closed, requests that had not begun are `Refused`, with a `SessionClosedError`. After a 429 with
+        `Retry-After`, no further request begins before that time is over.
 
         Args:
             requests: Request objects, such as `CreateRefund(...)`; no two writes with one number. The numbers of orders
                 and refunds are remembered until the end: about 150 bytes each.
-            limit: The most requests in flight, or read or ended and not yet yielded. If it exceeds the session's
+            limit: The most requests that were read and whose results were not yielded. If it exceeds the session's
                 `max_connections`, requests wait for a free connection.
             on_progress: A plain function, called with how many requests have ended, and how many there are. For a
                 generator, the second number is how many were read.

@@ -62,7 +62,7 @@ def sign_notification(
 
     Raises:
         InvalidArgumentError: An argument is invalid, or the payload cannot be signed.
-        NotConfiguredError: The profile does not say how notifications are signed, or where the event's name stands.
+        NotConfiguredError: The profile does not say how notifications are signed, or where the event's name is.
         ConfigurationError: There is no key to sign with.
     """
     hidden = Hidden(key)

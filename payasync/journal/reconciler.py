@@ -124,19 +124,19 @@ class Reconciler:
     """Resolves one merchant's unknown writes by asking the service about them.
 
     The reconciler asks about each write by the number that names it, with growing pauses. If the service does not know
-    the number after the quarantine, a direct write is rejected, and a queued write is sent again under that number. A
+    the number after the quarantine, a direct write is rejected. A queued write is then sent again under that number. A
     queued write that cannot be queried is sent again under its idempotency key, within the key's lifetime. Any other
     write that cannot be queried, or is never resolved, becomes `manual`: a person ends it by `journal.resolve`. An
     accepted write is queried until it ends. It becomes `manual` if no response was usable for a day, and the last one
     is about something else.
 
-    You may interrupt it at any time, and run several of them in several processes. Each holds the writes that it asks
-    about by a lease and a fence. The journal's clock counts, so that a machine whose clock is wrong ends no quarantine
-    early.
+    You may interrupt a reconciler at any time, and run several in several processes. Each reconciler holds the writes
+    that it asks about by a lease and a fence. The journal's clock counts, so that a machine whose clock is wrong ends
+    no quarantine early.
 
     Args:
-        session: The merchant's.
-        journal: Keeps the writes.
+        session: The merchant's session.
+        journal: Stores the writes.
         quarantine: Seconds after which "not found" is final. It must exceed the longest time from the service's receipt
             of a request to its commit. Default: the profile's; if the profile has none, "not found" is never final.
         patience: How long the service is asked before a person is.
@@ -212,7 +212,7 @@ class Reconciler:
     async def watch(self, on_result: OnResult | None = None) -> AsyncGenerator[Report]:
         """Run whenever something is due, and yield the report of each run.
 
-        If the service responds to no query, the pause is longer, whatever is due.
+        If the service responds to no query, the pause is longer, even if something is due.
         """
         while True:
             report = await self.run_once(on_result)

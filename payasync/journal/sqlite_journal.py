@@ -120,8 +120,8 @@ class SqliteJournal(Journal):
 
     Raises:
         ConfigurationError: `path` is not the path of a file, or `keep` or `clock` not a plain function. The first use
-            raises it if the file belongs to another program or to a newer payasync, or is damaged (as one of 0 bytes
-            is). The file stays as it is.
+            raises it if the file is damaged or empty, or belongs to another program or a newer payasync. The file is
+            not changed.
     """
 
     def __init__(

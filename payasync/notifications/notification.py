@@ -52,7 +52,7 @@ class Notification:
     Attributes:
         kind: `payment`, `refund` or `subscription`; `None` if neither the payload nor the address says it.
         event: The service's own name of the event, or `None` if it has no name or a hint was confirmed.
-        data: The payload inside the profile's envelope, else the document. If the signature stands in the body, only
+        data: The payload inside the profile's envelope, else the document. If the signature is in the body, only
             the signed part. If a hint was confirmed, the data of the service's response.
         document: The whole decoded JSON, signed or not, with exact integers.
         raw: The body, as it was received.

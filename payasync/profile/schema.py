@@ -307,7 +307,7 @@ class Endpoint:
 
     Args:
         method: The HTTP method.
-        path: The path below the base URL. Arguments in braces, such as `{out_trade_no}`, stand in it.
+        path: The path below the base URL. It may hold arguments in braces, such as `{out_trade_no}`.
         place: The place of the arguments: `body`, `query`, `path` (appended as the last part) or `header`.
         with_: Further arguments that the endpoint needs (TOML: `with`).
     """
@@ -347,12 +347,12 @@ class SignedHeader:
     Each place is the name of a header, or `Name:key` for one value of a header such as `t=1,v1=abc`.
 
     Args:
-        signature: The place of the signature; several signatures may stand there.
+        signature: The place of the signature; several signatures may be there.
         text: The text that is signed, with `{body}`, and `{timestamp}`, `{nonce}` and `{merchant_id}` where they are
             signed. For a response, also `{method}` and `{path}` of its request.
         timestamp: The place of the time. Empty: none is signed.
         nonce: The place of the nonce, or of another number. Empty: none is signed.
-        prefix: What stands before the signature, such as `sha256=`.
+        prefix: The text before the signature, such as `sha256=`.
 
     """
 
@@ -396,7 +396,7 @@ class SignedHeader:
 
 @frozen(kw_only=True, field_transformer=check_types("answer"))
 class AnswerShape:
-    """The dotted paths at which values stand in the service's responses.
+    """The dotted paths of values in the service's responses.
 
     Args:
         data: The payload inside an envelope. Empty: the whole document.
@@ -414,9 +414,9 @@ class AnswerShape:
         refund_status: The state of a refund.
         subscription_id: The service's number of a subscription. Endpoints 9 and 10 compare it as `out_trade_no` below.
         subscription_status: The state of a subscription.
-        signature: The signature of the object that it stands in. Empty, and without `header`: responses are not
+        signature: The signature of the object that holds it. Empty, and without `header`: responses are not
             verified.
-        header: The signature of the whole body, if it stands in a header.
+        header: The signature of the whole body, if it is in a header.
         tolerance: Seconds that the timestamp in `header` may lie in the past or in the future.
         refusals_signed: Whether failures are signed too. `None`: open, and no unsigned "not found" is final.
         out_trade_no: The order's number. This path and the next five are relative to `data`, and their values are
@@ -725,8 +725,8 @@ class NotificationShape:
     Args:
         verification: `body`, `header`, `standard-webhooks` or `none`; empty: open.
         data: The path of the payload.
-        signature: The path of the signature, if it stands in the body.
-        header: The signature, if it stands in a header; or the names of the headers of Standard Webhooks.
+        signature: The path of the signature, if it is in the body.
+        header: The signature, if it is in a header; or the names of the headers of Standard Webhooks.
         kind: The path of the event name, or `header:` and the name of a header. Empty: the receiver's route, or
             `tells`, gives the kind.
         kinds: The service's event names, by our kinds.
@@ -845,7 +845,7 @@ class SandboxShape:
             `bad_signature` default to the first code of `codes.unauthenticated`. `duplicate`, `absent` and `busy`
             default to that of `codes.duplicate`, `codes.absent` and `codes.retryable`. Any other refusal that is not
             named has its HTTP status and no code.
-        constants: Fields of every success, refusal and notification. They stand in the signed object if there is one,
+        constants: Fields of every success, refusal and notification. They are in the signed object if there is one,
             else in the document itself.
         omits: By operation, what its successes do not hold, by paths in the payload. `["*"]`: they are a 204.
         single_use_keys: Operations that refuse an idempotency key which was used before, even for the same request. The

@@ -187,7 +187,7 @@ class Clock:
             pass
 
     def seconds_until(self, moment: datetime) -> float | None:
-        """Return the real seconds until a time: 0 if it has come, `None` if the clock stands before it."""
+        """Return the real seconds until a time: 0 if it has come, `None` if the clock is stopped before it."""
         left = (moment - self.now()).total_seconds()
         if left <= 0:
             return 0.0

@@ -83,7 +83,7 @@ class Sandbox:
             unless another error was raised before.
 
     Raises:
-        ConfigurationError: The profile's algorithm needs a package that is not installed, a setting is invalid, or a
+        ConfigurationError: A setting is invalid, or the profile's algorithm needs a package that is not installed. Or a
             refusal inside HTTP 200 has no code in `sandbox.codes` of the profile.
     """
 

@@ -292,8 +292,8 @@ class SortedPairs(Keyed):
         """Yield each field whose text may hide another field, with the name and the value of that field.
 
         The two fields `body=x` and `outTradeNo=T0` have the same signed text as one field `body` that holds both. So
-        whoever repeats a genuine response could hide its number in a text, and the signature would still verify. A
-        value that also stands in the open is not hidden.
+        somebody who repeats a genuine response could hide its number in a text, and the signature would still verify. A
+        value that is also a field of its own is not hidden.
 
         Args:
             fields: The fields of a response or a notification that the signature verifies.

@@ -256,7 +256,7 @@ class Call:
         profile: What the service does.
         fields: By their wire names.
         reference: The order, refund or subscription number that the call is about.
-        layout: What the service calls the fields, and where they stand.
+        layout: The service's names of the fields, and their places.
         bearer: It carries the headers of the profile's `auth`.
         signed: It carries `nonceStr` and `sign`.
         headers: By their names; a `Secret` is revealed only as it is sent.
@@ -269,7 +269,7 @@ class Call:
         expected: What a response to it must match.
         sent_before: An earlier call sent the same write, and may have succeeded.
         lease: The time in which this process may send it; nothing is written afterwards.
-        idempotency_key: Its key, if it is a write and the profile says where the key stands.
+        idempotency_key: Its key, if it is a write and the profile says where the key is.
         note_used: Records in the journal that the service said "used before"; returns whether that is durable.
         progress: How far this attempt has come; the only attribute that changes.
     """
