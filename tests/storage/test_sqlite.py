@@ -328,6 +328,16 @@ async def test_closing_finishes_what_waits(path: Path) -> None:
     assert ["a", "b"] == [task.result() for task in waiting] == on_disk(path)
 
 
+@pytest.mark.usefixtures("_mode")
+async def test_closed_file_leaves_no_log(path: Path) -> None:
+    """Closing deletes the log, so that somebody who moves or deletes the file later finds the file alone."""
+    file = SqliteFile(path, SCHEMA)
+    await file.run(note("a"))
+    await file.aclose()
+
+    assert [path] == list(path.parent.iterdir())
+
+
 async def test_call_during_which_another_thread_closes_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If another thread closes the file while a call begins, the call fails, and does not open the file again."""
     file, loop = SqliteFile(path, SCHEMA), asyncio.get_running_loop()
@@ -485,8 +495,8 @@ def asked(db: sqlite3.Connection, pragma: str) -> Any:
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
-        ((3, 40, 1), ("delete", "EXTRA")),
-        ((3, 51, 2), ("delete", "EXTRA")),
+        ((3, 40, 1), ("persist", "EXTRA")),
+        ((3, 51, 2), ("persist", "EXTRA")),
         ((3, 51, 3), ("wal", "FULL")),
         ((3, 52, 0), ("wal", "FULL")),
         ((4, 0, 0), ("wal", "FULL")),
@@ -536,7 +546,7 @@ def test_who_is_faster_makes_the_file(path: Path, monkeypatch: pytest.MonkeyPatc
         found = db.execute("SELECT text FROM notes").fetchall()
 
     assert [("first",)] == found
-    assert [path] == list(path.parent.iterdir())
+    assert {path} == {*path.parent.iterdir()} - {path.with_name(f"{path.name}-journal")}
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
 
 
