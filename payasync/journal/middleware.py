@@ -30,6 +30,7 @@ from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply
 from payasync.middleware.chain import GRACE, out_of_time
 from payasync.middleware.observe import Event, Unknown, log
 from payasync.middleware.outcome import Recourse, recourse, unknown_error
+from payasync.transport.deadlines import Deadlines
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -81,6 +82,7 @@ class Recorder:
         self._clock = clock
         self._settling: set[asyncio.Task[Any]] = set()
         self._not_noted: dict[int, Intent] = {}
+        self._deadlines: Deadlines | None = None
 
     def layer(self, merchant: str, service: str, notify: Notify | None = None) -> Layer:
         """Return the middleware that records one merchant's writes.
@@ -162,7 +164,7 @@ class Recorder:
         try:
             beginning = asyncio.ensure_future(self._begin_in_journal(call, merchant, service, lease))
             loop = beginning.get_loop()
-            await asyncio.wait({beginning}, timeout=call.deadline - loop.time())
+            await self._deadlines_of(loop).wait(beginning, call.deadline)
             if beginning.done() and loop.time() < call.deadline:
                 return beginning.result()
             raise out_of_time(call, "the journal")
@@ -209,7 +211,7 @@ class Recorder:
         """Record that the service said "used before"; return `False` if that may not be on the disk."""
         noting = asyncio.ensure_future(self._note_used(intent))
         self._hold(noting)
-        return bool(await _result_in_time(call, noting))
+        return bool(await self._result_in_time(call, noting))
 
     def _hold(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until its end, even if nobody waits for it."""
@@ -225,7 +227,7 @@ class Recorder:
         settling, stored = self._begin_settling(intent, state, facts), False
         finishing: asyncio.Task[bool | None] | None = None
         try:
-            await asyncio.wait({settling}, timeout=_seconds_left(call))
+            await self._wait_in_time(call, settling)
             stored = settling.done() and not settling.exception() and settling.result()
         finally:
             if not stored:  # which is rare: each write would pay for a task
@@ -233,7 +235,22 @@ class Recorder:
                 self._hold(finishing)
         if finishing is None:
             return True
-        return await _result_in_time(call, finishing) if settling.done() else None
+        return await self._result_in_time(call, finishing) if settling.done() else None
+
+    async def _result_in_time(self, call: Call, task: asyncio.Task[bool | None]) -> bool | None:
+        """Return the result of a task, or `None` if the call has no time to wait for it. The task continues then."""
+        await self._wait_in_time(call, task)
+        return task.result() if task.done() else None
+
+    def _wait_in_time(self, call: Call, future: "asyncio.Future[Any]") -> Awaitable[None]:
+        """Wait for the journal as long as a call may after its response."""
+        loop = future.get_loop()
+        return self._deadlines_of(loop).wait(future, max(call.deadline, loop.time() + GRACE))
+
+    def _deadlines_of(self, loop: asyncio.AbstractEventLoop) -> Deadlines:
+        if self._deadlines is None or self._deadlines.loop is not loop:
+            self._deadlines = Deadlines(loop)
+        return self._deadlines
 
     def _begin_settling(self, intent: Intent, state: State, facts: Mapping[str, Any]) -> "asyncio.Future[bool]":
         try:
@@ -299,17 +316,6 @@ def _under_stored_key(call: Call, intent: Intent, lease: Lease) -> Call:
     lifetime, age = call.profile.idempotency.lifetime, key_age(intent, intent.updated)
     left = min(lease.seconds, (call.timeouts.total if lifetime is None else lifetime) - age)
     return call.derived(lease=evolve(lease, seconds=left) if age else evolve(lease, repeat_seconds=left))
-
-
-async def _result_in_time(call: Call, task: asyncio.Task[bool | None]) -> bool | None:
-    """Return the result of a task, or `None` if the call has no time to wait for it. The task continues then."""
-    await asyncio.wait({task}, timeout=_seconds_left(call))
-    return task.result() if task.done() else None
-
-
-def _seconds_left(call: Call) -> float:
-    """Return how long a call may wait for the journal after its response."""
-    return max(GRACE, call.deadline - asyncio.get_running_loop().time())
 
 
 def _report_unknown(notify: Notify | None, call: Call, reason: str) -> None:

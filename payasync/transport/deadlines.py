@@ -1,4 +1,4 @@
-"""The deadlines of attempts. One timer serves a whole loop, because a timer each would cost more than signing."""
+"""The deadlines of attempts and waits. One timer serves a loop, because a timer each would cost more than signing."""
 
 import asyncio
 from types import TracebackType
@@ -136,6 +136,32 @@ class Deadline:
         return NoFreeConnectionError() if self._waiting else TimeoutError()
 
 
+class Wait:
+    """Bounds the wait for a future, which continues if the time is over.
+
+    Args:
+        when: When the wait must end, on the loop's clock.
+        ended: Gets a result at the end of the wait.
+    """
+
+    __slots__ = ("_ended", "when")
+
+    mine: Final = False
+    """As of `Deadline`."""
+
+    def __init__(self, when: float, ended: "asyncio.Future[None]") -> None:
+        self.when: Final = when
+        self._ended = ended
+
+    def postpone(self, seconds: float) -> None:
+        """Do nothing: what is waited for continued while the loop was blocked."""
+
+    def expire(self, _: object = None) -> None:
+        """End the wait, because the time is over, or because the future is done."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
 def running_task() -> "asyncio.Task[object]":
     """Return the running task; a coroutine always runs in one."""
     task = asyncio.current_task()
@@ -149,15 +175,35 @@ class Deadlines:
     Attributes:
         loop: The loop.
         time: The loop's clock.
-        running: The deadlines of running attempts.
+        running: The deadlines of running attempts and waits.
         timer: The timer of the next check, or `None` if none is scheduled.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.time: Callable[[], float] = loop.time
-        self.running: set[Deadline] = set()
+        self.running: set[Deadline | Wait] = set()
         self.timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, future: "asyncio.Future[Any]", when: float) -> None:
+        """Wait until a future is done, or until a moment. The future continues, also if the waiting task is cancelled.
+
+        Args:
+            future: The future.
+            when: A moment on the loop's clock.
+        """
+        if future.done():
+            return
+        ended = self.loop.create_future()
+        wait = Wait(when, ended)
+        future.add_done_callback(wait.expire)
+        self.running.add(wait)
+        if self.timer is None:
+            self.schedule_check()
+        try:
+            await ended
+        finally:
+            self.running.discard(wait)
 
     def schedule_check(self) -> None:
         """Schedule the next check. It schedules another one as long as there are deadlines."""

@@ -22,6 +22,7 @@ from payasync.journal.middleware import EARLIER, LEASE_MARGIN, TOO_LATE
 from payasync.middleware.observe import Event, Unknown
 from payasync.profile.schema import AnswerShape, States
 from payasync.settings import Timeouts
+from payasync.transport.deadlines import RESOLUTION
 from payasync.wire.call import Call, Entry, Reply
 from tests.building import PROFILE, Way, codec, reply, way
 from tests.inside import Time, until
@@ -302,9 +303,10 @@ async def test_who_is_gone_while_the_journal_says_no_changes_nothing(
 async def test_answer_waits_for_the_journal_within_the_call_only(path: Any, clock: Clock) -> None:
     """If the journal is slow, the response waits for it at most until the call's timeout. The journal then goes on."""
     async with Gated(path, clock, settles=True) as journal:
+        time = Time()
         task = asyncio.ensure_future(sent(journal, way(reply({"a": 1}))))
         await journal.reached.wait()
-        await Time().pass_by(30)
+        await time.pass_by(30 + RESOLUTION)
         ended = task.done()
         given, during = await task, (await only(journal)).state
         journal.gate.set()
