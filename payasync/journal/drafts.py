@@ -18,7 +18,7 @@ from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
 from payasync.wire.call import Call, number_key
-from payasync.wire.match import by_document_names, compared_fields
+from payasync.wire.match import COMPARED_NAMES, by_document_names
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import NOTHING, check_word, invalid_argument
@@ -87,8 +87,10 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
     Raises:
         ConfigurationError: `keep` returns something that cannot be stored.
     """
-    name = call.operation.name
-    found = ((argument, at(call.fields, field)) for argument, field in call.layout.names.items())
+    name, names, sent = call.operation.name, call.layout.names, call.fields
+    # Each write needs these alone, unless the user's own function asks for the others.
+    wanted = COUNTED.get(name, names) if keep is keep_amounts else names
+    found = [(argument, at(sent, names[argument])) for argument in wanted if argument in names]
     arguments = {argument: value for argument, value in found if value is not ABSENT}
     if unsent := call.expected.asked:
         named = ((argument, camel_case(argument)) for argument in COUNTED[name])
@@ -96,7 +98,7 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
     counted: Mapping[str, Any] = arguments
     if name not in ARGUMENTS:
         own = call.profile.idempotency.field
-        counted = {field: value for field, value in call.fields.items() if field != own}
+        counted = {field: value for field, value in sent.items() if field != own}
     elif START in arguments:
         counted = {**arguments, START: _format_day(arguments[START], call.profile.formats.get(START, ""))}
     return Draft(
@@ -106,7 +108,8 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
         number=number_key(call.operation, call.reference),
         intent=call.intent,
         hash=digest(name, merchant, counted),
-        request=_apply_keep(keep, name, arguments),
+        # The amounts were validated with the request.
+        request=keep(name, arguments) if keep is keep_amounts else _apply_keep(keep, name, arguments),
         named=beyond_arguments(call),
         idempotency_key=call.idempotency_key or None,
     )
@@ -119,9 +122,9 @@ def beyond_arguments(call: Call) -> dict[str, object]:
     """
     if call.operation.name not in ARGUMENTS:  # no response is about an endpoint that the document does not show
         return {}
-    arguments = {camel_case(argument) for argument in call.layout.names}
-    named = compared_fields(by_document_names(call))
-    return {name: value for name, value in named.items() if name not in arguments and isinstance(value, str | int)}
+    named, arguments = by_document_names(call), call.layout.document_names
+    names = [name for name in COMPARED_NAMES if name in named and name not in arguments]
+    return {name: value for name in names if isinstance(value := named[name], str | int)}
 
 
 def draft_from_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:

@@ -226,8 +226,8 @@ def check_transition(before: State, after: State) -> None:
     Raises:
         InvalidArgumentError: The state may not follow.
     """
-    allowed = sorted(TRANSITIONS[before])
-    if after not in allowed:
+    if after not in TRANSITIONS[before]:
+        allowed = sorted(TRANSITIONS[before])
         rule = f"one of {', '.join(allowed)}, which may follow {before}" if allowed else f"{before}, which is final"
         raise InvalidArgumentError(f"state must be {rule}, not {after!r}", field="state", rule=rule, value=after)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -67,16 +68,22 @@ def redact_text(call: Call, text: str) -> str:
 def select_located(shape: AnswerShape, document: Any) -> dict[str, Any]:
     """Return the parts of a document that the profile's paths lead to, each at its place."""
     selected: dict[str, Any] = {}
-    inner = shape.data and at(document, shape.data) is not ABSENT
+    inner = bool(shape.data) and at(document, shape.data) is not ABSENT
     if inner:
         _set_at(selected, shape.data, {})
-    prefix = f"{shape.data}." if inner else ""
-    within = (f"{prefix}{path}" for path in _own_paths(shape))
-    for path in (*paths_of(shape.code), *paths_of(shape.message), shape.request_id, *within):
-        value = at(document, path) if path else ABSENT
+    for path in _located_paths(shape, inner=inner):
+        value = at(document, path)
         if isinstance(value, str | int):
             _set_at(selected, path, value)
     return selected
+
+
+@lru_cache(maxsize=64)
+def _located_paths(shape: AnswerShape, *, inner: bool) -> tuple[str, ...]:
+    """Return the paths, in a document, of all that a profile locates; `inner`: its payload is in an envelope."""
+    prefix = f"{shape.data}." if inner else ""
+    paths = (*paths_of(shape.code), *paths_of(shape.message), shape.request_id)
+    return (*filter(None, paths), *(f"{prefix}{path}" for path in _own_paths(shape)))
 
 
 def _own_paths(shape: AnswerShape) -> list[str]:
@@ -86,6 +93,9 @@ def _own_paths(shape: AnswerShape) -> list[str]:
 
 def _set_at(document: dict[str, Any], path: str, value: str | int | dict[str, Any]) -> None:
     """Set a value at a dotted path. A list on the way becomes an object, which the same path reads."""
+    if "." not in path:
+        document[path] = value
+        return
     *way, last = path.split(".")
     for step in way:
         document = document.setdefault(step, {})

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import fields, frozen
@@ -181,6 +182,15 @@ INTERRUPTED: Final = "its sender was interrupted"
 
 _LEAST: Final = datetime.min.replace(tzinfo=UTC)
 _DRAFTED: Final = tuple(each.name for each in fields(Draft))
+_drafted_values: Final = attrgetter(*_DRAFTED)
+_FIRST_IN_QUEUE: Final[Mapping[str, Any]] = {
+    "state": "new",
+    "attempts": 0,
+    "fence": 0,
+    **dict.fromkeys(("lease", "tick", "key_sent", "key_tick")),
+}
+_FIRST_SEND: Final[Mapping[str, Any]] = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
+"""What a draft is stored with, if it is queued or sent. `lease` and `key_sent` are durations, or not known."""
 
 T = TypeVar("T")
 
@@ -288,9 +298,9 @@ def begin(
 ) -> Transaction[BeginResult]:
     """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
     lasts = timedelta(seconds=lease)
-    key_sent, key_tick = (None, None) if draft.idempotency_key is None else (timedelta(), tick)
-    first = {"state": "sending", "attempts": 1, "fence": 1, "lease": lasts, "tick": tick}
-    first |= {"key_sent": key_sent, "key_tick": key_tick}
+    first: dict[str, Any] = {**_FIRST_SEND, "lease": lasts, "tick": tick}
+    if draft.idempotency_key is not None:
+        first |= {"key_sent": timedelta(), "key_tick": tick}
     added, stored = yield from _add_draft(draft, binding, first, now)
     if added:
         return BeginResult(Step.SEND, stored[0])
@@ -307,8 +317,7 @@ def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
     An intent that is stored already is queued from now on, and keeps its state. Only a rejected intent becomes *new*
     again, so that a search for unsent intents finds it.
     """
-    first = {"state": "new", "attempts": 0, "fence": 0, **dict.fromkeys(("lease", "tick", "key_sent", "key_tick"))}
-    added, stored = yield from _add_draft(draft, None, first, now)
+    added, stored = yield from _add_draft(draft, None, _FIRST_IN_QUEUE, now)
     begun = match_draft(draft, stored, now)
     if not added and begun.step is not Step.CONFLICT:
         queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
@@ -320,14 +329,15 @@ def _add_draft(
     draft: Draft, binding: ServiceBinding | None, first: Mapping[str, Any], now: datetime
 ) -> Transaction[tuple[bool, Intents]]:
     """Store a draft and return `True`, or return `False` and the intents that have one of its keys already."""
-    values = {name: getattr(draft, name) for name in _DRAFTED}
+    values = dict(zip(_DRAFTED, _drafted_values(draft), strict=True))
     service = binding.service if binding else None
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
-            stored: dict[str, Any] = {**values, **first, "id": added[0], "created": now, "updated": now}
-            stored |= {name: now + each for name, each in first.items() if isinstance(each, timedelta)}
-            return True, [Intent(**stored)]
+            lasts, key_sent = first["lease"], first["key_sent"]
+            moments = {"created": now, "updated": now, "lease": lasts and now + lasts}
+            moments["key_sent"] = None if key_sent is None else now + key_sent
+            return True, [Intent(**values, **{**first, **moments}, id=added[0])]
         yield from bind_service(draft.merchant, binding)
         if found := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
             return False, found

@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 
 from payasync import strict_json
 from payasync.credentials import Secret
-from payasync.endpoints import Kind, Operation
+from payasync.endpoints import Kind, Operation, camel_case
 from payasync.errors import InvalidArgumentError
 from payasync.profile.profile import Profile
 from payasync.profile.schema import NONCE, SIGN, Parameter
@@ -76,6 +76,8 @@ class Layout:
 
     elsewhere: bool = _derived(lambda layout: bool(layout.in_path or layout.at_end or layout.in_headers))
     """Whether some fields stand in the path or in headers."""
+    document_names: frozenset[str] = _derived(lambda layout: frozenset(map(camel_case, layout.names)))
+    """What the document calls the arguments."""
 
 
 def number_key(operation: Operation, reference: str | None) -> str | None:
