@@ -458,9 +458,12 @@ def _times(count: int) -> str:
     return {0: "not yet", 1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _readable(body: bytes) -> JSON | Text:
+def _readable(body: bytes) -> Text:
     try:
         document: Any = json.loads(body)
     except ValueError:
         return Text(plain(body.decode(errors="replace")))
-    return JSON.from_data(document, ensure_ascii=True)
+    text = JSON.from_data(document, ensure_ascii=True).text
+    # rich would cut a long value at the edge of the terminal.
+    text.no_wrap, text.overflow = False, "fold"
+    return text

@@ -83,10 +83,10 @@ async def sending(journal: Journal, request: Request[Any], intent: str | None = 
     return (await journal.begin(draft_from_request(request, "M1", intent, keep_all_but_customer), 60.0)).intent
 
 
-def shown(intent: Intent) -> str:
+def shown(intent: Intent, width: int = 200) -> str:
     """Return what `show` prints of an intent."""
     out = StringIO()
-    JournalScreen(console=Console(file=out, width=200)).shown(intent, Address("pay.db"))
+    JournalScreen(console=Console(file=out, width=width)).shown(intent, Address("pay.db"))
     return out.getvalue()
 
 
@@ -151,6 +151,16 @@ def test_show_shows_all(path: Path) -> None:
 
     assert [] == [each for each in words if each not in output]
     assert "resolve" not in output
+
+
+def test_show_cuts_no_response(path: Path) -> None:
+    """On a narrow terminal, a long value of the response continues on the next line, and no character is lost."""
+    address = f"https://pay.example/{'x' * 90}/end"
+    outcome = Outcome(status=200, body=json.dumps({"redirectUrl": address}).encode())
+
+    output = shown(evolve(kept(path, 1), outcome=outcome), width=60)
+
+    assert address in "".join(output.split())
 
 
 @pytest.mark.parametrize(
