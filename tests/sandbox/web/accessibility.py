@@ -33,9 +33,21 @@ _LOOK: Final = """
     if (!document.getElementById(one.getAttribute('aria-labelledby'))) found.push(`labelled by nothing: ${name(one)}`);
   }
 
+  const edge = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const style = getComputedStyle(one);
+      if (style.textOverflow === 'ellipsis' || style.overflowX === 'auto' || style.clipPath !== 'none') return Infinity;
+      if (style.overflowX === 'clip') return one.getBoundingClientRect().right;
+    }
+    return window.innerWidth;
+  };
+  for (const one of all('body *')) {
+    if (one.getBoundingClientRect().right > edge(one) + 0.5) found.push(`cut: ${name(one)}`);
+  }
+
   if (touch) for (const one of all('button, input:not([type=hidden]), select, summary, a')) {
     const box = one.getBoundingClientRect();
-    const inText = one.localName === 'a' && one.parentElement.localName === 'p';
+    const inText = one.localName === 'a' && one.closest('p, .lines div');
     if (!inText && (box.height < 43.5 || box.width < 24)) found.push(`${box.width}x${box.height}: ${name(one)}`);
   }
 

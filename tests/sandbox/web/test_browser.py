@@ -14,7 +14,9 @@ from tests.sandbox.chromium import browsing
 from tests.sandbox.foreign import Receiver
 from tests.sandbox.web.accessibility import violations
 
+SMALL_PHONE: Final[ViewportSize] = {"width": 320, "height": 640}
 PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
+TABLET: Final[ViewportSize] = {"width": 768, "height": 1024}
 DESKTOP: Final[ViewportSize] = {"width": 1280, "height": 800}
 LONG: Final = "N" * 64
 
@@ -246,7 +248,7 @@ async def busy(sandbox: Sandbox) -> None:
     await sandbox.given.pending_order(9_007_199_254_740_991, out_trade_no="T1", subject="Coffee", body="Large")
     await sandbox.given.paid_order(out_trade_no="T2", subject="Tea")
     async with sandbox.session() as pay:
-        await pay.refunds.create(out_trade_no="T2", out_refund_no="R1", total_amt=450, refund_amt=200)
+        await pay.refunds.create(out_trade_no=LONG, out_refund_no=LONG[:-1] + "R", total_amt=450, refund_amt=200)
         await pay.subscriptions.create(
             frequency="monthly", amount=900, start_date=sandbox.clock.now().date(), customer={"email": "a@example.com"}
         )
@@ -268,8 +270,10 @@ async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[
     yield "request", page
     await page.goto(await pay_page(sandbox, out_trade_no="T9"))
     await page.get_by_role("button", name="Decline").click()
+    await expect(page.get_by_role("status")).to_contain_text("Declined")
     yield "declined", page
     await page.get_by_role("button", name="Authorize").click()
+    await expect(page.get_by_role("status")).to_contain_text("Paid")
     yield "paid", page
     await page.goto(f"{sandbox.url}/gateway/unknown")
     yield "unknown", page
@@ -286,19 +290,19 @@ async def pages_of(context: BrowserContext, sandbox: Sandbox) -> AsyncGenerator[
         pytest.param(PHONE, "dark", 4, id="four pages"),
         *(
             pytest.param(size, scheme, 9, marks=pytest.mark.long)
-            for size in (PHONE, DESKTOP)
+            for size in (SMALL_PHONE, TABLET, DESKTOP)
             for scheme in ("light", "dark")
         ),
     ],
 )
 async def test_pages_are_for_everybody(browser: Browser, scheme: Any, size: Any, count: int) -> None:
-    """Every page passes the checks of accessibility and fits its width, on desktop and phone, in light and dark."""
+    """Every page passes the checks of accessibility and fits its width, on every screen, in light and dark."""
     found: dict[str, list[str]] = {}
     async with Sandbox(clock="frozen") as sandbox:
         context = await browser.new_context(viewport=size, color_scheme=scheme)
         async with aclosing(pages_of(context, sandbox)) as pages:
             async for name, page in pages:
-                found[name] = await violations(page, touch=size is PHONE)
+                found[name] = await violations(page, touch=size in (SMALL_PHONE, PHONE))
                 if len(found) == count:
                     break
         await context.close()
