@@ -14,6 +14,7 @@ import click
 from attrs import Factory, evolve, field, frozen
 from rich.console import Console
 from rich.panel import Panel
+from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from payasync.cli.terminal import Lines, existing_folder
@@ -126,7 +127,7 @@ class DemoScreen:
 
     def save(self, path: Path) -> None:
         """Save what was shown as an SVG picture, which asks no other host for a font."""
-        picture = self._lines.console.export_svg(title="payasync demo")
+        picture = self._lines.console.export_svg(title="payasync demo", theme=MONOKAI)
         path.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL), encoding="utf-8")
 
 
