@@ -37,7 +37,7 @@ FILL: Final = """
     WITH RECURSIVE count (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM count WHERE i < ?)
     INSERT INTO payasync_intents (operation, merchant, reference, number, hash, request, queued, state, attempts,
         asked, fence, created, updated, sent_at, outcome, lease, due)
-    SELECT operation, merchant, 'F' || i, 'F' || i, hash, request, queued,
+    SELECT operation, merchant, 'F' || i, operation || ':F' || i, hash, request, queued,
         CASE i % 100 WHEN 0 THEN 'unknown' ELSE 'succeeded' END, attempts, asked, fence, created, updated, sent_at,
         outcome, NULL, CASE i % 100 WHEN 0 THEN created - i END
     FROM payasync_intents, count WHERE id = 1

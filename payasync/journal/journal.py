@@ -376,7 +376,7 @@ class Journal(ABC):
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
         """Return the intents of one operation about one order, refund or subscription, oldest first."""
-        return await self._find(transactions.FIND, operation=operation, reference=reference, merchant=merchant)
+        return await self._find(transactions.FIND, **transactions.values_to_find(operation, reference, merchant))
 
     async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
         """List intents, those of one state or all, in the order of their numbers, `after` one of them."""

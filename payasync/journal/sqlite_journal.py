@@ -93,7 +93,7 @@ class SqliteStatement:
 @cache
 def sqlite_statement(statement: str) -> SqliteStatement:
     """Return a statement as SQLite executes it fastest."""
-    text = re.sub(r"/\* (INDEXED BY \w+) \*/", r"\1", re.sub(r":\w+", "?", statement))
+    text = re.sub(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/", r"\1", re.sub(r":\w+", "?", statement))
     changes = text.removesuffix(" RETURNING id")
     one = changes != text and ("INSERT" in changes or "WHERE id = ?" in changes)
     names = re.findall(r":(\w+)", statement)

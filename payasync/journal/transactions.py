@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import fields, frozen
 
-from payasync.endpoints import CLOSE_ORDER, Operation
+from payasync.endpoints import BY_NAME, CLOSE_ORDER, Operation
 from payasync.errors import InvalidArgumentError
 from payasync.journal.intents import (
     ASKED_STATES,
@@ -34,7 +34,7 @@ from payasync.journal.intents import (
 from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
 from payasync.storage import Backlog
-from payasync.wire.call import Comparison
+from payasync.wire.call import Comparison, number_key
 from payasync.wire.match import mismatch, names_number_and_amounts
 from payasync.wire.validators import invalid_argument
 
@@ -125,14 +125,14 @@ UPDATE payasync_intents SET
 WHERE id = :id RETURNING *"""
 """If the intent was done after all, a recorded response that contradicts this is dropped."""
 PRUNE: Final = """
-DELETE FROM payasync_intents WHERE id IN (
+DELETE FROM payasync_intents /* NOT INDEXED */ WHERE id IN (
     SELECT id FROM payasync_intents /* INDEXED BY payasync_intents_ended */
     WHERE state IN ('succeeded', 'rejected') AND updated < :before
     ORDER BY updated LIMIT :limit)
     AND state IN ('succeeded', 'rejected') AND updated < :before
 RETURNING id"""
 """The condition stands twice. For a row that another transaction has changed, PostgreSQL repeats only the outer one.
-SQLite would sort all ended rows for each batch if it were not told its index; PostgreSQL takes this for a comment."""
+SQLite would sort all ended rows for each batch if it were not told its indexes; PostgreSQL takes this for comments."""
 
 BIND: Final = """
 INSERT INTO payasync_services (merchant, service) VALUES (:merchant, :service)
@@ -141,7 +141,8 @@ SERVICES: Final = """
 SELECT service FROM payasync_services WHERE merchant = coalesce(:merchant, merchant) ORDER BY service"""
 DONE_THERE: Final = """
 SELECT id FROM payasync_intents
-WHERE state NOT IN ('new', 'rejected') AND merchant IN (SELECT merchant FROM payasync_services WHERE service = :old)
+WHERE state IN ('sending', 'accepted', 'succeeded', 'unknown', 'manual')
+    AND merchant IN (SELECT merchant FROM payasync_services WHERE service = :old)
 ORDER BY id LIMIT 1"""
 MOVE: Final = "UPDATE payasync_services SET service = :new WHERE service = :old RETURNING merchant"
 
@@ -169,8 +170,10 @@ LIST: Final = "SELECT * FROM payasync_intents WHERE id > :after ORDER BY id LIMI
 LIST_OF_STATE: Final = "SELECT * FROM payasync_intents WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"
 FIND: Final = """
 SELECT * FROM payasync_intents
-WHERE reference = :reference AND operation = :operation AND merchant = coalesce(:merchant, merchant)
+WHERE (number = :number OR (number IS NULL AND reference = :reference AND operation = :operation))
+    AND merchant = coalesce(:merchant, merchant)
 ORDER BY id"""
+"""The number of an order or a refund has an index already, and a second one would make each write slower."""
 
 
 GROUPED: Final = frozenset({ADD, SETTLE})
@@ -542,6 +545,12 @@ def _not_resolvable_error(stored: Intent) -> InvalidArgumentError:
     )
 
 
+def values_to_find(operation: str, reference: str, merchant: str | None) -> dict[str, Any]:
+    """Return the values of `FIND`."""
+    number = number_key(BY_NAME[operation], reference) if operation in BY_NAME else None
+    return {"number": number, "operation": operation, "reference": reference, "merchant": merchant}
+
+
 @frozen
 class StateReport:
     """A report of the service about a write, such as a notification.
@@ -574,7 +583,7 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
     """
     changed: Intents = []
     others: list[tuple[Intent, str]] = []
-    about = {"operation": report.write.name, "reference": report.reference, "merchant": report.merchant}
+    about = values_to_find(report.write.name, report.reference, report.merchant)
     for each in (yield from find_intents(FIND, about, FOR_UPDATE)):
         stands = state_now(each, now)
         after = _state_by_report(each, stands, report.state)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import aiosqlite
 import pytest
+from attrs import evolve
 
 from payasync.errors import ConfigurationError, StorageError
 from payasync.journal import transactions
@@ -52,6 +53,12 @@ async def test_another_programs_file_is_refused(path: Path, journal: SqliteJourn
     assert before == content(path)
 
 
+OF_AN_EARLIER_VERSION: Final = """
+INSERT INTO payasync_intents
+    (id, operation, merchant, reference, number, hash, request, queued, state, created, updated)
+VALUES (:id, 'refunds.create', 'M1', 'R1', :number, '', '{}', 0, 'succeeded', 1000, 1000)"""
+
+
 async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path, journal: SqliteJournal) -> None:
     """If a newer payasync migrates the file, an open journal of an older one can still settle and begin writes."""
     first = (await journal.begin(draft(), LEASE)).intent
@@ -67,6 +74,20 @@ async def test_journal_of_which_another_makes_a_later_one_is_used_on(path: Path,
     assert settled
     assert ["succeeded", "sending"] == [each.state for each in await journal.list()]
     assert second == await journal.get(second.id)
+
+
+async def test_journal_of_an_earlier_version_is_migrated(path: Path, journal: SqliteJournal) -> None:
+    """A journal that an earlier payasync made keeps its intents, and gives no id of a pruned intent again."""
+    earlier = SqliteFile(path, evolve(SCHEMA, migrations=SCHEMA.migrations[:2]))
+    await earlier.run(lambda db: db.execute(OF_AN_EARLIER_VERSION, {"number": "refunds.create:R1", "id": 5}))
+    await earlier.run(lambda db: db.execute(OF_AN_EARLIER_VERSION, {"number": "refunds.create:R2", "id": 9}))
+    await earlier.run(lambda db: db.execute("DELETE FROM payasync_intents WHERE id = 9"))
+    await earlier.aclose()
+    (stored,) = await journal.find("refunds.create", "R1")
+    begun = await journal.begin(draft(refund("R3")), LEASE)
+
+    assert (5, "succeeded", 1_000) == (stored.id, stored.state, stored.created.timestamp())
+    assert 10 == begun.intent.id
 
 
 @pytest.mark.parametrize("used", [False, True])
@@ -132,7 +153,7 @@ async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: Sq
     assert {"DUE", "MATCHING", "FIND", "NEXT_DUE", "PRUNE"} < plans.keys()
     assert not [name for name, plan in plans.items() if any("SCAN payasync_intents" in step for step in plan)]
     sorting = {name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)}
-    assert {"MATCHING", "OLDEST", "DONE_THERE"} == sorting
+    assert {"MATCHING", "OLDEST", "DONE_THERE", "FIND"} == sorting
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
