@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from payasync.cli.terminal import Lines, existing_folder
+from payasync.cli.terminal import Lines, Terminal, existing_folder
 from payasync.credentials import Secret
 from payasync.errors import AuthenticationError, PayasyncError
 from payasync.sandbox import Sandbox
@@ -81,7 +81,7 @@ class DemoScreen:
 
     def __init__(self, *, record: bool = False, console: Console | None = None) -> None:
         width = WIDTH if record else None
-        self._lines = Lines(console or Console(record=record, highlight=False, width=width))
+        self._lines = Lines(console or Terminal(record=record, width=width), strict=True)
         self._steps = 0
 
     def opened(self, url: str) -> None:

@@ -20,7 +20,7 @@ from rich.table import Table
 from yarl import URL
 
 from payasync.cli.options import BASE_URL, GIVE_PROFILE, NO_PROFILE, base_url_option, profile_named, profile_option
-from payasync.cli.terminal import Lines, fail, new_table
+from payasync.cli.terminal import Lines, Terminal, fail, new_table
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
@@ -298,8 +298,8 @@ class DoctorScreen:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
-        self._print_table = Lines(self._console).print
+        self._console = console or Terminal()
+        self._print_table = Lines(self._console, strict=True).print
 
     def profile(self, profile: Profile, source: str, *, every: bool = False) -> None:
         """Show what a profile is ready for, and how many open points are optional; or every point."""

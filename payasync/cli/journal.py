@@ -259,7 +259,7 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
         lambda journal: journal.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=attempts),
         command="journal resolve",
     )
-    Lines().write(
+    Lines(strict=True).write(
         f"Intent {resolved.id}, {plain(resolved.operation)} {plain(number_of(resolved))}, is now ",
         (resolved.state, STYLES[resolved.state]),
         ".",
@@ -294,7 +294,7 @@ def prune(address: Address, age: timedelta) -> None:
     before = now() - age
     count = run_with_journal(address, lambda journal: journal.prune(before), command="journal prune")
     what = "1 intent that ended" if count == 1 else f"{count} intents that ended"
-    Lines().write(f"Deleted {what} before {format_moment(before)}.")
+    Lines(strict=True).write(f"Deleted {what} before {format_moment(before)}.")
 
 
 @journal.command(short_help="Bind the journal to a service's new address.")
@@ -323,7 +323,9 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
         run_with_journal(address, lambda journal: journal.move(old, new, dry_run=True), command="journal move")
         _confirm("journal move", f"Are you sure that {new} is the same service as {old}, with all its writes?")
     merchants = run_with_journal(address, lambda journal: journal.move(old, new), command="journal move")
-    Lines().write("The writes of ", (plain(", ".join(merchants)), "bold"), f" go to {plain(new)} from now on.")
+    Lines(strict=True).write(
+        "The writes of ", (plain(", ".join(merchants)), "bold"), f" go to {plain(new)} from now on."
+    )
 
 
 def _confirm(command: str, question: str) -> None:
@@ -359,7 +361,7 @@ class JournalScreen:
     """
 
     def __init__(self, *, json: bool = False, console: Console | None = None) -> None:
-        self._lines = Lines(console)
+        self._lines = Lines(console, strict=True)
         self._json = json
 
     def listed(

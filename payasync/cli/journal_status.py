@@ -98,7 +98,7 @@ class StatusScreen:
     """
 
     def __init__(self, address: Address, *, json: bool = False, console: Console | None = None) -> None:
-        self._lines = Lines(console)
+        self._lines = Lines(console, strict=True)
         self._address = address
         self._json = json
 

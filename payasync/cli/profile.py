@@ -184,7 +184,7 @@ class ProfileScreen:
     """
 
     def __init__(self, lines: Lines | None = None) -> None:
-        self._lines = lines or Lines()
+        self._lines = lines or Lines(strict=True)
 
     def begin(self, file: Path) -> None:
         """Say what the questions are for, and how to skip them."""

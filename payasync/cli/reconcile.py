@@ -15,7 +15,7 @@ from attrs import asdict, evolve, frozen
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from payasync.cli import INTERRUPTED, NEEDS_A_PERSON
+from payasync.cli import FAILED, INTERRUPTED, NEEDS_A_PERSON
 from payasync.cli.intent_table import (
     ENDS,
     STYLES,
@@ -38,7 +38,7 @@ from payasync.cli.options import (
     session_with,
 )
 from payasync.cli.signals import run_until, stopped_by_signals
-from payasync.cli.terminal import Lines, Part, plain, stray_logs_dropped
+from payasync.cli.terminal import Lines, Part, plain, print_error, stray_logs_dropped
 from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, Reconciler, State
 from payasync.journal.intents import END_STATES
@@ -151,11 +151,15 @@ async def run(
     finally:
         await close_journal("reconcile", journal)
     screen.closed(remaining)
+    if screen.unwritten:
+        print_error("reconcile", "done, but the result could not be written: payasync journal list shows the writes")
     if remaining.manual or remaining.unsent:
         return NEEDS_A_PERSON
     if remaining.interrupted:
         return INTERRUPTED
-    return NO_RESPONSE if screen.unanswered and not screen.watch else 0
+    if screen.unanswered and not screen.watch:
+        return NO_RESPONSE
+    return FAILED if screen.unwritten else 0
 
 
 async def _show_runs(
@@ -292,6 +296,11 @@ class ReconcileScreen:
         self._others: Mapping[str, int] = {}
         self._silent = False
         self._planned: Sequence[Intent] | None = None
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether a line could not be written, for example because the disk is full."""
+        return self._lines.full
 
     @property
     def unanswered(self) -> bool:

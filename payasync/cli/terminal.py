@@ -37,17 +37,20 @@ _PIPED: Final = 240
 
 
 class Lines:
-    """Writes lines; if nobody reads any more, or the disk is full, it writes nothing and the command goes on.
+    """Writes lines; if nobody reads any more, it writes nothing and the command goes on.
 
     Args:
         console: Written to in place of the terminal.
+        strict: A line that cannot be written raises its error. Without it, the command goes on, because it does more
+            than to show something.
 
     Attributes:
         full: A line could not be written, for example because the disk is full or the stream is closed.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, strict: bool = False) -> None:
         self.console: Console = console or terminal()
+        self._strict = strict
         self.full: bool = self.console.quiet
 
     @property
@@ -72,6 +75,8 @@ class Lines:
         except OSError:
             self.full = True
             self.console.on_broken_pipe()
+            if self._strict:
+                raise
 
     def paragraph(self, *parts: Part, hang: int | None = None) -> None:
         """Write a line as `write` does, and an empty one."""
@@ -102,13 +107,22 @@ class Lines:
         return bar
 
 
-class _Terminal(Console):
-    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+class Terminal(Console):
+    """A terminal, a file or a pipe; if nobody reads any more, it writes nothing and the command goes on.
+
+    Args:
+        stderr: Write to standard error.
+        width: The columns, in place of the terminal's.
+        record: Record the output, for a picture.
+    """
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None, record: bool = False) -> None:
         # A stream that was closed before Python started is None, and rich would then write nowhere.
         closed = (sys.stderr if stderr else sys.stdout) is None
-        super().__init__(highlight=False, stderr=stderr, width=width, quiet=closed)
+        super().__init__(highlight=False, stderr=stderr, width=width, quiet=closed, record=record)
 
     def on_broken_pipe(self) -> None:
+        """Write nothing more."""
         self.quiet = True
         # At exit, Python would report that it cannot write the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
@@ -116,13 +130,13 @@ class _Terminal(Console):
 
 def terminal() -> Console:
     """Return the terminal; in a file or a pipe tables are wide, so that their cells are not broken."""
-    console = _Terminal()
-    return console if console.is_terminal else _Terminal(width=_PIPED)
+    console = Terminal()
+    return console if console.is_terminal else Terminal(width=_PIPED)
 
 
 def error_lines() -> Lines:
     """Return lines on standard error; if they cannot be written, the exit code of the command stays the same."""
-    return Lines(_Terminal(stderr=True))
+    return Lines(Terminal(stderr=True))
 
 
 def print_error(command: str, why: object) -> None:

@@ -101,7 +101,7 @@ def verify_notification(
         verification = verification_of(profile_named(profile, needed=HOW_SIGNED)[0], Credentials.from_env())
     except PayasyncError as error:
         fail("verify-notification", f"cannot tell: {error}")
-    lines, codes = Lines(), set[int]()
+    lines, codes = Lines(strict=True), set[int]()
     for place, name in enumerate(files):
         try:
             with click.open_file(name, "rb") as file:

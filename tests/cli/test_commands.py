@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -220,20 +221,6 @@ def test_debug_shows_where_an_expected_error_comes_from(tmp_path: Path) -> None:
     assert "await journal.list(" in debugged
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"), [(("--help",), 70), (("doctor",), 70), (("doctor", "--json"), 70), (("demo", "--bad"), 2)]
-)
-def test_full_disk(arguments: tuple[str, ...], code: int) -> None:
-    """If standard output cannot be written, standard error has one line about it, and no traceback."""
-    command = [sys.executable, "-m", "payasync", *arguments]
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
-
-    assert code == ended.returncode
-    assert "Traceback" not in ended.stderr
-    assert (code == 70) == ("No space left on device" in ended.stderr)
-
-
 def bind_to(path: Path, service: str) -> None:
     """Bind a journal to a service; another one raises an error."""
 
@@ -242,6 +229,43 @@ def bind_to(path: Path, service: str) -> None:
             await journal.bind("M1", service)
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("--help", 70),
+        ("demo", 70),
+        ("doctor", 70),
+        ("doctor --json", 70),
+        ("journal --journal pay.db", 70),
+        ("journal --journal pay.db --json", 70),
+        ("journal list --journal pay.db", 70),
+        ("journal prune --journal pay.db --older-than 90d", 70),
+        ("profile check sandbox", 70),
+        ("demo --bad", 2),
+    ],
+)
+def test_full_disk(tmp_path: Path, arguments: str, code: int) -> None:
+    """If standard output cannot be written, standard error has one line about it, and no traceback."""
+    bind_to(tmp_path / "pay.db", "https://a.example")
+    command = [sys.executable, "-m", "payasync", *arguments.split()]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False, cwd=tmp_path
+        )
+
+    assert (code, 1) == (ended.returncode, ended.stderr.count("\n"))
+    assert (code == 70) == ("No space left on device" in ended.stderr)
+
+
+@pytest.mark.parametrize("arguments", ["demo", "doctor", "profile check sandbox"])
+def test_reader_that_leaves(arguments: str) -> None:
+    """If nobody reads standard output any more, the exit code is that of the command, and no line complains."""
+    shell = f"set -o pipefail; {shlex.join([sys.executable, '-m', 'payasync', *arguments.split()])} | head -0"
+    ended = subprocess.run(["/bin/bash", "-c", shell], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (0, "") == (ended.returncode, ended.stderr)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

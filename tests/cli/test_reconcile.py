@@ -62,17 +62,19 @@ def environment(sandbox: Sandbox, **more: str) -> dict[str, str]:
     return {**bare, **environment_of(sandbox), "COLUMNS": "100", **more}
 
 
-async def started(environ: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:
+async def started(
+    environ: dict[str, str], *arguments: str, stdout: int = subprocess.PIPE
+) -> asyncio.subprocess.Process:
     """Start the command."""
     pipe = subprocess.PIPE
-    return await asyncio.create_subprocess_exec(*COMMAND, *arguments, env=environ, stdout=pipe, stderr=pipe)
+    return await asyncio.create_subprocess_exec(*COMMAND, *arguments, env=environ, stdout=stdout, stderr=pipe)
 
 
 async def ended(process: asyncio.subprocess.Process) -> Ended:
     """Wait for its end."""
     out, err = await asyncio.wait_for(process.communicate(), SECONDS)
     assert process.returncode is not None
-    return Ended(process.returncode, out.decode(), err.decode())
+    return Ended(process.returncode, (out or b"").decode(), err.decode())
 
 
 async def run(sandbox: Sandbox, path: Path, *arguments: str, **environ: str) -> Ended:
@@ -396,6 +398,17 @@ async def test_results_before_an_error(sandbox: Sandbox, path: Path, more: tuple
     assert rejected == (ids(json.loads(cut.out)) if more else listed(cut.out))
     assert list(range(1, 12)) == sorted([*rejected, *ids(rest)])
     assert more or "Stopped by an error. Settled writes stay settled; the next run continues." in cut.out
+
+
+async def test_full_disk(sandbox: Sandbox, path: Path) -> None:
+    """If the results cannot be written, the exit code says so: no other run lists the refund that was not done."""
+    await lost(sandbox, path, absent=["R1"])
+    full = os.open("/dev/full", os.O_WRONLY)
+    end = await ended(await started(environment(sandbox), "--journal", str(path), stdout=full))
+    os.close(full)
+
+    line = "payasync reconcile: done, but the result could not be written: payasync journal list shows the writes\n"
+    assert (["rejected"], 70, line) == (await states(path), end.code, end.err)
 
 
 def ids(line: dict[str, Any]) -> list[int]:
