@@ -628,11 +628,12 @@ def test_service_without_a_profile(sandbox: ThreadedSandbox) -> None:
 
 
 def test_confirmation_without_a_profile(sandbox: ThreadedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The question names a missing profile before anything is sent."""
+    """The question names a missing profile, and says that no money moves only if the profile is the sandbox's."""
     monkeypatch.setattr(os, "isatty", lambda _: True)
     shown = {name: ran(sandbox, *PAY, given="n\n", PAYASYNC_PROFILE=name).err for name in (None, "sandbox")}
 
     assert [True, False] == ["Profile       none is given" in each for each in shown.values()]
+    assert [False, True] == ["no money moves" in each for each in shown.values()]
 
 
 def test_order_without_a_profile(sandbox: ThreadedSandbox) -> None:
