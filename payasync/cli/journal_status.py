@@ -157,7 +157,7 @@ class StatusScreen:
         needs = "notification needs" if many == 1 else "notifications need"
         self._lines.write((f"  {many} {needs} a person", "bold red"))
         self._say("After you have removed the cause, call receiver.replay(ID), or receiver.replay_all(STATE).")
-        self._say(f"A program that does this: {DOCUMENTATION}how-to/notifications.html#handle-a-held-event")
+        self._say(f"A program that does this: {DOCUMENTATION}how-to/notifications.html#what-needs-a-person")
         for each in status.events[:ROWS]:
             what = f"{each.event or each.kind or 'unknown kind'} {each.key}"
             since = time_ago(each.received_at, status.at)

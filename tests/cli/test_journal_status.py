@@ -261,7 +261,7 @@ def test_notifications_that_need_a_person(tmp_path: Path) -> None:
     assert "  1 notification needs a person" in ended.stdout.splitlines()
     assert "payment.paid payment:1  dead, " in ended.stdout
     assert "no coffee? left" in ended.stdout
-    assert f"{DOCUMENTATION}how-to/notifications.html#handle-a-held-event" in ended.stdout
+    assert f"{DOCUMENTATION}how-to/notifications.html#what-needs-a-person" in ended.stdout
     assert "\n### Handle a held event\n" in Path("docs/how-to/notifications.md").read_text(encoding="utf-8")
     assert [("payment:1", "payment", "dead")] == [(each["key"], each["kind"], each["state"]) for each in found]
 
