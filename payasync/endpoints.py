@@ -1,4 +1,4 @@
-"""The ten endpoints of the service's document, and the arguments of each, as data."""
+"""The ten endpoints of the common interface, and the arguments of each, as data."""
 
 import enum
 import re

@@ -91,7 +91,7 @@ class ConfigurationError(PayasyncError):
 
 
 class NotConfiguredError(ConfigurationError):
-    """The service's document leaves this point open, and the profile does not define it.
+    """The common interface leaves this point open, and the profile does not define it.
 
     A call raises it before anything is sent. A property of a response raises it after the call: `sent` is then true.
     """

@@ -445,7 +445,7 @@ class Session:
         """Make a session from the environment, read now.
 
         It reads `PAYASYNC_BASE_URL`, `PAYASYNC_PROFILE` and what `Credentials.from_env` reads. The profile is the path
-        of a TOML file, or `sandbox`. Without it, the session knows only what the service's document states. Each other
+        of a TOML file, or `sandbox`. Without it, the session knows only what the common interface states. Each other
         variable may have `_FILE` behind its name, and then holds the path of a file with the value.
 
         Args:
@@ -732,7 +732,7 @@ class Session:
         intent: str | None = None,
         shield: bool = False,
     ) -> Response:
-        """Call an endpoint that the service's document does not show, through the same middleware.
+        """Call an endpoint that the common interface does not have, through the same middleware.
 
         Args:
             method: GET, POST, PUT, PATCH or DELETE.

@@ -132,7 +132,7 @@ def call_command(
     decorators = [
         *(_parameter(each, operation) for each in _arguments_of(operation)),
         *options,
-        _fields_option("extra", "A field that the service's document does not show; can be repeated."),
+        _fields_option("extra", "A field that the common interface does not have; can be repeated."),
         *([] if operation.read else _write_options(operation)),
         profile_option,
         base_url_option,

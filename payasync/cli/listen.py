@@ -43,7 +43,7 @@ OTHER_BODY: Final = "held: an earlier notification with this key had another bod
 CLOSING_SECONDS: Final = 0.5
 
 _AMOUNTS: Final = ("refundAmt", "totalAmt", "amount")
-"""Wire names of the service's document, the narrowest first."""
+"""Wire names of the common interface, the narrowest first."""
 _UNSAVED: Final = frozenset(
     {
         *("authorization", "cookie", "proxy-authorization", "x-api-key", "x-auth-token", "x-access-token"),

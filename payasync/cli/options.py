@@ -24,7 +24,7 @@ T = TypeVar("T")
 BASE_URL: Final = "PAYASYNC_BASE_URL"
 HOW_SIGNED: Final = "how notifications are signed (notification.verification)"
 """What a command that verifies notifications needs a profile for."""
-NO_PROFILE: Final = "none given: only what the service's document states"
+NO_PROFILE: Final = "none given: only what the common interface states"
 GIVE_PROFILE: Final = f"Give --profile FILE, or set {PROFILE_PATH}; for the sandbox, the word sandbox in place of FILE"
 SANDBOX_PROFILE: Final = "the sandbox's own"
 

@@ -53,7 +53,7 @@ def profile() -> None:
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def init(file: Path, *, force: bool) -> None:
-    """Ask about each point that the service's document leaves open, and write the answers to FILE.
+    """Ask about each point that the common interface leaves open, and write the answers to FILE.
 
     The default of FILE is service.toml. The questions come in this order: payments, orders, refunds, recovery,
     notifications, subscriptions. Each answer is checked immediately. FILE also lists open points and rare tables, as

@@ -79,7 +79,7 @@ class InboxEvent:
         id: The inbox's number of the event, ascending.
         key: As in `Received`, like all attributes that are not listed here.
         raw: The body, as it was received; empty if only the key is still stored.
-        state: One of `STATES`.
+        state: `pending`, `leased`, `done`, `dead`, `parked` or `quarantined`.
         attempts: How often it was claimed since it arrived or was replayed.
         failures: How many of these attempts failed; the others succeeded or were interrupted.
         reason: Why it is in that state, in one line; may be empty.

@@ -1,4 +1,4 @@
-"""`Profile` and its parts: the answers to the points that the service's document leaves open."""
+"""`Profile` and its parts: the answers to the points that the common interface leaves open."""
 
 from payasync.profile.profile import Profile
 from payasync.profile.schema import (

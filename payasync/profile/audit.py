@@ -1,4 +1,4 @@
-"""The audit of a profile: which open points of the service's document it answers, and which stay open.
+"""The audit of a profile: which open points of the common interface it answers, and which stay open.
 
 What the audit says of a point stands with its field in `schema.py`. Here stands what depends on other points.
 """

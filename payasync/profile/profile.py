@@ -1,4 +1,4 @@
-"""`Profile`: one field for each point that the service's document leaves open.
+"""`Profile`: one field for each point that the common interface leaves open.
 
 A session has no default for an open point. A call that needs the point raises `NotConfiguredError` before any I/O,
 with the name of the field and the value to put there.
@@ -219,6 +219,6 @@ def not_configured(point: str, put: str) -> NotConfiguredError:
     thing = point.removesuffix("_status")
     table = f" (TOML: [status.{thing}])" if point in {"payment_status", "refund_status"} else ""
     return NotConfiguredError(
-        f"{point} is open: the service's document does not show it. Put {put} into the profile, as {point!r}{table}",
+        f"{point} is open: the common interface does not define it. Put {put} into the profile, as {point!r}{table}",
         field=point,
     )

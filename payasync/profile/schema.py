@@ -1,4 +1,4 @@
-"""The parts of a profile; each answers questions that the service's document leaves open.
+"""The parts of a profile; each answers questions that the common interface leaves open.
 
 Each part is a frozen value whose arguments have the names of the keys in its TOML table. The defaults are what the
 document states; a point that the document leaves open is empty. The `asks` of a field is what the audit says of it.

@@ -1,1 +1,1 @@
-"""The four namespaces of a session: one method for each endpoint of the service's document."""
+"""The four namespaces of a session: one method for each endpoint of the common interface."""

@@ -1,6 +1,6 @@
 """A local implementation of the whole service, for tests and demonstrations.
 
-What the service's document leaves open is the sandbox's own choice, unless a profile says otherwise.
+What the common interface leaves open is the sandbox's own choice, unless a profile says otherwise.
 """
 
 from payasync.profile.sandbox_profile import PROFILE

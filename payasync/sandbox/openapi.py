@@ -192,7 +192,7 @@ PATH: Final = "/openapi.json"
 MARK: Final = "X-Payasync-Sandbox"
 
 _DESCRIPTION: Final = (
-    "The service's document leaves much open: what it leaves open is the sandbox's own choice, or that of the "
+    "The common interface leaves much open: what it leaves open is the sandbox's own choice, or that of the "
     "profile that it was started with. Do not take any of it for the service's."
 )
 _REFUSED: Final = (

@@ -54,7 +54,7 @@ class _Services:
 class Sandbox:
     """A local implementation of the whole service, over real HTTP on this machine.
 
-    The profile defines the points that the service's document leaves open, and the sandbox's own `PROFILE` the rest.
+    The profile defines the points that the common interface leaves open, and the sandbox's own `PROFILE` the rest.
     Use it with `async with`, or with `start` and `close`.
 
     Args:

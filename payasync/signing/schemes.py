@@ -543,7 +543,7 @@ def _refuse(option: str, why: str) -> None:
 
 def _open(option: str, allowed: tuple[str, ...]) -> NotConfiguredError:
     return NotConfiguredError(
-        f"signature.{option} is open: the service's document does not show it. "
+        f"signature.{option} is open: the common interface does not define it. "
         f"Put what your service uses into the profile's [signature]: {', '.join(allowed)}",
         field=f"signature.{option}",
     )
