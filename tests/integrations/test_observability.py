@@ -190,11 +190,12 @@ def test_metrics_are_listed(seen: Seen) -> None:
 
 
 def test_alerts_are_explained() -> None:
-    """The guide says of each alert when it fires and what to do."""
+    """The guide says of each alert how severe it is, when it fires and what to do."""
     guide = ROOT.joinpath("docs", "how-to", "observability.md").read_text(encoding="utf-8")
-    rules = re.findall(r"^ +- alert: (\w+)$", EXAMPLES.joinpath("alerts.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    groups = yaml.safe_load(EXAMPLES.joinpath("alerts.yml").read_text(encoding="utf-8"))["groups"]
+    rules = [(rule["alert"], rule["labels"]["severity"]) for group in groups for rule in group["rules"]]
 
-    assert rules == re.findall(r"^\| `(Payasync\w+)` \|", guide, re.MULTILINE)
+    assert rules == re.findall(r"^\| `(Payasync\w+)` \| (\w+) \|", guide, re.MULTILINE)
 
 
 def queries() -> list[Any]:
