@@ -2,6 +2,8 @@
 
 import re
 import sqlite3
+import stat
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,11 +14,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from payasync import Credentials, StorageError
-from payasync.journal import Journal, PostgresJournal
+from payasync import Credentials, PlaceOrder, StorageError
+from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.notifications import Inbox, Notification, PostgresInbox, Receiver, SqliteInbox
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.testing import sign_notification
+from tests.sandbox.test_exchanges import run_bash
 from tests.test_readme import blocks
 
 GUIDES: Final = Path(__file__).parents[1] / "docs" / "how-to"
@@ -73,6 +76,26 @@ async def refund(journal: Journal, number: str) -> str | None:
         response = await pay.refunds.create(out_trade_no=order, out_refund_no=number, total_amt=450, refund_amt=200)
         assert 1 == await journal.prune(datetime.now(UTC) + timedelta(minutes=1))
         return response.state
+
+
+async def test_backup_of_a_journal(tmp_path: Path) -> None:
+    """The command of the guide copies a journal that is in use, and only the owner can read the copy."""
+    page = (GUIDES / "journal.md").read_text(encoding="utf-8")
+    ((_, command),) = [block for block in blocks(page, "bash") if "backup" in block[1]]
+    for shown, used in (
+        ("/opt/shop/bin/python", sys.executable),
+        ("/var/lib/shop/pay.db", tmp_path / "pay.db"),
+        ("/var/backups/pay.db", tmp_path / "copy.db"),
+    ):
+        assert shown in command
+        command = command.replace(shown, str(used))
+    async with SqliteJournal(tmp_path / "pay.db") as journal:
+        await journal.add(PlaceOrder(out_trade_no="T1", total_amt=450, currency="CAD"), merchant="M1")
+        await run_bash(command)
+    async with SqliteJournal(tmp_path / "copy.db") as copy:
+        stored = [each.reference for each in await copy.list()]
+
+    assert (["T1"], 0o600) == (stored, stat.S_IMODE((tmp_path / "copy.db").stat().st_mode))
 
 
 def test_every_page_with_sql_is_tested() -> None:
