@@ -493,7 +493,9 @@ class RefundImportScreen:
             ((str(each.row.line), each.row.number, each.row.cells["refund_amt"], each.message) for each in found),
         )
         self._lines.paragraph(
-            ("  Remove the rows that were refunded by other means", "bold"), "; Ctrl-C stops the others.", hang=2
+            ("  Ctrl-C stops only rows that have not begun.", "bold"),
+            " Remove the rows that were refunded by other means before the next run.",
+            hang=2,
         )
 
     def progress(self, total: int) -> Progress:

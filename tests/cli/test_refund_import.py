@@ -213,7 +213,7 @@ def test_declined_refund_is_listed_before_it_is_sent_again(tmp_path: Path) -> No
     assert "2  the refund's state is failed" in first.output
     assert "are sent again" not in first.output
     assert "2 rows are sent again: they were reported as not done" in again.output
-    assert "Remove the rows that were refunded by other means" in again.output
+    assert "Ctrl-C stops only rows that have not begun. Remove the rows that were refunded" in words(again.output)
     assert " 2 R1 100 the refund's state is failed " in words(again.output)
 
 
