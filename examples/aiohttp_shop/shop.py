@@ -373,10 +373,23 @@ async def store_refund_state(
     await db.execute(STORE_REFUND_STATE, row)
 
 
-def receive(payments: Payments, inbox: SqliteInbox) -> Receiver:
+def receive(
+    payments: Payments, journal: SqliteJournal, inbox: SqliteInbox
+) -> Receiver:
     """Store what verified notifications say. Another amount is held for a person."""
     receiver = Receiver(inbox=inbox, session=payments.pay)
     database = payments.database
+
+    async def record(write: str, number: str | None, it: Notification) -> None:
+        if number:
+            await journal.told(
+                write,
+                number,
+                it.state,
+                it.data,
+                merchant=payments.pay.merchant_id,
+                profile=payments.pay.profile,
+            )
 
     async def expect_payment(it: Notification) -> dict[str, object] | None:
         query = "SELECT amount FROM orders WHERE number = ?"
@@ -390,10 +403,12 @@ def receive(payments: Payments, inbox: SqliteInbox) -> Receiver:
 
     @receiver.on("payment", expect=expect_payment, transaction=database.begin)
     async def payment_changed(it: Notification, db: aiosqlite.Connection) -> None:
+        await record("orders.place", it.out_trade_no, it)
         await store_order_state(db, it.out_trade_no or "", it.state)
 
     @receiver.on("refund", expect=expect_refund, transaction=database.begin)
     async def refund_changed(it: Notification, db: aiosqlite.Connection) -> None:
+        await record("refunds.create", it.out_refund_no, it)
         await store_refund_state(db, it.out_refund_no or "", it.state)
 
     return receiver
@@ -555,7 +570,7 @@ def create_app(_arguments: list[str] | None = None) -> web.Application:
     times = Timeouts(total=15)  # a customer waits
     pay = Session.from_env(journal=journal, timeouts=times)
     payments = Payments(os.environ["SHOP_URL"].rstrip("/"), pay, database)
-    receiver = receive(payments, SqliteInbox(folder / "inbox.db"))
+    receiver = receive(payments, journal, SqliteInbox(folder / "inbox.db"))
     pages = Pages(payments, Secret(os.environ["SHOP_ADMIN_PASSWORD"]))
 
     async def lifetime(_app: web.Application) -> AsyncIterator[None]:

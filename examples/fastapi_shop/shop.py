@@ -525,8 +525,21 @@ async def ask_about_unsettled(shop: Shop) -> None:
         await asyncio.sleep(60)
 
 
-def register_handlers(receiver: Receiver, shop: Shop) -> None:
+def register_handlers(
+    receiver: Receiver, shop: Shop, journal: SqliteJournal
+) -> None:
     """Store what verified notifications say. Another amount is held for a person."""
+
+    async def record(write: str, number: str | None, it: Notification) -> None:
+        if number:
+            await journal.told(
+                write,
+                number,
+                it.state,
+                it.data,
+                merchant=shop.pay.merchant_id,
+                profile=shop.pay.profile,
+            )
 
     async def expect_payment(it: Notification) -> dict[str, object] | None:
         async with shop.database() as db:
@@ -540,10 +553,12 @@ def register_handlers(receiver: Receiver, shop: Shop) -> None:
 
     @receiver.on("payment", expect=expect_payment, transaction=shop.database.begin)
     async def payment_changed(it: Notification, db: AsyncSession) -> None:
+        await record("orders.place", it.out_trade_no, it)
         await store_order_state(db, it.out_trade_no or "", it.state)
 
     @receiver.on("refund", expect=expect_refund, transaction=shop.database.begin)
     async def refund_changed(it: Notification, db: AsyncSession) -> None:
+        await record("refunds.create", it.out_refund_no, it)
         await store_refund_state(db, it.out_refund_no or "", it.state)
 
 
@@ -558,7 +573,7 @@ def create_app() -> FastAPI:
     password = Secret(os.environ["SHOP_ADMIN_PASSWORD"])
     shop = Shop(os.environ["SHOP_URL"].rstrip("/"), password, pay, database)
     receiver = Receiver(inbox=SqliteInbox(folder / "inbox.db"), session=pay)
-    register_handlers(receiver, shop)
+    register_handlers(receiver, shop, journal)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from attrs import evolve, frozen
 
+from payasync.journal import SqliteJournal
 from payasync.notifications import SqliteInbox
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.sandbox import Sandbox
@@ -97,6 +98,23 @@ async def test_refused_refund_is_shown_and_can_be_repeated(client: Client) -> No
     assert '<span class="state refused">refused</span>' in admin
     assert "HTTP 422, refused before it was done (code &#39;SBX_INVALID&#39;: 0 is left to refund)</small>" in admin
     assert f"Refund: order {NUMBER}" in admin
+
+
+async def test_notifications_end_writes_of_the_journal(client: Client) -> None:
+    """After a notification, nobody need ask the service about the order or its refund."""
+    async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        await sandbox.customer.authorize(NUMBER)
+        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.refund()
+        await sandbox.bank.settle_refund(f"{NUMBER}-R1")
+        async with aclosing(SqliteInbox(client.place.folder / "inbox.db")) as inbox, asyncio.timeout(SECONDS):
+            while len(await inbox.events("done")) < 2:
+                pass
+    async with SqliteJournal(client.place.folder / "pay.db") as journal:
+        states = {each.operation: each.state for each in await journal.list()}
+
+    assert {"orders.place": "succeeded", "refunds.create": "succeeded"} == states
 
 
 async def test_refunds_in_part(client: Client) -> None:
