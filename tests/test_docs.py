@@ -329,11 +329,12 @@ def test_code_fits_into_a_page(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, and of the pages that it includes."""
+    """Return the anchors of a page's headings, its own labels, and the anchors of the pages that it includes."""
     text = page.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     included = [anchors(page.parent / name) for name in re.findall(r"^```{include} (\S+\.md)$", text, re.MULTILINE)]
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}.union(*included)
+    labels = re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}.union(labels, *included)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
