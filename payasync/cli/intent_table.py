@@ -28,8 +28,10 @@ ENDS: Final[tuple[State, ...]] = ("succeeded", "rejected")
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (86_400, "days"))
 _LONG: Final = 100
 """From this many seconds, minutes or hours on, the next larger unit is used."""
-_WIDE: Final = 100
-"""Columns of a terminal that has room for `Since`."""
+_WIDE: Final = 120
+"""Columns of a terminal that has room for each fact beside the others."""
+_BELOW: Final = {"Write": "Number", "Amount": "Since"}
+"""Columns of a narrow terminal, each with the one that stands below it."""
 
 
 async def all_intents(journal: Journal, state: State) -> AsyncGenerator[Intent]:
@@ -46,13 +48,14 @@ def intent_table(intents: Sequence[Intent], *, width: int, with_state: bool = Tr
 
     Args:
         intents: In the order of the rows.
-        width: The columns of the terminal; a narrow one leaves out `Since`.
+        width: The columns of the terminal; on a narrow one, each row has two lines.
         with_state: Leave out the state if all have the same.
     """
+    below = {} if width >= _WIDE else _BELOW
     left_out = {
         *([] if with_state else ["State"]),
         *([] if len({each.merchant for each in intents}) > 1 else ["Merchant"]),
-        *([] if width >= _WIDE else ["Since"]),
+        *below.values(),
     }
     at = now()
     rows = [
@@ -68,8 +71,9 @@ def intent_table(intents: Sequence[Intent], *, width: int, with_state: bool = Tr
         }
         for each in intents
     ]
-    names = [name for name in rows[0] if name not in left_out]
-    return bare_table(names, [[row[name] for name in names] for row in rows])
+    cells = [[name, below[name]] if name in below else [name] for name in rows[0] if name not in left_out]
+    joined = [[Text("\n").join(row[name] for name in names) for names in cells] for row in rows]
+    return bare_table(["\n".join(names) for names in cells], joined)
 
 
 def resolve_commands(intent_id: object, option: str, ends: Sequence[State]) -> list[str]:

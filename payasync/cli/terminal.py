@@ -211,17 +211,26 @@ def new_table(*, header: bool = True) -> Table:
 
 
 def bare_table(names: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
-    """Return a table without lines, whose ids, states and made numbers are never broken."""
+    """Return a table without lines, whose ids, states and made numbers are never broken.
+
+    Args:
+        names: The columns. A column of two lines has a name of two lines.
+        rows: The cells of each row.
+    """
     table = new_table()
-    for place, name in enumerate(names):
-        widest = max(len(name), *(row[place].cell_len for row in rows))
+    for place, title in enumerate(names):
+        *above, name = title.split("\n")
+        lines = [list(map(cell_len, each.split("\n"))) for each in (title, *(row[place].plain for row in rows))]
+        widest = max(map(max, lines))
+        # Of two lines, only the second is broken.
+        least = max([_LEAST, *(first for first, *second in lines if second)])
         folded = name in _FOLDED and not (name == "Number" and widest <= _MADE_NUMBER)
         table.add_column(
-            name,
-            justify="right" if name in _RIGHT else "left",
+            title,
+            justify="right" if _RIGHT & {*above, name} else "left",
             no_wrap=not folded,
             overflow="fold",
-            min_width=min(widest, _LEAST) if folded else widest,
+            min_width=min(widest, least) if folded else widest,
         )
     for row in rows:
         table.add_row(*row)
