@@ -455,7 +455,7 @@ def _rows(result: CallResult) -> Iterator[tuple[str, str]]:
     state = f"{result.state} ({result.status})" if result.state else result.status
     for name, value in (
         (result.operation.partition("s.")[0].capitalize(), result.number or result.id),
-        ("Id", result.id if result.number != result.id else None),
+        ("Id", result.id if result.number not in {None, result.id} else None),
         ("State", state),
         ("Pay at", result.redirect_url),
         ("Request", result.request_id),

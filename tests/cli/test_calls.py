@@ -165,6 +165,13 @@ def test_subscription(sandbox: ThreadedSandbox) -> None:
     assert (1000, made["id"], False) == (amount, facts["Subscription"], "Id" in facts)
 
 
+def test_payment_is_named_once(sandbox: ThreadedSandbox) -> None:
+    """A payment has no number of the merchant: what names it is the service's number, which is shown once."""
+    result = ran(sandbox, "payment", "create", "--amount", "1000", "--currency", "USD", "--yes")
+
+    assert 1 == result.out.count(result.facts["Payment"])
+
+
 @pytest.mark.parametrize("operation", WRITES)
 def test_nothing_is_sent_without_a_terminal(sandbox: ThreadedSandbox, operation: str) -> None:
     """Without a terminal and without `--yes`, no write is sent: one line says so, and the exit code is 2."""
