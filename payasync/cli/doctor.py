@@ -28,7 +28,7 @@ from payasync.notifications.verification import check_secrets, check_sent_back
 from payasync.profile.audit import Point
 from payasync.profile.consistency import refused_keys, weak_keys
 from payasync.profile.profile import Profile
-from payasync.profile.readiness import Readiness, inspect_groups, optional_points
+from payasync.profile.readiness import Readiness, inspect_groups, key_of, optional_points
 from payasync.profile.signed_fields import check_answers_covered, proof_paths
 from payasync.profile.wire_names import IDENTIFIER_OF, operation_of
 from payasync.settings import environment_proxy, others_can_read, parse_base_url
@@ -122,7 +122,8 @@ def next_steps(groups: Sequence[Readiness], source: str, findings: Sequence[Find
             unset = [BASE_URL if verdict == "missing" and name == CONNECTION else name for name in names]
             yield Finding(f"{len(names):>2}", verdict, step.format(", ".join(unset)))
     if {each.verdict for each in findings} == {"fine"} and source != NO_PROFILE:
-        yield Finding(f"{len(findings):>2}", "fine", "nothing is missing or wrong")
+        ready = sum(each.ready for each in groups)
+        yield Finding(f"{len(findings) + ready:>2}", "fine", "nothing is missing or wrong")
     if unready := sum(not each.ready for each in groups):
         words = f"set in {source} what your calls need: see below"
         if source == NO_PROFILE:
@@ -173,6 +174,8 @@ def _inspect_key(variable: str, profile: Profile, keys: Credentials, file: str |
         return Finding(variable, "warning", "; ".join(weak))
     if file and others_can_read(file):
         return Finding(variable, "warning", f"set; other users can read its file. Run: chmod go-r {shlex.quote(file)}")
+    if keys.notification_keys and (used := profile.notification.verification) in {"body", "header", "none"}:
+        return Finding(variable, "fine", f'set, and not used: notification.verification is "{used}"')
     return Finding(variable, "fine", "set")
 
 
@@ -347,7 +350,7 @@ def _point_table(profile: Profile, points: Sequence[Point], optional: Collection
 
     On a narrow terminal, what needs a point stands below its name.
     """
-    longest = max(len(point.name) for point in points)
+    longest = max(len(key_of(point.name)) for point in points)
     table = new_table()
     table.add_column(no_wrap=True)
     table.add_column("Point" if width >= _WIDE else "Point\nNeeded by", width=longest)
@@ -357,7 +360,7 @@ def _point_table(profile: Profile, points: Sequence[Point], optional: Collection
     for status, style in _STYLES.items():
         for point in points:
             if status == ("optional" if point.name in optional else point.status):
-                name = f"[bold]{escape(point.name)}[/]"
+                name = f"[bold]{escape(key_of(point.name))}[/]"
                 unset = point.status == "open" or point.value in (None, "")
                 shown = escape(point.means if unset else _in_words(profile, point))
                 needed = f"[dim]{escape(list_methods(point.needed_by) or 'notifications')}[/]"

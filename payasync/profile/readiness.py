@@ -122,7 +122,12 @@ def optional_points(profile: Profile) -> tuple[Point, ...]:
     """Return the open points that no group needs."""
     needed = {key for each in inspect_groups(profile) for missing in each.missing for key in missing.keys}
     open_points = (point for point in profile.audit() if point.status == "open")
-    return tuple(point for point in open_points if not _is_among(_KEYS.get(point.name, point.name), needed))
+    return tuple(point for point in open_points if not _is_among(key_of(point.name), needed))
+
+
+def key_of(name: str) -> str:
+    """Return the key of a point, as TOML writes it."""
+    return _KEYS.get(name, name)
 
 
 def _is_among(name: str, keys: Iterable[str]) -> bool:
@@ -136,7 +141,7 @@ def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -
         open_points = (points[name] for name in names if name in points and points[name].status == "open")
         needed = (point.name for point in open_points if _is_needed(profile, group, thing, point))
         find = {_ABSENT: _keys_of_absent, _DUPLICATES: _keys_of_duplicates}.get(thing)
-        keys = find(profile) if find else (_KEYS.get(name, name) for name in needed)
+        keys = find(profile) if find else map(key_of, needed)
         if missing := tuple(keys):
             yield Missing(thing, missing)
 

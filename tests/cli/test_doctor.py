@@ -11,13 +11,14 @@ from typing import Final
 
 import pytest
 import trustme
+from attrs import evolve
 from click.testing import CliRunner, Result
 
 from payasync.cli import doctor
 from payasync.cli.commands import payasync
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import inspect_groups, optional_points
-from payasync.profile.schema import Auth
+from payasync.profile.schema import Auth, Recovery
 from payasync.sandbox import PROFILE, Sandbox, ThreadedSandbox
 from tests.foreign.signatures import rsa_keys
 
@@ -34,6 +35,8 @@ name = "my-gateway"
 algorithm = "hmac-sha256"
 encoding = "HEX"
 """
+KEYS_OF_POINTS: Final = {"payment_status": "status.payment.name", "refund_status": "status.refund.name"}
+"""Points that TOML names otherwise than Python."""
 TEMPLATE: Final = """
 [signature]
 family = "template"
@@ -68,7 +71,10 @@ def test_it_shows_every_point(toml: str) -> None:
     result = run("--profile", toml, "--all")
     profile = Profile.from_file(toml)
     optional = [point.name for point in optional_points(profile)]
-    points = [f"{'optional' if point.name in optional else point.status} {point.name}" for point in profile.audit()]
+    points = [
+        f"{'optional' if point.name in optional else point.status} {KEYS_OF_POINTS.get(point.name, point.name)}"
+        for point in profile.audit()
+    ]
 
     assert 0 == result.exit_code
     assert [] == [point for point in points if not any(line.startswith(point) for line in lines(result))]
@@ -87,7 +93,7 @@ def test_no_name_is_broken(environ: dict[str, str], columns: int) -> None:
     profile = PROFILE if environ else Profile()
     values = [each.value for each in profile.audit() if isinstance(each.value, str) and each.status == "answered"]
     names = [
-        *(point.name for point in profile.audit()),
+        *(KEYS_OF_POINTS.get(point.name, point.name) for point in profile.audit()),
         *(doctor.list_methods(each.needed_by) or "notifications" for each in profile.audit()),
         *values,
     ]
@@ -150,7 +156,7 @@ def test_values_are_shown_in_words() -> None:
 
     assert "pending: SBX_PENDING; paid: SBX_PAID; " in output
     assert "payment: outTradeNo, status; refund: outRefundNo, status; " in output
-    assert "payment_status outTradeNo, in the query" in output
+    assert "status.payment.name outTradeNo, in the query" in output
 
 
 ELSEWHERE: Final = """
@@ -169,7 +175,7 @@ method = "GET"
 
 
 def test_endpoints_are_shown_in_words(tmp_path: Path) -> None:
-    """An endpoint is shown by its method, path and place. So is an identifier at the place where it is sent."""
+    """An endpoint is shown by its method, path and place. So is an identifier, by its key, at its place."""
     path = tmp_path / "service.toml"
     path.write_text(ELSEWHERE)
 
@@ -177,8 +183,8 @@ def test_endpoints_are_shown_in_words(tmp_path: Path) -> None:
         "answered endpoints.payments.status GET /charges/{identifier} payments.status",
         "answered endpoints.refunds.status POST /refunds/find, in the body, with out_trade_no refunds.status",
         "answered endpoints.orders.query GET /payment/orderquery orders.query",
-        "answered payment_status charge, in the path payments.status",
-        "answered refund_status refund_no, in the body refunds.status, .create",
+        "answered status.payment.name charge, in the path payments.status",
+        "answered status.refund.name refund_no, in the body refunds.status, .create",
     } <= set(lines(run("--profile", str(path), "--all")))
 
 
@@ -204,6 +210,11 @@ def summary(result: Result) -> list[str]:
     title, *found = "\n".join(lines(result)).strip().split("\n\n")[0].splitlines()
     assert "In short" == title
     return found
+
+
+def marks(result: Result, mark: str) -> list[str]:
+    """Return the lines below the summary that begin with a mark."""
+    return [line for line in lines(result)[len(summary(result)) + 2 :] if line.split()[:1] == [mark]]
 
 
 def test_what_is_left_to_do_stands_first(toml: str) -> None:
@@ -237,8 +248,20 @@ def test_nothing_is_left_to_do() -> None:
 
     assert (0, []) == (result.exit_code, seen)
     assert "accepted a connection in" in result.output
-    assert "ok 5 nothing is missing or wrong" == fine
+    assert f"ok {len(marks(result, 'ok'))} nothing is missing or wrong" == fine
     assert not [line for line in lines(result) if line.startswith("open")]
+
+
+def test_counts_are_those_of_the_lines_below(tmp_path: Path) -> None:
+    """The summary counts the lines below that begin with its words."""
+    toml = tmp_path / "service.toml"
+    toml.write_text(evolve(PROFILE, recovery=Recovery()).to_toml())
+    with ThreadedSandbox() as sandbox:
+        result = run("--profile", str(toml), "--base-url", sandbox.url, environ=KEYS)
+    counts = [line.split()[:2] for line in summary(result)]
+
+    assert ["ok", "open"] == [word for word, _ in counts]
+    assert [] == [word for word, count in counts if int(count) != len(marks(result, word))]
 
 
 def test_rows_hold_no_blanks_at_their_ends() -> None:
@@ -392,6 +415,19 @@ def test_secret_of_standard_webhooks_is_tried() -> None:
     wrong = "wrong PAYASYNC_NOTIFICATION_KEYS credentials.notification_keys: key 1 must be whsec_"
 
     assert (1, True) == (result.exit_code, any(line.startswith(wrong) for line in lines(result)))
+
+
+@pytest.mark.parametrize("verification", ["body", "header", "none"])
+def test_secret_that_is_not_used(tmp_path: Path, verification: str) -> None:
+    """A secret of Standard Webhooks is "not used" if notifications are verified otherwise."""
+    toml = tmp_path / "service.toml"
+    more = {"body": '\nsignature = "sign"', "header": '\nheader.signature = "X-Signature"'}
+    toml.write_text(f'[notification]\nverification = "{verification}"{more.get(verification, "")}')
+    reason = f'notification.verification is "{verification}"'
+
+    assert f"ok PAYASYNC_NOTIFICATION_KEYS set, and not used: {reason}" in lines(
+        run("--profile", str(toml), environ=KEYS)
+    )
 
 
 def test_each_variable_is_inspected() -> None:
