@@ -379,7 +379,10 @@ def hashed(text: str) -> str:
 
 
 async def test_empty_lists_say_how_to_fill_them(operator: Operator) -> None:
-    """Each empty list says what to do next; the first has a whole program, and says where the keys are."""
+    """Each empty list says what to do next; the first has a whole program, and says where the keys are.
+
+    Each order that a hint places has a number of its own.
+    """
     page = (await operator.get("/")).document
     hints = {name: section(page, name) for name in ("orders", "refunds", "subscriptions", "notifications", "requests")}
 
@@ -389,6 +392,8 @@ async def test_empty_lists_say_how_to_fill_them(operator: Operator) -> None:
     assert ["refunds.create", "subscriptions.create"] == re.findall(
         r"pay\.(\w+\.create)", hints["refunds"] + hints["subscriptions"]
     )
+    places = re.findall(r'orders\.place\(\s*(?:out_trade_no="(\w+)")?', hints["orders"] + hints["notifications"])
+    assert ["T1", "T2"] == places
 
 
 async def test_policy_allows_its_own_style_and_script_alone(operator: Operator) -> None:
