@@ -103,7 +103,11 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         Prompt("answer.payment_id", "paymentId"),
     ),
     "orders": (
-        Prompt("signed", Profile().signed, "the methods that are signed, or none"),
+        Prompt(
+            "signed",
+            Profile().signed,
+            "the methods that are signed, or none; default: all of orders, and refunds.create",
+        ),
         Prompt("signature.algorithm", "hmac-sha256", f"one of {' '.join(ALGORITHMS)}"),
         Prompt("signature.key_param", "key", "if the signed text ends with the key: the name before it"),
         Prompt("signature.encoding", "hex", "one of hex HEX base64 base64-percent"),

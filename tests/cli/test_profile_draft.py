@@ -43,6 +43,15 @@ def test_examples_are_valid(verification: str) -> None:
     assert all(each.ready for each in inspect_groups(with_examples(verification).profile))
 
 
+def test_lists_that_are_the_default_say_so() -> None:
+    """If skipping a list leaves its example in force, the question says that this is the default."""
+    lists = [each for each in QUESTIONS.values() if isinstance(each.example, tuple) and each.fits(Profile())]
+    usual = [each for each in lists if draft(**{each.name: each.shown}).profile == Profile()]
+
+    assert ["signed"] == [each.name for each in usual]
+    assert [] == [each.name for each in usual if "default: " not in each.asks]
+
+
 @pytest.mark.parametrize(
     "made",
     [ProfileDraft(), draft(name='"\\u2028"'), with_examples("body")],
