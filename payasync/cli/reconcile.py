@@ -326,7 +326,7 @@ class ReconcileScreen:
         if self.watch and remaining.next_query:
             nothing = f"nothing now; the next query is in {duration((remaining.next_query - now()).total_seconds())}"
         write()
-        self._lines.title("reconcile", "queries the service about writes with an unknown outcome")
+        self._lines.title("reconcile", "queries the service about unknown writes")
         row("Journal", plain(self._journal.shown), "bold")
         row("Service", plain(self._service), "bold")
         row("Merchant", plain(merchant), "bold")
