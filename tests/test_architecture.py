@@ -67,11 +67,15 @@ def test_names_are_loaded_when_they_are_used() -> None:
 
 
 def test_session_loads_only_what_every_session_needs() -> None:
-    """Loading `Session` loads neither TOML, nor cattrs, nor the audit, so that a program starts early."""
+    """To load and make a `Session` loads neither TOML, nor cattrs, nor the audit, so that a program starts early."""
     rare = {"cattrs", "importlib.resources", "tomllib", "zipfile", "zoneinfo"}
     own = {"profile.audit", "profile.sandbox_profile", "profile.toml", "wire.structure"}
 
-    assert [] == loaded("import payasync; payasync.Session", {*rare, *(f"payasync.{each}" for each in own)})
+    unloaded = {*rare, *(f"payasync.{each}" for each in own)}
+    given = "'https://pay.example.com', credentials=Credentials('M1'), profile=Profile()"
+
+    assert [] == loaded("import payasync; payasync.Session", unloaded)
+    assert [] == loaded(f"from payasync import *; Session({given}).service", unloaded)
 
 
 def test_name_that_is_none() -> None:

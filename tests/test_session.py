@@ -96,7 +96,7 @@ async def listening(event: Event) -> None:
 WRONG: Final[dict[str, list[Any]]] = {
     "base_url": ["https://user:password@pay.example.com", "http://pay.example.com"],
     "credentials": [{"merchant_id": "M1"}, None],
-    "profile": ["sandbox", SANDBOX, None],
+    "profile": ["sandbox", SANDBOX, evolve(SANDBOX, name="renamed"), None],
     "timeouts": [45, None],
     "retry": [3, None],
     "middleware": [None, 1, [None], ["layer"]],

@@ -501,6 +501,10 @@ class AnswerShape:
 COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
 """The paths of values that are compared with the request."""
 
+SANDBOX_NAME: Final = "payasync-sandbox"
+SANDBOX_PAID: Final = "SBX_PAID"
+"""The name and a state of the sandbox's profile, which tell others from it before its file is read."""
+
 ORDER_STATES: Final = ("pending", "paid", "closed", "failed", "expired", "refunded")
 REFUND_STATES: Final = ("processing", "succeeded", "failed")
 SUBSCRIPTION_STATES: Final = ("scheduled", "active", "past_due", "cancelled")
