@@ -2,11 +2,11 @@
 
 import asyncio
 import base64
+import concurrent.futures
 import inspect
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
@@ -204,9 +204,9 @@ def _failed_error(failure: str) -> NotSentError:
 
 
 @cache
-def _signing_thread(process: int) -> Executor:  # noqa: ARG001 - a fork leaves the parent's thread behind
+def _signing_thread(process: int) -> concurrent.futures.Executor:  # noqa: ARG001 - a fork leaves the parent's thread behind
     """Return the one signing thread of a process."""
-    return ThreadPoolExecutor(1, "payasync-sign")
+    return concurrent.futures.ThreadPoolExecutor(1, "payasync-sign")
 
 
 def authorize(auth: Auth, credentials: Credentials, send: Send) -> Send:
