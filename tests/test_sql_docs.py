@@ -18,7 +18,7 @@ from payasync import Credentials, PlaceOrder, StorageError
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.notifications import Inbox, Notification, PostgresInbox, Receiver, SqliteInbox
 from payasync.sandbox import PROFILE, Sandbox
-from payasync.testing import sign_notification
+from payasync.testing import Signed, sign_notification
 from tests.sandbox.test_exchanges import run_bash
 from tests.test_readme import blocks
 
@@ -26,10 +26,13 @@ GUIDES: Final = Path(__file__).parents[1] / "docs" / "how-to"
 RUN: Final = {"journal", "notifications", "rotate-keys", "procrastinate"}
 """The pages whose SQL a test runs; tests/integrations/test_tasks_docs.py runs that of procrastinate.md."""
 CREDENTIALS: Final = Credentials("M1", notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-PAID: Final = sign_notification(
-    {"outTradeNo": "T1", "status": "SBX_PAID"}, profile=PROFILE, credentials=CREDENTIALS, kind="payment"
-)
 ROLES: Final = re.compile(r"\b(shop(?:_b)?)\b")
+
+
+def sign_payment() -> Signed:
+    """Return a notification that is signed now, because a test may begin minutes after it was collected."""
+    data = {"outTradeNo": "T1", "status": "SBX_PAID"}
+    return sign_notification(data, profile=PROFILE, credentials=CREDENTIALS, kind="payment")
 
 
 def sql_of(name: str) -> str:
@@ -130,7 +133,8 @@ async def test_rights_on_an_inbox(postgres_dsn: str, roles: Roles) -> None:
         async def paid(notification: Notification) -> None:
             handled.append(notification.out_trade_no)
 
-        await receiver.receive(PAID.raw, PAID.headers, kind="payment")
+        notified = sign_payment()
+        await receiver.receive(notified.raw, notified.headers, kind="payment")
         await receiver.settle()
     async with aclosing(PostgresInbox(roles.dsn("shop"))) as inbox:
         forgotten = await inbox.forget(datetime.now(UTC) + timedelta(minutes=1))
@@ -159,7 +163,7 @@ async def test_second_role_of_a_journal(roles: Roles) -> None:
 
 async def handle_twice(begin: Callable[[], Any], *inboxes: Inbox) -> list[str | None]:
     """Receive a notification in two inboxes, so that only the mark in a database shows that it was handled."""
-    handled = list[str | None]()
+    handled, notified = list[str | None](), sign_payment()
 
     async def credited(notification: Notification, _db: object) -> None:
         handled.append(notification.out_trade_no)
@@ -167,7 +171,7 @@ async def handle_twice(begin: Callable[[], Any], *inboxes: Inbox) -> list[str | 
     for each in inboxes:
         async with Receiver(inbox=each, profile=PROFILE, credentials=CREDENTIALS) as receiver:
             receiver.on("payment", transaction=begin)(credited)
-            await receiver.receive(PAID.raw, PAID.headers, kind="payment")
+            await receiver.receive(notified.raw, notified.headers, kind="payment")
             await receiver.settle()
     return handled
 

@@ -157,7 +157,8 @@ def test_one_line_for_each_notification(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM end `listen` with exit code 0. The port is free immediately, and nothing is left open."""
-    pipe, arguments = subprocess.PIPE, ("listen", "--port", "0")
+    host = "127.77.0.1"  # no other test takes the port of this address meanwhile
+    pipe, arguments = subprocess.PIPE, ("listen", "--host", host, "--port", "0")
     command = [sys.executable, "-W", "error", "-m", "payasync", *arguments]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(KEYS), stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -166,7 +167,7 @@ def test_signal_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
             end = ended(process)
         finally:
             process.kill()
-    socket.create_server(("127.0.0.1", int(url.port or 0))).close()
+    socket.create_server((host, int(url.port or 0))).close()
 
     assert (0, "") == (end.code, end.err)
     assert "Stopped. The inbox has all notifications that were received." == end.out.strip()
