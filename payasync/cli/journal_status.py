@@ -40,6 +40,7 @@ class JournalStatus:
         unsent: The queued intents that a worker should have sent.
         events: The notifications that no handler could take, and that need a person.
         leases: When the lease of each write that is *sending* ends. If its sender was interrupted, it is in doubt then.
+        overdue: How long the service should have been queried already; zero if no query is late.
     """
 
     at: datetime
@@ -49,6 +50,7 @@ class JournalStatus:
     unsent: Sequence[Intent] = ()
     events: Sequence[InboxEvent] = ()
     leases: Sequence[datetime] = ()
+    overdue: timedelta = timedelta()
 
     @property
     def exit_code(self) -> int:
@@ -56,12 +58,6 @@ class JournalStatus:
         if self.manual or self.unsent or self.events:
             return NEEDS_A_PERSON
         return IN_DOUBT if self.doubtful else 0
-
-    @property
-    def overdue(self) -> timedelta:
-        """How long the service should have been queried already; zero if no query is late."""
-        due = [moment for each in self.doubtful if (moment := each.lease or each.due) and moment < self.at]
-        return self.at - min(due, default=self.at)
 
 
 def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datetime) -> JournalStatus:
@@ -74,17 +70,16 @@ def status_of(intents: Iterable[Intent], events: Sequence[InboxEvent], at: datet
     """
     states = [(state_now(each, at), each) for each in intents]
     counts = Counter(state for state, _ in states)
+    asked = [(state, each) for state, each in states if not needs_person(each, at, _PATIENCE)]
     return JournalStatus(
         at=at,
         counts={state: counts[state] for state in OPEN_STATES},
-        doubtful=sorted(
-            (each for state, each in states if state == "unknown" and not needs_person(each, at, _PATIENCE)),
-            key=doubt_since,
-        ),
+        doubtful=sorted((each for state, each in asked if state == "unknown"), key=doubt_since),
         manual=[each for _, each in states if needs_person(each, at, _PATIENCE)],
         unsent=[each for state, each in states if state == "new" and is_unsent(each, at)],
         events=events,
         leases=[each.lease for state, each in states if state == "sending" and each.lease],
+        overdue=at - min([at, *(moment for _, each in asked if (moment := each.lease or each.due))]),
     )
 
 
@@ -114,6 +109,7 @@ class StatusScreen:
         self._lines.row("Journal", plain(self._address.shown), "")
         self._lines.write()
         self._show_sending(status)
+        self._show_overdue(status)
         self._show_manual(status)
         self._show_unsent(status)
         self._show_events(status)
@@ -124,6 +120,11 @@ class StatusScreen:
             many = len(status.leases)
             are = "1 write is being sent, or was" if many == 1 else f"{many} writes are being sent, or were"
             self._say(f"{are} interrupted: look again at {format_moment(max(status.leases))}.")
+
+    def _show_overdue(self, status: JournalStatus) -> None:
+        if status.overdue >= UNSENT:
+            late = duration(status.overdue.total_seconds())
+            self._say(f"A query is overdue for {late}: does payasync reconcile --watch run, and reach the service?")
 
     def _show_manual(self, status: JournalStatus) -> None:
         if status.manual:
@@ -144,9 +145,6 @@ class StatusScreen:
         self._heading(status.doubtful, ("is in doubt", "are in doubt"), "bold yellow")
         self._say("Each may have been done. Do not repeat it: the next command asks the service.")
         self._lines.paragraph((f"  {self._command('payasync reconcile')}", "cyan"))
-        if status.overdue >= UNSENT:
-            late = duration(status.overdue.total_seconds())
-            self._say(f"A query is overdue for {late}: does payasync reconcile --watch run, and reach the service?")
         self._list(status.doubtful, status, commands=False)
 
     def _show_events(self, status: JournalStatus) -> None:

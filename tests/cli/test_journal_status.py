@@ -158,12 +158,26 @@ def test_facts() -> None:
     assert 1800.0 == found["overdue"]
 
 
-@pytest.mark.parametrize(("minutes", "warned"), [(4, False), (5, True)])
-def test_overdue_query(minutes: int, *, warned: bool) -> None:
-    """If a query is overdue for five minutes, the command asks whether a reconciler runs."""
-    out = shown(unknown(due=START), after=timedelta(minutes=minutes))
+ACCEPTED: Final = kept(state="accepted", due=START)
 
-    assert warned == ("does payasync reconcile --watch run" in out)
+
+@pytest.mark.parametrize(
+    "late",
+    [ACCEPTED, evolve(ACCEPTED, due=None, lease=START), unknown(due=START), kept(lease=START)],
+    ids=["accepted", "asked", "unknown", "interrupted"],
+)
+@pytest.mark.parametrize(("minutes", "warned"), [(4, False), (5, True)])
+def test_overdue_query(late: Intent, minutes: int, *, warned: bool) -> None:
+    """If a query is overdue for five minutes, the command asks whether a reconciler runs."""
+    after = timedelta(minutes=minutes)
+
+    assert warned == ("does payasync reconcile --watch run" in shown(late, after=after))
+    assert after.total_seconds() == facts(late, after=after)["overdue"]
+
+
+def test_query_that_is_not_overdue() -> None:
+    """Without a late query, nothing is overdue."""
+    assert 0.0 == facts(unknown(due=START + 2 * HOUR))["overdue"] == facts(MANUAL)["overdue"]
 
 
 def test_many_writes() -> None:
