@@ -13,13 +13,13 @@ import click
 from payasync import DOCUMENTATION
 from payasync.cli.doctor import group_table, list_refusals
 from payasync.cli.options import profile_from
-from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt
+from payasync.cli.profile_draft import PROMPTS, ProfileDraft, Prompt, Section
 from payasync.cli.refund_file import replace_file
 from payasync.cli.terminal import Lines, existing_folder, fail, plain
 from payasync.errors import ConfigurationError
 from payasync.notifications.verification import check_covered
 from payasync.profile.profile import Profile
-from payasync.profile.readiness import Group, inspect_groups
+from payasync.profile.readiness import inspect_groups
 from payasync.profile.signed_fields import check_answers_covered
 from payasync.profile.toml import lines_of
 from payasync.sandbox.dialect import explain_unplayable
@@ -55,9 +55,9 @@ def profile() -> None:
 def init(file: Path, *, force: bool) -> None:
     """Ask about each point that the common interface leaves open, and write the answers to FILE.
 
-    The default of FILE is service.toml. The questions come in this order: payments, orders, refunds, recovery,
-    notifications, subscriptions. Each answer is checked immediately. FILE also lists open points and rare tables, as
-    comments with examples.
+    The default of FILE is service.toml. The questions come in this order: general, payments, orders, refunds,
+    recovery, notifications, subscriptions. Each answer is checked immediately. FILE also lists open points and rare
+    tables, as comments with examples.
 
     \b
     Example:
@@ -194,7 +194,7 @@ class ProfileScreen:
         self._lines.write("Enter skips a question, - skips a group, and Ctrl-D skips all that follow.", hang=0)
         self._lines.write("Ctrl-C writes nothing. Items of a list have commas between them; none: no items.", hang=0)
 
-    def group(self, group: Group) -> None:
+    def group(self, group: Section) -> None:
         """Show the title of a group."""
         self._lines.write()
         place = list(PROMPTS).index(group) + 1
@@ -230,10 +230,11 @@ class ProfileScreen:
         """End the line of an answer that did not come."""
         self._lines.write()
 
-    def verdict(self, group: Group, profile: Profile) -> None:
-        """Show what a group needs after its questions."""
-        self._lines.write()
-        self._lines.print(group_table([each for each in inspect_groups(profile) if each.group == group]), indent=2)
+    def verdict(self, group: Section, profile: Profile) -> None:
+        """Show what a group needs after its questions; nothing is ready by the general ones alone."""
+        if found := [each for each in inspect_groups(profile) if each.group == group]:
+            self._lines.write()
+            self._lines.print(group_table(found), indent=2)
 
     def rescue(self, draft: ProfileDraft) -> None:
         """Show the file that cannot be written: nobody wants to answer again."""

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from attrs import Factory, field, fields, frozen
 
@@ -17,6 +17,8 @@ from payasync.settings import invalid_setting
 from payasync.signing.algorithms import ALGORITHMS
 from payasync.signing.schemes import FREE_TEXT
 
+Section: TypeAlias = Literal["general"] | Group
+"""Questions that a person answers, or skips, together."""
 Value: TypeAlias = str | bool | int | float | tuple[Code, ...]
 
 _WHERE: Final = re.compile(r"^profile(, line \d+)?: ")
@@ -85,8 +87,8 @@ def _states(thing: str, names: tuple[str, ...], **examples: str) -> Iterator[Pro
         yield Prompt(f"states.{thing}.{name}", (example,), f"the service's values that mean {name}")
 
 
-PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
-    "payments": (
+PROMPTS: Final[Mapping[Section, tuple[Prompt, ...]]] = {
+    "general": (
         Prompt("name", "my-gateway", "a name for people"),
         Prompt("amount_unit", "minor"),
         Prompt("bearer", ("payments.create", "payments.status"), "the methods that carry Authorization: Bearer"),
@@ -96,6 +98,8 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         Prompt("answer.ok", (0, "SUCCESS"), "the codes that mean success"),
         Prompt("answer.message", "msg"),
         Prompt("answer.request_id", "header:X-Request-Id"),
+    ),
+    "payments": (
         Prompt("status.payment.name", "outTradeNo", "the name of the identifier of GET /payment/status"),
         Prompt("status.payment.place", "query", "its place: query, path or header"),
         Prompt("answer.payment_status", "status"),
@@ -187,7 +191,7 @@ PROMPTS: Final[Mapping[Group, tuple[Prompt, ...]]] = {
         *_states("subscription", SUBSCRIPTION_STATES),
     ),
 }
-"""The questions, in the order of what they unlock."""
+"""The questions: first what all groups need, then the groups in the order of what they unlock."""
 
 _ALL: Final = {prompt.name: prompt for prompts in PROMPTS.values() for prompt in prompts}
 

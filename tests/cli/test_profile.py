@@ -306,12 +306,24 @@ def test_verdict_follows_the_questions_of_a_group() -> None:
     interview(person)
 
     verdict = (
-        "signature.algorithm, .encoding its payment page answer.redirect_url its states states.order Refunds 3 of 6"
+        "signature.algorithm, .encoding its payment page answer.redirect_url its states states.order Refunds 4 of 7"
     )
     assert f"open orders request signatures {verdict}" in person.shown
-    assert ["Payments", "Orders", "Refunds", "Recovery", "Notifications", "Subscriptions"] == re.findall(
-        r"(\w+) \d of 6", person.shown
+    assert ["General", "Payments", "Orders", "Refunds", "Recovery", "Notifications", "Subscriptions"] == re.findall(
+        r"(\w+) \d of 7", person.shown
     )
+
+
+def test_what_all_groups_need_is_not_skipped_with_payments(tmp_path: Path) -> None:
+    """A person who skips payments was asked before about what all groups need, such as the form of responses."""
+    seen = in_terminal(tmp_path, answer__code="code", answer__ok="0", status__payment__name="-")
+
+    general, _, rest = seen.shown.partition("\nPayments  2 of 7\n")
+    question = re.compile(r"^  (\S+)  .*\n(?:    .*\n)*  Example: ", re.MULTILINE)
+    answer = [f"answer.{name}" for name in ("data", "code_optional", "code", "ok", "message", "request_id")]
+    assert ["name", "amount_unit", "bearer", *answer] == question.findall(general)
+    assert ["status.payment.name", "signed"] == question.findall(rest)
+    assert (0,) == Profile.from_file(tmp_path / "service.toml").answer.ok
 
 
 @pytest.mark.parametrize(
