@@ -37,11 +37,16 @@ from payasync.transport.send import describe_failure
 
 Verdict = Literal["fine", "warning", "missing", "wrong", "open"]
 CONNECT_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = 0.3
+"""How long the service may take to close a new connection: a round trip of a slow network."""
 MERCHANT_ID: Final = "PAYASYNC_MERCHANT_ID"
 CONNECTION: Final = "Connection"
 _REACH: Final = (
     "Check the host, the port, the firewall and the proxy, and that the service runs. To start the sandbox, run: "
     "payasync sandbox"
+)
+_CLIENT: Final = (
+    "If the service demands a client certificate, load it into the tls= of your program's Session; commands have none"
 )
 _MEND: Final = "correct {}: see below"
 _STEPS: Final[dict[Verdict, str]] = {"wrong": _MEND, "missing": "set {}", "warning": _MEND}
@@ -256,28 +261,42 @@ async def inspect_connection(address: str | None, *, seconds: float = CONNECT_SE
     started = time.perf_counter()
     try:
         async with asyncio.timeout(seconds):
-            secured = await _connect(url)
+            reader, writer = await _connect(url)
     except TimeoutError:
         return Finding(CONNECTION, "wrong", f"{url.origin()}: no connection within {seconds:g} s{aside}. {_REACH}")
     except OSError as error:
         advice = f". {_REACH}" if isinstance(error, ConnectionError) else ""
         return Finding(CONNECTION, "wrong", f"{url.origin()}: {describe_failure(error)}{aside}{advice}")
     took = (time.perf_counter() - started) * 1000
-    return Finding(CONNECTION, "fine", f"accepted a connection in {took:.0f} ms: {url.origin()}, {secured}{aside}")
+    try:
+        secured = writer.get_extra_info("ssl_object")
+        if secured and await _is_closed(reader):
+            words = f"accepted a connection, and closed it after the TLS handshake: {url.origin()}{aside}. {_CLIENT}"
+            return Finding(CONNECTION, "warning", words)
+    finally:
+        writer.transport.abort()
+    how = f"{secured.version()}, with a valid certificate" if secured else "without TLS, on this machine only"
+    return Finding(CONNECTION, "fine", f"accepted a connection in {took:.0f} ms: {url.origin()}, {how}{aside}")
 
 
-async def _connect(url: URL) -> str:
-    """Connect, and hang up; return how the connection was secured."""
+async def _connect(url: URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection on which nothing was sent."""
     context = None
     if url.scheme == "https":
         context = ssl.create_default_context()
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _, writer = await asyncio.open_connection(url.host, url.port, ssl=context)
+    return await asyncio.open_connection(url.host, url.port, ssl=context)
+
+
+async def _is_closed(reader: asyncio.StreamReader) -> bool:
+    """Return whether the service closes the connection: in TLS 1.3 it checks our certificate after the handshake."""
     try:
-        secured = writer.get_extra_info("ssl_object")
-        return f"{secured.version()}, with a valid certificate" if secured else "without TLS, on this machine only"
-    finally:
-        writer.transport.abort()
+        async with asyncio.timeout(SETTLE_SECONDS):
+            return not await reader.read(1)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 _MARKS: Final[dict[Verdict, str]] = {

@@ -564,6 +564,22 @@ async def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "TLSv1.3" in trusted.words
 
 
+async def test_client_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the service hangs up after the handshake, as without a client certificate, the doctor says so as a warning."""
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    found = await greeted(context)
+
+    assert "warning" == found.verdict
+    assert found.words.startswith("accepted a connection, and closed it after the TLS handshake: https://127.0.0.1:")
+    assert ". If the service demands a client certificate, load it into the tls= of your program's" in found.words
+
+
 async def test_silent_host() -> None:
     """If a TLS handshake gets no response, it ends with the timeout."""
     found = await greeted(None)
