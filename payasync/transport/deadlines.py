@@ -107,6 +107,17 @@ class Deadline:
         """Give the time in which the loop was blocked again to the connect or the response, but not to the call."""
         self.when = min(self._last, self.when + seconds)
 
+    def limit(self, *, begun: bool) -> str:
+        """Return which timeout was over, with its seconds, for the error.
+
+        Args:
+            begun: Whether the write had begun.
+        """
+        if self.when >= self._last or not self._expired:
+            return f"the limit of the call, timeout= or Timeouts.total, is {self._timeouts.total:g} s"
+        name = "read" if begun else "connect"
+        return f"Timeouts.{name} is {getattr(self._timeouts, name):g} s"
+
     def expire(self) -> None:
         """Cancel the task, because the time is over."""
         self._expired = True

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import ssl
+from http import HTTPStatus
 from typing import Final
 
 import aiohttp
@@ -108,7 +109,10 @@ class Transport:
             _abort(pool, body, response)
             # A session that closes ends its calls early as if by their deadlines.
             ended = attempt_error(
-                aiohttp.ServerDisconnectedError() if self.closed else error, self.base, begun=body.begun
+                aiohttp.ServerDisconnectedError() if self.closed else error,
+                self.base,
+                begun=body.begun,
+                deadline=body.deadline,
             )
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
@@ -148,13 +152,10 @@ def _own_headers(call: Call, encoded: Encoded) -> CIMultiDict[str]:
 
 
 _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (aiohttp.ClientConnectorCertificateError, "the certificate of the service cannot be trusted"),
-    (ssl.SSLCertVerificationError, "the certificate of the service cannot be trusted"),
     (aiohttp.ClientConnectorDNSError, "the host name does not resolve"),
     (socket.gaierror, "the host name does not resolve"),
     (aiohttp.ClientConnectorSSLError, "the TLS handshake failed"),
     (aiohttp.ClientProxyConnectionError, "the proxy does not respond"),
-    (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
     (aiohttp.ConnectionTimeoutError, "no connection in time"),
     (
         LeaseOverError,
@@ -168,31 +169,39 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (aiohttp.ClientResponseError, "the response is not HTTP"),
 )
 
-_PERMANENT: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError, ConfigurationError)
+_UNTRUSTED: Final = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
+_PERMANENT: Final = (*_UNTRUSTED, ConfigurationError)
 
 
-def attempt_error(error: BaseException, address: str, *, begun: bool) -> NotSentError | NoAnswerError:
+def attempt_error(
+    error: BaseException, address: str, *, begun: bool, deadline: Deadline | None = None
+) -> NotSentError | NoAnswerError:
     """Return the error of a failed attempt.
 
     Args:
         error: The error that aiohttp raised.
         address: The base URL.
         begun: Whether the write had begun. Nothing else proves that nothing was sent.
+        deadline: The deadline of the attempt.
     """
     timed_out = isinstance(error, TimeoutError)
+    # The operating system's own time-outs have a number.
+    limit = f": {deadline.limit(begun=begun)}" if deadline and type(error) is TimeoutError and not error.errno else ""
     if begun:
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
-        reason = describe_failure(error)
+        reason = f"{describe_failure(error)}{limit}"
         return kind(f"no usable response from {address}: {reason}", reason=reason, sent=None)
     # These two have phrases of their own.
     late = timed_out and not isinstance(error, LeaseOverError | NoFreeConnectionError)
-    reason = "no connection in time" if late else describe_failure(error)
+    reason = f"no connection in time{limit}" if late else describe_failure(error)
     unsent = NotSentTimeoutError if timed_out else NotSentError
+    permanent = isinstance(error, _PERMANENT)
+    repeating = "does not help" if permanent else "is harmless"
     return unsent(
-        f"nothing was sent to {address}: {reason}; repeating is harmless",
+        f"nothing was sent to {address}: {reason}; repeating {repeating}",
         reason=reason,
         sent=False,
-        permanent=isinstance(error, _PERMANENT),
+        permanent=permanent,
     )
 
 
@@ -200,6 +209,14 @@ def describe_failure(error: BaseException) -> str:
     """Return what happened in a few words, without any value of the request."""
     if isinstance(error, ConfigurationError):
         return str(error)
+    if isinstance(error, _UNTRUSTED):
+        flaw = str(getattr(getattr(error, "certificate_error", error), "verify_message", "not valid")).rstrip(".")
+        trust = "if a CA of your own has signed it, trust this CA by tls= or SSL_CERT_FILE"
+        return f"the certificate of the service cannot be trusted ({flaw}): {trust}"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        give = ": put your user and password into proxy=, such as http://user:password@proxy.example:3128"
+        needed = error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+        return f"the proxy refused the connection with status {error.status}{give if needed else ''}"
     for kind, words in _PHRASES:
         if isinstance(error, kind):
             return words

@@ -559,7 +559,8 @@ async def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     trusted = await greeted(context)
 
     assert "wrong" == distrusted.verdict
-    assert "the certificate of the service cannot be trusted" in distrusted.words
+    assert "the certificate of the service cannot be trusted (" in distrusted.words
+    assert distrusted.words.endswith("trust this CA by tls= or SSL_CERT_FILE")
     assert "fine" == trusted.verdict
     assert "TLSv1.3" in trusted.words
 

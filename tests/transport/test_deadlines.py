@@ -266,7 +266,7 @@ async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> Not
 
     assert still_connecting
     assert NotSentTimeoutError is type(error)
-    assert "no connection in time" == error.reason
+    assert "no connection in time: Timeouts.connect is 5 s" == error.reason
     return error
 
 
@@ -326,7 +326,7 @@ async def test_a_proxy_that_takes_its_time(time: Time) -> None:
             error = await failed(call)
 
     assert (True, True) == (still_connecting, ended)
-    assert (NotSentTimeoutError, "no connection in time") == (type(error), error.reason)
+    assert (NotSentTimeoutError, "no connection in time: Timeouts.connect is 5 s") == (type(error), error.reason)
 
 
 async def test_a_blocked_loop_does_not_end_a_response(time: Time) -> None:

@@ -22,7 +22,7 @@ from payasync.transport.deadlines import NoFreeConnectionError
 from payasync.transport.pools import PoolSettings
 from payasync.transport.send import ResponseTooLargeError, Transport, attempt_error
 from tests.foreign.certificates import server_tls, trusting_tls
-from tests.foreign.recorder import Answer, Recorder, answer
+from tests.foreign.recorder import SILENT, Answer, Recorder, answer
 from tests.inside import busy, turns, until, waiting
 from tests.sessions import connect, create
 
@@ -114,7 +114,19 @@ async def test_reading_is_bounded_from_the_start_of_the_request() -> None:
             with pytest.raises(errors.NoAnswerTimeoutError) as caught:
                 await way.send(call(timeouts=Timeouts(read=0.05)))
 
-    assert "no response in time" == caught.value.reason
+    assert "no response in time: Timeouts.read is 0.05 s" == caught.value.reason
+
+
+async def test_the_limit_of_the_call_is_named() -> None:
+    """If the time of the whole call ends an attempt, the error says how many seconds it was, and where to set it."""
+    with Recorder([SILENT]) as service:
+        async with transport(service.url) as way:
+            ends_soon = call(deadline=asyncio.get_running_loop().time() + 0.05, timeouts=Timeouts(total=0.05))
+            with pytest.raises(errors.NoAnswerTimeoutError) as caught:
+                await way.send(ends_soon)
+
+    words = "no response in time: the limit of the call, timeout= or Timeouts.total, is 0.05 s"
+    assert words == caught.value.reason
 
 
 async def test_a_deadline_that_is_over_sends_nothing() -> None:
@@ -186,7 +198,7 @@ UNTRUSTED = aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerification
     ],
 )
 def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> None:
-    """Only the start of the write decides between "not sent" and "no response". The reason is one of fixed phrases."""
+    """Only the start of the write tells "not sent" from "no response". The reason begins with a fixed phrase."""
     unsent, lost = (attempt_error(error, ADDRESS, begun=begun) for begun in (False, True))
     late = isinstance(error, TimeoutError)
     kinds = (
@@ -199,6 +211,28 @@ def test_each_failure_is_said_in_a_few_words(error: Exception, words: str) -> No
     assert isinstance(unsent, errors.NotSentError)
     assert str(unsent.reason).startswith(words)
     assert ("certificate" in words) == unsent.permanent
+    assert unsent.permanent == str(unsent).endswith("; repeating does not help")
+    assert unsent.permanent != str(unsent).endswith("; repeating is harmless")
+
+
+SUCH_AS: Final = "such as http://user:password@proxy.example:3128"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (403, "the proxy refused the connection with status 403"),
+        (407, f"the proxy refused the connection with status 407: put your user and password into proxy=, {SUCH_AS}"),
+    ],
+)
+async def test_a_proxy_that_refuses(status: int, words: str) -> None:
+    """If a proxy refuses the connection, the error names the status, and what a proxy with a password needs."""
+    with Recorder([answer(status)]) as proxy:
+        async with connect("https://pay.example", proxy=proxy.url) as pay:
+            with pytest.raises(errors.NotSentError) as caught:
+                await create(pay)
+
+    assert words == caught.value.reason
 
 
 LIMIT: Final = 200

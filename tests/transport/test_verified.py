@@ -135,7 +135,9 @@ async def test_a_lent_connector_that_does_not_verify(*, used: bool) -> None:
             async with session(service.url, http=http) as pay:
                 error = await refused(pay)
 
-    assert "the certificate of the service cannot be trusted" == error.reason
+    flaw, advice = "unable to get local issuer certificate", "trust this CA by tls= or SSL_CERT_FILE"
+    words = f"the certificate of the service cannot be trusted ({flaw}): if a CA of your own has signed it, {advice}"
+    assert words == error.reason
     assert b"payments" not in service.received
     assert used == bool(service.requests)
 
@@ -217,7 +219,7 @@ async def test_a_lent_connector_is_used_with_our_tls() -> None:
             await create(pay)
             error = await refused(other)
 
-    assert "the certificate of the service cannot be trusted" == error.reason
+    assert "the certificate of the service cannot be trusted (Hostname mismatch, " in str(error.reason)
     assert [f"{NAME}:{service.port}"] == service.only.header("Host")
 
 
