@@ -374,7 +374,8 @@ def parse_proxy_url(given: object) -> str:
     """
     url = _parse_http_url(given)
     if url is None:
-        raise invalid_setting("proxy", 'must be an absolute URL, such as http://proxy.example:3128, or "environment"')
+        rule = 'must be an absolute http or https URL, such as http://proxy.example:3128, or "environment"'
+        raise invalid_setting("proxy", f"{rule}; SOCKS is not supported")
     return str(url)
 
 

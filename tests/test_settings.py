@@ -156,7 +156,9 @@ def test_base_url_is_absolute_and_holds_no_key(given: object, why: str) -> None:
 @pytest.mark.parametrize("given", NO_PROXIES)
 def test_proxy_is_absolute_http(given: object) -> None:
     """A proxy that is not an http URL is refused, and its password is not shown."""
-    with pytest.raises(ConfigurationError, match="proxy must be an absolute URL") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"proxy must be an absolute http or https URL, .*; SOCKS is not"
+    ) as caught:
         parse_proxy_url(given)
 
     assert "proxy" == caught.value.field

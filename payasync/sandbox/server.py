@@ -42,7 +42,7 @@ def listen(host: str, port: int, *, because: str = _KEYS) -> socket.socket:
     try:
         return socket.create_server((address, port), family=family)
     except OSError as error:
-        in_use = "it is in use: stop what listens there, or choose another port"
+        in_use = "it is in use: stop what listens there, or choose another with --port or port=; 0 picks a free one"
         why = in_use if error.errno == errno.EADDRINUSE else error.strerror or str(error)
         raise ConfigurationError(f"port: cannot listen on {_netloc(address, port)}: {why}", field="port") from None
 

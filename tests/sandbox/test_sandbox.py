@@ -76,7 +76,7 @@ async def test_port_can_be_chosen() -> None:
     """A given port is used; a port in use is refused, and nothing stays open."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match="it is in use: stop what listens"):
+        with pytest.raises(ConfigurationError, match=r"it is in use: .*, or choose another with --port or port=; 0 "):
             await Sandbox(port=port).start()
     async with Sandbox(port=port) as sandbox:
         assert f"http://127.0.0.1:{port}" == sandbox.url
