@@ -14,6 +14,7 @@ from payasync.profile.wire_names import wire_name
 Group: TypeAlias = Literal["payments", "orders", "refunds", "subscriptions", "recovery", "notifications"]
 """Methods, or other things, that a profile makes ready together."""
 
+_CODE: Final = "the result code"
 _SIGNED: Final = "request signatures"
 _ABSENT: Final = "'not found'"
 _SIGNATURE: Final = "its signature"
@@ -22,21 +23,25 @@ _SIGNING: Final = ("signature.algorithm", "signature.encoding")
 _SUBSCRIPTION: Final = ("frequency", "subscription_amount", "start_date", "customer", "subscription_id")
 _NEEDS: Final[Mapping[Group, Mapping[str, tuple[str, ...]]]] = {
     "payments": {
+        _CODE: (),
         _SIGNED: _SIGNING,
         "how to query it": ("payment_status",),
         "its states": ("answer.payment_status", "states.payment"),
     },
     "orders": {
+        _CODE: (),
         _SIGNED: _SIGNING,
         "its payment page": ("answer.redirect_url",),
         "its states": ("answer.order_status", "states.order"),
     },
     "refunds": {
+        _CODE: (),
         _SIGNED: _SIGNING,
         "how to query it": ("refund_status",),
         "its states": ("answer.refund_status", "states.refund"),
     },
     "subscriptions": {
+        _CODE: (),
         _SIGNED: _SIGNING,
         "its fields": (*(f"fields.{name}" for name in _SUBSCRIPTION), "formats.start_date"),
         "its number, states": ("answer.subscription_id", "answer.subscription_status", "states.subscription"),
@@ -89,7 +94,7 @@ class Readiness:
 
     Attributes:
         group: The group.
-        missing: What is missing, the most urgent first; at most three things.
+        missing: What is missing, the most urgent first; at most four things.
         begun: Whether the profile says something that only this group needs.
     """
 
@@ -140,7 +145,7 @@ def _list_missing(profile: Profile, group: Group, points: Mapping[str, Point]) -
     for thing, names in {**_NEEDS[group], **proofs}.items():
         open_points = (points[name] for name in names if name in points and points[name].status == "open")
         needed = (point.name for point in open_points if _is_needed(profile, group, thing, point))
-        find = {_ABSENT: _keys_of_absent, _DUPLICATES: _keys_of_duplicates}.get(thing)
+        find = {_CODE: _keys_of_code, _ABSENT: _keys_of_absent, _DUPLICATES: _keys_of_duplicates}.get(thing)
         keys = find(profile) if find else map(key_of, needed)
         if missing := tuple(keys):
             yield Missing(thing, missing)
@@ -164,6 +169,12 @@ def _kinds_sent(profile: Profile) -> list[str]:
     """Return the kinds of notifications that the profile tells apart; empty if only their addresses do."""
     shape = profile.notification
     return [kind for kind in KINDS if kind in shape.kinds or kind in shape.tells]
+
+
+def _keys_of_code(profile: Profile) -> Iterator[str]:
+    """Yield the key without which nothing reads the codes of `answer.ok`, so that a refusal in a 2xx is a success."""
+    if profile.answer.ok and not profile.answer.code:
+        yield "answer.code"
 
 
 def _keys_of_duplicates(profile: Profile) -> Iterator[str]:

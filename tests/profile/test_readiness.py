@@ -268,6 +268,15 @@ def test_what_is_missing(group: Group, toml: str, expected: list[str]) -> None:
     assert expected == missing(group, toml)
 
 
+@pytest.mark.parametrize("group", ["payments", "orders", "refunds", "subscriptions"])
+def test_codes_of_success_need_a_place(group: Group) -> None:
+    """A group is not ready with `answer.ok` alone: nothing reads its codes, and a refusal in HTTP 200 is a success."""
+    code = "the result code: answer.code"
+
+    assert code == missing(group, "[answer]\nok = [0]")[0]
+    assert code not in missing(group, '[answer]\nok = [0]\ncode = "c"')
+
+
 def test_own_scheme_answers_signatures() -> None:
     """A scheme of your own leaves nothing of signatures open."""
     profile = Profile(signature=OWN_SCHEME)
