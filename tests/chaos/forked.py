@@ -28,11 +28,16 @@ import payasync
 SERVER: Final = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
+        "aiohttp.web",
+        "aiosqlite",
+        "fastapi.templating",
         "payasync.cli.refund_import",
         "payasync.cli.sandbox",
         "payasync.journal",
         "payasync.notifications.postgres_inbox",
         "payasync.testing",
+        "sqlalchemy.ext.asyncio",
+        "uvicorn",
     ]
 )
 SECONDS: Final = 60

@@ -1,11 +1,10 @@
-"""The example shops as processes of their own, started as README.md says."""
+"""The example shops as processes of their own, started by the commands of their README.md."""
 
 import asyncio
-import os
 import re
 import signal
+import subprocess
 import sys
-from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,25 +13,14 @@ from typing import Final
 from attrs import frozen
 
 from payasync.sandbox import Sandbox
+from tests.chaos.forked import Forked
 from tests.cli.sandbox_process import environment, free_address
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 NAMES: Final = ("aiohttp_shop", "fastapi_shop")
 PASSWORD: Final = "open sesame"
 READY: Final = ("unning on http", "waits a minute")
-MINUTE: Final = """
-import asyncio, os
-sleep = asyncio.sleep
-
-def wait(seconds, *given):
-    if seconds != 60:
-        return sleep(seconds, *given)
-    print("waits a minute", flush=True)
-    return sleep(float(os.environ["MINUTE"]), *given)
-
-asyncio.sleep = wait
-"""
-"""Says when a shop has asked about all orders, and makes its minutes as long as a test wants."""
+PROGRAM: Final = Path(__file__).with_name("shop_process.py")
 
 
 @frozen
@@ -58,56 +46,65 @@ class Place:
         """Return the command of README.md that starts the shop, for this address."""
         text = (EXAMPLES / self.name / "README.md").read_text(encoding="utf-8")
         (line,) = re.findall(r"^(?:python -m )?(.* shop:create_app.*)$", text, re.MULTILINE)
-        words = line.replace("127.0.0.1", self.host).replace("8000", self.port).split()
-        return [sys.executable, "-u", "-W", "error", "-m", *words]
+        words: list[str] = line.replace("127.0.0.1", self.host).replace("8000", self.port).split()
+        return words
 
 
 @asynccontextmanager
-async def serving(place: Place, sandbox: Sandbox, **variables: str) -> AsyncGenerator[Process]:
+async def serving(
+    place: Place, sandbox: Sandbox, *, fresh: bool = False, **variables: str
+) -> AsyncGenerator[Forked | subprocess.Popen[str]]:
     """Run a shop until the block ends, unless it was killed; it must not complain.
 
     The block begins after the shop has asked about all orders for the first time: what a test then changes in the
     shop's database, no earlier question contradicts.
+
+    Args:
+        place: Where the shop lives.
+        sandbox: The service that it pays at.
+        fresh: Whether an interpreter of its own imports the shop; else it is forked behind the imports.
+        variables: More of its environment.
     """
-    (place.folder / "sitecustomize.py").write_text(MINUTE, encoding="utf-8")
-    settings = {
+    environ = {
+        **environment(sandbox),
         "MINUTE": "60",
-        "PYTHONPATH": os.pathsep.join([str(place.folder), os.environ.get("PYTHONPATH", "")]),
         "SHOP_URL": place.url,
         "SHOP_ADMIN_PASSWORD": PASSWORD,
         "SHOP_FOLDER": str(place.folder),
-        "PYTHONSAFEPATH": "",
+        **variables,
     }
-    process = await asyncio.create_subprocess_exec(
-        *place.command(),
-        cwd=EXAMPLES / place.name,
-        env={**environment(sandbox), **settings, **variables},
-        stdout=PIPE,
-        stderr=STDOUT,
-    )
     said: list[str] = []
     ready = asyncio.Event()
-    reading = asyncio.create_task(_read(process, said, ready))
-    await ready.wait()
-    assert _is_ready(said), "".join(said)
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
+    with _started(place, environ, fresh=fresh) as process:
+        reading = asyncio.create_task(asyncio.to_thread(_read, process, said, asyncio.get_running_loop(), ready))
+        await ready.wait()
+        assert _is_ready(said), "".join(said)
+        try:
+            yield process
+        finally:
             process.send_signal(signal.SIGTERM)
-        await reading
-        await process.wait()
+            await reading
     assert "Traceback" not in "".join(said), "".join(said)
 
 
-async def _read(process: Process, said: list[str], ready: asyncio.Event) -> None:
+def _started(place: Place, environ: dict[str, str], *, fresh: bool) -> Forked | subprocess.Popen[str]:
+    folder = EXAMPLES / place.name
+    if not fresh:
+        return Forked(PROGRAM, *place.command(), environment=environ, folder=folder)
+    command = [sys.executable, "-u", "-W", "error", str(PROGRAM), *place.command()]
+    return subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True)
+
+
+def _read(
+    process: Forked | subprocess.Popen[str], said: list[str], loop: asyncio.AbstractEventLoop, ready: asyncio.Event
+) -> None:
     """Read what a shop writes until its end, so that it never waits for a reader."""
     assert process.stdout
-    async for line in process.stdout:
-        said.append(line.decode())
+    for line in process.stdout:
+        said.append(line)
         if _is_ready(said):
-            ready.set()
-    ready.set()
+            loop.call_soon_threadsafe(ready.set)
+    loop.call_soon_threadsafe(ready.set)
 
 
 def _is_ready(said: list[str]) -> bool:

@@ -68,7 +68,7 @@ async def sell(browser: Browser, place: Place, sandbox: Sandbox) -> tuple[str, P
 
 async def test_customer_buys_and_is_refunded(browser: Browser, place: Place) -> None:
     """The return page asks the service, one notification of several stores the parcel, and a refund comes once."""
-    async with Sandbox() as sandbox, serving(place, sandbox):
+    async with Sandbox() as sandbox, serving(place, sandbox, fresh=True):
         sandbox.faults.notifications.duplicate("payment")
         page = await browser.new_page()
         coffee = await buy(page, place, "Large coffee")
@@ -256,8 +256,11 @@ async def test_unknown_word_is_checked(place: Place) -> None:
     profile = place.folder / "service.toml"
     profile.write_text(PROFILE.to_toml().replace("SBX_PENDING", "OTHER"), encoding="utf-8")
     number = "0123456789abcdef01234567"
-    variables = {"PAYASYNC_PROFILE": str(profile)}
-    async with Sandbox() as sandbox, serving(place, sandbox, **variables), aiohttp.ClientSession() as http:
+    async with (
+        Sandbox() as sandbox,
+        serving(place, sandbox, PAYASYNC_PROFILE=str(profile)),
+        aiohttp.ClientSession() as http,
+    ):
         form = {"product": "coffee", "number": number}
         async with http.post(f"{place.url}/orders", data=form, allow_redirects=False):
             pass
