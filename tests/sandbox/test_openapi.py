@@ -170,11 +170,10 @@ async def test_what_a_profile_may_say_of_answers_is_documented(
     """The document follows the profile: compared points, signatures, and the status of a used number."""
     async with Sandbox(profile, clock="frozen") as running, running.session() as pay:
         told = await answers(World(running, http, receiver, pay))
+    document = described(profile)
 
     assert [] == [
-        (name, each.status, difference)
-        for name, each in told
-        for difference in differences(described(profile), name, each)
+        (name, each.status, difference) for name, each in told for difference in differences(document, name, each)
     ]
     assert {"done", "absent", "duplicate", "wrong_state"} <= {each.why for _, each in told}
 
