@@ -91,25 +91,26 @@ ENDS: Final[list[tuple[str, Ends, Profile]]] = [
 
 NEXT: Final = {"repeat": Action.REPEAT, "wait": Action.REPEAT, "query": Action.QUERY}
 """By word of the table, the next action; the other words are the end."""
-CELLS: Final = [
-    pytest.param(name, end, number, profile, id=f"{name}-{index}-{number}")
+CASES: Final = [
+    pytest.param(name, end, profile, id=f"{name}-{index}")
     for name, ends, profile in ENDS
     for index, end in enumerate(ends)
-    for number in KINDS
 ]
-cells = pytest.mark.parametrize(("name", "end", "number", "profile"), CELLS)
+rows = pytest.mark.parametrize(("name", "end", "profile"), CASES)
 
 
-@cells
-def test_first_attempt(name: str, end: Reply | errors.PayasyncError, number: str, profile: Profile) -> None:
-    """Every cell of the matrix: the next action, the final error, and whether doubt remains."""
-    call, row = call_of(number, profile), ROWS[name]
-    outcome = classify(call, end)
-    doubt = leaves_doubt(call, outcome)
+@rows
+def test_first_attempt(name: str, end: Reply | errors.PayasyncError, profile: Profile) -> None:
+    """Every cell of the row: the next action, the final error, and whether doubt remains."""
+    row, expected, found = ROWS[name], {}, {}
+    for number in KINDS:
+        call, error = call_of(number, profile), row.error(number)
+        outcome = classify(call, end)
+        doubt = leaves_doubt(call, outcome)
+        expected[number] = NEXT.get(row.word(number), Action.END), error, error is errors.OutcomeUnknownError
+        found[number] = decide(call, outcome, doubt=doubt), type(final_error(call, outcome, end, doubt=doubt)), doubt
 
-    assert (row.error(number) is errors.OutcomeUnknownError) == doubt
-    assert NEXT.get(row.word(number), Action.END) is decide(call, outcome, doubt=doubt)
-    assert row.error(number) is type(final_error(call, outcome, end, doubt=doubt))
+    assert expected == found
 
 
 def second(name: str, number: str) -> Action:
@@ -124,17 +125,17 @@ def second(name: str, number: str) -> Action:
     return Action.QUERY if word == "wait" and kind == "named" else NEXT.get(word, Action.END)
 
 
-@cells
-def test_attempt_after_one_in_doubt(
-    name: str, end: Reply | errors.PayasyncError, number: str, profile: Profile
-) -> None:
+@rows
+def test_attempt_after_one_in_doubt(name: str, end: Reply | errors.PayasyncError, profile: Profile) -> None:
     """After an attempt in doubt, a refusal is not final, and "used before" leads to a query."""
-    call = call_of(number, profile)
-    outcome = classify(call, end)
+    calls = {number: call for number in KINDS if not (call := call_of(number, profile)).read}
+    found = {}
+    for number, call in calls.items():
+        outcome = classify(call, end)
+        error = final_error(call, outcome, end, doubt=True)
+        found[number] = decide(call, outcome, doubt=True), type(error)
 
-    if not call.read:
-        assert second(name, number) is decide(call, outcome, doubt=True)
-        assert errors.OutcomeUnknownError is type(final_error(call, outcome, end, doubt=True))
+    assert {number: (second(name, number), errors.OutcomeUnknownError) for number in calls} == found
 
 
 @pytest.mark.parametrize("number", ["2n", "3", "4", "5"])
