@@ -67,15 +67,15 @@ class Program:
     complaints: str
     package: str | None = payasync.__file__
 
-    def run(self, *pipes: Connection) -> None:
+    def run(self, streams: Mapping[int, Connection]) -> None:
         """Be the program, with these as what it reads and writes; in a process that was made for it.
 
         It ends without what an interpreter does at its end: whether something is left open then is seen by `started`.
         """
-        for number, pipe in enumerate(pipes):
-            os.dup2(pipe.fileno(), number)
-            pipe.close()
         os.dup2(os.open(self.complaints, os.O_WRONLY | os.O_APPEND), 2)
+        for number, stream in streams.items():
+            os.dup2(stream.fileno(), number)
+            stream.close()
         sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
         sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace")
         if payasync.__file__ != self.package:
@@ -126,6 +126,7 @@ class Forked:
         arguments: Its own.
         environment: Its variables; those of this process, where there are none.
         folder: Where it works; where this process does, where there is none.
+        streams: Open files in place of what it reads and writes, by number; a terminal is all three.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Forked:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        streams: Mapping[int, int] | None = None,
     ) -> None:
         variables = dict(os.environ if environment is None else environment)
         # No pipe: one that nobody empties would stop the program.
@@ -141,11 +143,12 @@ class Forked:
         what = Program(str(program), arguments, variables, folder or Path.cwd(), self.stderr.name)
         reads, given = SERVER.Pipe(duplex=False)
         told, tells = SERVER.Pipe(duplex=False)
-        self._process = SERVER.Process(target=what.run, args=(reads, tells), daemon=True)
+        others = {number: Connection(os.dup(file)) for number, file in (streams or {}).items()}
+        self._process = SERVER.Process(target=what.run, args=({0: reads, 1: tells, **others},), daemon=True)
         with _unmeasured(), _ONE_AT_A_TIME:
             self._process.start()
-        reads.close()
-        tells.close()
+        for each in (reads, tells, *others.values()):
+            each.close()
         self.stdin, self.stdout = _file(given, "w"), _file(told)
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -155,6 +158,10 @@ class Forked:
         """Its exit code; negative where a signal has ended it, and `None` while it runs."""
         with _ONE_AT_A_TIME:
             return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """Return its exit code; `None` while it runs."""
+        return self.returncode
 
     def wait(self, timeout: float = SECONDS) -> int:
         """Return its exit code once it has ended.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from payasync.cli.signals import SIGNALS
+from tests.chaos.forked import Forked
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def interrupt(process: subprocess.Popen[Any], number: signal.Signals) -> None:
+def interrupt(process: subprocess.Popen[Any] | Forked, number: signal.Signals) -> None:
     """End a process at a question by a signal. Python loses one that comes immediately before it waits for input."""
     while process.poll() is None:
         process.send_signal(number)

@@ -258,11 +258,10 @@ def test_ctrl_c_at_the_question(sandbox: ThreadedSandbox, monkeypatch: pytest.Mo
 def test_signal_at_the_question(sandbox: ThreadedSandbox, number: signal.Signals) -> None:
     """Ctrl-C or SIGTERM at the question of a real terminal sends nothing, says so, and the exit code is 130."""
     ours, its = pty.openpty()
-    command = [sys.executable, "-m", "payasync", *R1]
     environ = {**os.environ, **environment(sandbox)}
     with (
         os.fdopen(ours, "rb", 0) as screen,
-        subprocess.Popen(command, env=environ, stdin=its, stdout=its, stderr=its) as process,
+        Forked("payasync", *R1, environment=environ, streams=dict.fromkeys(range(3), its)) as process,
     ):
         shown = b""
         while b"Send it?" not in shown:
@@ -272,6 +271,7 @@ def test_signal_at_the_question(sandbox: ThreadedSandbox, number: signal.Signals
         with suppress(OSError):  # the end of a terminal that nobody holds any more
             while more := screen.read(1024):
                 shown += more
+        process.wait()
 
     assert (130, 0) == (process.returncode, sent(sandbox))
     assert b"payasync refund create: interrupted; nothing was sent" == shown.splitlines()[-1]
@@ -676,9 +676,9 @@ def command_line(sandbox: ThreadedSandbox, shell: str, *arguments: str) -> subpr
         ("payasync 2>&1 | head -0", PAY, True, DOUBT),
         ("payasync >/dev/full", (*PAY, "--json"), True, DOUBT),
         ("payasync 2>/dev/full", PAY, False, 0),
-        ("payasync 2>&1 | head -1", PLACE, False, 0),
+        pytest.param("payasync 2>&1 | head -1", PLACE, False, 0, marks=pytest.mark.long),
         ("payasync >/dev/full", (*PAY, "--json"), False, 70),
-        ("payasync | head -0", (*PAY, "--json"), False, 70),
+        pytest.param("payasync | head -0", (*PAY, "--json"), False, 70, marks=pytest.mark.long),
     ],
 )
 def test_output_that_cannot_be_written(
@@ -704,10 +704,10 @@ def test_number_that_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
     ("shell", "arguments", "code"),
     [
         ("payasync 2>&-", REFUND, 2),
-        ("payasync >&- 2>&-", REFUND, 2),
+        pytest.param("payasync >&- 2>&-", REFUND, 2, marks=pytest.mark.long),
         ("payasync >&-", R1, 2),
-        ("payasync >&-", (*PAY, "--json"), 2),
-        ("payasync 2>&-", R1, 0),
+        pytest.param("payasync >&-", (*PAY, "--json"), 2, marks=pytest.mark.long),
+        pytest.param("payasync 2>&-", R1, 0, marks=pytest.mark.long),
         ("payasync 2>&-", PAY, 0),
         ("payasync <&-", REFUND, 0),
     ],
@@ -765,7 +765,7 @@ def test_journal_that_cannot_be_closed(
     assert "payasync payment create: the journal could not be closed: disk I/O error\n" == ended.err
 
 
-@pytest.mark.parametrize("arguments", [REFUND, R1, PAY])
+@pytest.mark.parametrize("arguments", [REFUND, *(pytest.param(each, marks=pytest.mark.long) for each in (R1, PAY))])
 def test_full_disk(sandbox: ThreadedSandbox, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """If the disk has no room for the record of a write, one line says that nothing was sent, and what to do."""
     journal = str(tmp_path / "pay.db")

@@ -19,6 +19,7 @@ from payasync import __version__
 from payasync.cli.commands import COMMANDS, payasync
 from payasync.cli.signals import SIGNALS
 from payasync.journal import SqliteJournal
+from tests.chaos.forked import Forked
 from tests.cli.conftest import interrupt
 
 WITHOUT = """
@@ -235,15 +236,20 @@ def bind_to(path: Path, service: str) -> None:
     ("arguments", "code"),
     [
         ("--help", 70),
-        ("demo", 70),
         ("doctor", 70),
-        ("doctor --json", 70),
-        ("journal --journal pay.db", 70),
         ("journal --journal pay.db --json", 70),
-        ("journal list --journal pay.db", 70),
-        ("journal prune --journal pay.db --older-than 90d", 70),
-        ("profile check sandbox", 70),
         ("demo --bad", 2),
+        *(
+            pytest.param(each, 70, marks=pytest.mark.long)
+            for each in (
+                "demo",
+                "doctor --json",
+                "journal --journal pay.db",
+                "journal list --journal pay.db",
+                "journal prune --journal pay.db --older-than 90d",
+                "profile check sandbox",
+            )
+        ),
     ],
 )
 def test_full_disk(tmp_path: Path, arguments: str, code: int) -> None:
@@ -259,7 +265,9 @@ def test_full_disk(tmp_path: Path, arguments: str, code: int) -> None:
     assert (code == 70) == ("No space left on device" in ended.stderr)
 
 
-@pytest.mark.parametrize("arguments", ["demo", "doctor", "profile check sandbox"])
+@pytest.mark.parametrize(
+    "arguments", ["doctor", *(pytest.param(each, marks=pytest.mark.long) for each in ("demo", "profile check sandbox"))]
+)
 def test_reader_that_leaves(arguments: str) -> None:
     """If nobody reads standard output any more, the exit code is that of the command, and no line complains."""
     shell = f"set -o pipefail; {shlex.join([sys.executable, '-m', 'payasync', *arguments.split()])} | head -0"
@@ -271,28 +279,16 @@ def test_reader_that_leaves(arguments: str) -> None:
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signal_at_a_question(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C or SIGTERM at a question ends the command with exit code 130, and a line says that nothing changed."""
-    command = [
-        sys.executable,
-        "-m",
-        "payasync",
-        "journal",
-        "move",
-        "https://a.example",
-        "https://b.example",
-        "--journal",
-    ]
     journal = tmp_path / "pay.db"
     bind_to(journal, "https://a.example")
-    with subprocess.Popen(
-        [*command, str(journal)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout
+    command = ("payasync", "journal", "move", "https://a.example", "https://b.example", "--journal", str(journal))
+    with Forked(*command) as process:
         asked = process.stdout.read(len("Are you sure"))
         interrupt(process, number)
-        _, said = process.communicate(timeout=30)
+        said = process.stderr.read()
 
-    assert (b"Are you sure", 130) == (asked, process.returncode)
-    assert b"payasync journal move: interrupted; nothing changed" in said.splitlines()
+    assert ("Are you sure", 130) == (asked, process.returncode)
+    assert "payasync journal move: interrupted; nothing changed" in said.splitlines()
     bind_to(journal, "https://a.example")
 
 

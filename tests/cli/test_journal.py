@@ -6,8 +6,6 @@ import os
 import pty
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -31,6 +29,7 @@ from payasync.journal.drafts import draft_from_request, keep_all_but_customer
 from payasync.journal.intents import Intent, State
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
+from tests.chaos.forked import Forked
 from tests.cli.conftest import interrupt
 from tests.cli.test_profile import read as read_terminal
 from tests.journal.building import START, refund
@@ -278,17 +277,18 @@ def test_list_has_room_for_each_fact_on_80_columns() -> None:
 )
 def test_ctrl_c_at_a_question_ends_its_line(path: Path, arguments: tuple[str, ...], question: str) -> None:
     """After Ctrl-C at a question, the message begins a line of its own, and nothing is changed."""
-    command = [sys.executable, "-m", "payasync", "journal", *arguments, "--journal", str(path)]
+    command = ("payasync", "journal", *arguments, "--journal", str(path))
     in_journal(path, bound)
     ours, theirs = pty.openpty()
     shown = ""
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as process:
+    with Forked(*command, streams=dict.fromkeys(range(3), theirs)) as process:
         os.close(theirs)
         while more := read_terminal(ours):
             shown += more
             if shown.endswith("[y/N]: "):
                 interrupt(process, signal.SIGINT)
         os.close(ours)
+        process.wait()
 
     (asked,) = (line for line in shown.splitlines() if question in line)
     assert asked.endswith("[y/N]: ")

@@ -6,8 +6,6 @@ import pty
 import re
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -22,6 +20,7 @@ from payasync.cli.commands import payasync
 from payasync.cli.profile import ProfileScreen, interview
 from payasync.cli.profile_draft import Prompt
 from payasync.cli.terminal import Lines
+from tests.chaos.forked import Forked
 
 QUESTION: Final = re.compile(
     r"^  (\S+)  .*\n(?:    .*\n)*  Example: .*\n(?:  > .*\n|  Refused: .*\n|    .*\n)*  > \Z", re.MULTILINE
@@ -55,7 +54,7 @@ def read(terminal: int) -> str:
 def in_terminal(
     folder: Path,
     *arguments: str,
-    meanwhile: Callable[[subprocess.Popen[bytes]], object] = bool,
+    meanwhile: Callable[[Forked], object] = bool,
     last: str = STOP,
     **answers: str,
 ) -> Seen:
@@ -70,9 +69,9 @@ def in_terminal(
     """
     left, shown = {name.replace("__", "."): typed.split("\n") for name, typed in answers.items()}, ""
     environ = {**os.environ, "COLUMNS": "80", "LINES": "40", "TERM": "dumb"}
-    command = [sys.executable, "-m", "payasync", "profile", "init", *arguments]
+    command = ("payasync", "profile", "init", *arguments)
     ours, theirs = pty.openpty()
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ, cwd=folder) as process:
+    with Forked(*command, environment=environ, folder=folder, streams=dict.fromkeys(range(3), theirs)) as process:
         os.close(theirs)
         while more := read(ours):
             shown += more
@@ -85,8 +84,9 @@ def in_terminal(
                 meanwhile(process)
                 os.write(ours, last.encode())
         os.close(ours)
+        code = process.wait()
     assert not any(left.values())
-    return Seen(process.returncode, shown)
+    return Seen(code, shown)
 
 
 def run(*arguments: str | Path) -> Result:
