@@ -73,8 +73,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_logfinish() -> None:
-    """From time to time, exclude the permanent objects of earlier tests, such as reports, from garbage collection."""
-    if next(ENDED) % TIDIED == 0:
+    """From time to time, exclude the permanent objects of earlier tests, such as reports, from garbage collection.
+
+    The process that only hears of the tests of its workers collects none.
+    """
+    if gc.isenabled() and next(ENDED) % TIDIED == 0:
         gc.collect()
         gc.freeze()
 

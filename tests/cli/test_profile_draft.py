@@ -3,6 +3,8 @@
 import json
 import re
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,12 +55,14 @@ def test_lists_that_are_the_default_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
-    [ProfileDraft(), draft(name='"\\u2028"'), with_examples("body")],
+    "make",
+    [ProfileDraft, partial(draft, name='"\\u2028"'), partial(with_examples, "body")],
     ids=["nothing", "a name", "everything"],
 )
-def test_file_is_the_profile(made: ProfileDraft) -> None:
+def test_file_is_the_profile(make: Callable[[], ProfileDraft]) -> None:
     """The file reads as the profile that the answers make, whatever stands in it as a comment."""
+    made = make()
+
     assert made.profile == Profile.from_toml(made.to_toml())
 
 

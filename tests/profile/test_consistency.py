@@ -354,20 +354,15 @@ def test_a_header_of_payasync_that_a_profile_may_give(key: str, name: str) -> No
     assert parts.items() <= attrs.asdict(Profile(**parts), recurse=False).items()
 
 
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [
-        (key, name)
-        for key in HEADERS
-        for name in SET_BY_PAYASYNC
-        if not key.startswith("signature") and (key, name) not in MAY_BE_GIVEN
-    ],
-)
-def test_a_header_of_payasync_carries_nothing_else(key: str, name: str) -> None:
+@pytest.mark.parametrize("key", [key for key in HEADERS if not key.startswith("signature")])
+def test_a_header_of_payasync_carries_nothing_else(key: str) -> None:
     """Any other header that payasync sets, because it frames or authenticates the request, is refused."""
-    field = key.format(name)
+    names = [name for name in SET_BY_PAYASYNC if (key, name) not in MAY_BE_GIVEN]
+    expected = [
+        (key.format(name), f"{key.format(name)} must not be {name}, because payasync sets it") for name in names
+    ]
 
-    assert (field, f"{field} must not be {name}, because payasync sets it") == refusal(Profile, **HEADERS[key](name))
+    assert expected == [refusal(Profile, **HEADERS[key](name)) for name in names]
 
 
 @pytest.mark.parametrize("name", ["X Key", "Zwölf", "X-A:"])
