@@ -30,7 +30,7 @@ from payasync.sandbox.dialect import Dialect
 from payasync.sandbox.openapi import describe_request, describe_service
 from payasync.sandbox.threaded import ThreadedSandbox
 from payasync.strict_json import at
-from payasync.wire.encode import Codec, encode
+from payasync.wire.encode import encode
 from tests.sandbox.foreign import Receiver
 from tests.sandbox.world import SAMPLES, Told, World
 
@@ -239,7 +239,7 @@ async def test_request_is_as_documented(world: World, name: str) -> None:
     request, told = SAMPLES[name], operation_of(described(world.profile), name)
     carried = world.fields(request)
     if not request.operation.has_body:
-        call = Codec(world.profile, world.sandbox.credentials).call(request)
+        call = world.codec.call(request)
         outgoing = encode(evolve(call, fields=carried))
         sent = {**outgoing.query, **outgoing.headers, **world.profile.headers}
         documented = {each["name"] for each in told["parameters"] if each["in"] != "path"}

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
+from functools import cached_property
 from typing import Any, Final, cast
 
 import aiohttp
@@ -120,6 +121,11 @@ class World:
         """The profile of the sandbox."""
         return self.sandbox.profile
 
+    @cached_property
+    def codec(self) -> Codec:
+        """What writes the merchant's requests."""
+        return Codec(self.profile, self.sandbox.credentials)
+
     def refused(self, status: int, why: str) -> tuple[int, str]:
         """Return the status and the meaning of a refusal; some profiles put refusals inside HTTP 200."""
         if not self.profile.http.not_executed and status in BY_CODE_ALONE:
@@ -133,7 +139,7 @@ class World:
             request: The request.
             changes: Wire fields that replace its own; `None` leaves one out.
         """
-        call = Codec(self.profile, self.sandbox.credentials).call(request)
+        call = self.codec.call(request)
         carried = {**call.fields, **({NONCE: f"N{next(self.nonces)}"} if call.signed else {}), **changes}
         carried = {name: value for name, value in carried.items() if value is not None}
         if call.signed and SIGN not in changes:
@@ -165,7 +171,7 @@ class World:
             headers: Headers that replace its own; `None` leaves one out.
             body: A body that replaces its own.
         """
-        call = Codec(self.profile, self.sandbox.credentials).call(request)
+        call = self.codec.call(request)
         outgoing = encode(evolve(call, fields=self.fields(request) if fields is None else fields))
         own = {**self.profile.headers, **outgoing.headers, **self.bearer(request.operation)}
         if request.operation.has_body:
