@@ -1,9 +1,9 @@
 """Requests with our headers, a body that is written once, and the check for stray bytes on a connection."""
 
 import select
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
 from ssl import SSLContext
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, cast
 from weakref import ref
 
 import aiohttp
@@ -17,7 +17,7 @@ from payasync.errors import ConfigurationError
 from payasync.settings import check_tls
 
 if TYPE_CHECKING:
-    from asyncio import WriteTransport
+    from asyncio import AbstractEventLoop, WriteTransport
 
     from aiohttp.abc import AbstractStreamWriter
     from aiohttp.client_proto import ResponseHandler
@@ -93,13 +93,17 @@ class OneShotBody(Payload):
         writer: "AbstractStreamWriter",
         content_length: int | None = None,  # noqa: ARG002 - aiohttp gives the length of what is here
     ) -> None:
-        """Mark the start, then write, unless the connection already holds bytes of another response.
+        """Begin, then write."""
+        content = self.begin(cast("Any", writer).protocol)
+        await writer.write(content)
+
+    def begin(self, protocol: "ResponseHandler") -> bytes:
+        """Mark the start of the write, and return what to write, unless the connection already holds other bytes.
 
         Raises:
             ConnectionResetError: The connection holds unsolicited bytes.
             TimeoutError: It is too late to begin.
         """
-        protocol = cast("ResponseHandler", cast("Any", writer).protocol)
         if has_stray_bytes(protocol):
             raise ConnectionResetError("the connection holds unsolicited bytes")
         self._transport = protocol.transport
@@ -107,7 +111,7 @@ class OneShotBody(Payload):
             self.deadline.begin()
         self.begun = True
         content, self._content = self._content, b""  # it is never sent again
-        await writer.write(content)
+        return content
 
     def abort(self) -> None:
         """Write no more. aiohttp only closes a transport, which still sends what it has buffered."""
@@ -162,6 +166,52 @@ def run_to_end(awaitable: Awaitable[object]) -> None:
         pass
 
 
+Write: TypeAlias = Callable[[OneShotBody, bytes, "Connection"], None]
+"""Writes a head and a body to a connection, now or soon."""
+
+
+def write_request(body: OneShotBody, head: bytes, connection: "Connection") -> None:
+    """Write a short request. If it cannot begin, whoever waits for its response gets the error."""
+    protocol = connection.protocol
+    if protocol is None:  # the call has ended
+        return
+    try:
+        content = body.begin(protocol)
+        cast("WriteTransport", protocol.transport).write(head + content)
+    except Exception as error:  # noqa: BLE001 - passed on
+        protocol.set_exception(error)
+
+
+class Writes:
+    """Writes the requests of one turn of a loop together in the next turn, and a single one immediately.
+
+    Responses to requests that leave together arrive together, so that the loop looks at its sockets less often.
+
+    Args:
+        loop: The loop.
+        running: The attempts in flight.
+    """
+
+    def __init__(self, loop: "AbstractEventLoop", running: Sized) -> None:
+        self._loop = loop
+        self._running = running
+        self._waiting: list[tuple[OneShotBody, bytes, Connection]] = []
+
+    def add(self, body: OneShotBody, head: bytes, connection: "Connection") -> None:
+        """Write a request in this turn or the next, as `write_request` does."""
+        if len(self._running) == 1:
+            write_request(body, head, connection)
+            return
+        if not self._waiting:
+            self._loop.call_soon(self._write_all)
+        self._waiting.append((body, head, connection))
+
+    def _write_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            write_request(*each)
+
+
 class OwnRequest(aiohttp.ClientRequest):
     """A request with our headers in place of aiohttp's, which writes a short body without a task.
 
@@ -171,18 +221,18 @@ class OwnRequest(aiohttp.ClientRequest):
     DEFAULT_HEADERS = {istr(name): value for name, value in ALWAYS.items()}  # noqa: RUF012 - aiohttp's own name
 
     tls: ClassVar[SSLContext | None] = None
-    """The TLS context of new connections. aiohttp creates the requests, so each pool has a class with its context."""
+    """The TLS context of new connections. aiohttp creates the requests, so each pool has a class of its own."""
+
+    write: Write = staticmethod(write_request)
+    """What writes a short request."""
 
     _unverified = False
     """Whether this is our first request on its connection."""
 
-    _length = SHORT
-    """The length of the body, if `update_body_from_data` knows it."""
-
     @classmethod
-    def verified_by(cls, tls: SSLContext | None) -> type[Self]:
+    def verified_by(cls, tls: SSLContext | None, write: Write = write_request) -> type[Self]:
         """Return a class of requests whose connections this context verifies; `None` stands for plain http."""
-        made: Any = type(cls.__name__, (cls,), {"tls": tls})
+        made: Any = type(cls.__name__, (cls,), {"tls": tls, "write": staticmethod(write)})
         return made  # type: ignore[no-any-return] # pyright takes `type` with three arguments for something else
 
     @property
@@ -202,7 +252,8 @@ class OwnRequest(aiohttp.ClientRequest):
         if COMPARED:
             self.headers: CIMultiDict[str] = _HEAD.copy()
             self.headers[HOST] = self.url.host_port_subcomponent or ""
-            self.headers.update(headers or ())
+            if headers:
+                self.headers.update(headers)
         else:
             super().update_headers(headers)
 
@@ -222,9 +273,8 @@ class OwnRequest(aiohttp.ClientRequest):
             super().update_body_from_data(body, _stacklevel)
             return
         self._body, headers = body, self.headers
-        self._length = length = body.length
-        headers[CONTENT_LENGTH] = str(length)
-        if length and CONTENT_TYPE not in headers:
+        headers[CONTENT_LENGTH] = str(body.length)
+        if body.length and CONTENT_TYPE not in headers:
             headers[CONTENT_TYPE] = "application/json"
 
     async def send(self, conn: "Connection") -> aiohttp.ClientResponse:
@@ -235,12 +285,15 @@ class OwnRequest(aiohttp.ClientRequest):
         """
         if self._unverified and self.is_ssl():
             self._check_verified(conn)
-        if not (COMPARED and self._is_plain(conn.protocol)):
+        protocol = conn.protocol
+        if protocol is None or not (COMPARED and self._is_plain()):
             return await super().send(conn)
-        writer = StreamWriter(conn.protocol, self.loop)  # type: ignore[arg-type] # a connection that was just taken
+        writer = StreamWriter(protocol, self.loop)
         await writer.write_headers(f"{self.method} {self.url.raw_path_qs} HTTP/1.1", self.headers)
         # The writer has no public name for the head that it holds.
-        if len(getattr(writer, "_headers_buf", b"") or b"") + self._length >= SHORT:
+        head: bytes = getattr(writer, "_headers_buf", b"")
+        body = self._body
+        if not head or type(body) is not OneShotBody or len(head) + body.length >= SHORT:
             return await super().send(conn)
         response = self.response_class(
             self.method,
@@ -254,7 +307,7 @@ class OwnRequest(aiohttp.ClientRequest):
             session=self.session,
             stream_writer=writer,
         )
-        run_to_end(self.write_bytes(writer, conn))
+        self.write(body, head, conn)
         return response
 
     def _check_verified(self, conn: "Connection") -> None:
@@ -273,9 +326,9 @@ class OwnRequest(aiohttp.ClientRequest):
                 field="tls",
             )
 
-    def _is_plain(self, protocol: "ResponseHandler | None") -> bool:
-        """Return whether the request is direct, on a connection that is not lost."""
-        return protocol is not None and self.proxy is None
+    def _is_plain(self) -> bool:
+        """Return whether the request is direct."""
+        return self.proxy is None
 
 
 class SharedConnectorRequest(OwnRequest):
@@ -289,5 +342,5 @@ class SharedConnectorRequest(OwnRequest):
         key = super().connection_key
         return key if self.tls is None else key._replace(ssl=self.tls)
 
-    def _is_plain(self, protocol: "ResponseHandler | None") -> bool:  # noqa: ARG002 - as above
+    def _is_plain(self) -> bool:
         return False

@@ -20,7 +20,7 @@ from attrs import Factory, field, frozen
 from yarl import URL
 
 from payasync.settings import invalid_setting
-from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, run_to_end
+from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, Writes, run_to_end
 from payasync.transport.deadlines import Deadlines
 
 WRITE_IDLE: Final = 2.0
@@ -83,6 +83,7 @@ class Pool:
         lent = settings.http
         idles = (WRITE_IDLE, READ_IDLE)
         connectors = [_lent_connector(lent)] if lent else [self._make_connector(settings, idle) for idle in idles]
+        writes = Writes(self.deadlines.loop, self.deadlines.running)
         self._own = [
             aiohttp.ClientSession(
                 connector=connector,
@@ -91,7 +92,7 @@ class Pool:
                 cookie_jar=_NoCookies(),
                 timeout=_NO_TIMEOUT,
                 headers=settings.headers,
-                request_class=(SharedConnectorRequest if lent else OwnRequest).verified_by(tls),
+                request_class=(SharedConnectorRequest if lent else OwnRequest).verified_by(tls, writes.add),
                 auto_decompress=False,
             )
             for connector in connectors

@@ -14,10 +14,10 @@ import pytest
 from payasync import Event, NotSentError, Response, Retrying, Session, Unknown
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport import aiohttp_request
-from payasync.transport.aiohttp_request import SHORT, OneShotBody, OwnRequest
+from payasync.transport.aiohttp_request import SHORT, OneShotBody, OwnRequest, Writes
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
-from tests.inside import idle, until
+from tests.inside import idle, turns, until
 from tests.sessions import FAST, ONE_TRY, connect
 
 CONTENT: Final = b'{"totalAmt":450}'
@@ -135,6 +135,28 @@ async def test_aiohttp_sends_a_begun_body_once(method: str, kind: type[aiohttp.C
                 await http.request(method, service.url, data=OneShotBody(b""))
 
     assert 2 == len(service.requests)
+
+
+async def test_a_request_that_lost_its_connection_before_its_turn() -> None:
+    """A request that waits for the next turn is never written to a connection that another one may use by then."""
+    complaints: list[object] = []
+    loop, body = asyncio.get_running_loop(), OneShotBody(CONTENT)
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    writes = Writes(loop, ("this one", "another"))
+
+    def write(body: OneShotBody, head: bytes, connection: Any) -> None:
+        writes.add(body, head, connection)
+        connection.release()
+
+    with Recorder() as service:
+        async with aiohttp.ClientSession(request_class=OwnRequest.verified_by(None, write)) as http:
+            with pytest.raises(AttributeError):  # aiohttp's: it has nowhere to read from
+                await post(http, service.url, body)
+            await turns(2)
+
+    assert (False, CONTENT) == (body.begun, await body.as_bytes())
+    assert [] == service.requests
+    assert [] == complaints
 
 
 async def test_a_written_body_is_not_kept() -> None:

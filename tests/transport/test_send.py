@@ -75,6 +75,32 @@ async def test_what_is_cancelled_begins_no_more(operation: Operation, secure: bo
     assert {(False, False), (True, True)} == set(begun)
 
 
+async def test_what_is_cancelled_beside_another_call_begins_no_more() -> None:
+    """Beside another call a request waits for the next turn of the loop, and if it is cancelled meanwhile, it ends."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    begun: list[tuple[bool, bool]] = []
+    with Recorder(by_path={BILL.path: SILENT}, otherwise=answer(200, b"{}")) as service:
+        async with transport(service.url) as way:
+            held = asyncio.ensure_future(way.send(call(BILL)))
+            await until(lambda: bool(service.requests))
+            for steps in range(5):
+                await way.send(call())
+                attempt = call()
+                sending = asyncio.ensure_future(way.send(attempt))
+                await turns(steps)
+                before = attempt.progress.begun
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+                await turns(2)
+                begun.append((before, attempt.progress.begun))
+            held.cancel()
+            await asyncio.gather(held, return_exceptions=True)
+
+    assert [(False, False)] * 2 + [(True, True)] * 3 == begun
+    assert [] == complaints
+
+
 async def test_what_wakes_too_late_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the process is stopped before the write, and wakes after the deadline, nothing is sent."""
     loop, ahead = asyncio.get_running_loop(), [0.0]
