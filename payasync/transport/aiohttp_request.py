@@ -10,7 +10,8 @@ import aiohttp
 from aiohttp.hdrs import CONTENT_LENGTH, CONTENT_TYPE, HOST
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
-from multidict import CIMultiDict, istr
+from multidict import CIMultiDict, CIMultiDictProxy, istr
+from yarl import URL
 
 from payasync import __version__
 from payasync.errors import ConfigurationError
@@ -39,6 +40,9 @@ SHORT: Final = 1 << 15
 _HEAD: Final = CIMultiDict({"Host": "", **ALWAYS})
 """A copy of these headers takes less time than aiohttp's own way, which adds each to every request."""
 
+_ANY_REQUEST: Final = aiohttp.RequestInfo(URL(), "", CIMultiDictProxy(CIMultiDict()), URL())
+"""What aiohttp's errors say about a request. The transport replaces these errors."""
+
 COMPARED: Final = aiohttp.__version__.startswith("3.14.")
 """Whether `OwnRequest.send` was compared with the `send` of the installed aiohttp."""
 
@@ -46,8 +50,8 @@ COMPARED: Final = aiohttp.__version__.startswith("3.14.")
 class OneShotBody(Payload):
     """A body that marks the start of its own write: the only proof of whether anything left this machine.
 
-    aiohttp writes the head together with the body, so no byte reaches a socket before `write`. The body always counts
-    as consumed, and aiohttp does not send a consumed body again. This stops its automatic re-send of GET, PUT and
+    The head is written together with the body, so no byte reaches a socket before `begin`. The body always counts as
+    consumed, and aiohttp does not send a consumed body again. This stops its automatic re-send of GET, PUT and
     DELETE after a dropped connection, which has no public switch.
 
     Args:
@@ -285,15 +289,14 @@ class OwnRequest(aiohttp.ClientRequest):
         """
         if self._unverified and self.is_ssl():
             self._check_verified(conn)
-        protocol = conn.protocol
-        if protocol is None or not (COMPARED and self._is_plain()):
+        body, protocol = self._body, conn.protocol
+        if protocol is None or not (COMPARED and type(body) is OneShotBody and self._is_plain()):
             return await super().send(conn)
         writer = StreamWriter(protocol, self.loop)
         await writer.write_headers(f"{self.method} {self.url.raw_path_qs} HTTP/1.1", self.headers)
         # The writer has no public name for the head that it holds.
         head: bytes = getattr(writer, "_headers_buf", b"")
-        body = self._body
-        if not head or type(body) is not OneShotBody or len(head) + body.length >= SHORT:
+        if not head or len(head) + body.length >= SHORT:
             return await super().send(conn)
         response = self.response_class(
             self.method,
@@ -301,7 +304,7 @@ class OwnRequest(aiohttp.ClientRequest):
             writer=None,
             continue100=None,
             timer=self._timer,
-            request_info=self.request_info,
+            request_info=_ANY_REQUEST,
             traces=[],
             loop=self.loop,
             session=self.session,

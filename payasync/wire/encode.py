@@ -75,12 +75,16 @@ def make_writer(kind: Kind, profile: Profile) -> Writer:
     slotted = any(vars(each).get("__slots__") for each in kind.__mro__)
     read: Callable[[Any], dict[str, Any]] = partial(asdict, recurse=False) if slotted else vars
 
+    dated = names.get("start_date")
+
     def write(request: Request[Response]) -> dict[str, Any]:
         given, written = read(request), {}
         for argument, name in arguments:  # up to Python 3.11 a comprehension takes longer
             value = given[argument]
             if value is not ABSENT:
-                written[name] = _write_date(profile, value) if argument == "start_date" else value
+                written[name] = value
+        if dated in written:
+            written[dated] = _write_date(profile, written[dated])
         for argument, point in unnamed:
             if given[argument] is not ABSENT:
                 profile.wire_name(point)  # it raises: the profile gives no name
