@@ -52,7 +52,7 @@ class Writer:
 
     def _work(self, path: Path) -> None:
         db = sqlite3.connect(path, isolation_level=None)
-        mode, synchronous = ("wal", "FULL") if sqlite3.sqlite_version_info >= WAL_SINCE else ("delete", "EXTRA")
+        mode, synchronous = ("wal", "FULL") if sqlite3.sqlite_version_info >= WAL_SINCE else ("persist", "EXTRA")
         for statement in (f"PRAGMA journal_mode = {mode}", f"PRAGMA synchronous = {synchronous}", TABLE):
             db.execute(statement)
         going = True
