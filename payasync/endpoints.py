@@ -39,7 +39,7 @@ class Operation:
         name: The namespace and the method, such as `orders.place`.
         method: The HTTP method.
         path: The path below the base URL, with arguments in braces.
-        auth: How the document authenticates it.
+        auth: How the common interface authenticates it.
         kind: What is safe after a lost response.
         reference: The argument that names the order, refund or subscription.
         place: The place of the arguments: `body`, `query`, `path` (which appends one) or `header`. Empty: the place of

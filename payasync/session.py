@@ -769,7 +769,7 @@ class Session:
 
         Args:
             error: The error of an order or a refund with a number of yours, such as an `OutcomeUnknownError`.
-            extra: Fields of the query that the document does not show, by their wire names.
+            extra: Fields of the query that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:

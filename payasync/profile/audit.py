@@ -33,7 +33,7 @@ Status = Literal["answered", "assumed", "open"]
 
 @frozen
 class Point:
-    """One point that the document leaves open.
+    """One point that the common interface leaves open.
 
     Attributes:
         name: The profile's field, such as `fields.return_url`.

@@ -66,7 +66,7 @@ def _tells_dates_apart(form: str) -> bool:
 class Profile:
     """What a service does, in Python or in TOML.
 
-    The defaults are what the document states, so `Profile()` is enough for `payments.create`.
+    The defaults are what the common interface states, so `Profile()` is enough for `payments.create`.
 
     Args:
         name: A name for people.
@@ -78,10 +78,10 @@ class Profile:
         amount_unit: `minor` or `major`, shown by the audit. Amounts are never converted.
         signature: The scheme: a `SortedPairs`, a `Template`, or any object with the methods of `SignatureScheme` or of
             `RequestScheme`.
-        endpoints: Endpoints that differ from the document's, by the operation's name.
+        endpoints: Endpoints that differ from the common interface, by the operation's name.
         fields: Wire names of arguments, and of `nonce`, `sign` and `merchant_id`; for one operation in a table under
-            its name. A dotted name nests. The document shows none for `return_url`, `frequency`, `start_date`,
-            `subscription_amount`, `customer` and `subscription_id`.
+            its name. A dotted name nests. The common interface has none for `return_url`, `frequency`,
+            `start_date`, `subscription_amount`, `customer` and `subscription_id`.
         formats: The format of `start_date`, as for `strftime`.
         constants: Fields sent with every operation (`"*"`), or with one operation by its name. None may be a required
             argument of the operation, or a value that `signature` cannot sign.
@@ -197,13 +197,13 @@ class Profile:
         return write_toml(self)
 
     def audit(self) -> "tuple[Point, ...]":
-        """Return each point that the document leaves open: its status, and which methods need it."""
+        """Return each point that the common interface leaves open: its status, and which methods need it."""
         from payasync.profile.audit import audit_points  # noqa: PLC0415 - a payment needs no audit
 
         return audit_points(self)
 
     def wire_name(self, argument: str) -> str:
-        """Return the wire name of an argument whose name the document does not show.
+        """Return the wire name of an argument whose name the common interface does not define.
 
         Raises:
             NotConfiguredError: The profile does not give the name.

@@ -303,7 +303,7 @@ Place: TypeAlias = Literal["", "body", "query", "path", "header"]
 
 @frozen(kw_only=True, field_transformer=check_types("endpoints"))
 class Endpoint:
-    """How a service's endpoint differs from the document's. What is left out is as in the document.
+    """How a service's endpoint differs from the common interface. What is left out is the same.
 
     Args:
         method: The HTTP method.

@@ -23,10 +23,10 @@ class PlaceOrder(Request[OrderResponse]):
         subject: Short title.
         body: Longer description.
         notify_url: Receives the payment notification.
-        scene_type: Payment scene; the document's sample is `"JSAPI"`.
+        scene_type: Payment scene; the common interface names `"JSAPI"`.
         return_url: Where the customer returns to; the profile gives its wire name.
         out_trade_no: The merchant's own number, sent only if given; with it payasync can ask about the order.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -51,7 +51,7 @@ class QueryOrder(Request[OrderResponse]):
 
     Args:
         out_trade_no: The merchant's own number of the order.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -69,7 +69,7 @@ class CloseOrder(Request[OrderResponse]):
 
     Args:
         out_trade_no: The merchant's own number of the order.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -112,10 +112,10 @@ class Orders(Namespace):
             subject: Short title.
             body: Longer description.
             notify_url: Receives the payment notification.
-            scene_type: Payment scene; the document's sample is `"JSAPI"`.
+            scene_type: Payment scene; the common interface names `"JSAPI"`.
             return_url: Where the customer returns to.
             out_trade_no: The merchant's own number. Give it: without it payasync cannot ask about a lost response.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
@@ -158,7 +158,7 @@ class Orders(Namespace):
 
         Args:
             out_trade_no: The merchant's own number of the order.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
@@ -185,7 +185,7 @@ class Orders(Namespace):
 
         Args:
             out_trade_no: The merchant's own number of the order.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
@@ -222,7 +222,7 @@ class Orders(Namespace):
             out_trade_no: The merchant's own number of the order.
             until: A state by its name in payasync, such as `"paid"`, or a function of the response.
             timeout: Seconds for all queries and pauses together.
-            extra: Fields of each query that the document does not show, by their wire names.
+            extra: Fields of each query that the common interface does not have, by their wire names.
 
         Raises:
             InvalidArgumentError: A value is invalid; nothing was sent.

@@ -21,7 +21,7 @@ class CreatePayment(Request[PaymentResponse]):
         amount: An integer of 1 or more, in the service's unit, such as cents.
         currency: The currency code, such as `"USD"`.
         description: Free text.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -41,7 +41,7 @@ class QueryPayment(Request[PaymentResponse]):
 
     Args:
         identifier: Names the payment, as the profile's `[status.payment]` says.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -75,7 +75,7 @@ class Payments(Namespace):
             amount: An integer of 1 or more, in the service's unit, such as cents.
             currency: The currency code, such as `"USD"`.
             description: Free text.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
@@ -106,7 +106,7 @@ class Payments(Namespace):
 
         Args:
             identifier: Names the payment, as the profile's `[status.payment]` says.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
@@ -137,7 +137,7 @@ class Payments(Namespace):
             identifier: Names the payment, as the profile's `[status.payment]` says.
             until: A state by its name in payasync, such as `"paid"`, or a function of the response.
             timeout: Seconds for all queries and pauses together.
-            extra: Fields of each query that the document does not show, by their wire names.
+            extra: Fields of each query that the common interface does not have, by their wire names.
 
         Raises:
             InvalidArgumentError: A value is invalid; nothing was sent.

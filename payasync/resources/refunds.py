@@ -24,7 +24,7 @@ class CreateRefund(Request[RefundResponse]):
         refund_amt: Amount to refund, in the same unit.
         refund_desc: Reason for the refund.
         notify_url: Receives the refund notification.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -49,7 +49,7 @@ class QueryRefund(Request[RefundResponse]):
         identifier: Names the refund, as the profile's `[status.refund]` says.
         out_trade_no: The merchant's own number of the order. A response about another order is not believed. The
             number is sent if the profile says that the service wants it.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -89,7 +89,7 @@ class Refunds(Namespace):
             refund_amt: Amount to refund, in the same unit.
             refund_desc: Reason for the refund.
             notify_url: Receives the refund notification.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
@@ -134,7 +134,7 @@ class Refunds(Namespace):
             identifier: Names the refund, as the profile's `[status.refund]` says.
             out_trade_no: The merchant's own number of the order. A response about another order is not believed. The
                 number is sent if the profile says that the service wants it.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
 
         Raises:
@@ -170,7 +170,7 @@ class Refunds(Namespace):
             timeout: Seconds for all queries and pauses together.
             out_trade_no: The merchant's own number of the order. A response about another order is not believed. The
                 number is sent if the profile says that the service wants it.
-            extra: Fields of each query that the document does not show, by their wire names.
+            extra: Fields of each query that the common interface does not have, by their wire names.
 
         Raises:
             InvalidArgumentError: A value is invalid; nothing was sent.

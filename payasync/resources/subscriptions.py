@@ -42,7 +42,7 @@ class CreateSubscription(Request[SubscriptionResponse]):
         amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
         start_date: The first day.
         customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -70,7 +70,7 @@ class UpdateSubscription(Request[SubscriptionResponse]):
         amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
         start_date: The first day.
         customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -94,7 +94,7 @@ class CancelSubscription(Request[SubscriptionResponse]):
 
     Args:
         subscription_id: The service's number of the subscription.
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
 
     Raises:
         InvalidArgumentError: A value is invalid; the error names the field and the rule.
@@ -128,7 +128,7 @@ class Subscriptions(Namespace):
             amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
             start_date: The first day; the profile's `formats` says how it is written.
             customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
@@ -173,7 +173,7 @@ class Subscriptions(Namespace):
             amount: The amount of each billing: an integer of 1 or more, in the service's unit, such as cents.
             start_date: The first day.
             customer: Details, as a mapping of JSON values, or the text by which the service knows the customer.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.
@@ -215,7 +215,7 @@ class Subscriptions(Namespace):
 
         Args:
             subscription_id: The service's number of the subscription.
-            extra: Fields that the document does not show, by their wire names.
+            extra: Fields that the common interface does not have, by their wire names.
             timeout: Seconds for this call, in place of `Timeouts.total`.
             intent: Your own name of this write: its key in the session's journal. The name is not sent.
             shield: Let the call finish even if its caller is cancelled.

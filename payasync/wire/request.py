@@ -18,7 +18,7 @@ class Request(Generic[R_co]):
     """The arguments of one call, checked when the request is made; `Session.send` sends it.
 
     Args:
-        extra: Fields that the document does not show, by their wire names.
+        extra: Fields that the common interface does not have, by their wire names.
     """
 
     operation: ClassVar[Operation]
