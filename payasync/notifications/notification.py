@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from attrs import evolve, field, fields, frozen
+from attrs import field, fields, frozen
 from multidict import CIMultiDict
 
 from payasync.endpoints import QUERY_REFUND
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Raw: TypeAlias = bytes | bytearray | memoryview
 Text: TypeAlias = str | bytes
+PAIR: Final = 2
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[Text, Text]]
 
 MAX_BYTES: Final = 64 << 10
@@ -215,7 +216,17 @@ def parse_event(event: "InboxEvent", profile: Profile, kind: str | None) -> Noti
     known = (event.key, event.weak, event.digest) if kind == event.kind and event.digest else None
     read = read_document(body, document, headers, profile=profile, kind=kind, received_at=arrived, identity=known)
     # A name that stood in a header was stored without the header.
-    return evolve(read, verified=event.verified, event=read.event or event.event)
+    return with_facts(read, verified=event.verified, event=read.event or event.event)
+
+
+def with_facts(notification: Notification, /, **facts: Any) -> Notification:
+    """Return a notification with other values under the names of its attributes."""
+    # Not `attrs.evolve`, which takes ten times as long: each notification gets facts three times.
+    other = object.__new__(type(notification))
+    attributes = other.__dict__
+    attributes |= notification.__dict__
+    attributes |= facts
+    return other
 
 
 def copy_body(raw: Raw, max_bytes: int = sys.maxsize) -> bytes:
@@ -246,15 +257,20 @@ def read_headers(headers: Headers) -> CIMultiDict[str]:
     """
     given: Any = headers.items() if isinstance(headers, Mapping) else headers
     pairs = list(given) if isinstance(given, Iterable) else [given]
+    texts = list[tuple[str, str]]()
     for pair in pairs:
-        if not isinstance(pair, tuple | list) or [isinstance(each, Text) for each in pair] != [True, True]:
+        name, value = pair if isinstance(pair, tuple | list) and len(pair) == PAIR else (None, None)
+        if not isinstance(name, Text) or not isinstance(value, Text):
             raise _error("headers", "a mapping of names to texts, or pairs of the two", type(headers).__name__)
-    return CIMultiDict([(_to_text(name), _to_text(value)) for name, value in pairs])
+        texts.append((_to_text(name), _to_text(value)))
+    return CIMultiDict(texts)
 
 
 def _to_text(given: Text) -> str:
     """Return a text that can be encoded: servers pass undecodable bytes as lone surrogates."""
-    return given.decode("latin-1") if isinstance(given, bytes) else given.encode(errors="replace").decode()
+    if isinstance(given, bytes):
+        return given.decode("latin-1")
+    return given if given.isascii() else given.encode(errors="replace").decode()
 
 
 def decode_body(body: bytes) -> dict[str, Any]:

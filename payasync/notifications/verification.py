@@ -28,6 +28,7 @@ from payasync.notifications.notification import (
     is_there,
     read_document,
     read_headers,
+    with_facts,
 )
 from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
@@ -309,7 +310,7 @@ class Verification:
         self.check_document(body, document, now)  # before anything else is read, for the same reason
         arrived = datetime.fromtimestamp(now, UTC)
         notification = read_document(body, document, received, profile=self.profile, kind=kind, received_at=arrived)
-        return evolve(notification, verified=self.proves)
+        return with_facts(notification, verified=self.proves)
 
     def check_bytes(self, body: bytes, headers: CIMultiDict[str], now: float) -> None:
         """Check a signature over body and headers."""

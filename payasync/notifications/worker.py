@@ -15,7 +15,7 @@ from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.observe import log
 from payasync.notifications.handler_transaction import Begin, HandlerTransaction, hash_mark
 from payasync.notifications.inbox import Claim, Inbox, InboxEvent
-from payasync.notifications.notification import PLURALS, Notification, parse_event
+from payasync.notifications.notification import PLURALS, Notification, parse_event, with_facts
 from payasync.notifications.sqlite_inbox import SqliteInbox
 from payasync.notifications.transitions import (
     CONFIRMABLE,
@@ -340,8 +340,8 @@ class Worker:
             read = parse_event(event, profile, event.kind)
         except InvalidArgumentError as error:
             return Transition("dead", describe_error(error))
-        notification = evolve(
-            read, id=event.id, attempt=event.attempts, dedup_key=event.key, weak=event.weak, session=self.session
+        notification = with_facts(
+            read, id=event.id, attempt=event.attempts, dedup_key=event.key, weak=event.weak, _session=self.session
         )
         for hold in (hold_several, hold_two_kinds, hold_refund):
             if held := hold(notification, profile):
