@@ -33,8 +33,8 @@ if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2**30:
 # What collecting makes lasts as long as the run: `gc.collect` need not walk through thousands of tests each time.
 gc.disable()
 
-# A busy machine makes an example slow, not wrong.
-settings.register_profile("payasync", deadline=None)
+# A busy machine makes an example slow, not wrong. `nox -s long` tries 2,000.
+settings.register_profile("payasync", deadline=None, max_examples=40)
 settings.load_profile("payasync")
 
 # Of `nox -s long`: the same examples each time, so that luck decides no change. `nox -s chaos` draws new ones.
