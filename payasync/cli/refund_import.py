@@ -133,7 +133,7 @@ def import_(
       0    the service accepted all refunds
       1    some were refused, not sent, or left out
       2    nothing was sent: a row is invalid, or it cannot start
-      3    some may have been done, and need a person
+      3    some may have been done: rows are unknown or manual
       130  interrupted
     """  # noqa: D301 - click does not wrap a paragraph after this character
     screen = RefundImportScreen(file, address, service=base_url or "", result=result)
