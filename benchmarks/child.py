@@ -48,4 +48,6 @@ if __name__ == "__main__":
         # Without types, so that they can be checked where it is missing.
         run = import_module("uvloop").run
     tls = ssl.create_default_context(cafile=sys.argv[5]) if sys.argv[5] else None
+    if tls:
+        tls.minimum_version = ssl.TLSVersion.TLSv1_2  # not the default of each system's Python
     run(main(sys.argv[1], int(sys.argv[2]), Service(sys.argv[3], tls), [int(each) for each in sys.argv[6:]]))

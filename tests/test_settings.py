@@ -168,6 +168,7 @@ def test_proxy_is_absolute_http(given: object) -> None:
 def context(**settings: Any) -> ssl.SSLContext:
     """Return a verifying TLS context with these settings changed."""
     made = ssl.create_default_context()
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
     for name, value in settings.items():
         setattr(made, name, value)
     return made

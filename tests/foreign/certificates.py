@@ -24,5 +24,6 @@ def server_tls(name: str = HOST) -> ssl.SSLContext:
 def trusting_tls() -> ssl.SSLContext:
     """Return a client's context that trusts the authority, and nobody else."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # not the default of each system's Python
     authority().configure_trust(context)
     return context

@@ -42,6 +42,13 @@ def verified(context: ssl.SSLContext) -> None:
     context.check_hostname = True
 
 
+def default_tls() -> ssl.SSLContext:
+    """Return a context that verifies, and does not trust the authority of the tests."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # not the default of each system's Python
+    return context
+
+
 def any_name(context: ssl.SSLContext) -> None:
     """Let a context accept a certificate for any name."""
     context.check_hostname = False
@@ -76,7 +83,7 @@ async def test_a_context_that_is_weakened_later(
 @pytest.mark.parametrize("restored", [False, True])
 async def test_a_context_that_is_weakened_on_the_way(*, restored: bool) -> None:
     """If the context is weakened during the handshake, the connection is not used."""
-    tls = ssl.create_default_context()
+    tls = default_tls()
 
     def opened(_: object) -> socket.socket:
         unverified(tls)
@@ -116,7 +123,7 @@ async def test_anonymous_ciphers() -> None:
 
 async def test_a_weakened_context_gives_no_password_to_a_proxy() -> None:
     """An https proxy is verified before it receives its password."""
-    tls = ssl.create_default_context()
+    tls = default_tls()
     with Recorder(tls=server_tls()) as proxy:
         async with session(f"https://{NAME}", tls=tls, proxy=proxy.url.replace("//", "//user:word@")) as pay:
             unverified(tls)
@@ -144,7 +151,7 @@ async def test_a_lent_connector_that_does_not_verify(*, used: bool) -> None:
 
 async def test_a_connection_that_was_opened_while_the_context_was_weak() -> None:
     """A connection that the user's own request opened without verification is not used."""
-    tls = ssl.create_default_context()
+    tls = default_tls()
     with Recorder(tls=server_tls()) as service:
         async with aiohttp.ClientSession() as http, session(service.url, http=http, tls=tls) as pay:
             unverified(tls)
