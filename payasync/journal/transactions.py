@@ -337,10 +337,10 @@ def _add_draft(
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
-            lasts, key_sent = first["lease"], first["key_sent"]
-            moments = {"created": now, "updated": now, "lease": lasts and now + lasts}
-            moments["key_sent"] = None if key_sent is None else now + key_sent
-            return True, [Intent(**values, **{**first, **moments}, id=added[0])]
+            stored: dict[str, Any] = {**first, "created": now, "updated": now}
+            for name in ("lease", "key_sent"):
+                stored[name] = None if first[name] is None else now + first[name]
+            return True, [Intent(**values, **stored, id=added[0])]
         yield from bind_service(draft.merchant, binding)
         if found := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
             return False, found

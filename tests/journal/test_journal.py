@@ -88,6 +88,14 @@ async def test_merchants_writes_go_to_one_service(journal: Journal) -> None:
     assert "journal" == caught.value.field
 
 
+async def test_lease_of_no_time(journal: Journal) -> None:
+    """A lease of 0 seconds ends at its begin; the journal returns the intent as it is stored."""
+    begun = (await journal.begin(draft(), 0)).intent
+
+    assert begun == await journal.get(begun.id)
+    assert begun.created == begun.lease
+
+
 async def test_write_to_another_service_is_none(journal: Journal) -> None:
     """If a write goes to another service, `begin` and `claim` raise `ConfigurationError` and store nothing."""
     queued = await journal.add(refund("R2"), merchant=MERCHANT)
