@@ -165,7 +165,7 @@ class Wait:
         self._ended = ended
 
     def postpone(self, seconds: float) -> None:
-        """Do nothing: what is waited for continued while the loop was blocked."""
+        """Do nothing: the future went on while the loop was blocked."""
 
     def expire(self, _: object = None) -> None:
         """End the wait, because the time is over, or because the future is done."""
