@@ -21,7 +21,7 @@ from payasync.sandbox import PROFILE, Sandbox
 from tests.chaos.errands import ORDER, PAID
 from tests.chaos.forked import Forked
 from tests.chaos.killing import lines, number_of
-from tests.chaos.plan import ENDED, JOURNALS, KEYED, Clock, Life, Strategy, arm, deaths, jumps, pace
+from tests.chaos.plan import AT_ONCE, ENDED, JOURNALS, KEYED, Clock, Life, Strategy, arm, deaths, jumps, pace
 from tests.chaos.verdict import Result, hit, operation_of
 
 PROGRAM: Final = Path(__file__).with_name("worker.py")
@@ -50,6 +50,10 @@ KINDS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 """The faults, each as often as any other."""
 SLOW: Final = frozenset({"hang", "latency"})
 """The faults that a client notices by its timeouts only."""
+
+
+LOST_IN_A_ROW: Final = 3 * WORKERS * AT_ONCE
+"""So many responses are lost before a kill at *claimed*: in some operation all attempts, so that there is a claim."""
 
 
 @frozen(kw_only=True)
@@ -160,6 +164,8 @@ class Course:
         ends: list[dict[str, Any]] = [*self._deaths[worker::WORKERS], {}]
         for number, (end, jump) in enumerate(zip(ends, self._jumps[worker::WORKERS], strict=True)):
             life = evolve(mine, life=number, **end, **jump)
+            if life.fatal == "claimed":
+                self._sandbox.faults.arm("reset_after_commit", "*", times=LOST_IN_A_ROW)
             if not await self._live(life):
                 return
             self._kills += 1
