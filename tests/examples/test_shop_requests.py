@@ -117,6 +117,21 @@ async def test_notifications_end_writes_of_the_journal(client: Client) -> None:
     assert {"orders.place": "succeeded", "refunds.create": "succeeded"} == states
 
 
+async def test_customer_sees_that_a_refund_is_checked(client: Client) -> None:
+    """As long as a refund may have been made and has not ended, the customer's page says that the shop checks it."""
+    async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
+        await client.buy()
+        await sandbox.customer.authorize(NUMBER)
+        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.refund()
+        shown = dict[str, bool]()
+        for state in ("open", "checking", "unsent", "refused", "processing", "failed", "succeeded"):
+            client.rows(f"UPDATE refunds SET state = '{state}'")  # noqa: S608 - the states above
+            shown[state] = "We are checking your refund of 4.50 CAD." in await client.page(f"/orders/{NUMBER}")
+
+    assert ["open", "checking", "processing"] == [state for state, found in shown.items() if found]
+
+
 async def test_refunds_in_part(client: Client) -> None:
     """A double click refunds a part once; the next form has a new number, and no more than is left."""
     path = f"/admin/orders/{NUMBER}/refund"
