@@ -40,6 +40,10 @@ def sql_of(name: str) -> str:
     return "".join(text for _, text in blocks((GUIDES / f"{name}.md").read_text(encoding="utf-8"), "sql"))
 
 
+MARKS, ENDING = (text for _, text in blocks((GUIDES / "notifications.md").read_text(encoding="utf-8"), "sql"))
+"""The SQL of the guide to notifications: the table of marks, and how a person ends an event."""
+
+
 class Roles:
     """The roles of the pages, under names that no other test uses.
 
@@ -178,7 +182,7 @@ async def handle_twice(begin: Callable[[], Any], *inboxes: Inbox) -> list[str | 
 
 async def test_rights_on_the_marks_of_handlers(postgres_dsn: str, roles: Roles, tmp_path: Path) -> None:
     """In PostgreSQL, a role with the rights of the guide marks what it has handled in the table of the guide."""
-    roles.execute(sql_of("notifications"))
+    roles.execute(MARKS)
 
     @asynccontextmanager
     async def begin() -> AsyncGenerator[psycopg.AsyncConnection]:
@@ -190,7 +194,7 @@ async def test_rights_on_the_marks_of_handlers(postgres_dsn: str, roles: Roles, 
 
 async def test_marks_of_handlers_in_sqlite(tmp_path: Path) -> None:
     """SQLite takes the table of the guide, too; it has no roles."""
-    table, _, _ = sql_of("notifications").partition("\n")
+    table, _, _ = MARKS.partition("\n")
 
     @contextmanager
     def begin() -> Generator[sqlite3.Connection]:
@@ -201,3 +205,44 @@ async def test_marks_of_handlers_in_sqlite(tmp_path: Path) -> None:
         db.execute(table)
 
     assert ["T1"] == await handle_twice(begin, SqliteInbox(tmp_path / "1.db"), SqliteInbox(tmp_path / "2.db"))
+
+
+async def end_held(inbox: Inbox, execute: Callable[[str], object]) -> tuple[list[str], int]:
+    """Have an event held, end it with the statement of the guide, and receive it again.
+
+    Return the reasons of the events that are done then, and how many events a receiver deletes later.
+    """
+    notified = sign_payment()
+    async with Receiver(inbox=inbox, profile=PROFILE, credentials=CREDENTIALS, expect=lambda _: None) as receiver:
+
+        @receiver.on("payment")
+        async def paid(_: Notification) -> None:
+            raise AssertionError("nobody expects this event")
+
+        await receiver.receive(notified.raw, notified.headers, kind="payment")
+        await receiver.settle()
+        (held,) = await receiver.events("quarantined")
+        execute(ENDING.replace("17", str(held.id)))
+        await receiver.receive(notified.raw, notified.headers, kind="payment")
+        await receiver.settle()
+        reasons = [f"{each.state}: {each.reason}" for each in await receiver.events()]
+        return reasons, await inbox.forget(datetime.now(UTC) + timedelta(minutes=1))
+
+
+ENDED: Final = (["done: ended by a person"], 1)
+
+
+async def test_person_ends_an_event_in_postgres(postgres_dsn: str, roles: Roles) -> None:
+    """In PostgreSQL, a person ends a held event as the guide says: a redelivery is recognised, and it is deleted."""
+    assert ENDED == await end_held(PostgresInbox(postgres_dsn), roles.execute)
+
+
+async def test_person_ends_an_event_in_sqlite(tmp_path: Path) -> None:
+    """In SQLite, the same statement ends an event in the table that the guide names."""
+
+    def execute(statement: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "inbox.db")) as db, db:
+            db.execute(statement.replace("payasync_events", "events"))
+
+    assert "In SQLite, the table is `events`." in (GUIDES / "notifications.md").read_text(encoding="utf-8")
+    assert ENDED == await end_held(SqliteInbox(tmp_path / "inbox.db"), execute)
