@@ -126,7 +126,8 @@ def journal() -> None:
 def status(address: Address, *, inbox: Path | None, json: bool) -> None:
     """Show which writes are in doubt, since when, why, and what to do.
 
-    It reads the journal, and sends nothing. The JSON has each write with its next command.
+    It reads the journal, and sends nothing. Use the version of payasync that your processes run, because a newer one
+    may change the tables. The JSON has each write with its next command.
 
     \b
     Examples:
