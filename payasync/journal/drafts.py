@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
 import orjson
@@ -37,6 +38,8 @@ COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
 
 CUSTOMER: Final = "customer"
 START: Final = "start_date"
+_COMPARABLE: Final = (str, int)
+"""A union would be made anew for each value."""
 
 WRITES: Final[Mapping[str, type[Request[Any]]]] = {
     kind.operation.name: kind
@@ -59,13 +62,13 @@ Keep: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 def keep_all_but_customer(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return all arguments but the customer's details."""
     del operation
+    return _without_customer(arguments)
+
+
+def _without_customer(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    if CUSTOMER not in arguments:
+        return arguments
     return {name: value for name, value in arguments.items() if name != CUSTOMER}
-
-
-def keep_amounts(operation: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments that move money, but for the customer's details: no free text, and no addresses."""
-    counted = COUNTED.get(operation, ())
-    return {name: value for name, value in arguments.items() if name in counted and name != CUSTOMER}
 
 
 def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
@@ -81,17 +84,26 @@ def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps([operation, merchant, amounts], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
+def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
     """Return the draft to store before a call is sent.
+
+    Args:
+        call: The call.
+        merchant: The merchant's number.
+        keep: Returns what may be stored. `None`: what moves money, but for the customer's details: no free text, and no
+            addresses.
 
     Raises:
         ConfigurationError: `keep` returns something that cannot be stored.
     """
     name, names, sent = call.operation.name, call.layout.names, call.fields
     # Each write needs these alone, unless the user's own function asks for the others.
-    wanted = COUNTED.get(name, names) if keep is keep_amounts else names
-    found = [(argument, at(sent, names[argument])) for argument in wanted if argument in names]
-    arguments = {argument: value for argument, value in found if value is not ABSENT}
+    wanted = COUNTED.get(name, ()) if keep is None else names
+    arguments = {
+        argument: value
+        for argument in wanted
+        if argument in names and (value := at(sent, names[argument])) is not ABSENT
+    }
     if unsent := call.expected.asked:
         named = ((argument, camel_case(argument)) for argument in COUNTED[name])
         arguments |= {argument: unsent[field] for argument, field in named if field in unsent}
@@ -109,7 +121,7 @@ def draft_from_call(call: Call, merchant: str, keep: Keep) -> Draft:
         intent=call.intent,
         hash=digest(name, merchant, counted),
         # The amounts were validated with the request.
-        request=keep(name, arguments) if keep is keep_amounts else _apply_keep(keep, name, arguments),
+        request=_without_customer(arguments) if keep is None else _apply_keep(keep, name, arguments),
         named=beyond_arguments(call),
         idempotency_key=call.idempotency_key or None,
     )
@@ -122,9 +134,13 @@ def beyond_arguments(call: Call) -> dict[str, object]:
     """
     if call.operation.name not in ARGUMENTS:  # no response is about an endpoint that the document does not show
         return {}
-    named, arguments = by_document_names(call), call.layout.document_names
-    names = [name for name in COMPARED_NAMES if name in named and name not in arguments]
-    return {name: value for name in names if isinstance(value := named[name], str | int)}
+    named, names = by_document_names(call), _names_beyond(call.layout.document_names)
+    return {name: value for name in names if name in named and isinstance(value := named[name], _COMPARABLE)}
+
+
+@lru_cache(maxsize=64)
+def _names_beyond(arguments: frozenset[str]) -> tuple[str, ...]:
+    return tuple(name for name in COMPARED_NAMES if name not in arguments)
 
 
 def draft_from_request(request: Request[Response], merchant: str, intent: str | None, keep: Keep) -> Draft:

@@ -16,7 +16,7 @@ from attrs import evolve
 from payasync.endpoints import BY_NAME
 from payasync.errors import frameless_async
 from payasync.journal import transactions
-from payasync.journal.drafts import Keep, draft_from_request, keep_all_but_customer, keep_amounts
+from payasync.journal.drafts import Keep, draft_from_request, keep_all_but_customer
 from payasync.journal.intents import (
     END_STATES,
     STATES,
@@ -91,7 +91,7 @@ class Journal(ABC):
         # Awaiting a coroutine takes a task, which would slow each write; a class that overrides the method pays it.
         begin = self._start_begin if type(self).begin is Journal.begin else self.begin
         settle = self._start_settle if type(self).settle is Journal.settle else self.settle
-        self.recorder: Final = Recorder(self, keep or keep_amounts, clock or boot_time, begin=begin, settle=settle)
+        self.recorder: Final = Recorder(self, keep, clock or boot_time, begin=begin, settle=settle)
 
     @property
     @abstractmethod

@@ -60,7 +60,7 @@ class Recorder:
 
     Args:
         journal: Keeps the intents.
-        keep: Returns the arguments that may be stored.
+        keep: Returns the arguments that may be stored; `None`: those that move money.
         clock: Returns seconds that also pass while the machine is suspended. The holder of a lease reads this clock.
         begin: Begins as `Journal.begin` does.
         settle: Begins as `Journal.settle` does.
@@ -69,7 +69,7 @@ class Recorder:
     def __init__(
         self,
         journal: "Journal",
-        keep: Keep,
+        keep: Keep | None,
         clock: Callable[[], float],
         *,
         begin: Callable[..., Awaitable[BeginResult]],

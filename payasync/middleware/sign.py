@@ -93,24 +93,34 @@ def require_signable(key: Secret | None) -> Layer:
     A merchant's own scheme is not asked here: it refuses a call only when it signs it.
     """
     able: object = None
+    join: Callable[[Mapping[str, Any], str], str] | None = None
 
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
-        nonlocal able
-        if call.signed:
-            check_signable(call, key, able)
-            able = call.profile.scheme
+        nonlocal able, join
+        scheme = call.profile.scheme
+        if call.signed and (scheme is None or scheme is not able):
+            check_signable(call, key)
+            join = scheme.pair_joiner() if type(scheme) is SortedPairs else None
+            # A subclass may write another text: each call asks it.
+            able = None if isinstance(scheme, SortedPairs) and join is None else scheme
+        elif call.signed and join is not None:
+            # The scheme and the key are able to sign; only the values of this call may not be.
+            try:
+                join(call.fields, path_of(call))
+            except PayasyncError as error:
+                error.add(operation=call.operation.name, reference=call.reference)
+                raise
         return send(call)
 
     return layer
 
 
-def check_signable(call: Call, key: Secret | None, able: object = None) -> None:
+def check_signable(call: Call, key: Secret | None) -> None:
     """Refuse a call that must be signed and cannot be.
 
     Args:
         call: The call.
         key: Signs it.
-        able: A scheme that can sign with the key; only the values of the fields are checked for it.
 
     Raises:
         ConfigurationError: The scheme or the key is missing.
@@ -124,7 +134,7 @@ def check_signable(call: Call, key: Secret | None, able: object = None) -> None:
             raise _missing_error(call)
         if isinstance(scheme, SortedPairs):
             scheme.text(call.fields, path=path_of(call))
-        if scheme is not able and isinstance(scheme, SortedPairs | Template) and not scheme.blocking:
+        if isinstance(scheme, SortedPairs | Template) and not scheme.blocking:
             # They refuse a scheme that leaves its encoding open.
             (scheme.signer if isinstance(scheme, SortedPairs) else scheme.text_signer)(key)
     except PayasyncError as error:

@@ -394,7 +394,7 @@ class SignedHeader:
         return str(values["timestamp"]), fill(self.text, values)
 
 
-@frozen(kw_only=True, field_transformer=check_types("answer"))
+@frozen(kw_only=True, field_transformer=check_types("answer"), cache_hash=True)
 class AnswerShape:
     """The dotted paths of values in the service's responses.
 

@@ -253,7 +253,7 @@ class SortedPairs(Keyed):
             NotConfiguredError: The algorithm or the encoding is open.
         """
         sign, (encode, _) = self.chosen_algorithm().signer(key), self._encoding()
-        join = self._pair_writer()
+        join = self.pair_joiner()
         if not (self.key_param or self.append_path or self.prehash):
             return lambda fields, path: encode(sign(join(fields, path).encode()))
         return lambda fields, path: encode(sign(self._make_message(join(fields, path), path, key)))
@@ -332,10 +332,11 @@ class SortedPairs(Keyed):
         keyed = f"{pairs}{self.separator}{self.key_param}={key}" if self.key_param else pairs
         return keyed + path if self.append_path else keyed
 
-    def _pair_writer(self) -> Callable[[Mapping[str, Any], str], str]:
-        """Return a function that joins pairs as `_join_pairs` does, and remembers how it joined the same names.
+    def pair_joiner(self) -> Callable[[Mapping[str, Any], str], str]:
+        """Return a function of fields and a path that joins the pairs as `text` does, without the path and the key.
 
-        It is for requests only: a merchant sends few sets of names, but a response could hold any.
+        It remembers how it joined the same names, and raises what `text` raises. It is for requests only: a merchant
+        sends few sets of names, but a response could hold any.
         """
         plan = lru_cache(256)(self._plan_join)
 

@@ -16,7 +16,6 @@ from payasync.journal.drafts import (
     draft_from_call,
     draft_from_request,
     keep_all_but_customer,
-    keep_amounts,
     request_from_intent,
 )
 from payasync.journal.intents import Draft, Intent
@@ -131,23 +130,23 @@ def test_what_responses_are_compared_with_is_kept() -> None:
     call = called(refund(extra={"currency": "CAD", "phone": "canary"})).with_fields(outTradeNo="T1")
     strange = called(refund(extra={"currency": {"email": "canary"}}))
 
-    assert {"merchantId": "M1", "currency": "CAD"} == draft_from_call(call, "M1", keep_amounts).named
-    assert {"merchantId": "M1"} == draft_from_call(strange, "M1", keep_amounts).named
+    assert {"merchantId": "M1", "currency": "CAD"} == draft_from_call(call, "M1", None).named
+    assert {"merchantId": "M1"} == draft_from_call(strange, "M1", None).named
 
 
 def test_named_beyond_the_arguments_under_other_names() -> None:
     """What the service calls otherwise is stored under the document's names, by which responses are compared."""
     fields = {"currency": "ccy", "merchant_id": "shop"}
     theirs = evolve(PROFILE, fields={**PROFILE.fields, **fields}, constants={"refunds.create": {"ccy": "CAD"}})
-    made = draft_from_call(codec(theirs).call(refund()), "M1", keep_amounts)
+    made = draft_from_call(codec(theirs).call(refund()), "M1", None)
 
     assert {"merchantId": "M1", "currency": "CAD"} == made.named
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_words_and_addresses_of_a_direct_call_are_not_kept(name: str) -> None:
-    """With `keep_amounts`, a direct call's draft has only the arguments that its digest counts, without customer."""
-    made = draft_from_call(called(WRITTEN[name]), "M1", keep_amounts)
+    """Without a `keep`, a direct call's draft has only the arguments that its digest counts, without customer."""
+    made = draft_from_call(called(WRITTEN[name]), "M1", None)
     all_of_it = draft_from_call(called(WRITTEN[name]), "M1", whole).request
 
     assert made.request == {each: all_of_it[each] for each in COUNTED[name] if each in all_of_it and each != "customer"}
@@ -159,9 +158,7 @@ def test_whom_and_when_tell_two_subscriptions_apart() -> None:
     given: dict[str, Any] = {"frequency": "monthly", "amount": 900}
     days = date(2027, 1, 31), date(2027, 2, 28)
     drafts = [
-        draft_from_call(
-            called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", keep_amounts
-        )
+        draft_from_call(called(CreateSubscription(**given, start_date=day, customer={"email": email})), "M1", None)
         for day, email in [(days[0], "alice@a.example"), (days[0], "bob@a.example"), (days[1], "bob@a.example")]
     ]
 
@@ -174,7 +171,7 @@ def test_date_that_cannot_be_read_back_counts_as_it_was_written() -> None:
     yearly = evolve(PROFILE, formats={"start_date": "%G"})
     days = date(2027, 1, 31), date(2027, 2, 28), date(2028, 1, 31)
     requests = [CreateSubscription(frequency="yearly", amount=900, start_date=day, customer={}) for day in days]
-    hashes = [draft_from_call(codec(yearly).call(each), "M1", keep_amounts).hash for each in requests]
+    hashes = [draft_from_call(codec(yearly).call(each), "M1", None).hash for each in requests]
 
     assert hashes[0] == hashes[1] != hashes[2]
 

@@ -18,7 +18,7 @@ from payasync import (
 )
 from payasync.endpoints import custom_operation
 from payasync.journal import Journal, Patience, Reconciler, Report
-from payasync.journal.drafts import draft_from_call, keep_amounts
+from payasync.journal.drafts import draft_from_call
 from payasync.journal.intents import Intent, Step
 from payasync.journal.reconcile_policy import KEY_OVER, NAMELESS, NOT_KEPT, Finding, QueryResult, decide
 from payasync.sandbox import PROFILE, Sandbox
@@ -105,8 +105,8 @@ def test_key_is_no_part_of_the_request() -> None:
     bare, keyed = (codec(evolve(REQUESTS, idempotency=each)) for each in (Idempotency(), Idempotency(field="idem")))
     operation = custom_operation("POST", "/bill", read=False)
     calls = [each.custom(operation, {"a": 1}, bearer=False, signed=False) for each in (bare, keyed, keyed)]
-    drafts = [draft_from_call(keyed.with_idempotency_key(each), MERCHANT, keep_amounts) for each in calls[1:]]
-    before = draft_from_call(calls[0], MERCHANT, keep_amounts)
+    drafts = [draft_from_call(keyed.with_idempotency_key(each), MERCHANT, None) for each in calls[1:]]
+    before = draft_from_call(calls[0], MERCHANT, None)
 
     assert [before.hash] * 2 == [each.hash for each in drafts]
     assert None is before.idempotency_key
