@@ -577,6 +577,7 @@ def create_app(_arguments: list[str] | None = None) -> web.Application:
         async with database.begin() as db:
             await db.executescript(TABLES)
         async with journal, pay, receiver:
+            await journal.list()  # makes the file, for `payasync reconcile`
             asking = asyncio.create_task(payments.ask_about_unsettled())
             yield
             asking.cancel()

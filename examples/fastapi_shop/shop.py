@@ -580,6 +580,7 @@ def create_app() -> FastAPI:
         async with engine.begin() as db:
             await db.run_sync(Base.metadata.create_all)
         async with journal, pay, receiver:
+            await journal.list()  # makes the file, for `payasync reconcile`
             asking = asyncio.create_task(ask_about_unsettled(shop))
             yield
             asking.cancel()

@@ -97,6 +97,14 @@ async def reconcile(place: Place, sandbox: Sandbox) -> int:
     return await process.wait()
 
 
+async def test_reconciler_runs_before_the_first_order(place: Place) -> None:
+    """A shop makes the journal when it starts: `payasync reconcile` refuses a file that does not exist."""
+    async with Sandbox() as sandbox, serving(place, sandbox):
+        code = await reconcile(place, sandbox)
+
+    assert 0 == code
+
+
 @pytest.mark.long
 async def test_unknown_order_is_checked_and_closed(browser: Browser, place: Place) -> None:
     """If it is unknown whether an order was placed, the customer waits, and the order is sent only once."""
