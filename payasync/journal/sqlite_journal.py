@@ -37,7 +37,7 @@ SCHEMA: Final = Schema(
 # A later payasync, to which another process was upgraded, may have added columns.
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
-_PLAIN: Final = frozenset({str, int, bool, float, type(None)})
+_PLAIN: Final = frozenset({str, int, float, type(None)})
 _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
 """Begins a transaction on a connection that does not commit by itself, as any write does."""
 
@@ -46,6 +46,8 @@ def _converter(kind: type) -> Callable[[Any], Any] | None:
     """Return what makes a value of a type one that SQLite takes; `None` if SQLite takes it as it is."""
     if kind in _PLAIN:
         return None
+    if kind is bool:
+        return int  # sqlite3 would look for an adapter each time
     if issubclass(kind, datetime):
         return datetime.timestamp
     if issubclass(kind, timedelta):
@@ -90,6 +92,30 @@ class SqliteStatement:
     one: bool
 
 
+@frozen
+class Binding:
+    """How values of certain types are bound to a statement.
+
+    Attributes:
+        text: The statement, with NULL for each `None`: sqlite3 would look for an adapter of each, which takes longer
+            than to bind it.
+        pick: Returns the values that are not `None`.
+    """
+
+    text: str
+    pick: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@lru_cache(maxsize=256)
+def _binding(text: str, kinds: tuple[type, ...]) -> Binding:
+    """Return how values of these types are bound. A statement has few combinations of types."""
+    nothing = type(None)
+    marks = iter(kinds)
+    places = [place for place, kind in enumerate(kinds) if kind is not nothing]
+    pick: Any = itemgetter(*places) if len(places) > 1 else lambda values: [values[place] for place in places]
+    return Binding(re.sub(r"\?", lambda _: "NULL" if next(marks) is nothing else "?", text), pick)
+
+
 @cache
 def sqlite_statement(statement: str) -> SqliteStatement:
     """Return a statement as SQLite executes it fastest."""
@@ -104,11 +130,13 @@ def sqlite_statement(statement: str) -> SqliteStatement:
 def _execute(db: sqlite3.Connection, query: Query) -> list[Any]:
     """Return the result of a query."""
     statement = sqlite_statement(query.statement)
-    given = _to_sqlite(statement.pick(query.values))
+    values = statement.pick(query.values)
+    binding = _binding(statement.text, tuple(map(type, values)))
+    given = _to_sqlite(binding.pick(values))
     try:
-        cursor = db.execute(statement.text, given)
+        cursor = db.execute(binding.text, given)
     except UnicodeEncodeError:
-        cursor = db.execute(statement.text, [_escape_text(each) for each in given])
+        cursor = db.execute(binding.text, [_escape_text(each) for each in given])
     if statement.one:
         return [query.values.get("id", cursor.lastrowid)] * cursor.rowcount
     return _read_results(query, cursor.description, cursor.fetchall())
