@@ -37,7 +37,8 @@ SCHEMA: Final = Schema(
 # A later payasync, to which another process was upgraded, may have added columns.
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
-_PLAIN: Final = frozenset({str, int, float, type(None)})
+_NOTHING: Final = type(None)
+_PLAIN: Final = frozenset({str, int, float, _NOTHING})
 _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
 """Begins a transaction on a connection that does not commit by itself, as any write does."""
 
@@ -55,22 +56,13 @@ def _converter(kind: type) -> Callable[[Any], Any] | None:
     return _to_json if issubclass(kind, Mapping) else None
 
 
+def _to_sqlite(value: Any) -> Any:
+    convert = _converter(type(value))
+    return convert(value) if convert else value
+
+
 def _to_json(value: Mapping[str, Any]) -> str:
     return orjson.dumps(dict(value)).decode()
-
-
-@lru_cache(maxsize=256)
-def _conversions(kinds: tuple[type, ...]) -> list[tuple[int, Callable[[Any], Any]]]:
-    """Return which of the values of a statement are converted, and how; a statement has few combinations of types."""
-    return [(place, convert) for place, kind in enumerate(kinds) if (convert := _converter(kind))]
-
-
-def _to_sqlite(values: Iterable[Any]) -> list[Any]:
-    """Return values as SQLite takes them, but for half surrogate pairs."""
-    given = list(values)
-    for place, convert in _conversions(tuple(map(type, given))):
-        given[place] = convert(given[place])
-    return given
 
 
 def _escape_text(value: Any) -> Any:
@@ -100,20 +92,30 @@ class Binding:
         text: The statement, with NULL for each `None`: sqlite3 would look for an adapter of each, which takes longer
             than to bind it.
         pick: Returns the values that are not `None`.
+        conversions: Which of these are converted, and how.
     """
 
     text: str
     pick: Callable[[Sequence[Any]], Sequence[Any]]
+    conversions: Sequence[tuple[int, Callable[[Any], Any]]]
+
+    def bind(self, values: Sequence[Any]) -> list[Any]:
+        """Return values as SQLite takes them, but for half surrogate pairs."""
+        given = list(self.pick(values))
+        for place, convert in self.conversions:
+            given[place] = convert(given[place])
+        return given
 
 
 @lru_cache(maxsize=256)
 def _binding(text: str, kinds: tuple[type, ...]) -> Binding:
     """Return how values of these types are bound. A statement has few combinations of types."""
-    nothing = type(None)
-    marks = iter(kinds)
-    places = [place for place, kind in enumerate(kinds) if kind is not nothing]
+    places = [place for place, kind in enumerate(kinds) if kind is not _NOTHING]
     pick: Any = itemgetter(*places) if len(places) > 1 else lambda values: [values[place] for place in places]
-    return Binding(re.sub(r"\?", lambda _: "NULL" if next(marks) is nothing else "?", text), pick)
+    converters = (_converter(kinds[place]) for place in places)
+    conversions = [(place, convert) for place, convert in enumerate(converters) if convert]
+    marks = iter(kinds)
+    return Binding(re.sub(r"\?", lambda _: "NULL" if next(marks) is _NOTHING else "?", text), pick, conversions)
 
 
 @cache
@@ -132,7 +134,7 @@ def _execute(db: sqlite3.Connection, query: Query) -> list[Any]:
     statement = sqlite_statement(query.statement)
     values = statement.pick(query.values)
     binding = _binding(statement.text, tuple(map(type, values)))
-    given = _to_sqlite(binding.pick(values))
+    given = binding.bind(values)
     try:
         cursor = db.execute(binding.text, given)
     except UnicodeEncodeError:
@@ -231,8 +233,7 @@ class SqliteJournal(Journal):
         transaction = work(utc_moment(self._clock()))
 
         async def execute(query: Query) -> list[Any]:
-            given = [_escape_text(each) for each in _to_sqlite(query.values.values())]
-            values = dict(zip(query.values, given, strict=True))
+            values = {name: _escape_text(_to_sqlite(value)) for name, value in query.values.items()}
             return _read_results(query, *(await _fetch_rows(connection, query.statement, values)))
 
         try:
