@@ -5,13 +5,13 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from inspect import isawaitable
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 from attrs import fields, frozen
@@ -21,7 +21,7 @@ from payasync.journal.drafts import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json
-from payasync.journal.transactions import Query, Transaction, run_transaction
+from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, escape_surrogates, utc_moment
@@ -39,6 +39,8 @@ _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
 _NOTHING: Final = type(None)
 _PLAIN: Final = frozenset({str, int, float, _NOTHING})
+SHARED: Final = (32, 16, 8, 4, 2)
+"""How many transactions share a statement."""
 _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
 """Begins a transaction on a connection that does not commit by itself, as any write does."""
 
@@ -71,17 +73,35 @@ def _escape_text(value: Any) -> Any:
 
 @frozen
 class SqliteStatement:
-    """A statement as SQLite executes it fastest.
+    """A statement, and how its values are bound to it.
 
     Attributes:
-        text: With a question mark for each value: SQLite finds a value faster by its place than by its name.
-        pick: Returns the values in the order of their places.
+        text: The statement.
+        names: The names of its values.
+        pick: Returns the values in this order.
         one: It changes one known row. `RETURNING` would take a quarter of the time, and is left out.
     """
 
     text: str
+    names: tuple[str, ...]
     pick: Callable[[Mapping[str, Any]], Sequence[Any]]
     one: bool
+
+
+@cache
+def sqlite_statement(statement: str) -> SqliteStatement:
+    """Return a statement as SQLite executes it."""
+    text = re.sub(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/", r"\1", statement)
+    changes = text.removesuffix(" RETURNING id")
+    one = changes != text and ("INSERT" in changes or "WHERE id = :id" in changes)
+    names = tuple(dict.fromkeys(re.findall(r":(\w+)", statement)))
+    return SqliteStatement(changes if one else text, names, _picker(names), one)
+
+
+def _picker(places: Sequence[Any]) -> Callable[[Any], Sequence[Any]]:
+    """Return a function that returns the values at some places."""
+    pick: Any = itemgetter(*places) if len(places) > 1 else lambda values: [values[place] for place in places]
+    return pick  # type: ignore[no-any-return]
 
 
 @frozen
@@ -90,7 +110,7 @@ class Binding:
 
     Attributes:
         text: The statement, with NULL for each `None`: sqlite3 would look for an adapter of each, which takes longer
-            than to bind it.
+            than to bind it. It finds a value faster by its place than by its name.
         pick: Returns the values that are not `None`.
         conversions: Which of these are converted, and how.
     """
@@ -108,32 +128,40 @@ class Binding:
 
 
 @lru_cache(maxsize=256)
-def _binding(text: str, kinds: tuple[type, ...]) -> Binding:
-    """Return how values of these types are bound. A statement has few combinations of types."""
+def _binding(statement: str, kinds: tuple[type, ...], rows: int = 0) -> Binding:
+    """Return how values of these types are bound; a statement has few combinations of types.
+
+    Args:
+        statement: One of `transactions`.
+        kinds: The types.
+        rows: How many transactions share the statement. Each has an `id` in front of its other values.
+    """
+    plain = sqlite_statement(statement)
     places = [place for place, kind in enumerate(kinds) if kind is not _NOTHING]
-    pick: Any = itemgetter(*places) if len(places) > 1 else lambda values: [values[place] for place in places]
     converters = (_converter(kinds[place]) for place in places)
     conversions = [(place, convert) for place, convert in enumerate(converters) if convert]
-    marks = iter(kinds)
-    return Binding(re.sub(r"\?", lambda _: "NULL" if next(marks) is _NOTHING else "?", text), pick, conversions)
+    text, mark = (shared_statement(statement, rows, len(places)), "one.column") if rows else (plain.text, "?")
+    marks = {plain.names[place]: f"{mark}{number}" for number, place in enumerate(places, 2 if rows else 1)}
+    if rows:
+        marks["id"] = f"{mark}1"
+    bound = re.sub(r":(\w+)", lambda found: marks.get(found[1], "NULL"), text)
+    return Binding(bound, _picker(places), conversions)
 
 
-@cache
-def sqlite_statement(statement: str) -> SqliteStatement:
-    """Return a statement as SQLite executes it fastest."""
-    text = re.sub(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/", r"\1", re.sub(r":\w+", "?", statement))
-    changes = text.removesuffix(" RETURNING id")
-    one = changes != text and ("INSERT" in changes or "WHERE id = ?" in changes)
-    names = re.findall(r":(\w+)", statement)
-    pick: Any = itemgetter(*names) if len(names) > 1 else lambda values: [values[name] for name in names]
-    return SqliteStatement(changes if one else text, pick, one)
+def shared_statement(statement: str, rows: int, values: int) -> str:
+    """Return one of `GROUPED` for several transactions, with so many values of each beside its `id`."""
+    text = sqlite_statement(statement).text
+    if statement == ADD:
+        text = text.replace("(operation", "(id, operation").replace("SELECT\n", "SELECT\n    :id,", 1)
+    row = f"({', '.join('?' * (values + 1))})"
+    return text.replace("\nWHERE", f"\nFROM (VALUES {', '.join([row] * rows)}) AS one\nWHERE", 1)
 
 
 def _execute(db: sqlite3.Connection, query: Query) -> list[Any]:
     """Return the result of a query."""
     statement = sqlite_statement(query.statement)
     values = statement.pick(query.values)
-    binding = _binding(statement.text, tuple(map(type, values)))
+    binding = _binding(query.statement, tuple(map(type, values)))
     given = binding.bind(values)
     try:
         cursor = db.execute(binding.text, given)
@@ -203,7 +231,7 @@ class SqliteJournal(Journal):
         clock: Callable[[], float] = time.time,
     ) -> None:
         check_function("clock", clock)
-        self._file = SqliteFile(path, SCHEMA)
+        self._file = SqliteFile(path, SCHEMA, _run_together)
         self._clock = clock
         super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
 
@@ -220,7 +248,7 @@ class SqliteJournal(Journal):
 
     def _run(self, work: Callable[[datetime], Transaction[T]]) -> Awaitable[T]:
         now = utc_moment(self._clock())
-        return self._file.start(lambda db: _run_on(db, work(now)))
+        return self._file.start(partial(work, now))
 
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
         """Run work on a connection of sqlite3, or of a compatible library such as aiosqlite, and return its result.
@@ -274,15 +302,90 @@ def _is_same_file(first: str, second: str) -> bool:
     return Path(first).samefile(second)
 
 
-def _run_on(db: sqlite3.Connection, transaction: Transaction[T]) -> T:
-    """Run a transaction to its end, as `run_transaction` does, without awaiting."""
+_Begun: TypeAlias = tuple[int, Transaction[Any], Query]
+"""A transaction that has begun: its place among those that run together, and its first query."""
+
+
+def _run_together(db: sqlite3.Connection, works: Sequence[Callable[[], Transaction[Any]]]) -> list[Any]:
+    """Run transactions to their ends, and return their results.
+
+    What each journalled write needs is executed for many at once: between two statements, this thread would have to
+    wait for the loop's, which takes longer than a statement.
+    """
+    results: list[Any] = [None] * len(works)
+    groups: dict[str, list[_Begun]] = {statement: [] for statement in GROUPED}
+
+    def run_groups() -> None:
+        for group in groups.values():
+            while group:
+                begun = group[: _group_size(len(group))]
+                del group[: len(begun)]
+                together = _execute_together(db, [query for _, _, query in begun])
+                found: Sequence[list[int] | None] = together or [None] * len(begun)
+                for (place, transaction, query), result in zip(begun, found, strict=True):
+                    results[place] = _run_to_end(db, transaction, _execute(db, query) if result is None else result)
+
+    for place, work in enumerate(works):
+        transaction = work()
+        try:
+            query = next(transaction)
+        except StopIteration as end:
+            results[place] = end.value
+            continue
+        if query.statement in groups:
+            groups[query.statement].append((place, transaction, query))
+        else:
+            run_groups()
+            results[place] = _run_to_end(db, transaction, _execute(db, query))
+    run_groups()
+    return results
+
+
+def _group_size(waiting: int) -> int:
+    """Return how many of the waiting queries share a statement: SQLite prepares few statements then, and keeps them."""
+    return next((size for size in SHARED if size <= waiting), 1)
+
+
+def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T], result: list[Any]) -> T:
+    """Give a transaction the result of its query, and run it to its end, as `run_transaction` does."""
     try:
-        query = next(transaction)
         while True:
-            query = transaction.send(_execute(db, query))
+            result = _execute(db, transaction.send(result))
     except StopIteration as end:
-        result: T = end.value
-        return result
+        returned: T = end.value
+        return returned
+
+
+def _execute_together(db: sqlite3.Connection, queries: Sequence[Query]) -> list[list[int]] | None:
+    """Return the results of queries with one statement, or `None` if nothing was done, because one would do nothing.
+
+    Then a number is stored already, or a claim is lost; how many rows have changed does not say which.
+    """
+    statement = queries[0].statement
+    rows = [sqlite_statement(statement).pick(query.values) for query in queries]
+    kinds = [tuple(map(type, row)) for row in rows]
+    if len(rows) == 1 or kinds.count(kinds[0]) < len(kinds):
+        return None
+    binding = _binding(statement, kinds[0], len(rows))
+    # Only with ids of its own it is known which of the new rows has which.
+    ids = _next_ids(db, len(rows)) if statement == ADD else [query.values["id"] for query in queries]
+    given = [value for own, row in zip(ids, rows, strict=True) for value in (own, *binding.bind(row))]
+    db.execute("SAVEPOINT together")
+    try:
+        done = db.execute(binding.text, given).rowcount == len(rows)
+    except UnicodeEncodeError:
+        done = False
+    if not done:
+        db.execute("ROLLBACK TO together")
+    db.execute("RELEASE together")
+    return [[each] for each in ids] if done else None
+
+
+def _next_ids(db: sqlite3.Connection, count: int) -> range:
+    """Return the next numbers of intents, none of which was given before."""
+    found = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'payasync_intents'").fetchone()
+    last = found[0] if found else 0
+    return range(last + 1, last + 1 + count)
 
 
 async def _fetch_rows(connection: Any, statement: str, values: Mapping[str, Any] | None = None) -> tuple[Any, Any]:

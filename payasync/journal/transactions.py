@@ -176,8 +176,11 @@ ORDER BY id"""
 """The number of an order or a refund has an index already, and a second one would make each write slower."""
 
 
-GROUPED: Final = frozenset({ADD, SETTLE})
-"""What each journalled write needs. Each begins its transaction. It is the last statement, or has changed nothing."""
+GROUPED: Final = (SETTLE, ADD)
+"""What each journalled write needs. Each begins its transaction. It is the last statement, or has changed nothing.
+
+Those of several transactions may share a statement. Then claims are ended before new intents are stored.
+"""
 
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"

@@ -91,8 +91,13 @@ def _find_file(path: str) -> os.stat_result | None:
         return None
 
 
-_Job: TypeAlias = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any]"]
+_Job: TypeAlias = tuple[Any, "asyncio.Future[Any]"]
 """What runs in a transaction, and who waits for its result."""
+
+
+def run_each(db: sqlite3.Connection, works: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
+    """Return what functions of a connection return."""
+    return [work(db) for work in works]
 
 
 class SqliteFile:
@@ -104,17 +109,24 @@ class SqliteFile:
     Args:
         path: The file. If it is missing, it is made for its owner alone.
         schema: The tables.
+        run_all: Returns the results of all works of a transaction; by default, each work is a function.
 
     Raises:
         ConfigurationError: `path` is not the path of a file.
     """
 
-    def __init__(self, path: str | os.PathLike[str], schema: Schema) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: Schema,
+        run_all: Callable[[sqlite3.Connection, Sequence[Any]], list[Any]] = run_each,
+    ) -> None:
         given: object = os.fspath(path) if isinstance(path, os.PathLike) else path
         if not isinstance(given, str) or given in {"", ":memory:"} or "\0" in given:
             raise ConfigurationError(f"path must be that of the {schema.name}'s file, not {path!r}", field="path")
         self.path: Final = str(Path(given).absolute())
         self._schema = schema
+        self._run_all = run_all
         self._closed = False
         self._ended = False
         self._identity: tuple[int, int] | None = None
@@ -144,11 +156,16 @@ class SqliteFile:
             ConfigurationError: The file belongs to another program or to a newer payasync, or is not SQLite's.
             StorageError: The file cannot be used now: it is locked, full, failing, missing, or closed here.
         """
-        return await self.start(work)
+        result: T = await self.start(work)
+        return result
 
-    def start(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
-        """Return the future result of `run`. If it is cancelled before its transaction begins, nothing is done."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    def start(self, work: Any) -> "asyncio.Future[Any]":
+        """Return the future result of `run`. If it is cancelled before its transaction begins, nothing is done.
+
+        Args:
+            work: As `run_all` takes it.
+        """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._closed:
             future.set_exception(self._closed_error())
             return future
@@ -231,7 +248,7 @@ class SqliteFile:
             return self._fail(jobs, error)
         try:
             with transaction(db):
-                return [work(db) for work, _ in jobs]
+                return self._run_all(db, [work for work, _ in jobs])
         except Exception as error:  # noqa: BLE001 - as above
             if len(jobs) > 1 and not _concerns_file(error):
                 return [self._run_jobs([job])[0] for job in jobs]

@@ -1,7 +1,10 @@
 import asyncio
+import re
 import sqlite3
 import sys
-from contextlib import closing, nullcontext
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +14,9 @@ from attrs import evolve
 
 from payasync.errors import ConfigurationError, StorageError
 from payasync.journal import transactions
+from payasync.journal.intents import State, Step
 from payasync.journal.journal import PRUNED_TOGETHER
-from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal, sqlite_statement
+from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal, shared_statement, sqlite_statement
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from tests.foreign.recorder import Recorder, answer
@@ -51,6 +55,63 @@ async def test_another_programs_file_is_refused(path: Path, journal: SqliteJourn
         await journal.begin(draft(), LEASE)
 
     assert before == content(path)
+
+
+@asynccontextmanager
+async def all_together(path: Path) -> AsyncGenerator[None]:
+    """Let all that is begun inside wait for another process, so that most of it shares a transaction."""
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        await asyncio.sleep(0)
+
+
+async def test_writes_begun_together_keep_their_own_ids(path: Path, journal: SqliteJournal) -> None:
+    """Of many writes that begin together, each has the id of its own intent, and a repeated number begins once."""
+    await journal.begin(draft(refund("R5")), LEASE)
+    numbers = [f"R{number}" for number in range(70)] + ["R3", "R7", "R7"]
+    async with all_together(path):
+        begun = [asyncio.ensure_future(journal.begin(draft(refund(each)), LEASE)) for each in numbers]
+    results = await asyncio.gather(*begun)
+    sent = {each.intent.reference: each.intent for each in results if each.step is Step.SEND}
+    stored = {each.reference: each for each in await journal.list(limit=100)}
+
+    assert {"R5"} == {*numbers} - sent.keys()
+    assert 4 == len([each for each in results if each.step is Step.WAIT])
+    assert {number: intent for number, intent in stored.items() if number != "R5"} == sent
+
+
+async def test_writes_settled_together_end_their_own_claims(path: Path, journal: SqliteJournal, clock: Clock) -> None:
+    """Of many writes that end together, each has its own state, and only a lost claim changes nothing."""
+    begun = [(await journal.begin(draft(refund(f"R{number}")), LEASE)).intent for number in range(40)]
+    clock.advance(LEASE + 1)
+    lost = await journal.ask(3, LEASE)
+    states: list[State] = ["succeeded", "rejected", "accepted", "unknown"]
+    async with all_together(path):
+        settled = [
+            asyncio.ensure_future(journal.settle(each, states[each.id % 4], reason=f"as {each.reference} ended"))
+            for each in [*begun, begun[-1]]
+        ]
+    held = await asyncio.gather(*settled)
+    after = await journal.list()
+
+    assert [False] * 3 + [True] * 37 + [False] == held
+    assert lost == after[:3]
+    assert [(states[each.id % 4], f"as {each.reference} ended") for each in begun[3:]] == [
+        (each.state, each.reason) for each in after[3:]
+    ]
+
+
+async def test_write_that_has_ended_can_begin_again_at_once(path: Path, journal: SqliteJournal) -> None:
+    """If a write is settled as rejected, and its number begins again without a pause, it is sent again."""
+    first = (await journal.begin(draft(), LEASE)).intent
+    async with all_together(path):
+        waiting = asyncio.ensure_future(journal.list())
+        settled = asyncio.ensure_future(journal.settle(first, "rejected"))
+        again = asyncio.ensure_future(journal.begin(draft(), LEASE))
+    await asyncio.gather(waiting, settled, again)
+
+    assert (Step.SEND, first.id, 2) == (again.result().step, again.result().intent.id, again.result().intent.attempts)
 
 
 OF_AN_EARLIER_VERSION: Final = """
@@ -140,14 +201,13 @@ async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: Sq
     await journal.list()
     texts = {name: text for name, text in vars(transactions).items() if isinstance(text, str)}
     statements = {name: text for name, text in texts.items() if "payasync_intents" in text}
+    written = {name: sqlite_statement(statement).text for name, statement in statements.items()}
+    shared = shared_statement(transactions.SETTLE, 2, 1)
+    written["SETTLE, shared"] = re.sub(r":\w+", "one.column1", shared.replace("?", "1"))
     with closing(sqlite3.connect(path)) as db:
         plans = {
-            name: [
-                detail
-                for text in [sqlite_statement(statement).text]
-                for *_, detail in db.execute(f"EXPLAIN QUERY PLAN {text}", [1] * text.count("?"))
-            ]
-            for name, statement in statements.items()
+            name: [detail for *_, detail in db.execute(f"EXPLAIN QUERY PLAN {text}", defaultdict(int))]
+            for name, text in written.items()
         }
 
     assert {"DUE", "MATCHING", "FIND", "NEXT_DUE", "PRUNE"} < plans.keys()
