@@ -6,14 +6,13 @@ import re
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache, lru_cache, partial
 from inspect import isawaitable
-from operator import itemgetter
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-import orjson
 from attrs import fields, frozen
 
 from payasync.errors import ConfigurationError, StorageError
@@ -21,10 +20,11 @@ from payasync.journal.drafts import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json
-from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, run_transaction
+from payasync.journal.transactions import ADD, GROUPED, SETTLE, Query, Transaction, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
-from payasync.storage.sqlite import MARKS, SqliteFile, escape_surrogates, utc_moment
+from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
+from payasync.storage.sqlite_statement import binding, execute, names_in, picker, to_sqlite
 
 T = TypeVar("T")
 
@@ -37,54 +37,23 @@ SCHEMA: Final = Schema(
 # A later payasync, to which another process was upgraded, may have added columns.
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
-_NOTHING: Final = type(None)
-_PLAIN: Final = frozenset({str, int, float, _NOTHING})
 SHARED: Final = (32, 16, 8, 4, 2)
 """How many transactions share a statement."""
+ROWS: Final = "/* rows */"
 _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
 """Begins a transaction on a connection that does not commit by itself, as any write does."""
 
 
-def _converter(kind: type) -> Callable[[Any], Any] | None:
-    """Return what makes a value of a type one that SQLite takes; `None` if SQLite takes it as it is."""
-    if kind in _PLAIN:
-        return None
-    if kind is bool:
-        return int  # sqlite3 would look for an adapter each time
-    if issubclass(kind, datetime):
-        return datetime.timestamp
-    if issubclass(kind, timedelta):
-        return timedelta.total_seconds
-    return _to_json if issubclass(kind, Mapping) else None
-
-
-def _to_sqlite(value: Any) -> Any:
-    convert = _converter(type(value))
-    return convert(value) if convert else value
-
-
-def _to_json(value: Mapping[str, Any]) -> str:
-    return orjson.dumps(dict(value)).decode()
-
-
-def _escape_text(value: Any) -> Any:
-    return escape_surrogates(value) if isinstance(value, str) else value
-
-
 @frozen
 class SqliteStatement:
-    """A statement, and how its values are bound to it.
+    """A statement as SQLite executes it.
 
     Attributes:
         text: The statement.
-        names: The names of its values.
-        pick: Returns the values in this order.
         one: It changes one known row. `RETURNING` would take a quarter of the time, and is left out.
     """
 
     text: str
-    names: tuple[str, ...]
-    pick: Callable[[Mapping[str, Any]], Sequence[Any]]
     one: bool
 
 
@@ -94,79 +63,29 @@ def sqlite_statement(statement: str) -> SqliteStatement:
     text = re.sub(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/", r"\1", statement)
     changes = text.removesuffix(" RETURNING id")
     one = changes != text and ("INSERT" in changes or "WHERE id = :id" in changes)
-    names = tuple(dict.fromkeys(re.findall(r":(\w+)", statement)))
-    return SqliteStatement(changes if one else text, names, _picker(names), one)
+    return SqliteStatement(changes if one else text, one)
 
 
-def _picker(places: Sequence[Any]) -> Callable[[Any], Sequence[Any]]:
-    """Return a function that returns the values at some places."""
-    pick: Any = itemgetter(*places) if len(places) > 1 else lambda values: [values[place] for place in places]
-    return pick  # type: ignore[no-any-return]
-
-
-@frozen
-class Binding:
-    """How values of certain types are bound to a statement.
-
-    Attributes:
-        text: The statement, with NULL for each `None`: sqlite3 would look for an adapter of each, which takes longer
-            than to bind it. It finds a value faster by its place than by its name.
-        pick: Returns the values that are not `None`.
-        conversions: Which of these are converted, and how.
-    """
-
-    text: str
-    pick: Callable[[Sequence[Any]], Sequence[Any]]
-    conversions: Sequence[tuple[int, Callable[[Any], Any]]]
-
-    def bind(self, values: Sequence[Any]) -> list[Any]:
-        """Return values as SQLite takes them, but for half surrogate pairs."""
-        given = list(self.pick(values))
-        for place, convert in self.conversions:
-            given[place] = convert(given[place])
-        return given
+@cache
+def shared_statement(statement: str) -> str:
+    """Return one of `GROUPED` as several transactions share it: `ROWS` stands for their values."""
+    text = sqlite_statement(statement).text
+    if statement == ADD:
+        # Only with ids of its own it is known which of the new rows has which.
+        text = text.replace("(operation", "(id, operation").replace("SELECT\n", "SELECT\n    :id,", 1)
+    return text.replace("\nWHERE", f"\nFROM (VALUES {ROWS}) AS one\nWHERE", 1)
 
 
 @lru_cache(maxsize=256)
-def _binding(statement: str, kinds: tuple[type, ...], rows: int = 0) -> Binding:
-    """Return how values of these types are bound; a statement has few combinations of types.
-
-    Args:
-        statement: One of `transactions`.
-        kinds: The types.
-        rows: How many transactions share the statement. Each has an `id` in front of its other values.
-    """
-    plain = sqlite_statement(statement)
-    places = [place for place, kind in enumerate(kinds) if kind is not _NOTHING]
-    converters = (_converter(kinds[place]) for place in places)
-    conversions = [(place, convert) for place, convert in enumerate(converters) if convert]
-    text, mark = (shared_statement(statement, rows, len(places)), "one.column") if rows else (plain.text, "?")
-    marks = {plain.names[place]: f"{mark}{number}" for number, place in enumerate(places, 2 if rows else 1)}
-    if rows:
-        marks["id"] = f"{mark}1"
-    bound = re.sub(r":(\w+)", lambda found: marks.get(found[1], "NULL"), text)
-    return Binding(bound, _picker(places), conversions)
-
-
-def shared_statement(statement: str, rows: int, values: int) -> str:
-    """Return one of `GROUPED` for several transactions, with so many values of each beside its `id`."""
-    text = sqlite_statement(statement).text
-    if statement == ADD:
-        text = text.replace("(operation", "(id, operation").replace("SELECT\n", "SELECT\n    :id,", 1)
-    row = f"({', '.join('?' * (values + 1))})"
-    return text.replace("\nWHERE", f"\nFROM (VALUES {', '.join([row] * rows)}) AS one\nWHERE", 1)
+def _with_rows(text: str, columns: int, rows: int) -> str:
+    row = f"({', '.join('?' * columns)})"
+    return text.replace(ROWS, ", ".join([row] * rows))
 
 
 def _execute(db: sqlite3.Connection, query: Query) -> list[Any]:
     """Return the result of a query."""
     statement = sqlite_statement(query.statement)
-    values = statement.pick(query.values)
-    binding = _binding(query.statement, tuple(map(type, values)))
-    given = binding.bind(values)
-    try:
-        cursor = db.execute(binding.text, given)
-    except UnicodeEncodeError:
-        cursor = db.execute(binding.text, [_escape_text(each) for each in given])
+    cursor = execute(db, statement.text, query.values)
     if statement.one:
         return [query.values.get("id", cursor.lastrowid)] * cursor.rowcount
     return _read_results(query, cursor.description, cursor.fetchall())
@@ -261,7 +180,7 @@ class SqliteJournal(Journal):
         transaction = work(utc_moment(self._clock()))
 
         async def execute(query: Query) -> list[Any]:
-            values = {name: _escape_text(_to_sqlite(value)) for name, value in query.values.items()}
+            values = {name: to_sqlite(value) for name, value in query.values.items()}
             return _read_results(query, *(await _fetch_rows(connection, query.statement, values)))
 
         try:
@@ -361,18 +280,22 @@ def _execute_together(db: sqlite3.Connection, queries: Sequence[Query]) -> list[
 
     Then a number is stored already, or a claim is lost; how many rows have changed does not say which.
     """
-    statement = queries[0].statement
-    rows = [sqlite_statement(statement).pick(query.values) for query in queries]
+    first = queries[0].statement
+    statement, pick = shared_statement(first), picker(names_in(sqlite_statement(first).text))
+    ids: Sequence[int] = [query.values["id"] for query in queries] if first == SETTLE else _next_ids(db, len(queries))
+    rows = [
+        pick(query.values) if first == SETTLE else (own_id, *pick(query.values))
+        for own_id, query in zip(ids, queries, strict=True)
+    ]
     kinds = [tuple(map(type, row)) for row in rows]
     if len(rows) == 1 or kinds.count(kinds[0]) < len(kinds):
         return None
-    binding = _binding(statement, kinds[0], len(rows))
-    # Only with ids of its own it is known which of the new rows has which.
-    ids = _next_ids(db, len(rows)) if statement == ADD else [query.values["id"] for query in queries]
-    given = [value for own, row in zip(ids, rows, strict=True) for value in (own, *binding.bind(row))]
+    bound = binding(statement, kinds[0], "one.column")
+    given = [bound.bind(row) for row in rows]
+    text = _with_rows(bound.text, len(given[0]), len(given))
     db.execute("SAVEPOINT together")
     try:
-        done = db.execute(binding.text, given).rowcount == len(rows)
+        done = db.execute(text, [*chain.from_iterable(given)]).rowcount == len(rows)
     except UnicodeEncodeError:
         done = False
     if not done:

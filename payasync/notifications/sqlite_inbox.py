@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 from payasync.notifications.inbox import Statements, StoredInbox
 from payasync.storage import Schema, read_migrations
-from payasync.storage.sqlite import SqliteFile, escape_surrogates, fetch_rows, utc_moment
+from payasync.storage.sqlite import SqliteFile, utc_moment
+from payasync.storage.sqlite_statement import fetch_rows
 
 APPLICATION: Final = 0x50617969
 """`Payi`: the application id in the header of the file."""
@@ -63,18 +64,11 @@ def _execute(db: sqlite3.Connection, statements: Statements[T], now: datetime) -
     try:
         statement, values = next(statements)
         while True:
-            given = {name: _encode(value) for name, value in {"now": now, **values}.items()}
-            rows = fetch_rows(db, statement.replace("payasync_", ""), given)
+            rows = fetch_rows(db, statement.replace("payasync_", ""), {"now": now, **values})
             statement, values = statements.send(_decode(db, rows))
     except StopIteration as end:
         result: T = end.value
         return result
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.timestamp()
-    return escape_surrogates(value) if isinstance(value, str) else value
 
 
 def _decode(db: sqlite3.Connection, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

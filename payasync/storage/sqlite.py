@@ -6,7 +6,7 @@ import sqlite3
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from copy import copy
@@ -49,18 +49,6 @@ REPLACED: Final = (
 
 class VanishedError(OSError):
     """The file that was in use is no longer at its path, or its data is not in it."""
-
-
-def fetch_rows(db: sqlite3.Connection, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Return the rows that a statement finds, by the names of their columns."""
-    with closing(db.execute(statement, values or {})) as cursor:
-        names = [column[0] for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
-def escape_surrogates(text: str) -> str:
-    """Return a text that SQLite takes: half a surrogate pair, which JSON can hold, becomes its escape."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def utc_moment(seconds: float) -> datetime:

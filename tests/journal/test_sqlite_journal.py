@@ -16,7 +16,7 @@ from payasync.errors import ConfigurationError, StorageError
 from payasync.journal import transactions
 from payasync.journal.intents import State, Step
 from payasync.journal.journal import PRUNED_TOGETHER
-from payasync.journal.sqlite_journal import SCHEMA, SqliteJournal, shared_statement, sqlite_statement
+from payasync.journal.sqlite_journal import ROWS, SCHEMA, SqliteJournal, shared_statement, sqlite_statement
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from tests.foreign.recorder import Recorder, answer
@@ -202,8 +202,8 @@ async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: Sq
     texts = {name: text for name, text in vars(transactions).items() if isinstance(text, str)}
     statements = {name: text for name, text in texts.items() if "payasync_intents" in text}
     written = {name: sqlite_statement(statement).text for name, statement in statements.items()}
-    shared = shared_statement(transactions.SETTLE, 2, 1)
-    written["SETTLE, shared"] = re.sub(r":\w+", "one.column1", shared.replace("?", "1"))
+    shared = shared_statement(transactions.SETTLE).replace(ROWS, "(1), (2)")
+    written["SETTLE, shared"] = re.sub(r":\w+", "one.column1", shared)
     with closing(sqlite3.connect(path)) as db:
         plans = {
             name: [detail for *_, detail in db.execute(f"EXPLAIN QUERY PLAN {text}", defaultdict(int))]
