@@ -81,6 +81,25 @@ async def test_writes_begun_together_keep_their_own_ids(path: Path, journal: Sql
     assert {number: intent for number, intent in stored.items() if number != "R5"} == sent
 
 
+def commits(path: Path) -> int:
+    """Return how many transactions have changed a file with a rollback journal: SQLite counts them in its header."""
+    return int.from_bytes(path.read_bytes()[24:28])
+
+
+async def test_writes_begun_together_share_a_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many writes that begin together wait for the disk once, or twice if one of them came first."""
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (99,))
+    async with SqliteJournal(path) as journal:
+        await journal.list()
+        before = commits(path)
+        async with all_together(path):
+            begun = [asyncio.ensure_future(journal.begin(draft(refund(f"R{each}")), LEASE)) for each in range(64)]
+        await asyncio.gather(*begun)
+        after = commits(path)
+
+    assert after - before in {1, 2}
+
+
 async def test_writes_settled_together_end_their_own_claims(path: Path, journal: SqliteJournal, clock: Clock) -> None:
     """Of many writes that end together, each has its own state, and only a lost claim changes nothing."""
     begun = [(await journal.begin(draft(refund(f"R{number}")), LEASE)).intent for number in range(40)]
