@@ -5,7 +5,8 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache, partial
 from inspect import isawaitable
@@ -20,7 +21,7 @@ from payasync.journal.drafts import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json
-from payasync.journal.transactions import ADD, GROUPED, SETTLE, Query, Transaction, run_transaction
+from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
@@ -150,7 +151,7 @@ class SqliteJournal(Journal):
         clock: Callable[[], float] = time.time,
     ) -> None:
         check_function("clock", clock)
-        self._file = SqliteFile(path, SCHEMA, _run_together)
+        self._file = SqliteFile(path, SCHEMA, _run_all)
         self._clock = clock
         super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
 
@@ -221,27 +222,26 @@ def _is_same_file(first: str, second: str) -> bool:
     return Path(first).samefile(second)
 
 
-_Begun: TypeAlias = tuple[int, Transaction[Any], Query]
-"""A transaction that has begun: its place among those that run together, and its first query."""
+Work: TypeAlias = Callable[[], Transaction[Any]]
+Begun: TypeAlias = tuple[int, Transaction[Any], Query, Sequence[Any]]
+"""A transaction that has begun: its place among those that run together, its first query, and the query's values."""
 
 
-def _run_together(db: sqlite3.Connection, works: Sequence[Callable[[], Transaction[Any]]]) -> list[Any]:
+def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
     """Run transactions to their ends, and return their results.
 
     What each journalled write needs is executed for many at once: between two statements, this thread would have to
     wait for the loop's, which takes longer than a statement.
     """
     results: list[Any] = [None] * len(works)
-    groups: dict[str, list[_Begun]] = {statement: [] for statement in GROUPED}
+    groups: defaultdict[tuple[str, tuple[type, ...]], list[Begun]] = defaultdict(list)
 
     def run_groups() -> None:
-        for group in groups.values():
-            while group:
-                begun = group[: _group_size(len(group))]
-                del group[: len(begun)]
-                together = _execute_together(db, [query for _, _, query in begun])
+        for statement, kinds in sorted(groups, key=lambda group: GROUPED.index(group[0])):
+            for begun in _split(groups.pop((statement, kinds))):
+                together = len(begun) > 1 and _execute_together(db, statement, kinds, begun)
                 found: Sequence[list[int] | None] = together or [None] * len(begun)
-                for (place, transaction, query), result in zip(begun, found, strict=True):
+                for (place, transaction, query, _), result in zip(begun, found, strict=True):
                     results[place] = _run_to_end(db, transaction, _execute(db, query) if result is None else result)
 
     for place, work in enumerate(works):
@@ -251,8 +251,9 @@ def _run_together(db: sqlite3.Connection, works: Sequence[Callable[[], Transacti
         except StopIteration as end:
             results[place] = end.value
             continue
-        if query.statement in groups:
-            groups[query.statement].append((place, transaction, query))
+        if len(works) > 1 and query.statement in GROUPED:
+            row = picker(names_in(sqlite_statement(query.statement).text))(query.values)
+            groups[query.statement, tuple(map(type, row))].append((place, transaction, query, row))
         else:
             run_groups()
             results[place] = _run_to_end(db, transaction, _execute(db, query))
@@ -260,9 +261,13 @@ def _run_together(db: sqlite3.Connection, works: Sequence[Callable[[], Transacti
     return results
 
 
-def _group_size(waiting: int) -> int:
-    """Return how many of the waiting queries share a statement: SQLite prepares few statements then, and keeps them."""
-    return next((size for size in SHARED if size <= waiting), 1)
+def _split(group: Sequence[Begun]) -> Iterator[Sequence[Begun]]:
+    """Yield parts of a group that share a statement: SQLite prepares few of them then, and keeps them."""
+    first = 0
+    while first < len(group):
+        size = next((size for size in SHARED if size <= len(group) - first), 1)
+        yield group[first : first + size]
+        first += size
 
 
 def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T], result: list[Any]) -> T:
@@ -275,29 +280,23 @@ def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T], result: lis
         return returned
 
 
-def _execute_together(db: sqlite3.Connection, queries: Sequence[Query]) -> list[list[int]] | None:
+def _execute_together(
+    db: sqlite3.Connection, first: str, kinds: tuple[type, ...], begun: Sequence[Begun]
+) -> list[list[int]] | None:
     """Return the results of queries with one statement, or `None` if nothing was done, because one would do nothing.
 
     Then a number is stored already, or a claim is lost; how many rows have changed does not say which.
     """
-    first = queries[0].statement
-    statement, pick = shared_statement(first), picker(names_in(sqlite_statement(first).text))
-    ids: Sequence[int] = [query.values["id"] for query in queries] if first == SETTLE else _next_ids(db, len(queries))
-    rows = [
-        pick(query.values) if first == SETTLE else (own_id, *pick(query.values))
-        for own_id, query in zip(ids, queries, strict=True)
-    ]
-    kinds = [tuple(map(type, row)) for row in rows]
-    if len(rows) == 1 or kinds.count(kinds[0]) < len(kinds):
-        return None
-    bound = binding(statement, kinds[0], "one.column")
+    rows: list[Sequence[Any]] = [row for *_, row in begun]
+    ids: Sequence[int] = [query.values.get("id", 0) for _, _, query, _ in begun]
+    if first == ADD:
+        ids, kinds = _next_ids(db, len(begun)), (int, *kinds)
+        rows = [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
+    bound = binding(shared_statement(first), kinds, "one.column")
     given = [bound.bind(row) for row in rows]
     text = _with_rows(bound.text, len(given[0]), len(given))
     db.execute("SAVEPOINT together")
-    try:
-        done = db.execute(text, [*chain.from_iterable(given)]).rowcount == len(rows)
-    except UnicodeEncodeError:
-        done = False
+    done = db.execute(text, [*chain.from_iterable(given)]).rowcount == len(rows)
     if not done:
         db.execute("ROLLBACK TO together")
     db.execute("RELEASE together")

@@ -71,7 +71,8 @@ async def test_writes_begun_together_keep_their_own_ids(path: Path, journal: Sql
     await journal.begin(draft(refund("R5")), LEASE)
     numbers = [f"R{number}" for number in range(70)] + ["R3", "R7", "R7"]
     async with all_together(path):
-        begun = [asyncio.ensure_future(journal.begin(draft(refund(each)), LEASE)) for each in numbers]
+        named = [draft(refund(each), f"task {each}" if each.endswith("3") else None) for each in numbers]
+        begun = [asyncio.ensure_future(journal.begin(each, LEASE)) for each in named]
     results = await asyncio.gather(*begun)
     sent = {each.intent.reference: each.intent for each in results if each.step is Step.SEND}
     stored = {each.reference: each for each in await journal.list(limit=100)}
@@ -108,7 +109,7 @@ async def test_writes_settled_together_end_their_own_claims(path: Path, journal:
     states: list[State] = ["succeeded", "rejected", "accepted", "unknown"]
     async with all_together(path):
         settled = [
-            asyncio.ensure_future(journal.settle(each, states[each.id % 4], reason=f"as {each.reference} ended"))
+            asyncio.ensure_future(journal.settle(each, states[each.id % 4], reason=f"{each.reference} ended \ud800"))
             for each in [*begun, begun[-1]]
         ]
     held = await asyncio.gather(*settled)
@@ -116,7 +117,7 @@ async def test_writes_settled_together_end_their_own_claims(path: Path, journal:
 
     assert [False] * 3 + [True] * 37 + [False] == held
     assert lost == after[:3]
-    assert [(states[each.id % 4], f"as {each.reference} ended") for each in begun[3:]] == [
+    assert [(states[each.id % 4], f"{each.reference} ended \\ud800") for each in begun[3:]] == [
         (each.state, each.reason) for each in after[3:]
     ]
 
