@@ -25,7 +25,7 @@ from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, run_
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
-from payasync.storage.sqlite_statement import binding, execute, names_in, picker, to_sqlite
+from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite
 
 T = TypeVar("T")
 
@@ -296,7 +296,7 @@ def _execute_together(
     given = [bound.bind(row) for row in rows]
     text = _with_rows(bound.text, len(given[0]), len(given))
     db.execute("SAVEPOINT together")
-    done = db.execute(text, [*chain.from_iterable(given)]).rowcount == len(rows)
+    done = execute_bound(db, text, [*chain.from_iterable(given)]).rowcount == len(rows)
     if not done:
         db.execute("ROLLBACK TO together")
     db.execute("RELEASE together")

@@ -22,6 +22,7 @@ from attrs import evolve
 from payasync.errors import ConfigurationError, StorageError
 from payasync.storage import Schema
 from payasync.storage.sqlite import EMPTY, REPLACED, VANISHED, SqliteFile, journaling, open_database, transaction
+from payasync.storage.sqlite_statement import binding
 from tests.journal.building import empty, move_away
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
@@ -439,6 +440,13 @@ def test_program_ends_by_itself(path: Path, how: str, expected: list[str]) -> No
 
     assert (0, "") == (done.returncode, done.stderr)
     assert expected == on_disk(path)
+
+
+def test_marks_of_values_have_no_number() -> None:
+    """A value stands at each of its places, because Python 3.12.0 to 3.12.3 warns of a mark such as `?1`."""
+    bound = binding("SELECT :a, :b, :none, :a", (int, bool, type(None)))
+
+    assert ("SELECT ?, ?, NULL, ?", [7, 1, 7]) == (bound.text, bound.bind([7, True, None]))
 
 
 TWO_VERSIONS: Final = evolve(
