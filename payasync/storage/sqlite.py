@@ -423,6 +423,8 @@ def _open_connection(path: str) -> sqlite3.Connection:
         db.execute(f"PRAGMA synchronous = {synchronous}")
         # For macOS, where a plain fsync does not reach the disk.
         db.execute("PRAGMA fullfsync = ON")
+        # Otherwise a savepoint may write a temporary file, and a container may have no folder for one.
+        db.execute("PRAGMA temp_store = MEMORY")
     except BaseException:
         db.close()
         raise
