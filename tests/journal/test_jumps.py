@@ -14,6 +14,7 @@ from attrs import evolve
 
 from payasync import CreatePayment, Idempotency, OutcomeUnknownError, RetryPolicy, Session
 from payasync.journal import Reconciler, Report, SqliteJournal
+from payasync.journal.journal import monotonic_tick
 from payasync.profile.schema import Recovery
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import boot_time
@@ -158,3 +159,14 @@ def test_boot_time(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
     expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.time
 
     assert sorted(times := [expected(), boot_time(), expected()]) == times
+
+
+@pytest.mark.parametrize("has_one", [True, False])
+def test_tick_counts_seconds(monkeypatch: pytest.MonkeyPatch, *, has_one: bool) -> None:
+    """A tick holds seconds of the clock that counts the machine's sleep, or else of the monotonic clock."""
+    if not has_one:
+        monkeypatch.setattr("payasync.journal.journal.BOOT_CLOCK", None)
+    expected = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if has_one else time.monotonic
+    times = [expected(), float(monotonic_tick().split(" ")[1]), expected()]
+
+    assert sorted(times) == times

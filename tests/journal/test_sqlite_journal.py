@@ -72,17 +72,31 @@ async def all_together(path: Path) -> AsyncGenerator[None]:
 async def test_writes_begun_together_keep_their_own_ids(path: Path, journal: SqliteJournal) -> None:
     """Of many writes that begin together, each has the id of its own intent, and a repeated number begins once."""
     await journal.begin(draft(refund("R5")), LEASE)
-    numbers = [f"R{number}" for number in range(70)] + ["R3", "R7", "R7"]
+    # Those without a repeated number share their statements: of each kind, there are more of them.
+    numbers = [f"R{number}" for number in range(200)] + ["R3", "R7", "R7"]
     async with all_together(path):
         named = [draft(refund(each), f"task {each}" if each.endswith("3") else None) for each in numbers]
         begun = [asyncio.ensure_future(journal.begin(each, LEASE)) for each in named]
     results = await asyncio.gather(*begun)
     sent = {each.intent.reference: each.intent for each in results if each.step is Step.SEND}
-    stored = {each.reference: each for each in await journal.list(limit=100)}
+    stored = {each.reference: each for each in await journal.list(limit=300)}
 
     assert {"R5"} == {*numbers} - sent.keys()
     assert 4 == len([each for each in results if each.step is Step.WAIT])
     assert {number: intent for number, intent in stored.items() if number != "R5"} == sent
+
+
+async def test_ids_of_pruned_writes_are_not_given_again(path: Path, journal: SqliteJournal, clock: Clock) -> None:
+    """Writes that begin together have ids that no other write ever had."""
+    pruned = (await journal.begin(draft(), LEASE)).intent
+    await journal.settle(pruned, "rejected")
+    await journal.prune(clock.advance(1))
+    async with all_together(path):
+        waiting = asyncio.ensure_future(journal.list())
+        begun = [asyncio.ensure_future(journal.begin(draft(refund(each)), LEASE)) for each in ("R1", "R2")]
+    await asyncio.gather(waiting, *begun)
+
+    assert [pruned.id + 1, pruned.id + 2] == [each.result().intent.id for each in begun]
 
 
 def commits(path: Path) -> int:
@@ -174,6 +188,20 @@ async def test_write_that_has_ended_can_begin_again_at_once(path: Path, journal:
     await asyncio.gather(waiting, settled, again)
 
     assert (Step.SEND, first.id, 2) == (again.result().step, again.result().intent.id, again.result().intent.attempts)
+
+
+async def test_what_is_asked_after_a_write_has_ended_sees_its_end(path: Path, journal: SqliteJournal) -> None:
+    """If writes are settled, and one of them is read without a pause, it has its new state."""
+    begun = [(await journal.begin(draft(refund(each)), LEASE)).intent for each in ("R1", "R2")]
+    async with all_together(path):
+        waiting = asyncio.ensure_future(journal.list())
+        settled = [asyncio.ensure_future(journal.settle(each, "rejected")) for each in begun]
+        read = asyncio.ensure_future(journal.get(begun[0].id))
+    await asyncio.gather(waiting, *settled, read)
+    found = read.result()
+
+    assert found
+    assert "rejected" == found.state
 
 
 OF_AN_EARLIER_VERSION: Final = """

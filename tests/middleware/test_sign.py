@@ -260,12 +260,17 @@ async def test_value_that_cannot_be_signed_is_refused_beforehand(algorithm: Any)
     assert "refunds.create" == caught.value.operation
 
 
-async def test_each_call_is_checked_beforehand() -> None:
+class OwnPairs(SortedPairs):
+    """A merchant's own form of a scheme of ours."""
+
+
+@pytest.mark.parametrize("kind", [SortedPairs, OwnPairs])
+async def test_each_call_is_checked_beforehand(kind: type[SortedPairs]) -> None:
     """The check before the journal remembers that a key is usable, but only after it checked that for this scheme."""
-    end, scheme = way(), SortedPairs(algorithm="hmac-sha256", encoding="hex")
+    end, scheme = way(), kind(algorithm="hmac-sha256", encoding="hex")
     good, short = require_signable(KEY), require_signable(Secret("short"))
     await good(signed(scheme, a=1), end.send)
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError) as caught:
         await good(signed(scheme, a=1.5), end.send)
     with pytest.raises(NotConfiguredError):
         await good(signed(SortedPairs(algorithm="hmac-sha256"), a=1), end.send)
@@ -274,6 +279,7 @@ async def test_each_call_is_checked_beforehand() -> None:
         await short(signed(scheme, a=1), end.send)
 
     assert 2 == len(end.calls)
+    assert "refunds.create" == caught.value.operation
 
 
 KEYS: Final = Credentials("M1", secret_key="sk_canary", public_key="pk_canary")
