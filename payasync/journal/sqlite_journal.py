@@ -72,7 +72,7 @@ def shared_statement(statement: str) -> str:
     """Return one of `GROUPED` as several transactions share it: `ROWS` stands for their values."""
     text = sqlite_statement(statement).text
     if statement == ADD:
-        # Only with ids of its own it is known which of the new rows has which.
+        # The ids are given, because SQLite does not say which new row has which id.
         text = text.replace("(operation", "(id, operation").replace("SELECT\n", "SELECT\n    :id,", 1)
     return text.replace("\nWHERE", f"\nFROM (VALUES {ROWS}) AS one\nWHERE", 1)
 
@@ -230,8 +230,8 @@ Begun: TypeAlias = tuple[int, Transaction[Any], Query, Sequence[Any]]
 def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
     """Run transactions to their ends, and return their results.
 
-    What each journalled write needs is executed for many at once: between two statements, this thread would have to
-    wait for the loop's, which takes longer than a statement.
+    What each journalled write needs is executed for many at once. Between two statements, this thread waits for the
+    event loop's thread, which takes longer than a statement.
     """
     results: list[Any] = [None] * len(works)
     groups: defaultdict[tuple[str, tuple[type, ...]], list[Begun]] = defaultdict(list)
@@ -283,9 +283,9 @@ def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T], result: lis
 def _execute_together(
     db: sqlite3.Connection, first: str, kinds: tuple[type, ...], begun: Sequence[Begun]
 ) -> list[list[int]] | None:
-    """Return the results of queries with one statement, or `None` if nothing was done, because one would do nothing.
+    """Return the results of queries with one statement, or `None` if one of them would change nothing.
 
-    Then a number is stored already, or a claim is lost; how many rows have changed does not say which.
+    Then a number is stored already, or a claim is lost. Nothing was changed, and each query must run alone.
     """
     rows: list[Sequence[Any]] = [row for *_, row in begun]
     ids: Sequence[int] = [query.values.get("id", 0) for _, _, query, _ in begun]

@@ -27,6 +27,8 @@ LOCKED_SECONDS: Final = 5.0
 """How long a transaction waits for that of another process."""
 LONGEST_PATIENCE: Final = 0.005
 """Seconds that a transaction waits at most for more jobs."""
+OLDEST: Final = (3, 37)
+"""The first SQLite that knows strict tables."""
 WAL_SINCE: Final = (3, 51, 3)
 """Before this SQLite, a write-ahead log that was reset at the wrong moment could damage the file."""
 MARKS: Final = ("application_id", "user_version")
@@ -134,7 +136,7 @@ class SqliteFile:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"payasync-{self._schema.name}")
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what a function of the connection returns, after it was committed.
+        """Return what a function of the connection returns, after it was committed, if the file runs functions.
 
         Args:
             work: Runs in the file's thread, in a transaction that it shares with others. It runs a second time if
@@ -325,9 +327,13 @@ def open_database(path: str, schema: Schema) -> sqlite3.Connection:
 
     Raises:
         ConfigurationError: The file belongs to another program or to a newer payasync, is empty, or is not SQLite's; it
-            stays as it is. Or the file is missing, and its log is not.
+            stays as it is. Or the file is missing, and its log is not. Or Python's SQLite is too old.
         sqlite3.OperationalError: The file cannot be opened now.
     """
+    if sqlite3.sqlite_version_info < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        why = f"Python has SQLite {sqlite3.sqlite_version}, and {needed} is needed: use a newer Python, or PostgreSQL"
+        raise _refuse_file(path, schema, why)
     try:
         # The logs are looked for first: a process that makes the file at this moment writes them after it.
         log = next((log for end in ("-wal", "-journal") if file_identity(log := path + end)), None)

@@ -71,8 +71,8 @@ class Binding:
     """How values of certain types are bound to a statement.
 
     Attributes:
-        text: The statement, with NULL for each `None`, of which sqlite3 would look for an adapter, too. It finds a
-            value faster by its place than by its name.
+        text: The statement, with NULL for each `None`, because sqlite3 would look for an adapter of each. Its values
+            have places: sqlite3 finds a value faster by its place than by its name.
         pick: Returns the values that are not `None`.
         conversions: Which of these are converted, and how.
     """

@@ -718,3 +718,12 @@ def test_nothing_is_lost_by_a_fork(path: Path, what: str, journal: str) -> None:
 
     assert (0, "", "ok") == (done.returncode, done.stderr, whole)
     assert sorted(done.stdout.splitlines()) == on_disk(path)
+
+
+async def test_old_sqlite_is_refused(path: Path, file: SqliteFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If Python's SQLite is too old, the error names its version and what to do, and no file is made."""
+    monkeypatch.setattr("payasync.storage.sqlite.OLDEST", (99, 1))
+    with pytest.raises(ConfigurationError, match=rf"SQLite {sqlite3.sqlite_version}, and 99.1 is needed: use a newer"):
+        await file.run(notes)
+
+    assert [] == on_disk(path)
