@@ -131,6 +131,8 @@ BURSTS: Final = """
 import asyncio
 import sys
 
+sys.path.append(sys.argv[2])
+
 from payasync.journal.sqlite_journal import SqliteJournal
 from tests.journal.building import LEASE, draft, refund
 
@@ -151,7 +153,7 @@ def test_writes_begun_together_need_no_temporary_file(path: Path, tmp_path: Path
     folder = tmp_path / "temporary"
     folder.mkdir()
     os.utime(folder, (0, 0))
-    command = [sys.executable, "-W", "error", "-c", BURSTS, str(path)]
+    command = [sys.executable, "-W", "error", "-c", BURSTS, str(path), str(Path(__file__).parents[2])]
     subprocess.run(command, env={**os.environ, "SQLITE_TMPDIR": str(folder)}, timeout=60, check=True)
 
     assert 0 == folder.stat().st_mtime
