@@ -199,8 +199,9 @@ async def test_what_is_asked_after_a_write_has_ended_sees_its_end(path: Path, jo
         waiting = asyncio.ensure_future(journal.list())
         settled = [asyncio.ensure_future(journal.settle(each, "rejected")) for each in begun]
         read = asyncio.ensure_future(journal.get(begun[0].id))
-    await asyncio.gather(waiting, *settled, read)
-    found = read.result()
+    await asyncio.gather(*settled)
+    found = await read
+    await waiting
 
     assert found
     assert "rejected" == found.state
