@@ -303,7 +303,7 @@ Place: TypeAlias = Literal["", "body", "query", "path", "header"]
 
 @frozen(kw_only=True, field_transformer=check_types("endpoints"))
 class Endpoint:
-    """How a service's endpoint differs from the common interface. What is left out is the same.
+    """How a service's endpoint differs from the common interface. If an argument is left out, nothing differs there.
 
     Args:
         method: The HTTP method.

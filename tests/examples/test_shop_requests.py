@@ -49,6 +49,12 @@ class Client:
         """Buy a coffee, up to the gateway."""
         return await self.press("/orders", product="coffee", number=NUMBER)
 
+    async def buy_and_pay(self, sandbox: Sandbox) -> None:
+        """Buy a coffee, pay it at the gateway, and wait until the shop knows."""
+        await self.buy()
+        await sandbox.customer.authorize(NUMBER)
+        await self.see(f"/orders/{NUMBER}", "Thank you")
+
     async def refund(self) -> tuple[int, str]:
         """Press the button of the order's refund."""
         return await self.press(f"/admin/orders/{NUMBER}/refund", **await self.form())
@@ -84,9 +90,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 async def test_refused_refund_is_shown_and_can_be_repeated(client: Client) -> None:
     """The administrator reads why the service refuses a refund, and each click sends the same number."""
     async with Sandbox() as sandbox, serving(client.place, sandbox), sandbox.session() as tool:
-        await client.buy()
-        await sandbox.customer.authorize(NUMBER)
-        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.buy_and_pay(sandbox)
         await tool.refunds.create(out_trade_no=NUMBER, out_refund_no="X1", total_amt=450, refund_amt=450)
         form = await client.form()
         clicks = [(await client.press(f"/admin/orders/{NUMBER}/refund", **form))[0] for _ in range(2)]
@@ -103,9 +107,7 @@ async def test_refused_refund_is_shown_and_can_be_repeated(client: Client) -> No
 async def test_notifications_end_writes_of_the_journal(client: Client) -> None:
     """After a notification, nobody need ask the service about the order or its refund."""
     async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
-        await client.buy()
-        await sandbox.customer.authorize(NUMBER)
-        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.buy_and_pay(sandbox)
         await client.refund()
         await sandbox.bank.settle_refund(f"{NUMBER}-R1")
         async with aclosing(SqliteInbox(client.place.folder / "inbox.db")) as inbox, asyncio.timeout(SECONDS):
@@ -120,9 +122,7 @@ async def test_notifications_end_writes_of_the_journal(client: Client) -> None:
 async def test_customer_sees_that_a_refund_is_checked(client: Client) -> None:
     """As long as a refund may have been made and has not ended, the customer's page says that the shop checks it."""
     async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
-        await client.buy()
-        await sandbox.customer.authorize(NUMBER)
-        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.buy_and_pay(sandbox)
         await client.refund()
         shown = dict[str, bool]()
         for state in ("open", "checking", "unsent", "refused", "processing", "failed", "succeeded"):
@@ -136,9 +136,7 @@ async def test_refunds_in_part(client: Client) -> None:
     """A double click refunds a part once; the next form has a new number, and no more than is left."""
     path = f"/admin/orders/{NUMBER}/refund"
     async with Sandbox() as sandbox, serving(client.place, sandbox):
-        await client.buy()
-        await sandbox.customer.authorize(NUMBER)
-        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.buy_and_pay(sandbox)
         first = await client.form()
         part = {**first, "amount": "200"}
         clicks = [each[0] for each in await asyncio.gather(*(client.press(path, **part) for _ in range(2)))]
@@ -166,9 +164,7 @@ async def test_refunds_in_part(client: Client) -> None:
 async def test_throttled_refund_can_be_pressed_again(client: Client) -> None:
     """A refund that the service had no time for is not refused: the same number is sent again, by a person."""
     async with Sandbox() as sandbox, serving(client.place, sandbox):
-        await client.buy()
-        await sandbox.customer.authorize(NUMBER)
-        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.buy_and_pay(sandbox)
         sandbox.faults.rate_limited("refunds.create", retry_after=3600)
         await client.refund()
         page, form = await client.page("/admin"), await client.form()
@@ -185,9 +181,7 @@ async def test_refund_of_a_killed_shop_says_what_to_do(client: Client) -> None:
     """If a shop dies before it refunds, the next one says that nothing was sent, after the quarantine."""
     async with Sandbox() as sandbox:
         async with serving(client.place, sandbox) as process:
-            await client.buy()
-            await sandbox.customer.authorize(NUMBER)
-            await client.see(f"/orders/{NUMBER}", "Thank you")
+            await client.buy_and_pay(sandbox)
             process.kill()
         row = f"'{NUMBER}-R1', '{NUMBER}', 450, 'open', '', datetime('now', '-1 hour')"
         client.rows(f"INSERT INTO refunds SELECT {row}, datetime('now')")
@@ -309,9 +303,7 @@ async def test_payment_of_another_amount_is_held(client: Client) -> None:
 async def test_refund_of_another_amount_is_held(client: Client) -> None:
     """A genuine notification of a refund that the shop did not ask for changes nothing, and waits for a person."""
     async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
-        await client.buy()
-        await sandbox.customer.authorize(NUMBER)
-        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.buy_and_pay(sandbox)
         await client.refund()
         client.rows("UPDATE refunds SET amount = 449")
         await sandbox.bank.settle_refund(f"{NUMBER}-R1")
@@ -410,9 +402,7 @@ async def test_service_with_other_names_is_believed(client: Client) -> None:
 async def test_another_refund_at_the_service_is_checked(client: Client) -> None:
     """A refund of an amount that the shop did not ask for does not count as made, and is not sent again."""
     async with Sandbox(refunds="by hand") as sandbox, serving(client.place, sandbox):
-        await client.buy()
-        await sandbox.customer.authorize(NUMBER)
-        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.buy_and_pay(sandbox)
         await client.refund()
         client.rows("UPDATE refunds SET amount = 449")
         await client.refund()
@@ -451,9 +441,7 @@ async def test_shop_asks_about_refunds_each_minute(client: Client) -> None:
         serving(client.place, sandbox, MINUTE="0.1"),
     ):
         sandbox.faults.notifications.drop("refund", times=None)
-        await client.buy()
-        await sandbox.customer.authorize(NUMBER)
-        await client.see(f"/orders/{NUMBER}", "Thank you")
+        await client.buy_and_pay(sandbox)
         await client.refund()
         await client.see("/admin", "processing")
         await sandbox.bank.settle_refund(f"{NUMBER}-R1")
