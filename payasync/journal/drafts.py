@@ -79,8 +79,9 @@ def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
         merchant: The merchant's number.
         arguments: All arguments by their names in Python; of an endpoint of `request`, its fields.
     """
-    counted = COUNTED.get(operation, tuple(arguments))
-    amounts = {name: arguments[name] for name in counted if name in arguments}
+    counted, amounts = COUNTED.get(operation), arguments
+    if counted is not None and not arguments.keys() <= set(counted):
+        amounts = {name: arguments[name] for name in counted if name in arguments}
     return hashlib.sha256(orjson.dumps([operation, merchant, amounts], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -102,7 +103,7 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
     arguments = {
         argument: value
         for argument in wanted
-        if argument in names and (value := at(sent, names[argument])) is not ABSENT
+        if (path := names.get(argument)) and (value := sent[path] if path in sent else at(sent, path)) is not ABSENT
     }
     if unsent := call.expected.asked:
         named = ((argument, camel_case(argument)) for argument in COUNTED[name])

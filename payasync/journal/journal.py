@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -176,8 +176,9 @@ class Journal(ABC):
         return await self._start_begin(draft, lease, service=service)
 
     def _start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Awaitable[BeginResult]:
+        # Each write waits with what it holds: a closure and its cells would be six more objects for the collector.
         lasts, binding, tick = _check_lease(lease), self._binding(service), self._tick()
-        return self._run(lambda now: transactions.begin(draft, binding, now, lasts, tick=tick))
+        return self._run(partial(transactions.begin, draft, binding, lasts, tick=tick))
 
     async def claim(
         self,
@@ -262,9 +263,7 @@ class Journal(ABC):
         after, again = _check_state(state), None if due is None else check_moment("due", due)
         facts = {"outcome": None if outcome is None else outcome_to_json(outcome), "reason": " ".join(reason.split())}
         tick = self._tick()
-        return self._run(
-            lambda now: transactions.settle(intent, after, again, now, facts, tick=tick, answered=answered)
-        )
+        return self._run(partial(transactions.settle, intent, after, again, facts, tick=tick, answered=answered))
 
     async def ask(
         self,
@@ -489,10 +488,13 @@ class Journal(ABC):
         return await self._run(lambda _: transactions.find_intents(statement, values))
 
     def _binding(self, service: str | None) -> transactions.ServiceBinding | None:
-        return None if service is None else transactions.ServiceBinding(service, self._place)
+        return None if service is None else _service_binding(service, self._place)
 
     def _tick(self) -> str | None:
         return monotonic_tick() if self._has_system_clock else None
+
+
+_service_binding: Final = lru_cache(maxsize=64)(transactions.ServiceBinding)
 
 
 def _check_lease(given: object) -> float:

@@ -30,7 +30,7 @@ from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply
 from payasync.middleware.chain import GRACE, out_of_time
 from payasync.middleware.observe import Event, Unknown, log
 from payasync.middleware.outcome import Recourse, recourse, unknown_error
-from payasync.transport.deadlines import Deadlines
+from payasync.transport.deadlines import Deadlines, Wait
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -242,7 +242,7 @@ class Recorder:
         await self._wait_in_time(call, task)
         return task.result() if task.done() else None
 
-    def _wait_in_time(self, call: Call, future: "asyncio.Future[Any]") -> Awaitable[None]:
+    def _wait_in_time(self, call: Call, future: "asyncio.Future[Any]") -> Wait:
         """Wait for the journal as long as a call may after its response."""
         loop = future.get_loop()
         return self._deadlines_of(loop).wait(future, max(call.deadline, loop.time() + GRACE))

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache, partial
 from inspect import isawaitable
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -81,6 +80,12 @@ def shared_statement(statement: str) -> str:
 def _with_rows(text: str, columns: int, rows: int) -> str:
     row = f"({', '.join('?' * columns)})"
     return text.replace(ROWS, ", ".join([row] * rows))
+
+
+@cache
+def _row_picker(statement: str) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+    """Return a function that returns a statement's values, in the order of `names_in`."""
+    return picker(names_in(sqlite_statement(statement).text))
 
 
 def _execute(db: sqlite3.Connection, query: Query) -> list[Any]:
@@ -252,7 +257,7 @@ def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
             results[place] = end.value
             continue
         if len(works) > 1 and query.statement in GROUPED:
-            row = picker(names_in(sqlite_statement(query.statement).text))(query.values)
+            row = _row_picker(query.statement)(query.values)
             groups[query.statement, tuple(map(type, row))].append((place, transaction, query, row))
         else:
             run_groups()
@@ -287,16 +292,16 @@ def _execute_together(
 
     Then a number is stored already, or a claim is lost. Nothing was changed, and each query must run alone.
     """
-    rows: list[Sequence[Any]] = [row for *_, row in begun]
+    rows: list[Sequence[Any]] = [each[3] for each in begun]
     ids: Sequence[int] = [query.values.get("id", 0) for _, _, query, _ in begun]
     if first == ADD:
         ids, kinds = _next_ids(db, len(begun)), (int, *kinds)
         rows = [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
     bound = binding(shared_statement(first), kinds, "one.column")
-    given = [bound.bind(row) for row in rows]
-    text = _with_rows(bound.text, len(given[0]), len(given))
+    given = bound.bind(rows)
+    text = _with_rows(bound.text, len(given) // len(rows), len(rows))
     db.execute("SAVEPOINT together")
-    done = execute_bound(db, text, [*chain.from_iterable(given)]).rowcount == len(rows)
+    done = execute_bound(db, text, given).rowcount == len(rows)
     if not done:
         db.execute("ROLLBACK TO together")
     db.execute("RELEASE together")

@@ -300,7 +300,7 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
 
 
 def begin(
-    draft: Draft, binding: ServiceBinding | None, now: datetime, lease: float, *, tick: str | None = None
+    draft: Draft, binding: ServiceBinding | None, lease: float, now: datetime, *, tick: str | None = None
 ) -> Transaction[BeginResult]:
     """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
     lasts = timedelta(seconds=lease)
@@ -395,8 +395,8 @@ def settle(
     held: Intent,
     state: State,
     due: datetime | None,
-    now: datetime,
     facts: Mapping[str, Any],
+    now: datetime,
     *,
     tick: str | None = None,
     answered: bool = False,

@@ -5,7 +5,6 @@ import os
 import sqlite3
 import time
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -300,11 +299,8 @@ def _concerns_file(error: Exception) -> bool:
 
 def _deliver_results(jobs: Sequence[_Job], results: Sequence[Any]) -> None:
     """Wake each loop once, with all results that it waits for."""
-    pairs: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = defaultdict(list)
-    for (_, future), result in zip(jobs, results, strict=True):
-        pairs[future.get_loop()].append((future, result))
-    for loop, mine in pairs.items():
-        _call_in_loop(loop, _set_results, mine)
+    for loop in {future.get_loop() for _, future in jobs}:
+        _call_in_loop(loop, _set_results, loop, jobs, results)
 
 
 def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
@@ -312,9 +308,9 @@ def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., objec
         loop.call_soon_threadsafe(callback, *args)
 
 
-def _set_results(pairs: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, result in pairs:
-        if future.done():
+def _set_results(loop: asyncio.AbstractEventLoop, jobs: Sequence[_Job], results: Sequence[Any]) -> None:
+    for (_, future), result in zip(jobs, results, strict=True):
+        if future.get_loop() is not loop or future.done():
             continue
         if isinstance(result, Exception):
             future.set_exception(result)

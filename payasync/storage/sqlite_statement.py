@@ -2,9 +2,10 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
@@ -81,12 +82,12 @@ class Binding:
     pick: Callable[[Sequence[Any]], Sequence[Any]]
     conversions: Sequence[tuple[int, Callable[[Any], Any]]]
 
-    def bind(self, values: Sequence[Any]) -> list[Any]:
-        """Return values as SQLite takes them, but for half surrogate pairs."""
-        given = list(self.pick(values))
+    def bind(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the values of rows, one after the other, as SQLite takes them, but for half surrogate pairs."""
+        columns: list[Iterable[Any]] = [*zip(*map(self.pick, rows), strict=True)]
         for place, convert in self.conversions:
-            given[place] = convert(given[place])
-        return given
+            columns[place] = map(convert, columns[place])
+        return [*chain.from_iterable(zip(*columns, strict=True))]
 
 
 @lru_cache(maxsize=512)
@@ -114,7 +115,7 @@ def execute(db: sqlite3.Connection, statement: str, values: Mapping[str, Any]) -
     """Execute a statement with values by their names."""
     row = picker(names_in(statement))(values)
     bound = binding(statement, tuple(map(type, row)))
-    return execute_bound(db, bound.text, bound.bind(row))
+    return execute_bound(db, bound.text, bound.bind([row]))
 
 
 def execute_bound(db: sqlite3.Connection, text: str, given: Sequence[Any]) -> sqlite3.Cursor:

@@ -147,30 +147,37 @@ class Deadline:
         return NoFreeConnectionError() if self._waiting else TimeoutError()
 
 
-class Wait:
-    """Bounds the wait for a future, which continues if the time is over.
+class Wait(asyncio.Future[None]):
+    """Ends when another future is done, or when its time is over. The other future continues then.
 
     Args:
+        deadlines: The deadlines of the loop.
         when: When the wait must end, on the loop's clock.
-        ended: Gets a result at the end of the wait.
     """
 
-    __slots__ = ("_ended", "when")
+    __slots__ = ("_running", "when")
 
     mine: Final = False
     """As of `Deadline`."""
 
-    def __init__(self, when: float, ended: "asyncio.Future[None]") -> None:
+    def __init__(self, deadlines: "Deadlines", when: float) -> None:
+        super().__init__(loop=deadlines.loop)
+        self._running = deadlines.running
         self.when: Final = when
-        self._ended = ended
 
     def postpone(self, seconds: float) -> None:
-        """Do nothing: the future went on while the loop was blocked."""
+        """Do nothing: the other future went on while the loop was blocked."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancel the wait, because its task is cancelled."""
+        self._running.discard(self)
+        return super().cancel(msg)
 
     def expire(self, _: object = None) -> None:
-        """End the wait, because the time is over, or because the future is done."""
-        if not self._ended.done():
-            self._ended.set_result(None)
+        """End the wait, because the time is over, or because the other future is done."""
+        self._running.discard(self)
+        if not self.done():
+            self.set_result(None)
 
 
 def running_task() -> "asyncio.Task[object]":
@@ -196,25 +203,22 @@ class Deadlines:
         self.running: set[Deadline | Wait] = set()
         self.timer: asyncio.TimerHandle | None = None
 
-    async def wait(self, future: "asyncio.Future[Any]", when: float) -> None:
-        """Wait until a future is done, or until a moment. The future continues, also if the waiting task is cancelled.
+    def wait(self, future: "asyncio.Future[Any]", when: float) -> Wait:
+        """Return the wait for a future, until a moment. The future continues, also if the waiting task is cancelled.
 
         Args:
             future: The future.
             when: A moment on the loop's clock.
         """
+        wait = Wait(self, when)
         if future.done():
-            return
-        ended = self.loop.create_future()
-        wait = Wait(when, ended)
+            wait.set_result(None)
+            return wait
         future.add_done_callback(wait.expire)
         self.running.add(wait)
         if self.timer is None:
             self.schedule_check()
-        try:
-            await ended
-        finally:
-            self.running.discard(wait)
+        return wait
 
     def schedule_check(self) -> None:
         """Schedule the next check. It schedules another one as long as there are deadlines."""

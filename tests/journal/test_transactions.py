@@ -14,7 +14,7 @@ async def test_key_that_is_deleted_at_that_moment() -> None:
         asked.append(one.statement)
         return found[len(asked) - 1]
 
-    begun = await run_transaction(begin(draft(), None, START, LEASE), answer)
+    begun = await run_transaction(begin(draft(), None, LEASE, START), answer)
 
     assert begun.step is Step.SEND
     assert [ADD, MATCHING, ADD] == asked
