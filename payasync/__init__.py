@@ -6,6 +6,8 @@ Docstrings cite pages of the documentation by their source: `docs/reference/serv
 https://payasync.readthedocs.io/en/stable/reference/service.html#orders
 """
 
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +62,32 @@ if TYPE_CHECKING:
     from payasync.wire.call import Call, Layer, Reply, Send
     from payasync.wire.request import Request
     from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response, SubscriptionResponse
+
+
+def load_at_first_use(package: str, modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package whose import loads none of its modules (PEP 562).
+
+    A public name is looked for in one module after another. The first ones are those that the later ones load, too,
+    so `session` is last: it loads aiohttp.
+
+    Args:
+        package: Its name. Its `__all__` lists the public names.
+        modules: The modules of the public names.
+    """
+    own, known = vars(sys.modules[package]), modules.split()
+
+    def load(name: str) -> Any:
+        if name in known:
+            return import_module(f"{package}.{name}")
+        for module in known if name in own["__all__"] else ():
+            found = getattr(import_module(f"{package}.{module}"), name, None)
+            if found is not None:
+                own[name] = found
+                return found
+        raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+
+    return load, lambda: sorted({*own, *own["__all__"]})
+
 
 __version__ = "0.1.0"
 DOCUMENTATION: Final = "https://payasync.readthedocs.io/en/stable/"
@@ -138,25 +166,9 @@ __all__ = [
     "__version__",
 ]
 
-_MODULES: Final = (
-    "errors strict_json settings credentials endpoints profile signing wire.call wire.request wire.response "
-    "middleware.observe resources.payments resources.orders resources.refunds resources.subscriptions session"
-)
-"""The modules of the public names; `session` is last, because it loads aiohttp."""
-
 if not TYPE_CHECKING:  # a checker would take every name for one that is there
-
-    def __getattr__(name: str) -> Any:
-        """Load a public name, or a module of one, at its first use: `import payasync` alone loads nothing."""
-        modules = _MODULES.split()
-        if name in modules:
-            return import_module(f"payasync.{name}")
-        for module in modules if name in __all__ else ():
-            found = getattr(import_module(f"payasync.{module}"), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
-        raise AttributeError(f"module 'payasync' has no attribute {name!r}", name=name)
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = load_at_first_use(
+        __name__,
+        "errors strict_json settings credentials endpoints profile signing wire.call wire.request wire.response "
+        "middleware.observe resources.payments resources.orders resources.refunds resources.subscriptions session",
+    )

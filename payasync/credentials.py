@@ -170,6 +170,16 @@ class Credentials:
         )
 
 
+SENDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "secret_key": ("secret_key",),
+    "public_key": ("public_key",),
+    "merchant_id": (),
+    "basic": ("public_key", "secret_key"),
+    "basic_user": ("secret_key",),
+}
+"""What a header of the profile's `auth` may hold in braces, each with the keys that it needs."""
+
+
 def to_secrets(name: str, given: Hidden) -> Any:
     """Return a key as a `Secret`, or several if the name ends with `_keys`; an error has the name."""
     try:

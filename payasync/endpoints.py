@@ -187,6 +187,11 @@ ARGUMENTS: Final = {operation.name: arguments for operation, arguments in ENDPOI
 TEXTS: Final = frozenset(each.name for arguments in ARGUMENTS.values() for each in arguments if each.text)
 """The arguments that are texts."""
 
+ORDER_STATES: Final = ("pending", "paid", "closed", "failed", "expired", "refunded")
+REFUND_STATES: Final = ("processing", "succeeded", "failed")
+SUBSCRIPTION_STATES: Final = ("scheduled", "active", "past_due", "cancelled")
+"""Our names of the states of what the endpoints are about; those of a payment are the ones of an order."""
+
 
 def names_with(auth: AuthKind) -> tuple[str, ...]:
     """Return the names of the operations that the document authenticates in this way."""

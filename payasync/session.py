@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar
 from attrs import Factory, evolve, field, frozen
 from yarl import URL
 
+import payasync.profile
 from payasync.credentials import Credentials, Environment, Secret
 from payasync.endpoints import custom_operation
 from payasync.errors import (
@@ -48,10 +49,6 @@ from payasync.middleware.observe import Unknown as UnknownEvent
 from payasync.middleware.recovery import check_response, query_about, query_after, unmatched_error
 from payasync.middleware.retry import Quota, RetryContext, retry
 from payasync.middleware.sign import Sender, authorize, check_signable, require_signable, sign
-from payasync.middleware.verify import verify
-from payasync.profile.consistency import check_keys, weak_keys
-from payasync.profile.profile import Profile
-from payasync.profile.schema import SANDBOX_NAME, SANDBOX_PAID
 from payasync.profile.signed_fields import check_answers_covered
 from payasync.resources.orders import Orders
 from payasync.resources.payments import Payments
@@ -93,6 +90,9 @@ logger: Final = logging.getLogger("payasync")
 PROFILE_PATH: Final = "PAYASYNC_PROFILE"
 SANDBOX_WORD: Final = "sandbox"
 """Names the sandbox's own profile in place of a file."""
+SANDBOX_NAME: Final = "payasync-sandbox"
+SANDBOX_PAID: Final = "SBX_PAID"
+"""The name and a state of the sandbox's profile, which tell others from it before its file is read."""
 LONGEST_JOURNALLED: Final = 3600.0
 """The longest call with a journal, in seconds: the reconciler asks about a lost call only after this time."""
 TOTAL_RULE: Final = f"at most {LONGEST_JOURNALLED:.0f} seconds with a journal, which asks about a lost call after that"
@@ -172,7 +172,7 @@ class Options:
     """
 
     credentials: Credentials
-    profile: Profile
+    profile: "payasync.profile.Profile"
     timeouts: Timeouts
     retry: RetryPolicy
     middleware: tuple[Layer, ...] = field(converter=_to_layers)
@@ -180,7 +180,14 @@ class Options:
     journal: "Journal | None" = None
 
     def __attrs_post_init__(self) -> None:
-        kinds = {"credentials": Credentials, "profile": Profile, "timeouts": Timeouts, "retry": RetryPolicy}
+        from payasync.profile.consistency import check_keys  # noqa: PLC0415 - a profile has loaded it
+
+        kinds = {
+            "credentials": Credentials,
+            "profile": payasync.profile.Profile,
+            "timeouts": Timeouts,
+            "retry": RetryPolicy,
+        }
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):
@@ -339,7 +346,7 @@ class Session:
         base_url: str,
         *,
         credentials: Credentials,
-        profile: Profile,
+        profile: "payasync.profile.Profile",
         timeouts: Timeouts = Timeouts(),
         retry: RetryPolicy = RetryPolicy(),
         middleware: Iterable[Layer] = (),
@@ -408,6 +415,8 @@ class Session:
             layers += [require_signable(credentials.signing_key), record]
         layers.append(retry(context))
         if options.profile.answer.signed:
+            from payasync.middleware.verify import verify  # noqa: PLC0415 - few services sign their responses
+
             layers.append(verify(credentials, base_path=URL(self._transport.base).raw_path.rstrip("/")))
         for layer in options.middleware:
             layers += [guard(layer), hide_frames]
@@ -437,7 +446,7 @@ class Session:
         return _sandbox_profile().name if _is_sandbox(self._options.profile) else self._transport.base
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> "payasync.profile.Profile":
         """What the service does."""
         return self._options.profile
 
@@ -860,11 +869,13 @@ class Session:
 
 
 def _warn_about_weak_keys(options: Options) -> None:
+    from payasync.profile.consistency import weak_keys  # noqa: PLC0415 - as above
+
     for warning in weak_keys(options.profile, options.credentials):
         log(logger, logging.WARNING, "weak_key", "%(reason)s", reason=warning)
 
 
-def _parse_service_url(address: str, profile: Profile) -> URL:
+def _parse_service_url(address: str, profile: "payasync.profile.Profile") -> URL:
     url = parse_base_url(address)
     if not is_loopback(url) and _is_sandbox(profile):
         raise invalid_setting(
@@ -875,13 +886,13 @@ def _parse_service_url(address: str, profile: Profile) -> URL:
     return url
 
 
-def _sandbox_profile() -> Profile:
+def _sandbox_profile() -> "payasync.profile.Profile":
     from payasync.profile.sandbox_profile import PROFILE  # noqa: PLC0415 - it reads and checks a file
 
     return PROFILE
 
 
-def _is_sandbox(profile: Profile) -> bool:
+def _is_sandbox(profile: "payasync.profile.Profile") -> bool:
     if not (profile.name == SANDBOX_NAME or SANDBOX_PAID in profile.states.order.get("paid", ())):
         return False  # to read the sandbox's profile takes a third of the time that `Session` takes to import
     sandbox = _sandbox_profile()
@@ -902,22 +913,22 @@ def _resolve_proxy(url: URL, given: str | None) -> Secret | None:
     return Secret(proxy)
 
 
-def _profile_from(environment: Environment) -> Profile:
+def _profile_from(environment: Environment) -> "payasync.profile.Profile":
     if f"{PROFILE_PATH}_FILE" in environment.variables:
         raise invalid_setting(PROFILE_PATH, "is itself a path: use it without _FILE")
     given = environment.optional(PROFILE_PATH)
     if given is None:
-        return Profile()
+        return payasync.profile.Profile()
     return load_profile(given.strip())
 
 
-def load_profile(path: str) -> Profile:
+def load_profile(path: str) -> "payasync.profile.Profile":
     """Return the profile of a TOML file, or for the word `sandbox` the sandbox's own.
 
     Raises:
         ConfigurationError: The file cannot be read, or is not a valid profile.
     """
-    return _sandbox_profile() if path == SANDBOX_WORD else Profile.from_file(path)
+    return _sandbox_profile() if path == SANDBOX_WORD else payasync.profile.Profile.from_file(path)
 
 
 def _check_request(name: str, request: object) -> None:

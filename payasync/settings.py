@@ -26,7 +26,7 @@ import backoff
 from attrs import Attribute, field, frozen, validators
 from yarl import URL
 
-from payasync.errors import ConfigurationError
+from payasync.errors import ConfigurationError, NotConfiguredError
 
 Validator: TypeAlias = Callable[[Any, "Attribute[Any]", Any], None]
 Fields: TypeAlias = list["Attribute[Any]"]
@@ -219,6 +219,16 @@ def _keys_to(held: object, kind: Any, *names: str) -> tuple[str, ...]:
 def invalid_setting(key: str, why: str) -> ConfigurationError:
     """Return the error for a setting, with its key and the rule."""
     return ConfigurationError(f"{key} {why}", field=key)
+
+
+def not_configured(point: str, put: str) -> NotConfiguredError:
+    """Return the error for an open point of a profile, with the value to put there."""
+    thing = point.removesuffix("_status")
+    table = f" (TOML: [status.{thing}])" if point in {"payment_status", "refund_status"} else ""
+    return NotConfiguredError(
+        f"{point} is open: the common interface does not define it. Put {put} into the profile, as {point!r}{table}",
+        field=point,
+    )
 
 
 def _key_of(instance: object, attribute: "Attribute[Any]") -> str:

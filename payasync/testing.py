@@ -13,9 +13,9 @@ from payasync.credentials import Credentials, Hidden, Key, Secret, to_secrets
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.middleware.verify import read_as_signed, service_keys
 from payasync.notifications.verification import A_WORD, check_secrets, is_word, sign_webhook
-from payasync.profile.profile import Profile, not_configured
+from payasync.profile.profile import Profile
 from payasync.profile.schema import KINDS
-from payasync.settings import is_number
+from payasync.settings import is_number, not_configured
 from payasync.signing.schemes import Keyed, Scheme
 from payasync.signing.templates import MILLISECONDS_FROM, fill
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw

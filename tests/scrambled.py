@@ -26,10 +26,12 @@ from payasync import (
     States,
 )
 from payasync.endpoints import OPERATIONS
-from payasync.profile.schema import COMPARED, Code, paths_of
+from payasync.profile.schema import Code
+from payasync.profile.wire_names import COMPARED
 from payasync.sandbox import PROFILE
 from payasync.sandbox.dialect import sibling_path
 from payasync.signing.schemes import FREE_TEXT
+from payasync.strict_json import paths_of
 
 SYLLABLES: Final = ("ba", "co", "du", "fe", "gi", "lo", "mu", "ne", "pi", "ra", "su", "to", "vi", "xe", "zo")
 NOT_SHOWN: Final = tuple(operation.name for operation in OPERATIONS[5:])

@@ -22,6 +22,7 @@ from click.testing import CliRunner
 import payasync
 from payasync import Session
 from payasync.cli.commands import payasync as payasync_command
+from payasync.endpoints import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
 from payasync.errors import ServiceError
 from payasync.journal.intents import TRANSITIONS
 from payasync.profile.profile import Profile
@@ -30,10 +31,7 @@ from payasync.profile.schema import (
     CODE_LISTS,
     KINDS,
     OPEN_FIELDS,
-    ORDER_STATES,
-    REFUND_STATES,
     REFUSALS,
-    SUBSCRIPTION_STATES,
     Accept,
     AnswerShape,
     Auth,

@@ -28,8 +28,7 @@ from payasync.journal.intents import write_state
 from payasync.journal.replay import BEING_SENT
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
-from payasync.profile.schema import SIGNING
-from payasync.profile.wire_names import FIRST, names_of
+from payasync.profile.wire_names import FIRST, SIGNING, names_of
 from payasync.resources.refunds import QueryRefund
 from payasync.session import Session
 from payasync.strict_json import ABSENT

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from payasync.cli.calls import call_command
-from payasync.profile.schema import ORDER_STATES
+from payasync.endpoints import ORDER_STATES
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.session import Session
 from payasync.wire.response import OrderResponse

@@ -9,10 +9,11 @@ from typing import Final, Literal, TypeAlias
 from attrs import Factory, field, fields, frozen
 
 from payasync import DOCUMENTATION
+from payasync.endpoints import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.readiness import Group
-from payasync.profile.schema import KINDS, ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES, Code
+from payasync.profile.schema import KINDS, Code
 from payasync.settings import invalid_setting
 from payasync.signing.algorithms import ALGORITHMS
 from payasync.signing.schemes import FREE_TEXT

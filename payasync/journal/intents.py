@@ -19,7 +19,7 @@ from payasync.errors import (
     ServiceError,
 )
 from payasync.profile.profile import Profile
-from payasync.profile.schema import MERCHANT
+from payasync.profile.wire_names import MERCHANT
 from payasync.wire.call import Call, Reply, derive_idempotency_key
 from payasync.wire.match import compared_fields
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response

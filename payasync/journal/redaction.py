@@ -10,8 +10,10 @@ from attrs import frozen
 
 from payasync.journal.drafts import CUSTOMER
 from payasync.journal.intents import Outcome
-from payasync.profile.schema import SIGNING, AnswerShape, parts_of, paths_of
-from payasync.strict_json import ABSENT, at, dumps
+from payasync.profile.schema import AnswerShape
+from payasync.profile.wire_names import SIGNING
+from payasync.signing.templates import parts_of
+from payasync.strict_json import ABSENT, at, dumps, paths_of
 from payasync.wire.call import Call, Reply
 from payasync.wire.response import payload
 

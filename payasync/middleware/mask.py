@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from attrs import evolve
@@ -11,10 +11,12 @@ from multidict import CIMultiDict
 
 from payasync.credentials import Credentials, Secret
 from payasync.middleware.sign import reveal
-from payasync.profile.schema import Auth
 from payasync.signing.templates import names_in
 from payasync.strict_json import ABSENT
 from payasync.wire.call import Reply
+
+if TYPE_CHECKING:
+    from payasync.profile import Auth
 
 MASK: Final = "***"
 SHORTEST_KEY: Final = 8
@@ -37,7 +39,7 @@ class KeyMask:
         credentials: The merchant's keys.
     """
 
-    def __init__(self, auth: Auth, credentials: Credentials) -> None:
+    def __init__(self, auth: "Auth", credentials: Credentials) -> None:
         texts = {form for text in _find_texts(auth, credentials) for form in _forms_of(text)}
         # The longest comes first, because it may hold a shorter one. A traceback may show attributes: they are secrets.
         self._keys: tuple[Secret, ...] = tuple(map(Secret, sorted(texts, key=len, reverse=True)))
@@ -80,7 +82,7 @@ class KeyMask:
         return value
 
 
-def _find_texts(auth: Auth, credentials: Credentials) -> Iterator[str]:
+def _find_texts(auth: "Auth", credentials: Credentials) -> Iterator[str]:
     """Yield the keys, and the forms in which headers hold them."""
     several = (*credentials.service_keys, *credentials.notification_keys)
     yield from (each.reveal() for each in (credentials.secret_key, credentials.signing_key, *several) if each)

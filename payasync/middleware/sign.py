@@ -8,30 +8,24 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakValueDictionary
 
 from attrs import frozen
 from yarl import URL
 
-from payasync.credentials import Credentials, Secret
+from payasync import signing
+from payasync.credentials import SENDER, Credentials, Secret
 from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
-from payasync.profile.profile import not_configured
-from payasync.profile.schema import SENDER, Auth
-from payasync.settings import invalid_setting
-from payasync.signing.schemes import (
-    RequestScheme,
-    Scheme,
-    SignatureScheme,
-    Signer,
-    SortedPairs,
-    Template,
-    UnsignedRequest,
-)
+from payasync.settings import invalid_setting, not_configured
 from payasync.signing.templates import fill, names_in
 from payasync.wire.call import Call, Encoded, Layer, Reply, Send
 from payasync.wire.encode import encode, path_of
+
+if TYPE_CHECKING:
+    from payasync.profile import Auth
+    from payasync.signing.schemes import RequestScheme, Scheme, SignatureScheme, Signer
 
 SCHEME: Final = "the signature scheme"
 QUEUED: Final = 2
@@ -74,7 +68,7 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
         layout = call.layout
         if prepared_for is not scheme:
             # Only a fast scheme of ours can prepare its key once for many calls.
-            signer = scheme.signer(key) if type(scheme) is SortedPairs and not scheme.blocking else None
+            signer = scheme.signer(key) if type(scheme) is signing.SortedPairs and not scheme.blocking else None
             prepared = scheme, signer
         if signer is None:
             if hasattr(scheme, "sign_request"):
@@ -100,9 +94,9 @@ def require_signable(key: Secret | None) -> Layer:
         scheme = call.profile.scheme
         if call.signed and (scheme is None or scheme is not able):
             check_signable(call, key)
-            join = scheme.pair_joiner() if type(scheme) is SortedPairs else None
+            join = scheme.pair_joiner() if type(scheme) is signing.SortedPairs else None
             # A subclass may write another text: each call asks it.
-            able = None if isinstance(scheme, SortedPairs) and join is None else scheme
+            able = None if isinstance(scheme, signing.SortedPairs) and join is None else scheme
         elif call.signed and join is not None:
             # The scheme and the key are able to sign; only the values of this call may not be.
             try:
@@ -132,11 +126,11 @@ def check_signable(call: Call, key: Secret | None) -> None:
     try:
         if scheme is None or key is None:
             raise _missing_error(call)
-        if isinstance(scheme, SortedPairs):
+        if isinstance(scheme, signing.SortedPairs):
             scheme.text(call.fields, path=path_of(call))
-        if isinstance(scheme, SortedPairs | Template) and not scheme.blocking:
+        if isinstance(scheme, signing.SortedPairs | signing.Template) and not scheme.blocking:
             # They refuse a scheme that leaves its encoding open.
-            (scheme.signer if isinstance(scheme, SortedPairs) else scheme.text_signer)(key)
+            (scheme.signer if isinstance(scheme, signing.SortedPairs) else scheme.text_signer)(key)
     except PayasyncError as error:
         error.add(operation=call.operation.name, reference=call.reference)
         raise
@@ -149,7 +143,7 @@ def _missing_error(call: Call) -> ConfigurationError:
     return invalid_setting("credentials.signing_key", why)
 
 
-async def _sign_and_send(scheme: Scheme, key: Secret, call: Call, send: Send) -> Reply:
+async def _sign_and_send(scheme: "Scheme", key: Secret, call: Call, send: Send) -> Reply:
     layout = call.layout
     call = call.with_fields(**{layout.nonce: os.urandom(16).hex()})
     make = partial(cast("SignatureScheme", scheme).sign, dict(call.fields), path=path_of(call), key=key)
@@ -159,7 +153,7 @@ async def _sign_and_send(scheme: Scheme, key: Secret, call: Call, send: Send) ->
     return await send(call.with_fields(**{layout.signature: signature}))
 
 
-async def _sign_request_and_send(scheme: RequestScheme, key: Secret, call: Call, send: Send, sender: Sender) -> Reply:
+async def _sign_request_and_send(scheme: "RequestScheme", key: Secret, call: Call, send: Send, sender: Sender) -> Reply:
     """Sign what is sent, and send exactly that: the call keeps its encoded form."""
     encoded = encode(call)
     make = partial(scheme.sign_request, _request_of(call, encoded, sender), key=key)
@@ -169,11 +163,11 @@ async def _sign_request_and_send(scheme: RequestScheme, key: Secret, call: Call,
     return await send(call.derived(encoded=encoded).with_headers(headers))
 
 
-def _request_of(call: Call, encoded: Encoded, sender: Sender) -> UnsignedRequest:
+def _request_of(call: Call, encoded: Encoded, sender: Sender) -> "signing.UnsignedRequest":
     url = URL(sender.base_url + encoded.path, encoded=True)
     url = url.with_query(encoded.query) if encoded.query else url
     headers = {**call.profile.headers, **encoded.headers, **call.headers}
-    return UnsignedRequest(
+    return signing.UnsignedRequest(
         method=call.operation.method,
         url=str(url),
         path=url.raw_path,
@@ -219,7 +213,7 @@ def _signing_thread(process: int) -> concurrent.futures.Executor:  # noqa: ARG00
     return concurrent.futures.ThreadPoolExecutor(1, "payasync-sign")
 
 
-def authorize(auth: Auth, credentials: Credentials, send: Send) -> Send:
+def authorize(auth: "Auth", credentials: Credentials, send: Send) -> Send:
     """Return a `send` that adds the headers by which the service knows the merchant, such as `Authorization: Bearer`.
 
     The values are built once, and stay `Secret` until the transport writes them.

@@ -9,10 +9,9 @@ from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
 from payasync.errors import InvalidArgumentError
-from payasync.profile.profile import not_configured
 from payasync.profile.schema import AnswerShape, SignedHeader
 from payasync.profile.signed_fields import join_path, names_read
-from payasync.settings import invalid_setting
+from payasync.settings import invalid_setting, not_configured
 from payasync.signing.schemes import IDENTIFIERS, Keyed, Scheme, SignatureScheme, SortedPairs
 from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact

@@ -14,7 +14,8 @@ from payasync.notifications.inbox import Added, Inbox, Received
 from payasync.notifications.notification import MAX_BYTES, WEBHOOK_ID, Headers, Notification, Raw, copy_body, webhook_id
 from payasync.notifications.transitions import hint_key
 from payasync.notifications.verification import Verification
-from payasync.profile.profile import Profile, not_configured
+from payasync.profile.profile import Profile
+from payasync.settings import not_configured
 from payasync.strict_json import ABSENT, loads
 
 MAX_WAITING: Final = 1000

@@ -18,9 +18,9 @@ from payasync.endpoints import QUERY_REFUND
 from payasync.errors import ConfigurationError, InvalidArgumentError, frameless, frameless_async
 from payasync.middleware.verify import read_as_signed
 from payasync.profile.profile import Profile
-from payasync.profile.schema import KINDS, NONCE, STANDARD_WEBHOOKS, Kind, NotificationShape
+from payasync.profile.schema import KINDS, STANDARD_WEBHOOKS, Kind, NotificationShape
 from payasync.profile.signed_fields import SignedFields, notification_coverage
-from payasync.profile.wire_names import arguments_of, names_of
+from payasync.profile.wire_names import NONCE, arguments_of, names_of
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund

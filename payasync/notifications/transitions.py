@@ -17,12 +17,12 @@ from payasync.errors import (
 from payasync.middleware.recovery import absence_final_after
 from payasync.notifications.inbox import Claim, Inbox, State
 from payasync.notifications.notification import Notification, build_key, kinds_told, number_at, own_number_paths
-from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import MERCHANT
+from payasync.profile.profile import Profile
 from payasync.profile.signed_fields import notification_coverage
-from payasync.profile.wire_names import names_of, shown_names
+from payasync.profile.wire_names import MERCHANT, names_of, shown_names
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
+from payasync.settings import not_configured
 from payasync.strict_json import ABSENT, at
 from payasync.wire.request import Request
 from payasync.wire.response import Response

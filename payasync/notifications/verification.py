@@ -32,9 +32,11 @@ from payasync.notifications.notification import (
 )
 from payasync.profile import signed_fields
 from payasync.profile.consistency import check_keys
-from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import COMPARED, STANDARD_WEBHOOKS, NotificationShape, SignedHeader
+from payasync.profile.profile import Profile
+from payasync.profile.schema import STANDARD_WEBHOOKS, NotificationShape, SignedHeader
 from payasync.profile.signed_fields import join_path, notification_coverage
+from payasync.profile.wire_names import COMPARED
+from payasync.settings import not_configured
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
 from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import at

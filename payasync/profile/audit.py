@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import evolve, fields, frozen, has
 
 from payasync.endpoints import ARGUMENTS, Argument, AuthKind, camel_case, names_with
-from payasync.profile.schema import (
-    ALL,
-    COMPARED,
-    OPEN_FIELDS,
-    QUESTION,
-    WRITES,
-    AnswerShape,
-    Question,
-    ResultCodes,
-)
-from payasync.profile.wire_names import names_of, wire_name
+from payasync.profile.schema import ALL, OPEN_FIELDS, QUESTION, WRITES, AnswerShape, Question, ResultCodes
+from payasync.profile.wire_names import COMPARED, names_of, wire_name
 from payasync.signing.schemes import SortedPairs, Template
 
 if TYPE_CHECKING:

@@ -26,8 +26,6 @@ from payasync.profile.schema import (
     HttpCodes,
     NotificationShape,
     SignedHeader,
-    is_one_of,
-    paths_of,
 )
 from payasync.profile.wire_names import (
     FIRST,
@@ -50,7 +48,7 @@ from payasync.settings import describe_value, invalid_setting, is_header, is_res
 from payasync.signing.algorithms import MIN_RSA_BITS, SERVICE_KEYS, SIGNING_KEY, Algorithm
 from payasync.signing.schemes import Keyed, Scheme, SortedPairs, Template
 from payasync.signing.templates import check_template, names_in
-from payasync.strict_json import find_flaw
+from payasync.strict_json import find_flaw, is_one_of, paths_of
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile

@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import Factory, evolve, field, frozen
 
 from payasync.endpoints import AuthKind, names_with
-from payasync.errors import NotConfiguredError
 from payasync.profile.consistency import check_profile
 from payasync.profile.schema import (
-    ANYTHING,
-    IDENTIFIER,
     OPEN_FIELDS,
     Accept,
     AnswerShape,
@@ -35,8 +32,16 @@ from payasync.profile.schema import (
     asks,
     copy_json,
 )
-from payasync.profile.wire_names import IDENTIFIER_OF, NUMBER_OF, given_name, guarded_names, names_of, wire_name
-from payasync.settings import check_types, each_must_be, must_be, read_guarded, to_dict, to_tuple
+from payasync.profile.wire_names import (
+    IDENTIFIER,
+    IDENTIFIER_OF,
+    NUMBER_OF,
+    given_name,
+    guarded_names,
+    names_of,
+    wire_name,
+)
+from payasync.settings import check_types, each_must_be, must_be, not_configured, read_guarded, to_dict, to_tuple
 from payasync.signing.schemes import FREE_TEXT, Scheme, SortedPairs
 
 if TYPE_CHECKING:
@@ -122,7 +127,7 @@ class Profile:
     constants: Mapping[str, Mapping[str, Any]] = field(default=Factory(dict), converter=copy_json)
     headers: Mapping[str, str] = field(default=Factory(dict), converter=to_dict)
     auth: Auth = Auth()
-    accept: Accept = ANYTHING
+    accept: Accept = Accept()
     payment_status: Parameter | None = field(default=None, metadata=asks(IDENTIFIER, ("payments.status",)))
     refund_status: Parameter | None = field(
         default=None, metadata=asks(IDENTIFIER, ("refunds.status", "refunds.create"))
@@ -212,13 +217,3 @@ class Profile:
         if not name:
             raise not_configured(f"fields.{argument}", OPEN_FIELDS[argument])
         return name
-
-
-def not_configured(point: str, put: str) -> NotConfiguredError:
-    """Return the error for an open point, with the value to put there."""
-    thing = point.removesuffix("_status")
-    table = f" (TOML: [status.{thing}])" if point in {"payment_status", "refund_status"} else ""
-    return NotConfiguredError(
-        f"{point} is open: the common interface does not define it. Put {put} into the profile, as {point!r}{table}",
-        field=point,
-    )

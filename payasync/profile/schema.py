@@ -6,12 +6,12 @@ document states; a point that the document leaves open is empty. The `asks` of a
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from attrs import field, frozen, validators
 
-from payasync.endpoints import ARGUMENTS, OPERATIONS
+from payasync.credentials import SENDER
+from payasync.endpoints import ARGUMENTS, OPERATIONS, ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
 from payasync.errors import ConfigurationError
 from payasync.settings import (
     Validator,
@@ -26,16 +26,11 @@ from payasync.settings import (
     to_dict_of_tuples,
     to_tuple,
 )
-from payasync.signing.templates import check_template, fill, is_place, names_in, values_at
-from payasync.strict_json import MAX_DEPTH, copy_plain, find_flaw
+from payasync.signing.templates import check_template, fill, is_place, names_in, parts_of, values_at
+from payasync.strict_json import MAX_DEPTH, copy_plain, find_flaw, is_one_of
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
-
-NONCE: Final = "nonceStr"
-SIGN: Final = "sign"
-MERCHANT: Final = "merchantId"
-SIGNING: Final = (NONCE, SIGN)
 
 OPEN_FIELDS: Final = {
     "return_url": "the wire name of the return URL",
@@ -49,9 +44,6 @@ OPEN_FIELDS: Final = {
 
 Code = str | int
 """A result code or a state as the service sends it; compared by type and value."""
-
-Paths: TypeAlias = str | tuple[str, ...]
-"""A dotted path, or several: the first one that is there counts."""
 
 Values: TypeAlias = Mapping[str, tuple[Code, ...]]
 """Our names of states, each with the service's values."""
@@ -80,9 +72,6 @@ A_YEAR: Final = 366 * 86_400
 QUESTION: Final = "question"
 """The key of a field's `Question` in its metadata."""
 
-IDENTIFIER: Final = "the name and the place of its identifier"
-"""What answers `payment_status` and `refund_status`."""
-
 _PATH: Final = "a dotted path, such as data.sign, without an empty step"
 _IN_THE_DOCUMENT: Final = f"{_PATH}; a header cannot stand here"
 _ONE_OR_SOME: Final = must_be(
@@ -103,24 +92,7 @@ def _is_path(value: str | None) -> bool:
 _IS_PATH: Final = must_be(_IN_THE_DOCUMENT, _is_path)
 
 
-def paths_of(given: Paths) -> tuple[str, ...]:
-    """Return the paths of a key that takes one or several; none if the key is open."""
-    return ((given,) if given else ()) if isinstance(given, str) else given
-
-
-_PART: Final = re.compile(r"\{([^{}]*)\}")
 _ADDRESS: Final = re.compile(r"https?://[^\s{}/?#@]+[/?#]([^\s{}]|\{[^\s{}]+\})*")
-
-
-@lru_cache(maxsize=64)
-def parts_of(template: str) -> tuple[str, ...]:
-    """Return the names in braces of the template of an address."""
-    return tuple(_PART.findall(template))
-
-
-def fill_parts(template: str, values: Mapping[str, str]) -> str:
-    """Return the template of an address with values in the place of its names."""
-    return _PART.sub(lambda part: values[part[1]], template)
 
 
 def _is_address_template(template: str) -> bool:
@@ -234,20 +206,6 @@ class Accept:
         validator=each_must_be("1 or more", lambda value: value > 0),
         metadata=_ACCEPTED,
     )
-
-
-ANYTHING: Final = Accept()
-"""The default: every value is accepted."""
-
-
-SENDER: Final[Mapping[str, tuple[str, ...]]] = {
-    "secret_key": ("secret_key",),
-    "public_key": ("public_key",),
-    "merchant_id": (),
-    "basic": ("public_key", "secret_key"),
-    "basic_user": ("secret_key",),
-}
-"""What a header of `auth` may hold in braces, each with the keys that it needs."""
 
 
 @frozen(kw_only=True, field_transformer=check_types("auth"))
@@ -498,18 +456,6 @@ class AnswerShape:
         return bool(self.signature or self.header)
 
 
-COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
-"""The paths of values that are compared with the request."""
-
-SANDBOX_NAME: Final = "payasync-sandbox"
-SANDBOX_PAID: Final = "SBX_PAID"
-"""The name and a state of the sandbox's profile, which tell others from it before its file is read."""
-
-ORDER_STATES: Final = ("pending", "paid", "closed", "failed", "expired", "refunded")
-REFUND_STATES: Final = ("processing", "succeeded", "failed")
-SUBSCRIPTION_STATES: Final = ("scheduled", "active", "past_due", "cancelled")
-
-
 @frozen(kw_only=True, field_transformer=check_types("states"))
 class States:
     """Our names of states, which `Response.state` returns, and the values of the service that mean them.
@@ -550,14 +496,6 @@ def _check_states(thing: str, table: Values, allowed: tuple[str, ...]) -> None:
         if is_one_of(value, seen):
             raise ConfigurationError(f"{where} gives {value!r} two meanings: keep one", field=f"{where}.{name}")
         seen.append(value)
-
-
-def is_one_of(value: object, allowed: "tuple[Code, ...] | list[Code]") -> bool:
-    """Return whether a value is one of the codes, by type and value: `0` is not `False`, nor `"0"`."""
-    for code in allowed:  # noqa: SIM110 - on the hot path, where a generator takes twice as long
-        if value == code and isinstance(code, type(value)):
-            return True
-    return False
 
 
 CODE_LISTS: Final = ("not_executed", "unauthenticated", "retryable", "duplicate", "absent")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from payasync import signing
 from payasync.endpoints import ARGUMENTS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import COMPARED, parts_of, paths_of
-from payasync.profile.wire_names import all_names
+from payasync.profile.wire_names import COMPARED, all_names
 from payasync.settings import invalid_setting
-from payasync.signing.schemes import Keyed, SortedPairs
-from payasync.strict_json import ABSENT, ExactNumber, at
+from payasync.signing.templates import parts_of
+from payasync.strict_json import ABSENT, ExactNumber, at, paths_of
 
 if TYPE_CHECKING:
     from payasync.credentials import Credentials
@@ -43,13 +43,13 @@ class SignedFields:
 
     place: str
     name: str
-    scheme: SortedPairs | None = None
+    scheme: "signing.SortedPairs | None" = None
 
     @classmethod
     def under(cls, path: str, scheme: "Scheme | None") -> "SignedFields":
         """Return the fields that the signature at a path covers under a scheme."""
         place, _, name = path.rpartition(".")
-        return cls(place, name, scheme if isinstance(scheme, SortedPairs) else None)
+        return cls(place, name, scheme if isinstance(scheme, signing.SortedPairs) else None)
 
     @classmethod
     def of_answers(cls, profile: "Profile") -> "SignedFields":
@@ -294,7 +294,9 @@ def state_paths(profile: "Profile") -> list[tuple[str, str]]:
 def shares_key(profile: "Profile", credentials: "Credentials") -> bool:
     """Return whether a key that signs requests also verifies the signatures of the service."""
     scheme, own = profile.scheme, credentials.signing_key
-    if scheme is None or own is None or (isinstance(scheme, Keyed) and not scheme.algorithm):
+    if scheme is None or own is None:
+        return False
+    if isinstance(scheme, signing.SortedPairs | signing.Template) and not scheme.algorithm:
         return False
     if credentials.service_keys:
         return own in credentials.service_keys and getattr(scheme, "symmetric", True) is not False

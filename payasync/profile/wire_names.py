@@ -19,11 +19,15 @@ from payasync.endpoints import (
     Argument,
     Operation,
 )
-from payasync.profile.schema import MERCHANT, NONCE, SIGN, Endpoint, Parameter
 
 if TYPE_CHECKING:
     from payasync.profile.profile import Profile
+    from payasync.profile.schema import Parameter
 
+NONCE: Final = "nonceStr"
+SIGN: Final = "sign"
+MERCHANT: Final = "merchantId"
+SIGNING: Final = (NONCE, SIGN)
 OURS: Final[Mapping[str, str]] = {"nonce": NONCE, "sign": SIGN, "merchant_id": MERCHANT}
 """The fields that payasync itself sets, with the document's names for them."""
 FIRST: Final = "0"
@@ -34,12 +38,15 @@ UNSENT: Final = frozenset(
 """Operations with an argument that every call gives, and that some services do not take."""
 IDENTIFIER_OF: Final[Mapping[str, str]] = {QUERY_PAYMENT.name: "payment_status", QUERY_REFUND.name: "refund_status"}
 """By query, the key of the profile that gives the name and the place of its identifier."""
+IDENTIFIER: Final = "the name and the place of its identifier"
+"""What answers one of these keys."""
+COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
+"""The keys of `[answer]` that locate what is compared with the request, by the arguments that name it there."""
 NUMBER_OF: Final[Mapping[str, tuple[str, str]]] = {
     QUERY_PAYMENT.name: (PLACE_ORDER.name, "out_trade_no"),
     QUERY_REFUND.name: (CREATE_REFUND.name, "out_refund_no"),
 }
 """By query, a write and the number that it gives: in braces in the path of the query, it is the identifier."""
-_AS_DOCUMENTED: Final = Endpoint()
 _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
     QUERY_ORDER.name: (PLACE_ORDER,),
     CLOSE_ORDER.name: (PLACE_ORDER,),
@@ -51,21 +58,22 @@ _MADE_BY: Final[Mapping[str, tuple[Operation, ...]]] = {
 
 def operation_of(profile: "Profile", name: str) -> Operation:
     """Return an operation with the method, the path and the place that the profile gives it."""
-    usual, given, parameter = BY_NAME[name], profile.endpoints.get(name, _AS_DOCUMENTED), parameter_of(profile, name)
-    place, path = (parameter and parameter.place) or given.place, given.path or usual.path
+    usual, given, parameter = BY_NAME[name], profile.endpoints.get(name), parameter_of(profile, name)
+    method, path, place = (given.method, given.path, given.place) if given else ("", "", "")
+    path = path or usual.path
     if name in NUMBER_OF:
         path = path.replace(f"{{{NUMBER_OF[name][1]}}}", "{identifier}")
-    return evolve(usual, method=given.method or usual.method, path=path, place=place)
+    return evolve(usual, method=method or usual.method, path=path, place=(parameter and parameter.place) or place)
 
 
 def arguments_of(profile: "Profile", operation: str) -> tuple[Argument, ...]:
     """Return the arguments of an operation, with those that the service wants besides."""
-    wanted = profile.endpoints.get(operation, _AS_DOCUMENTED).with_
-    further = [each for each in FURTHER.get(operation, ()) if each.name in wanted]
+    endpoint = profile.endpoints.get(operation)
+    further = [each for each in FURTHER.get(operation, ()) if endpoint and each.name in endpoint.with_]
     return (*ARGUMENTS.get(operation, ()), *further)
 
 
-def parameter_of(profile: "Profile", operation: str) -> Parameter | None:
+def parameter_of(profile: "Profile", operation: str) -> "Parameter | None":
     """Return how endpoint 6 or 7 takes its identifier, or `None` if the profile leaves that open."""
     key = IDENTIFIER_OF.get(operation)
     parameter: Parameter | None = getattr(profile, key) if key else None

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from inspect import isawaitable, iscoroutine, iscoroutinefunction
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import backoff
 
+from payasync.endpoints import ORDER_STATES, REFUND_STATES
 from payasync.errors import NoAnswerError, NotSentError, RateLimitedError, WaitTimeoutError, frameless_async
-from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import ORDER_STATES, REFUND_STATES
-from payasync.settings import Pace, is_number
+from payasync.settings import Pace, is_number, not_configured
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument
+
+if TYPE_CHECKING:
+    from payasync.profile import Profile
 
 R = TypeVar("R", bound=Response)
 
@@ -45,7 +47,7 @@ class Namespace:
         pace: Time and chance between the queries of a wait.
     """
 
-    def __init__(self, send: SendRequest, profile: Profile, pace: Pace = Pace()) -> None:
+    def __init__(self, send: SendRequest, profile: "Profile", pace: Pace = Pace()) -> None:
         self._send = send
         self._profile = profile
         self._pace = pace
@@ -93,7 +95,7 @@ def _pauses(pace: Pace) -> Iterator[float]:
     yield from (bound / 2 + pace.jitter(bound / 2) for bound in bounds)
 
 
-def _condition(thing: str, until: str | Callable[[R], bool], profile: Profile) -> Callable[[R], bool]:
+def _condition(thing: str, until: str | Callable[[R], bool], profile: "Profile") -> Callable[[R], bool]:
     """Return the function that says whether a response ends the wait.
 
     Raises:

@@ -24,9 +24,11 @@ from payasync.endpoints import (
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
-from payasync.profile.schema import COMPARED, SIGN, AnswerShape, Code, Kind, NotificationShape, parts_of, paths_of
+from payasync.profile.schema import AnswerShape, Code, Kind, NotificationShape
 from payasync.profile.signed_fields import join_path
 from payasync.profile.wire_names import (
+    COMPARED,
+    SIGN,
     arguments_of,
     has_another,
     is_unsent,
@@ -47,7 +49,8 @@ from payasync.sandbox.arguments import (
 from payasync.sandbox.model import MERCHANT_ID, Event, Order, Refund, RefusedError, Subscription, Why, format_instant
 from payasync.settings import invalid_setting
 from payasync.signing.schemes import Keyed, Scheme, SortedPairs
-from payasync.strict_json import ABSENT, at
+from payasync.signing.templates import parts_of
+from payasync.strict_json import ABSENT, at, paths_of
 
 
 def set_at(document: dict[str, Any], path: str, value: object) -> None:

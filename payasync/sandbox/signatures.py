@@ -24,8 +24,9 @@ from payasync.credentials import Credentials, Secret
 from payasync.endpoints import CREATE_REFUND, CREATE_SUBSCRIPTION, PLACE_ORDER, QUERY_PAYMENT
 from payasync.errors import ConfigurationError
 from payasync.profile.profile import Profile
-from payasync.profile.schema import COMPARED, Kind, SignedHeader
+from payasync.profile.schema import Kind, SignedHeader
 from payasync.profile.signed_fields import join_path
+from payasync.profile.wire_names import COMPARED
 from payasync.sandbox.dialect import SAMPLES, Dialect, Outgoing, set_at, table_at, write_time
 from payasync.sandbox.model import MERCHANT_ID
 from payasync.settings import invalid_setting

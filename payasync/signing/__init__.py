@@ -1,15 +1,20 @@
 """Signature schemes (docs/reference/service.md#authentication)."""
 
-from payasync.signing.algorithms import AlgorithmName
-from payasync.signing.schemes import (
-    Encoding,
-    Nested,
-    RequestScheme,
-    SignatureScheme,
-    SortedPairs,
-    Template,
-    UnsignedRequest,
-)
+from typing import TYPE_CHECKING
+
+from payasync import load_at_first_use
+
+if TYPE_CHECKING:
+    from payasync.signing.algorithms import AlgorithmName
+    from payasync.signing.schemes import (
+        Encoding,
+        Nested,
+        RequestScheme,
+        SignatureScheme,
+        SortedPairs,
+        Template,
+        UnsignedRequest,
+    )
 
 __all__ = [
     "AlgorithmName",
@@ -21,3 +26,6 @@ __all__ = [
     "Template",
     "UnsignedRequest",
 ]
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is there
+    __getattr__, __dir__ = load_at_first_use(__name__, "algorithms schemes")

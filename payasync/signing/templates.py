@@ -69,6 +69,20 @@ def _parts(template: str) -> tuple[tuple[str, bool], ...]:
     return tuple((part, bool(number % 2)) for number, part in enumerate(_NAMES.split(template)))
 
 
+_PART: Final = re.compile(r"\{([^{}]*)\}")
+
+
+@lru_cache(maxsize=64)
+def parts_of(template: str) -> tuple[str, ...]:
+    """Return the names in braces of the template of an address; these are dotted paths."""
+    return tuple(_PART.findall(template))
+
+
+def fill_parts(template: str, values: Mapping[str, str]) -> str:
+    """Return the template of an address with values in the place of its names."""
+    return _PART.sub(lambda part: values[part[1]], template)
+
+
 def is_place(place: str) -> bool:
     """Return whether a text is the name of a header, or `Name:key` for one value among `key=value` pairs in it."""
     return bool(_PLACE.fullmatch(place))

@@ -12,13 +12,12 @@ from typing import Any, Final, Self, TypeAlias
 from attrs import Factory, define, evolve, field, frozen
 from multidict import CIMultiDict
 
+import payasync.profile
 from payasync import strict_json
 from payasync.credentials import Secret
 from payasync.endpoints import Kind, Operation, camel_case
 from payasync.errors import InvalidArgumentError
-from payasync.profile.profile import Profile
-from payasync.profile.schema import NONCE, SIGN, Parameter
-from payasync.profile.wire_names import parameter_of
+from payasync.profile.wire_names import NONCE, SIGN, parameter_of
 from payasync.settings import FRAMING, Timeouts, is_header
 
 
@@ -277,7 +276,7 @@ class Call:
     """
 
     operation: Operation
-    profile: Profile = field(repr=False)
+    profile: "payasync.profile.Profile" = field(repr=False)
     fields: Mapping[str, Any] = field(repr=False)
     reference: str | None = None
     layout: Layout = field(default=Layout(), repr=False)
@@ -392,7 +391,7 @@ class Call:
         return self.operation.read
 
     @property
-    def parameter(self) -> Parameter | None:
+    def parameter(self) -> "payasync.profile.Parameter | None":
         """How endpoint 6 or 7 takes its identifier; `None` for any other endpoint."""
         return parameter_of(self.profile, self.operation.name)
 

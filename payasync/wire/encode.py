@@ -7,20 +7,20 @@ from datetime import date
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 from attrs import asdict, fields_dict, frozen
 
-from payasync import strict_json
+import payasync.profile
+from payasync import signing, strict_json
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS, FURTHER, Operation, camel_case
 from payasync.errors import InvalidArgumentError, PayasyncError
-from payasync.profile.profile import Profile, not_configured
-from payasync.profile.schema import ANYTHING, IDENTIFIER
 from payasync.profile.signed_fields import proof_names, proof_paths
 from payasync.profile.wire_names import (
     FIRST,
+    IDENTIFIER,
     IDENTIFIER_OF,
     UNSENT,
     operation_of,
@@ -28,8 +28,7 @@ from payasync.profile.wire_names import (
     wire_name,
     wire_names,
 )
-from payasync.settings import Timeouts, boot_time, is_header
-from payasync.signing.schemes import Scheme, SortedPairs
+from payasync.settings import Timeouts, boot_time, is_header, not_configured
 from payasync.strict_json import ABSENT
 from payasync.wire.call import (
     Call,
@@ -46,6 +45,10 @@ from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import NOTHING, check_accepted, check_object, invalid_argument
 
+if TYPE_CHECKING:
+    from payasync.profile import Profile
+    from payasync.signing.schemes import Scheme
+
 IDENTIFIERS: Final = ("out_trade_no", "out_refund_no", "subscription_id", "identifier")
 
 Kind: TypeAlias = type[Request[Response]]
@@ -61,7 +64,7 @@ _PROOF: Final = (
 )
 
 
-def make_writer(kind: Kind, profile: Profile) -> Writer:
+def make_writer(kind: Kind, profile: "Profile") -> Writer:
     """Return a function that writes the arguments of a request that were given, under their wire names.
 
     It raises `NotConfiguredError` if the profile does not give the name of one, or how a date is written.
@@ -124,14 +127,14 @@ def _enter(holder: Any, step: str, empty: Any) -> Any:
     return holder[0]
 
 
-def _write_date(profile: Profile, value: date) -> str:
+def _write_date(profile: "Profile", value: date) -> str:
     form = profile.formats.get("start_date")
     if not form:
         raise not_configured("formats.start_date", "how the date is written, such as %Y-%m-%d")
     return value.strftime(form)
 
 
-def make_proof_check(scheme: Scheme | None, forbidden: frozenset[str]) -> Callable[[Mapping[str, Any]], None] | None:
+def make_proof_check(scheme: "Scheme | None", forbidden: frozenset[str]) -> Callable[[Mapping[str, Any]], None] | None:
     """Return a function that refuses texts that could be read as a field by which the service is recognised.
 
     It looks where the scheme lets the separator and `=` stand.
@@ -141,7 +144,7 @@ def make_proof_check(scheme: Scheme | None, forbidden: frozenset[str]) -> Callab
         forbidden: Such fields, of responses and notifications. Without any, a request that is sent back cannot pass
             for one.
     """
-    if not forbidden or not isinstance(scheme, SortedPairs):
+    if not forbidden or not isinstance(scheme, signing.SortedPairs):
         return None
     names = [name for name in scheme.allow_delimiters if name not in scheme.exclude]
     search = re.compile("|".join(re.escape(f"{scheme.separator}{name}=") for name in sorted(forbidden))).search
@@ -203,9 +206,10 @@ class Codec:
         ConfigurationError: A request that is sent back would pass for a signed response.
     """
 
-    def __init__(self, profile: Profile, credentials: Credentials, writers: dict[Kind, Writer] | None = None) -> None:
+    def __init__(self, profile: "Profile", credentials: Credentials, writers: dict[Kind, Writer] | None = None) -> None:
         self._profile = profile
         self._is_identifier = re.compile(profile.identifier).fullmatch
+        self._accepts_anything = profile.accept == payasync.profile.Accept()
         self._merchant_id = credentials.merchant_id
         self._proofs = proof_paths(profile, credentials)
         self._proof_names = proof_names(profile, credentials)
@@ -244,7 +248,7 @@ class Codec:
                 if value is not ABSENT and not self._is_identifier(value):
                     rule = f"an identifier that matches {profile.identifier} (the profile's `identifier`)"
                     raise invalid_argument(name, rule, value)
-            if profile.accept is not ANYTHING:
+            if not self._accepts_anything:
                 check_accepted(request, profile.accept)
             blank, fields = template.blank, template.write(request)
             if request.extra is not NOTHING:
@@ -370,7 +374,7 @@ def _missing_argument(name: str, operation: Operation) -> InvalidArgumentError:
     return InvalidArgumentError(f"{name} must be {rule}", field=name, rule=rule, operation=operation.name)
 
 
-def layout_of(profile: Profile, operation: Operation) -> Layout:
+def layout_of(profile: "Profile", operation: Operation) -> Layout:
     """Return what a service calls the fields of an operation, and where they stand.
 
     Args:

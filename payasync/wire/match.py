@@ -6,7 +6,7 @@ about this request.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
@@ -17,6 +17,7 @@ from payasync.endpoints import (
     CREATE_REFUND,
     CREATE_SUBSCRIPTION,
     OPERATIONS,
+    ORDER_STATES,
     PLACE_ORDER,
     QUERY_ORDER,
     QUERY_PAYMENT,
@@ -25,13 +26,14 @@ from payasync.endpoints import (
     Operation,
     camel_case,
 )
-from payasync.profile.profile import Profile
-from payasync.profile.schema import ORDER_STATES, AnswerShape
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path, service_parts
 from payasync.profile.wire_names import has_another, is_unsent, shown_names, wire_name
 from payasync.strict_json import ABSENT, at
 from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
 from payasync.wire.response import is_empty_envelope
+
+if TYPE_CHECKING:
+    from payasync.profile import AnswerShape, Profile
 
 _LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
@@ -82,7 +84,7 @@ _AMOUNT_OF: Final[Mapping[Operation, str]] = {PLACE_ORDER: "total_amt", CREATE_R
 """By write with a number, its amount."""
 
 
-def comparison_of(operation: Operation, profile: Profile) -> Comparison:
+def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
     """Return what a response to an operation is compared in."""
     found = [
         each
@@ -116,7 +118,7 @@ def comparison_of(operation: Operation, profile: Profile) -> Comparison:
     return Comparison(found, tuple(_uncompared(profile, operation)))
 
 
-def _uncompared(profile: Profile, operation: Operation) -> Iterable[tuple[str, str]]:
+def _uncompared(profile: "Profile", operation: Operation) -> Iterable[tuple[str, str]]:
     """Yield the document's wire names of what the profile does not compare, each with the name that it is sent as."""
     for argument in _compared_arguments(operation):
         sent_as = wire_name(profile, operation.name, argument)
@@ -129,13 +131,13 @@ def _compared_arguments(operation: Operation) -> list[str]:
     return [each for each in _KINDS if each != _AMOUNT or operation in _OF_PAYMENT]
 
 
-def _path_of(profile: Profile, argument: str) -> str | None:
+def _path_of(profile: "Profile", argument: str) -> str | None:
     """Return the profile's path in `[answer]` of what an argument names; the amount of a payment is a total."""
     path: str | None = getattr(profile.answer, "total_amt" if argument == _AMOUNT else argument)
     return path
 
 
-def _places(profile: Profile, operation: Operation, argument: str, name: str) -> Iterable[ComparedField]:
+def _places(profile: "Profile", operation: Operation, argument: str, name: str) -> Iterable[ComparedField]:
     """Yield where a response may name what a request names; nothing if the profile switches that off."""
     path, kind = _path_of(profile, argument), _KINDS.get(argument, ValueKind.NUMBER)
     named = shown_names(profile, operation.name, argument)
@@ -151,7 +153,7 @@ def _places(profile: Profile, operation: Operation, argument: str, name: str) ->
         yield from (ComparedField(name, sent_as, each, kind) for each in others)
 
 
-def _identifier(profile: Profile, operation: Operation, key: str, own: tuple[str, ...]) -> Iterable[ComparedField]:
+def _identifier(profile: "Profile", operation: Operation, key: str, own: tuple[str, ...]) -> Iterable[ComparedField]:
     """Yield where a response to endpoint 6 or 7 may name the identifier, if it has a wire name of its own."""
     sent_as = wire_name(profile, operation.name, "identifier")
     if not sent_as or any(wire_name(profile, operation.name, each) == sent_as for each in _KINDS):
@@ -267,7 +269,7 @@ def _thing_of(operation: Operation) -> str:
     return operation.name.partition("s.")[0]
 
 
-def contradiction(operation: Operation, profile: Profile, data: object, *, absent: bool) -> Objection | None:
+def contradiction(operation: Operation, profile: "Profile", data: object, *, absent: bool) -> Objection | None:
     """Return that a refusal contradicts itself: what it refuses has a state that only a success leads to.
 
     Args:
@@ -287,7 +289,7 @@ def contradiction(operation: Operation, profile: Profile, data: object, *, absen
 
 
 def may_be_success(
-    operation: Operation, profile: Profile, fields: Mapping[str, object], comparison: Comparison, data: object
+    operation: Operation, profile: "Profile", fields: Mapping[str, object], comparison: Comparison, data: object
 ) -> bool:
     """Return whether a signed payload may be that of a success, beside a refusal that its signature does not cover.
 
@@ -380,6 +382,6 @@ def _is_said(value: Any) -> bool:
     return value is not ABSENT and value is not None and value != "" and not isinstance(value, dict | list)
 
 
-def why_empty(number: str | None, shape: AnswerShape, document: object) -> str:
+def why_empty(number: str | None, shape: "AnswerShape", document: object) -> str:
     """Return that the response to a query holds nothing; an empty text if it holds something."""
     return f"the service says nothing about {number}" if is_empty_envelope(shape, document) else ""

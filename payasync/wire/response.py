@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 from attrs import define, field
 
+import payasync.profile  # noqa: TC001 - `typing.get_type_hints` finds the annotations here
 from payasync.errors import InvalidArgumentError
-from payasync.profile.profile import not_configured
-from payasync.profile.schema import AnswerShape, Paths, States, fill_parts, parts_of
-from payasync.strict_json import ABSENT, at, first_at
+from payasync.settings import not_configured
+from payasync.signing.templates import fill_parts, parts_of
+from payasync.strict_json import ABSENT, Paths, at, first_at
 from payasync.wire.call import Call, Reply
 
 T = TypeVar("T")
@@ -24,8 +25,8 @@ class Response:
     # Properties cannot be set; freezing the private attributes, too, would double the time to make one.
 
     _reply: Reply
-    _shape: AnswerShape = field(eq=False)
-    _states: States = field(eq=False)
+    _shape: "payasync.profile.AnswerShape" = field(eq=False)
+    _states: "payasync.profile.States" = field(eq=False)
     _sent: Mapping[str, Any] | None = field(default=None, eq=False)
     """The fields of the request, if the customer's address is made of them."""
     _operation: str | None = field(default=None, eq=False)
@@ -159,14 +160,14 @@ def scalar_at(document: Any, paths: Paths) -> str | int | None:
     return value if isinstance(value, str) or type(value) is int else None
 
 
-def payload(shape: AnswerShape, document: Any) -> Any:
+def payload(shape: "payasync.profile.AnswerShape", document: Any) -> Any:
     """Return the payload inside the profile's envelope, else the document, else `None`."""
     if shape.data and (inner := at(document, shape.data)) is not ABSENT:
         return inner
     return None if document is ABSENT else document
 
 
-def is_empty_envelope(shape: AnswerShape, document: Any) -> bool:
+def is_empty_envelope(shape: "payasync.profile.AnswerShape", document: Any) -> bool:
     """Return whether the profile's envelope is empty: some services respond so to a query about an unknown number."""
     return bool(shape.data) and not at(document, shape.data, None)
 

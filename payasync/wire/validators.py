@@ -12,12 +12,12 @@ from attrs import fields_dict
 
 from payasync.endpoints import Operation
 from payasync.errors import InvalidArgumentError
-from payasync.profile.schema import Accept
 from payasync.strict_json import ABSENT, copy_plain, encodable, find_flaw
 
 if TYPE_CHECKING:
     from attrs import Attribute
 
+    from payasync.profile import Accept
     from payasync.wire.request import Request
     from payasync.wire.response import Response
 
@@ -149,7 +149,7 @@ def copy_object(value: Any) -> Any:
     return copy_plain(value) if isinstance(value, Mapping) and not find_flaw(value) else value
 
 
-def check_accepted(request: "Request[Response]", accept: Accept) -> None:
+def check_accepted(request: "Request[Response]", accept: "Accept") -> None:
     """Refuse what the profile says that the service does not take.
 
     Raises:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 from attrs import evolve
 
-from payasync.endpoints import custom_operation
+from payasync.endpoints import ORDER_STATES, REFUND_STATES, custom_operation
 from payasync.errors import (
     AuthenticationError,
     DuplicateError,
@@ -31,7 +31,7 @@ from payasync.journal.intents import (
     state_of_unsent,
 )
 from payasync.profile.profile import Profile
-from payasync.profile.schema import ORDER_STATES, REFUND_STATES, AnswerShape, States
+from payasync.profile.schema import AnswerShape, States
 from payasync.wire.call import Call, Progress
 from tests.building import PROFILE, call_for, codec, reply
 from tests.journal.building import START, draft, kept, refund

@@ -12,7 +12,6 @@ from payasync.endpoints import OPERATIONS
 from payasync.profile.audit import Point
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
-from payasync.profile.schema import COMPARED as COMPARED_KEYS
 from payasync.profile.schema import (
     OPEN_FIELDS,
     Accept,
@@ -25,6 +24,7 @@ from payasync.profile.schema import (
     ResultCodes,
     States,
 )
+from payasync.profile.wire_names import COMPARED as COMPARED_KEYS
 from payasync.signing.schemes import SignatureScheme, SortedPairs
 
 NAMES: Final = tuple(operation.name for operation in OPERATIONS)

@@ -10,7 +10,6 @@ import pytest
 
 from payasync import SortedPairs
 from payasync.profile.schema import (
-    COMPARED,
     Accept,
     AnswerShape,
     Code,
@@ -24,6 +23,7 @@ from payasync.profile.schema import (
     States,
     format_amount,
 )
+from payasync.profile.wire_names import COMPARED
 from tests.profile.refusal import refusal
 
 Shape = Callable[..., Any]

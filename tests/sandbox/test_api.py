@@ -10,7 +10,8 @@ from attrs import evolve
 from payasync import Auth, AuthenticationError, Credentials, Session
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError
-from payasync.profile.schema import MERCHANT, NONCE, SIGN, Endpoint
+from payasync.profile.schema import Endpoint
+from payasync.profile.wire_names import MERCHANT, NONCE, SIGN
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.signing.schemes import SortedPairs
 from payasync.strict_json import at

@@ -23,7 +23,8 @@ from schemathesis.specs.openapi.checks import (
 
 from payasync import Accept, AnswerShape, Auth, Endpoint, HttpCodes, Profile, ResultCodes, SandboxShape, SortedPairs
 from payasync.endpoints import OPERATIONS, Argument, Operation
-from payasync.profile.schema import REFUSALS, SIGN
+from payasync.profile.schema import REFUSALS
+from payasync.profile.wire_names import SIGN
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.sandbox.arguments import SORTS
 from payasync.sandbox.dialect import Dialect

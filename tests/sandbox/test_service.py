@@ -10,7 +10,8 @@ from attrs import evolve
 
 from payasync import Profile
 from payasync.errors import DuplicateError, OutcomeUnknownError
-from payasync.profile.schema import NONCE, Accept
+from payasync.profile.schema import Accept
+from payasync.profile.wire_names import NONCE
 from payasync.resources.orders import CloseOrder
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.sandbox import PROFILE, Sandbox

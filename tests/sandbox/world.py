@@ -21,13 +21,13 @@ from yarl import URL
 
 from payasync import Credentials, Profile, Session, SignatureScheme
 from payasync.endpoints import Operation
-from payasync.profile.schema import NONCE, SIGN, paths_of
+from payasync.profile.wire_names import NONCE, SIGN
 from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment, QueryPayment
 from payasync.resources.refunds import CreateRefund, QueryRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.sandbox import Sandbox
-from payasync.strict_json import at, first_at
+from payasync.strict_json import at, first_at, paths_of
 from payasync.wire.encode import Codec, encode
 from payasync.wire.request import Request
 from payasync.wire.response import Response

@@ -28,7 +28,8 @@ from payasync import (
     SortedPairs,
     States,
 )
-from payasync.profile.schema import CODE_LISTS, OPEN_FIELDS, ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
+from payasync.endpoints import ORDER_STATES, REFUND_STATES, SUBSCRIPTION_STATES
+from payasync.profile.schema import CODE_LISTS, OPEN_FIELDS
 from tests.foreign import signatures
 from tests.foreign.certificates import trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer

@@ -12,7 +12,7 @@ from attrs import Factory, define, field, frozen
 
 from payasync.endpoints import OPERATIONS
 from payasync.errors import PayasyncError
-from payasync.profile.schema import NONCE
+from payasync.profile.wire_names import NONCE
 from payasync.sandbox.faults.catalogue import FaultKind, Phase
 from payasync.wire.validators import invalid_argument
 
