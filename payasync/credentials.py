@@ -1,12 +1,11 @@
 """The merchant's number and keys (docs/reference/service.md#authentication)."""
 
-import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn, Self, TypeAlias
 
-from attrs import field, fields, frozen
+from attrs import fields, frozen
 
 from payasync.errors import ConfigurationError
 from payasync.settings import invalid_setting, read_guarded
@@ -54,7 +53,9 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(self.__text.encode(), other.__text.encode())
+        from hmac import compare_digest  # noqa: PLC0415 - few programs compare keys
+
+        return compare_digest(self.__text.encode(), other.__text.encode())
 
     def __hash__(self) -> int:
         return hash((Secret, self.__text))
@@ -81,7 +82,7 @@ class Hidden:
         return MASK
 
 
-_KEY: Final = re.compile(r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)", re.DOTALL)
+_KEY: Final = r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)"
 """Matches one of several keys: a PEM block, or the text between commas or line ends."""
 
 
@@ -197,11 +198,11 @@ def _to_secret(given: Hidden) -> Secret:
     return given.value if isinstance(given.value, Secret) else Secret(given.value)
 
 
-@frozen
 class Environment:
     """Settings from environment variables, each given as its value or as the path of a file (`…_FILE`)."""
 
-    variables: Mapping[str, str] = field(repr=False)
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self.variables = variables
 
     def optional(self, name: str) -> str | None:
         """Return a setting, or `None` if neither form is set.
@@ -227,7 +228,8 @@ class Environment:
 
     def secrets(self, name: str) -> tuple[Secret, ...]:
         """Return a setting that holds several keys: PEM blocks, or texts between commas or line ends."""
-        stripped = map(str.strip, _KEY.findall(self.optional(name) or ""))  # no variable that a traceback shows
+        # No variable holds the text, because a traceback could show it.
+        stripped = map(str.strip, re.findall(_KEY, self.optional(name) or "", re.DOTALL))
         return tuple(map(_to_secret, map(Hidden, filter(None, stripped))))
 
     def required(self, name: str) -> str:

@@ -113,7 +113,7 @@ def camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-@frozen
+@frozen(slots=False, eq=False)
 class Argument:
     """One argument of a request.
 
@@ -199,12 +199,12 @@ def names_with(auth: AuthKind) -> tuple[str, ...]:
 
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-_PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+")
+_PATH: Final = r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+"
 
 
 def is_path(path: str) -> bool:
     """Return whether a text is a path below a base URL."""
-    return bool(_PATH.fullmatch(path)) and not {".", ".."}.intersection(unquote(path).split("/"))
+    return bool(re.fullmatch(_PATH, path)) and not {".", ".."}.intersection(unquote(path).split("/"))
 
 
 def custom_operation(method: str, path: str, *, read: bool) -> Operation:

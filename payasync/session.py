@@ -162,7 +162,6 @@ def _to_layers(given: Iterable[Layer]) -> tuple[Layer, ...]:
     return layers
 
 
-@frozen(kw_only=True)
 class Options:
     """The settings in which sessions that share connections may differ.
 
@@ -171,23 +170,35 @@ class Options:
             a key cannot sign or verify.
     """
 
-    credentials: Credentials
-    profile: "payasync.profile.Profile"
-    timeouts: Timeouts
-    retry: RetryPolicy
-    middleware: tuple[Layer, ...] = field(converter=_to_layers)
-    on_event: Callable[[Event], None] | None = field(repr=False)
-    journal: "Journal | None" = None
+    def __init__(
+        self,
+        *,
+        credentials: Credentials,
+        profile: "payasync.profile.Profile",
+        timeouts: Timeouts,
+        retry: RetryPolicy,
+        middleware: Iterable[Layer],
+        on_event: Callable[[Event], None] | None,
+        journal: "Journal | None",
+    ) -> None:
+        self.credentials = credentials
+        self.profile = profile
+        self.timeouts = timeouts
+        self.retry = retry
+        self.middleware = _to_layers(middleware)
+        self.on_event = on_event
+        self.journal = journal
+        self._check()
 
-    def __attrs_post_init__(self) -> None:
+    def replaced(self, **changes: Any) -> "Options":
+        """Return the settings with others under these names."""
+        return Options(**{**vars(self), **changes})
+
+    def _check(self) -> None:
         from payasync.profile.consistency import check_keys  # noqa: PLC0415 - a profile has loaded it
 
-        kinds = {
-            "credentials": Credentials,
-            "profile": payasync.profile.Profile,
-            "timeouts": Timeouts,
-            "retry": RetryPolicy,
-        }
+        profile = payasync.profile.Profile
+        kinds = {"credentials": Credentials, "profile": profile, "timeouts": Timeouts, "retry": RetryPolicy}
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):
@@ -499,7 +510,7 @@ class Session:
         return self._copy(credentials=credentials)
 
     def _copy(self, **changes: Any) -> Self:
-        options, codec, quota = evolve(self._options, **changes), self._codec, self._quota
+        options, codec, quota = self._options.replaced(**changes), self._codec, self._quota
         if "credentials" in changes:
             _warn_about_weak_keys(options)
             codec = codec.for_merchant(options.credentials)

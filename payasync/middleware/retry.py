@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from math import inf
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import backoff
-from attrs import evolve, frozen
+from attrs import evolve
 
 from payasync.endpoints import CLOSE_ORDER
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
@@ -82,8 +82,7 @@ class Quota:
             self._reserve += 1
 
 
-@frozen(kw_only=True)
-class RetryContext:
+class RetryContext(NamedTuple):
     """What all calls of a session share.
 
     Attributes:

@@ -8,10 +8,9 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
-from attrs import frozen
 from yarl import URL
 
 from payasync import signing
@@ -34,8 +33,7 @@ QUEUED: Final = 2
 _queues: Final["WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]"] = WeakValueDictionary()
 
 
-@frozen
-class Sender:
+class Sender(NamedTuple):
     """What a signature of a whole request may cover besides the call.
 
     Attributes:

@@ -6,9 +6,7 @@ the signature still verifies.
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
-
-from attrs import frozen
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from payasync import signing
 from payasync.endpoints import ARGUMENTS
@@ -31,8 +29,7 @@ OWN_KEYS: Final = ("redirect_url", "payment_id", "subscription_id")
 """The keys of `[answer]` that locate values that only the service makes."""
 
 
-@frozen
-class SignedFields:
+class SignedFields(NamedTuple):
     """The fields that a signature covers: those of the object that holds the signature.
 
     Attributes:

@@ -13,7 +13,7 @@ from payasync.wire.response import OrderResponse
 from payasync.wire.validators import NOTHING, validate_amount, validate_text, validate_url, validate_word
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class PlaceOrder(Request[OrderResponse]):
     """Endpoint 2: place an order (docs/reference/service.md#orders).
 
@@ -45,7 +45,7 @@ class PlaceOrder(Request[OrderResponse]):
     out_trade_no: str | Absent = field(default=ABSENT, validator=validate_word)
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class QueryOrder(Request[OrderResponse]):
     """Endpoint 3: query the state of an order (docs/reference/service.md#orders).
 
@@ -63,7 +63,7 @@ class QueryOrder(Request[OrderResponse]):
     out_trade_no: str = field(validator=validate_word)
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class CloseOrder(Request[OrderResponse]):
     """Endpoint 4: close an order (docs/reference/service.md#orders).
 

@@ -13,7 +13,7 @@ from payasync.wire.response import PaymentResponse
 from payasync.wire.validators import NOTHING, validate_amount, validate_text, validate_word
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class CreatePayment(Request[PaymentResponse]):
     """Endpoint 1: create a payment (docs/reference/service.md#payments).
 
@@ -35,7 +35,7 @@ class CreatePayment(Request[PaymentResponse]):
     description: str | Absent = field(default=ABSENT, validator=validate_text)
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class QueryPayment(Request[PaymentResponse]):
     """Endpoint 6: query the state of a payment (docs/reference/service.md#payments).
 

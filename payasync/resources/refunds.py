@@ -13,7 +13,7 @@ from payasync.wire.response import RefundResponse
 from payasync.wire.validators import NOTHING, validate_amount, validate_text, validate_url, validate_word
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class CreateRefund(Request[RefundResponse]):
     """Endpoint 5: refund a paid order, in whole or in part (docs/reference/service.md#refunds).
 
@@ -41,7 +41,7 @@ class CreateRefund(Request[RefundResponse]):
     notify_url: str | Absent = field(default=ABSENT, validator=validate_url)
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class QueryRefund(Request[RefundResponse]):
     """Endpoint 7: query the state of a refund (docs/reference/service.md#refunds).
 

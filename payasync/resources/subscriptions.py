@@ -31,7 +31,7 @@ def _frameless_init(kind: type[T]) -> type[T]:
 
 
 @_frameless_init
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class CreateSubscription(Request[SubscriptionResponse]):
     """Endpoint 8: create a subscription (docs/reference/service.md#subscriptions).
 
@@ -58,7 +58,7 @@ class CreateSubscription(Request[SubscriptionResponse]):
 
 
 @_frameless_init
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class UpdateSubscription(Request[SubscriptionResponse]):
     """Endpoint 9: change a subscription (docs/reference/service.md#subscriptions).
 
@@ -88,7 +88,7 @@ class UpdateSubscription(Request[SubscriptionResponse]):
     )
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False, eq=False, repr=False)
 class CancelSubscription(Request[SubscriptionResponse]):
     """Endpoint 10: cancel a subscription (docs/reference/service.md#subscriptions).
 

@@ -16,7 +16,6 @@ from http.cookies import SimpleCookie
 from typing import Any, Final
 
 import aiohttp
-from attrs import Factory, field, frozen
 from yarl import URL
 
 from payasync.settings import invalid_setting
@@ -39,26 +38,36 @@ class _NoCookies(aiohttp.DummyCookieJar):
         return self._none
 
 
-@frozen(kw_only=True)
 class PoolSettings:
     """The settings of a pool.
+
+    Args:
+        tls: Verifies the service, in place of the system's certificates.
+        max_connections: The most for writes, and as many for reads.
+        secure: Whether TLS is needed: the service, or the proxy, has an https address.
+        http: Lends its connector and its trace configs. It is never closed here.
+        headers: Sent with every request.
 
     Raises:
         ConfigurationError: `http` is not an `aiohttp.ClientSession`.
     """
 
-    tls: ssl.SSLContext | None
-    max_connections: int
-    secure: bool = True
-    """Whether TLS is needed: the service, or the proxy, has an https address."""
-    http: aiohttp.ClientSession | None = None
-    """Lends its connector and its trace configs. It is never closed here."""
-    headers: Mapping[str, str] = field(default=Factory(dict), repr=False)
-    """Sent with every request."""
-
-    def __attrs_post_init__(self) -> None:
-        if self.http is not None and not isinstance(self.http, aiohttp.ClientSession):
-            raise invalid_setting("http", f"must be an aiohttp.ClientSession, not {self.http!r}")
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | None,
+        max_connections: int,
+        secure: bool = True,
+        http: aiohttp.ClientSession | None = None,
+        headers: Mapping[str, str],
+    ) -> None:
+        if http is not None and not isinstance(http, aiohttp.ClientSession):
+            raise invalid_setting("http", f"must be an aiohttp.ClientSession, not {http!r}")
+        self.tls = tls
+        self.max_connections = max_connections
+        self.secure = secure
+        self.http = http
+        self.headers = headers
 
 
 class Pool:

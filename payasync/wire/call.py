@@ -4,12 +4,12 @@ import base64
 import enum
 import hashlib
 import json
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from math import inf
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, define, field, frozen
 from multidict import CIMultiDict
 
 import payasync.profile
@@ -35,8 +35,7 @@ class Progress:
     used_before = False
 
 
-@frozen
-class Entry:
+class Entry(NamedTuple):
     """The place of a queued write in the session's journal.
 
     Attributes:
@@ -48,35 +47,40 @@ class Entry:
     fence: int | None = None
 
 
-def _derived(find: Callable[[Any], Any]) -> Any:
-    """Return a field that follows from the others; each call reads it, and a `cached_property` would take longer."""
-    return field(init=False, default=Factory(find, takes_self=True))
-
-
-@frozen
 class Layout:
     """What a service calls the fields of an operation, and which stand neither in the body nor in the query.
 
-    Attributes:
+    Args:
         names: The wire names of the operation's arguments.
         nonce: The wire name of the nonce.
         signature: The wire name of the signature.
         in_path: The fields in the path, each with the argument whose braces it replaces.
         at_end: The field that ends the path.
         in_headers: The fields that travel as headers.
+
+    Attributes:
+        elsewhere: Some fields stand in the path or in headers.
+        document_names: What the document calls the arguments.
     """
 
-    names: Mapping[str, str] = field(factory=dict)
-    nonce: str = NONCE
-    signature: str = SIGN
-    in_path: tuple[tuple[str, str], ...] = ()
-    at_end: str = ""
-    in_headers: tuple[str, ...] = ()
-
-    elsewhere: bool = _derived(lambda layout: bool(layout.in_path or layout.at_end or layout.in_headers))
-    """Whether some fields stand in the path or in headers."""
-    document_names: frozenset[str] = _derived(lambda layout: frozenset(map(camel_case, layout.names)))
-    """What the document calls the arguments."""
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        *,
+        nonce: str = NONCE,
+        signature: str = SIGN,
+        in_path: tuple[tuple[str, str], ...] = (),
+        at_end: str = "",
+        in_headers: tuple[str, ...] = (),
+    ) -> None:
+        self.names = names
+        self.nonce = nonce
+        self.signature = signature
+        self.in_path = in_path
+        self.at_end = at_end
+        self.in_headers = in_headers
+        self.elsewhere = bool(in_path or at_end or in_headers)
+        self.document_names = frozenset(map(camel_case, names))
 
 
 def number_key(operation: Operation, reference: str | None) -> str | None:
@@ -99,12 +103,16 @@ def derive_idempotency_key(merchant: str, operation: str, name: str, sends: int 
         sends: How often it was sent before, and refused. A service may repeat a refusal under the same key.
     """
     facts = json.dumps([merchant, operation, name, sends]).encode()
-    return _KEY_PREFIX + base64.urlsafe_b64encode(hashlib.sha256(facts).digest()[:16]).decode().rstrip("=")
+    return _idempotency_key(hashlib.sha256(facts).digest())
 
 
 def draw_idempotency_key() -> str:
     """Return the idempotency key of a write that nothing names."""
-    return _KEY_PREFIX + secrets.token_urlsafe(16)
+    return _idempotency_key(os.urandom(16))
+
+
+def _idempotency_key(raw: bytes) -> str:
+    return _KEY_PREFIX + base64.urlsafe_b64encode(raw[:16]).decode().rstrip("=")
 
 
 class ValueKind(enum.Enum):
@@ -115,7 +123,7 @@ class ValueKind(enum.Enum):
     CURRENCY = "currency"
 
 
-@frozen
+@frozen(eq=False)
 class ComparedField:
     """One thing that a request and its response may both name.
 
@@ -140,58 +148,53 @@ class ComparedField:
     beside: str = ""
 
 
-def _ordered(found: Iterable[ComparedField]) -> tuple[ComparedField, ...]:
-    return tuple(sorted(found, key=lambda each: each.kind is not ValueKind.NUMBER))
-
-
-def _simple_names(comparison: "Comparison") -> frozenset[str] | None:
-    simple = all("." not in each.path and not each.required for each in comparison.fields)
-    return frozenset(each.path for each in comparison.fields) if simple else None
-
-
-def _is_renamed(comparison: "Comparison") -> bool:
-    compared = ((each.name, each.sent_as) for each in comparison.fields)
-    return any(name != sent_as for name, sent_as in (*compared, *comparison.uncompared))
-
-
-@frozen
 class Comparison:
     """What a response must match of its request.
 
+    Args:
+        fields: The things that both may name.
+        uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
+
     Attributes:
         fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
-        uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
+        names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
+        renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
     """
 
-    fields: tuple[ComparedField, ...] = field(default=(), converter=_ordered)
-    uncompared: tuple[tuple[str, str], ...] = ()
+    def __init__(self, fields: Iterable[ComparedField] = (), uncompared: tuple[tuple[str, str], ...] = ()) -> None:
+        self.fields = tuple(sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER))
+        self.uncompared = uncompared
+        simple = all("." not in each.path and not each.required for each in self.fields)
+        self.names = frozenset(each.path for each in self.fields) if simple else None
+        sent = (*((each.name, each.sent_as) for each in self.fields), *uncompared)
+        self.renamed = any(name != sent_as for name, sent_as in sent)
 
-    names: frozenset[str] | None = _derived(_simple_names)
-    """The paths, if all stand at the top of a payload and none is required: most payloads have none of them."""
-    renamed: bool = _derived(_is_renamed)
-    """Whether the service calls one of them, or of the uncompared, otherwise than the document, or nests it."""
 
-
-@frozen
 class Expected:
     """What a response to a call must match.
 
-    Attributes:
+    Args:
         compared: What the call may name.
         proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
         asked: Of a query: what the write that it asks about named, by wire names.
+
+    Attributes:
+        as_sent: The call's own fields are what it may name, under the names that they are compared by.
     """
 
-    compared: Comparison = Comparison()
-    proofs: tuple[str, ...] = ()
-    asked: Mapping[str, object] | None = None
+    def __init__(
+        self,
+        compared: Comparison,
+        proofs: tuple[str, ...] = (),
+        asked: Mapping[str, object] | None = None,
+    ) -> None:
+        self.compared = compared
+        self.proofs = proofs
+        self.asked = asked
+        self.as_sent = not (asked or compared.renamed)
 
-    as_sent: bool = _derived(lambda expected: not (expected.asked or expected.compared.renamed))
-    """Whether the call's own fields are what it may name, under the names that they are compared by."""
 
-
-@frozen
-class Objection:
+class Objection(NamedTuple):
     """Why a response is not believed.
 
     Attributes:
@@ -279,7 +282,7 @@ class Call:
     profile: "payasync.profile.Profile" = field(repr=False)
     fields: Mapping[str, Any] = field(repr=False)
     reference: str | None = None
-    layout: Layout = field(default=Layout(), repr=False)
+    layout: Layout = field(default=Layout({}), eq=False, repr=False)
     bearer: bool = False
     signed: bool = False
     headers: Mapping[str, str | Secret] = field(default=Factory(dict), repr=False)
@@ -289,7 +292,7 @@ class Call:
     attempt: int = 1
     intent: str | None = None
     entry: Entry | None = None
-    expected: Expected = field(default=Expected(), repr=False)
+    expected: Expected = field(default=Expected(Comparison()), eq=False, repr=False)
     sent_before: bool = False
     lease: Lease | None = None
     idempotency_key: str = field(default="", repr=False)
@@ -352,7 +355,8 @@ class Call:
         Args:
             asked: Those of the write that a query asks about, or of arguments that are not sent; if any.
         """
-        return self.derived(expected=evolve(self.expected, asked=asked)) if asked else self
+        expected = self.expected
+        return self.derived(expected=Expected(expected.compared, expected.proofs, asked)) if asked else self
 
     def with_idempotency_key(self, key: str) -> Self:
         """Return the call with another idempotency key, in the header or the field of the profile."""

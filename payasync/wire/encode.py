@@ -7,10 +7,10 @@ from datetime import date
 from functools import partial
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from attrs import asdict, fields_dict, frozen
+from attrs import asdict, fields_dict
 
 import payasync.profile
 from payasync import signing, strict_json
@@ -168,8 +168,7 @@ def make_proof_check(scheme: "Scheme | None", forbidden: frozenset[str]) -> Call
     return check
 
 
-@frozen
-class Template:
+class Template(NamedTuple):
     """What all requests of one kind have in common, for one merchant: worked out once.
 
     Attributes:

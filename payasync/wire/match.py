@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
-_WHITE: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+_WHITE: Final = r"[\s\x00-\x1f\x7f-\x9f]+"
 """White space and control characters: a log would show a text with a line end in it as two lines."""
 
 _AMOUNT: Final = "amount"
@@ -258,7 +258,7 @@ def _shown(value: object) -> str:
 
 def one_line(text: str, longest: int) -> str:
     """Return a text of the service on one line of at most so many characters."""
-    line = _WHITE.sub(" ", text)
+    line = re.sub(_WHITE, " ", text)
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 

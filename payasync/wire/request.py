@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from attrs import Converter, field, frozen
+from attrs import Converter, astuple, field, fields, frozen
 
 from payasync.endpoints import Operation
 from payasync.strict_json import ABSENT
@@ -14,7 +14,7 @@ R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 
 @frozen(kw_only=True, slots=False)
-class Request(Generic[R_co]):
+class Request(Generic[R_co]):  # noqa: PLW1641 - its `extra` has no hash
     """The arguments of one call, checked when the request is made; `Session.send` sends it.
 
     Args:
@@ -36,3 +36,14 @@ class Request(Generic[R_co]):
         if not name or (value := getattr(self, name, ABSENT)) is ABSENT:
             return None
         return value if type(value) is str else str.__str__(value)  # of a `str` Enum its value, as it is sent
+
+    # attrs would compile the two again for each of the ten requests, which each start of a program would pay.
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return astuple(self, recurse=False) == astuple(other, recurse=False)
+
+    def __repr__(self) -> str:
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(type(self)) if each.repr)
+        return f"{type(self).__name__}({', '.join(shown)})"

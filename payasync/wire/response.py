@@ -172,10 +172,10 @@ def is_empty_envelope(shape: "payasync.profile.AnswerShape", document: Any) -> b
     return bool(shape.data) and not at(document, shape.data, None)
 
 
-@define(repr=False, unsafe_hash=True)
 class PaymentResponse(Response):
     """A response about a payment: endpoints 1 and 6."""
 
+    __slots__ = ()
     thing = "payment"
 
     @property
@@ -206,10 +206,10 @@ class PaymentResponse(Response):
         return self._address()
 
 
-@define(repr=False, unsafe_hash=True)
 class OrderResponse(Response):
     """A response about an order: endpoints 2, 3 and 4."""
 
+    __slots__ = ()
     thing = "order"
 
     @property
@@ -245,10 +245,10 @@ def _fill_address(template: str, data: Any, sent: Mapping[str, Any]) -> str | No
     return fill_parts(template, values)
 
 
-@define(repr=False, unsafe_hash=True)
 class RefundResponse(Response):
     """A response about a refund: endpoints 5 and 7."""
 
+    __slots__ = ()
     thing = "refund"
 
     @property
@@ -261,10 +261,10 @@ class RefundResponse(Response):
         return self._located("refund_status")
 
 
-@define(repr=False, unsafe_hash=True)
 class SubscriptionResponse(Response):
     """A response about a subscription: endpoints 8, 9 and 10."""
 
+    __slots__ = ()
     thing = "subscription"
 
     @property

@@ -32,9 +32,7 @@ WORD_RULE: Final = "a text that is not empty"
 
 OBJECT_RULE: Final = "a mapping of names to JSON values"
 
-_URL: Final = re.compile(
-    r"(?i:https?)://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?"
-)
+_URL: Final = r"(?i:https?)://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::\d{1,5})?(?:[/?#]\S*)?"
 
 
 def invalid_argument(
@@ -94,7 +92,7 @@ def check_word(name: str, value: object, operation: Operation) -> str:
 @lru_cache(maxsize=256)
 def _is_url(text: str) -> bool:
     """A merchant has few addresses, and gives them with every order."""
-    return bool(_URL.fullmatch(text)) and encodable(text)
+    return bool(re.fullmatch(_URL, text)) and encodable(text)
 
 
 def validate_url(request: Any, attribute: "Attribute[Any]", value: object) -> None:
