@@ -4,10 +4,10 @@ import enum
 import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from payasync.errors import InvalidArgumentError
 
@@ -113,8 +113,7 @@ def camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-@frozen(slots=False, eq=False)
-class Argument:
+class Argument(NamedTuple):
     """One argument of a request.
 
     Attributes:
@@ -129,7 +128,7 @@ class Argument:
     text: bool = True
     required: bool = False
 
-    @cached_property
+    @property
     def wire(self) -> str:
         """Its wire name, if the document shows it. The profile gives that of endpoints 6 and 7's identifier."""
         return "" if self.point or self.name == "identifier" else camel_case(self.name)
@@ -158,7 +157,7 @@ ENDPOINTS: Final[Mapping[Operation, tuple[Argument, ...]]] = {
         _NOTIFY_URL,
         Argument("scene_type"),
         Argument("return_url", point="return_url"),
-        evolve(_OUT_TRADE_NO, required=False),
+        _OUT_TRADE_NO._replace(required=False),
     ),
     QUERY_ORDER: (_OUT_TRADE_NO,),
     CLOSE_ORDER: (_OUT_TRADE_NO,),
@@ -172,13 +171,13 @@ ENDPOINTS: Final[Mapping[Operation, tuple[Argument, ...]]] = {
     ),
     QUERY_PAYMENT: (_IDENTIFIER,),
     QUERY_REFUND: (_IDENTIFIER,),
-    CREATE_SUBSCRIPTION: tuple(evolve(each, required=True) for each in _SUBSCRIPTION),
+    CREATE_SUBSCRIPTION: tuple(each._replace(required=True) for each in _SUBSCRIPTION),
     UPDATE_SUBSCRIPTION: (_SUBSCRIPTION_ID, *_SUBSCRIPTION),
     CANCEL_SUBSCRIPTION: (_SUBSCRIPTION_ID,),
 }
 """The endpoints in the order of the document's table, each with its arguments but `extra`."""
 
-FURTHER: Final[Mapping[str, tuple[Argument, ...]]] = {QUERY_REFUND.name: (evolve(_OUT_TRADE_NO, required=False),)}
+FURTHER: Final[Mapping[str, tuple[Argument, ...]]] = {QUERY_REFUND.name: (_OUT_TRADE_NO._replace(required=False),)}
 """Arguments that the document does not give an endpoint, and that a service may want there."""
 
 OPERATIONS: Final = tuple(ENDPOINTS)

@@ -30,7 +30,7 @@ SCHEME: Final = "the signature scheme"
 QUEUED: Final = 2
 """The most signatures of a loop in the signing thread. The loop would go on with all that are ready in one turn."""
 # A semaphore refers to its loop. The calls that use it keep it alive, and with it the loop as a key.
-_queues: Final["WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]"] = WeakValueDictionary()
+_queues: Final[WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]] = WeakValueDictionary()
 
 
 class Sender(NamedTuple):

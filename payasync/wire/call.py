@@ -234,7 +234,7 @@ class Lease:
         return Lease(self.begun, seconds, self.clock)
 
 
-@define
+@define(eq=False)
 class Encoded:
     """What goes to the transport.
 
