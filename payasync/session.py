@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from payasync.journal.journal import Journal
+    from payasync.profile import Profile
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
@@ -174,7 +175,7 @@ class Options:
         self,
         *,
         credentials: Credentials,
-        profile: "payasync.profile.Profile",
+        profile: "Profile",
         timeouts: Timeouts,
         retry: RetryPolicy,
         middleware: Iterable[Layer],
@@ -185,7 +186,7 @@ class Options:
         self.profile = profile
         self.timeouts = timeouts
         self.retry = retry
-        self.middleware = _to_layers(middleware)
+        self.middleware: tuple[Layer, ...] = _to_layers(middleware)
         self.on_event = on_event
         self.journal = journal
         self._check()
@@ -357,7 +358,7 @@ class Session:
         base_url: str,
         *,
         credentials: Credentials,
-        profile: "payasync.profile.Profile",
+        profile: "Profile",
         timeouts: Timeouts = Timeouts(),
         retry: RetryPolicy = RetryPolicy(),
         middleware: Iterable[Layer] = (),
@@ -886,7 +887,7 @@ def _warn_about_weak_keys(options: Options) -> None:
         log(logger, logging.WARNING, "weak_key", "%(reason)s", reason=warning)
 
 
-def _parse_service_url(address: str, profile: "payasync.profile.Profile") -> URL:
+def _parse_service_url(address: str, profile: "Profile") -> URL:
     url = parse_base_url(address)
     if not is_loopback(url) and _is_sandbox(profile):
         raise invalid_setting(
@@ -897,13 +898,13 @@ def _parse_service_url(address: str, profile: "payasync.profile.Profile") -> URL
     return url
 
 
-def _sandbox_profile() -> "payasync.profile.Profile":
+def _sandbox_profile() -> "Profile":
     from payasync.profile.sandbox_profile import PROFILE  # noqa: PLC0415 - it reads and checks a file
 
     return PROFILE
 
 
-def _is_sandbox(profile: "payasync.profile.Profile") -> bool:
+def _is_sandbox(profile: "Profile") -> bool:
     if not (profile.name == SANDBOX_NAME or SANDBOX_PAID in profile.states.order.get("paid", ())):
         return False  # to read the sandbox's profile takes a third of the time that `Session` takes to import
     sandbox = _sandbox_profile()
@@ -924,7 +925,7 @@ def _resolve_proxy(url: URL, given: str | None) -> Secret | None:
     return Secret(proxy)
 
 
-def _profile_from(environment: Environment) -> "payasync.profile.Profile":
+def _profile_from(environment: Environment) -> "Profile":
     if f"{PROFILE_PATH}_FILE" in environment.variables:
         raise invalid_setting(PROFILE_PATH, "is itself a path: use it without _FILE")
     given = environment.optional(PROFILE_PATH)
@@ -933,7 +934,7 @@ def _profile_from(environment: Environment) -> "payasync.profile.Profile":
     return load_profile(given.strip())
 
 
-def load_profile(path: str) -> "payasync.profile.Profile":
+def load_profile(path: str) -> "Profile":
     """Return the profile of a TOML file, or for the word `sandbox` the sandbox's own.
 
     Raises:

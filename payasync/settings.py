@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from inspect import iscoroutinefunction
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard, Union, get_args, get_origin
+from typing import Any, Final, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin
 from urllib.request import getproxies, proxy_bypass
 
 import backoff
@@ -300,7 +300,8 @@ def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-class Pace(NamedTuple):
+@frozen(kw_only=True)
+class Pace:
     """The clock, the sleep and the jitter, which tests replace.
 
     Attributes:

@@ -78,12 +78,28 @@ def test_session_loads_only_what_every_session_needs() -> None:
     assert [] == loaded(f"from payasync import *; Session({given}).service", unloaded)
 
 
-def test_name_that_is_none() -> None:
-    """A mistyped name raises an error that names it; `dir` lists the public names."""
-    with pytest.raises(AttributeError, match="module 'payasync' has no attribute 'Sesion'"):
-        _ = payasync.Sesion  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue]
+def test_session_leaves_profiles_and_schemes_alone() -> None:
+    """To name `Session` loads neither the tables of a profile nor the schemes: whoever makes one names `Profile`."""
+    tables = {f"payasync.profile.{each}" for each in ("audit", "consistency", "profile", "schema", "toml")}
+    tables |= {"difflib", "payasync.signing.algorithms", "payasync.signing.schemes"}
 
-    assert set(payasync.__all__) <= set(dir(payasync))
+    assert [] == loaded("import payasync; payasync.Session", tables)
+    assert {"payasync.profile.schema", "payasync.signing.schemes"} < {*loaded("from payasync import Profile", tables)}
+
+
+@pytest.mark.parametrize("package", [payasync, profile, signing], ids=lambda package: package.__name__)
+def test_name_that_is_none(package: ModuleType) -> None:
+    """A mistyped name raises an error that names it; `dir` lists the public names."""
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Sesion'"):
+        _ = package.Sesion
+
+    assert set(package.__all__) <= set(dir(package))
+
+
+@pytest.mark.parametrize("package", ["payasync.profile", "payasync.signing"])
+def test_all_names_can_be_imported(package: str) -> None:
+    """`import *` gives the public names of these packages, which load them at their first use."""
+    assert ["payasync.signing.templates"] == loaded(f"from {package} import *", {"payasync.signing.templates"})
 
 
 def test_core_depends_on_five_packages() -> None:

@@ -79,8 +79,8 @@ class Layout:
         self.in_path = in_path
         self.at_end = at_end
         self.in_headers = in_headers
-        self.elsewhere = bool(in_path or at_end or in_headers)
-        self.document_names = frozenset(map(camel_case, names))
+        self.elsewhere: bool = bool(in_path or at_end or in_headers)
+        self.document_names: frozenset[str] = frozenset(map(camel_case, names))
 
 
 def number_key(operation: Operation, reference: str | None) -> str | None:
@@ -162,12 +162,14 @@ class Comparison:
     """
 
     def __init__(self, fields: Iterable[ComparedField] = (), uncompared: tuple[tuple[str, str], ...] = ()) -> None:
-        self.fields = tuple(sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER))
+        self.fields: tuple[ComparedField, ...] = tuple(
+            sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER)
+        )
         self.uncompared = uncompared
         simple = all("." not in each.path and not each.required for each in self.fields)
-        self.names = frozenset(each.path for each in self.fields) if simple else None
+        self.names: frozenset[str] | None = frozenset(each.path for each in self.fields) if simple else None
         sent = (*((each.name, each.sent_as) for each in self.fields), *uncompared)
-        self.renamed = any(name != sent_as for name, sent_as in sent)
+        self.renamed: bool = any(name != sent_as for name, sent_as in sent)
 
 
 class Expected:
@@ -191,7 +193,7 @@ class Expected:
         self.compared = compared
         self.proofs = proofs
         self.asked = asked
-        self.as_sent = not (asked or compared.renamed)
+        self.as_sent: bool = not (asked or compared.renamed)
 
 
 class Objection(NamedTuple):

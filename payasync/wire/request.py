@@ -37,7 +37,7 @@ class Request(Generic[R_co]):  # noqa: PLW1641 - its `extra` has no hash
             return None
         return value if type(value) is str else str.__str__(value)  # of a `str` Enum its value, as it is sent
 
-    # attrs would compile the two again for each of the ten requests, which each start of a program would pay.
+    # attrs would compile these two again for each of the ten requests, whenever a program starts.
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
