@@ -10,7 +10,7 @@ import pytest
 from attrs.exceptions import FrozenInstanceError
 
 from payasync.errors import InvalidArgumentError
-from payasync.resources.orders import PlaceOrder, QueryOrder
+from payasync.resources.orders import CloseOrder, PlaceOrder, QueryOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
@@ -301,3 +301,13 @@ def test_none_for_a_required_argument(argument: str) -> None:
     given[argument] = None
     with pytest.raises(InvalidArgumentError, match=f"{argument} must be .*, not None: it is required$"):
         CreateRefund(**given)
+
+
+def test_requests_are_values() -> None:
+    """Requests are equal if they are of one kind and have the same arguments, and their text shows these."""
+    query = QueryOrder(out_trade_no="T1")
+
+    assert QueryOrder(out_trade_no="T1") == query
+    assert QueryOrder(out_trade_no="T1", extra={"a": 1}) != query
+    assert CloseOrder(out_trade_no="T1") != query
+    assert "QueryOrder(extra={}, out_trade_no='T1')" == repr(query)
