@@ -103,7 +103,7 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
     arguments = {
         argument: value
         for argument in wanted
-        if (path := names.get(argument)) and (value := sent[path] if path in sent else at(sent, path)) is not ABSENT
+        if argument in names and (value := at(sent, names[argument])) is not ABSENT
     }
     if unsent := call.expected.asked:
         named = ((argument, camel_case(argument)) for argument in COUNTED[name])

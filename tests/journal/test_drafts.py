@@ -75,6 +75,15 @@ def test_argument_that_is_not_sent_counts(name: str, argument: str) -> None:
     assert draft_from_request(request, "M1", None, whole).hash == of_wire.hash
 
 
+def test_argument_in_a_nested_field() -> None:
+    """An amount that a service takes in a nested field is recorded from there, and not from a field of that name."""
+    nested = evolve(PROFILE, fields={**PROFILE.fields, "refunds.create": {"total_amt": "amount.total"}})
+    call = codec(nested).call(evolve(WRITTEN["refunds.create"], extra={"amount.total": 7}))
+
+    assert 7 == call.fields["amount.total"]
+    assert 450 == draft_from_call(call, "M1", None).request["total_amt"]
+
+
 def test_draft_says_what_the_call_is_about() -> None:
     """A draft has the operation, number, intent key, arguments and merchant of its call."""
     expected = Draft(
