@@ -298,7 +298,7 @@ def _execute_together(
         ids, kinds = _next_ids(db, len(begun)), (int, *kinds)
         rows = [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
     bound = binding(shared_statement(first), kinds, "one.column")
-    given = bound.bind(rows)
+    given = bound.bind_all(rows)
     text = _with_rows(bound.text, len(given) // len(rows), len(rows))
     db.execute("SAVEPOINT together")
     done = execute_bound(db, text, given).rowcount == len(rows)
