@@ -222,8 +222,8 @@ class SqliteFile:
             began = time.monotonic()
             with self._using:
                 results = self._run_jobs(jobs)
-            # A commit takes far longer than a job: it is worth to wait for as many jobs as came together before.
-            self._expected, self._patience = len(jobs), min((time.monotonic() - began) / 2, LONGEST_PATIENCE)
+            # Each commit takes as long as many jobs: it is worth to wait for as many as came together before.
+            self._expected, self._patience = len(jobs), min((time.monotonic() - began) * 2, LONGEST_PATIENCE)
             _deliver_results(jobs, results)
 
     def _run_jobs(self, jobs: Sequence[_Job]) -> list[Any]:
