@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 LOCKED_SECONDS: Final = 5.0
 """How long a transaction waits for that of another process."""
-LONGEST_PATIENCE: Final = 0.005
+LONGEST_PATIENCE: Final = 0.01
 """Seconds that a transaction waits at most for more jobs."""
 OLDEST: Final = (3, 37)
 """The first SQLite that knows strict tables."""
