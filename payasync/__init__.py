@@ -67,12 +67,11 @@ if TYPE_CHECKING:
 def load_at_first_use(package: str, modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package whose import loads none of its modules (PEP 562).
 
-    A public name is looked for in one module after another. The first ones are those that the later ones load, too,
-    so `session` is last: it loads aiohttp.
+    The modules are searched in their order for a public name. A module that loads others stands behind them.
 
     Args:
         package: Its name. Its `__all__` lists the public names.
-        modules: The modules of the public names.
+        modules: The modules of the public names, with spaces between them.
     """
     own, known = vars(sys.modules[package]), modules.split()
 
@@ -167,6 +166,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker would take every name for one that is there
+    # `session` is last, because it loads aiohttp.
     __getattr__, __dir__ = load_at_first_use(
         __name__,
         "errors strict_json settings credentials endpoints profile signing wire.call wire.request wire.response "

@@ -881,7 +881,7 @@ class Session:
 
 
 def _warn_about_weak_keys(options: Options) -> None:
-    from payasync.profile.consistency import weak_keys  # noqa: PLC0415 - as above
+    from payasync.profile.consistency import weak_keys  # noqa: PLC0415 - a profile has loaded it
 
     for warning in weak_keys(options.profile, options.credentials):
         log(logger, logging.WARNING, "weak_key", "%(reason)s", reason=warning)

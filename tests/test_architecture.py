@@ -79,7 +79,7 @@ def test_session_loads_only_what_every_session_needs() -> None:
 
 
 def test_session_leaves_profiles_and_schemes_alone() -> None:
-    """To name `Session` loads neither the tables of a profile nor the schemes: whoever makes one names `Profile`."""
+    """`Session` loads neither the tables of a profile nor the signature schemes; `Profile` does."""
     tables = {f"payasync.profile.{each}" for each in ("audit", "consistency", "profile", "schema", "toml")}
     tables |= {"difflib", "payasync.signing.algorithms", "payasync.signing.schemes"}
 

@@ -176,7 +176,7 @@ class Journal(ABC):
         return await self._start_begin(draft, lease, service=service)
 
     def _start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Awaitable[BeginResult]:
-        # Each write waits with what it holds: a closure and its cells would be six more objects for the collector.
+        # Not a closure: it would hold six more objects, and the garbage collector would look at them for each write.
         lasts, binding, tick = _check_lease(lease), self._binding(service), self._tick()
         return self._run(partial(transactions.begin, draft, binding, lasts, tick=tick))
 

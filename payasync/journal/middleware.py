@@ -248,9 +248,10 @@ class Recorder:
         return self._deadlines_of(loop).wait(future, max(call.deadline, loop.time() + GRACE))
 
     def _deadlines_of(self, loop: asyncio.AbstractEventLoop) -> Deadlines:
-        if self._deadlines is None or self._deadlines.loop is not loop:
-            self._deadlines = Deadlines(loop)
-        return self._deadlines
+        deadlines = self._deadlines  # another thread, with another loop, may replace it
+        if deadlines is None or deadlines.loop is not loop:
+            self._deadlines = deadlines = Deadlines(loop)
+        return deadlines
 
     def _begin_settling(self, intent: Intent, state: State, facts: Mapping[str, Any]) -> "asyncio.Future[bool]":
         try:

@@ -39,7 +39,7 @@ UNSENT: Final = frozenset(
 IDENTIFIER_OF: Final[Mapping[str, str]] = {QUERY_PAYMENT.name: "payment_status", QUERY_REFUND.name: "refund_status"}
 """By query, the key of the profile that gives the name and the place of its identifier."""
 IDENTIFIER: Final = "the name and the place of its identifier"
-"""What answers one of these keys."""
+"""What answers a key of `IDENTIFIER_OF`."""
 COMPARED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt", "currency", "merchant_id")
 """The keys of `[answer]` that locate what is compared with the request, by the arguments that name it there."""
 NUMBER_OF: Final[Mapping[str, tuple[str, str]]] = {

@@ -222,7 +222,7 @@ class SqliteFile:
             began = time.monotonic()
             with self._using:
                 results = self._run_jobs(jobs)
-            # Each commit takes as long as many jobs: it is worth to wait for as many as came together before.
+            # Each commit takes as long as many jobs: it is worth waiting for as many as came together before.
             self._expected, self._patience = len(jobs), min((time.monotonic() - began) * 2, LONGEST_PATIENCE)
             _deliver_results(jobs, results)
 

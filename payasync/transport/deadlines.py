@@ -148,7 +148,7 @@ class Deadline:
 
 
 class Wait(asyncio.Future[None]):
-    """Ends when another future is done, or when its time is over. The other future continues then.
+    """A future that ends with another future, or when its time is over. Then the other future continues.
 
     Args:
         deadlines: The deadlines of the loop.

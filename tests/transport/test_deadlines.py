@@ -146,7 +146,11 @@ async def test_end_of_a_wait(clock: StandingTime, why: str) -> None:
     The future itself goes on.
     """
     deadlines, future = made(clock), asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(deadlines.wait(future, clock.now + 1))
+
+    async def wait() -> None:
+        await deadlines.wait(future, clock.now + 1)
+
+    waiting = asyncio.ensure_future(wait())
     await turns(LONG)
     early = waiting.done()
     clock.now += {"too late": 1, "blocked": 60}.get(why, 0)
