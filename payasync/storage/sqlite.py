@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 LOCKED_SECONDS: Final = 5.0
 """How long a transaction waits for that of another process."""
+LOCKED_PAUSE: Final = 0.01
+"""Seconds between two tries where SQLite itself does not wait."""
 LONGEST_PATIENCE: Final = 0.01
 """Seconds that a transaction waits at most for more jobs."""
 OLDEST: Final = (3, 37)
@@ -439,12 +441,26 @@ def _prepare_connection(path: str, schema: Schema) -> sqlite3.Connection:
         with transaction(db):
             _migrate(db, schema, _check_marks(db, path, schema))
         # After the first tables: the marks must stand in the file itself, not in a log beside it.
-        db.execute(f"PRAGMA journal_mode = {journaling(sqlite3.sqlite_version_info)[0]}")
+        _set_journal_mode(db)
         db.execute("PRAGMA foreign_keys = ON")
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _set_journal_mode(db: sqlite3.Connection) -> None:
+    """Set the journal mode. SQLite does not wait for another process that opens the same new file at that moment."""
+    latest = time.monotonic() + LOCKED_SECONDS
+    while True:
+        try:
+            db.execute(f"PRAGMA journal_mode = {journaling(sqlite3.sqlite_version_info)[0]}")
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY or time.monotonic() >= latest:
+                raise
+            time.sleep(LOCKED_PAUSE)
+        else:
+            return
 
 
 def _migrate(db: sqlite3.Connection, schema: Schema, version: int) -> None:
