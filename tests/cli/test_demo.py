@@ -92,8 +92,10 @@ def test_the_process_says_nothing_on_standard_error() -> None:
     command = [sys.executable, "-X", "dev", "-W", "error", "-m", "payasync", "demo"]
 
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, encoding="utf-8")
+    # In development mode, asyncio also reports each slow turn of the loop, as a busy machine has them.
+    written = [line for line in ended.stderr.splitlines() if not line.startswith("Executing <")]
 
-    assert (0, "") == (ended.returncode, ended.stderr)
+    assert (0, []) == (ended.returncode, written)
 
 
 async def test_an_ascii_terminal_shows_the_whole_story() -> None:
