@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import Final
+from typing import IO, Final
 
 CANNOT: Final = 2
 """The command cannot begin; nothing was done."""
@@ -27,6 +27,8 @@ def main() -> None:
         from payasync.cli.commands import payasync  # noqa: PLC0415 - click may be missing
 
         payasync()
+    except SystemExit as ended:
+        sys.exit(_flush(ended.code))
     except ImportError as error:
         if lacks_extra(error):
             missing = str(error.name).partition(".")[0]
@@ -35,8 +37,31 @@ def main() -> None:
             f"payasync: cannot be loaded: {error}. Install it again: python -m pip install --force-reinstall payasync"
         )
     except OSError as error:
-        sys.stderr.write(f"payasync: cannot write: {error.strerror}\n")
-        sys.exit(FAILED)
+        sys.exit(_report(error))
+
+
+def _flush(code: str | int | None) -> str | int | None:
+    """Write what was not written yet, and return the exit code. Python would do so at exit, and report each failure."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if not code:
+            return _report(error)
+        discard(sys.stdout)
+    return code
+
+
+def _report(error: OSError) -> int:
+    discard(sys.stdout)
+    sys.stderr.write(f"payasync: cannot write: {error.strerror}\n")
+    return FAILED
+
+
+def discard(stream: IO[str] | None) -> None:
+    """Write nothing more to a stream. Otherwise Python would report at exit that it cannot write the rest."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def lacks_extra(error: Exception) -> bool:

@@ -1,7 +1,6 @@
 """Lines, tables and progress on a terminal; in a file or a pipe they are plain, and no line is broken."""
 
 import logging
-import os
 import re
 import sys
 import traceback
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from payasync import __version__
+from payasync.cli import discard
 from payasync.errors import PayasyncError
 
 Part = str | tuple[str, str] | Text
@@ -124,8 +124,7 @@ class Terminal(Console):
     def on_broken_pipe(self) -> None:
         """Write nothing more."""
         self.quiet = True
-        # At exit, Python would report that it cannot write the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        discard(self.file)
 
 
 def terminal() -> Console:

@@ -256,9 +256,11 @@ def test_full_disk(tmp_path: Path, arguments: str, code: int) -> None:
     """If standard output cannot be written, standard error has one line about it, and no traceback."""
     bind_to(tmp_path / "pay.db", "https://a.example")
     command = [sys.executable, "-m", "payasync", *arguments.split()]
+    # Unless the user says otherwise, Python writes at exit what a command has not written.
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False, cwd=tmp_path
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False, cwd=tmp_path, env=usual
         )
 
     assert (code, 1) == (ended.returncode, ended.stderr.count("\n"))
