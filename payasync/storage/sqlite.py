@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 LOCKED_SECONDS: Final = 5.0
 """How long a transaction waits for that of another process."""
-LOCKED_PAUSE: Final = 0.01
-"""Seconds between two tries where SQLite itself does not wait."""
+SWITCHES: Final = 100
+"""How often the journal mode is tried to be set while other processes use the file."""
 LONGEST_PATIENCE: Final = 0.01
 """Seconds that a transaction waits at most for more jobs."""
 OLDEST: Final = (3, 37)
@@ -379,8 +379,11 @@ def _make_file(path: str, schema: Schema) -> None:
     made = Path(f"{path}.{token_hex(8)}.new")
     os.close(new_private(made))
     try:
-        with closing(_open_connection(str(made))) as db, transaction(db):
-            _migrate(db, schema, 0)
+        with closing(_open_connection(str(made))) as db:
+            with transaction(db):
+                _migrate(db, schema, 0)
+            # Before another process can have the file open, because the change needs it alone.
+            _set_journal_mode(db)
         try:
             os.link(made, path)
         except FileExistsError:
@@ -450,17 +453,20 @@ def _prepare_connection(path: str, schema: Schema) -> sqlite3.Connection:
 
 
 def _set_journal_mode(db: sqlite3.Connection) -> None:
-    """Set the journal mode. SQLite does not wait for another process that opens the same new file at that moment."""
-    latest = time.monotonic() + LOCKED_SECONDS
-    while True:
+    """Set the journal mode. Other processes may set it at the same moment, after an upgrade of Python's SQLite."""
+    statement = f"PRAGMA journal_mode = {journaling(sqlite3.sqlite_version_info)[0]}"
+    for _ in range(SWITCHES):
         try:
-            db.execute(f"PRAGMA journal_mode = {journaling(sqlite3.sqlite_version_info)[0]}")
+            db.execute(statement)
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY or time.monotonic() >= latest:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-            time.sleep(LOCKED_PAUSE)
         else:
             return
+        # SQLite waits for a lock, but not to change the mode.
+        db.execute("BEGIN EXCLUSIVE")
+        db.execute("COMMIT")
+    db.execute(statement)
 
 
 def _migrate(db: sqlite3.Connection, schema: Schema, version: int) -> None:

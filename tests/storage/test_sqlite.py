@@ -525,6 +525,53 @@ def test_connection_is_durable(open_: Callable[[Schema], sqlite3.Connection]) ->
     assert [mode, {"FULL": 2, "EXTRA": 3}[synchronous], 1, 1] == found
 
 
+@pytest.mark.usefixtures("_mode")
+def test_new_file_has_its_journal_mode(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new file has its journal mode before another process can open it, because a change needs it alone."""
+    marks: list[bytes] = []
+    last = os.link
+
+    def link(made: Path, to: str) -> None:
+        marks.append(made.read_bytes()[18:20])
+        last(made, to)
+
+    monkeypatch.setattr(os, "link", link)
+    ours(path)
+
+    assert [{"persist": b"\x01\x01", "wal": b"\x02\x02"}[journaling(sqlite3.sqlite_version_info)[0]]] == marks
+
+
+def test_newer_sqlite_waits_to_change_the_journal_mode(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an upgrade of SQLite, the journal mode of a file is changed as soon as no other process writes to it.
+
+    SQLite itself would refuse the change, without waiting.
+    """
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (99,))
+    ours(path)
+    monkeypatch.setattr("payasync.storage.sqlite.WAL_SINCE", (3,))
+    other = sqlite3.connect(path, isolation_level=None)
+    done: list[str] = []
+
+    def follow(statement: str) -> None:
+        done.append(statement)
+        if statement == "PRAGMA journal_mode = wal" and done.count(statement) == 1:
+            other.execute("BEGIN IMMEDIATE")
+        elif statement == "BEGIN EXCLUSIVE":
+            other.rollback()
+
+    class Followed(sqlite3.Connection):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, **options)
+            self.set_trace_callback(follow)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Followed))
+    with closing(other), closing(open_database(str(path), TWO_VERSIONS)) as db:
+        mode = asked(db, "journal_mode")
+
+    assert "wal" == mode
+    assert 2 == done.count("PRAGMA journal_mode = wal")
+
+
 @pytest.mark.parametrize("given", ["inbox.db", Path("inbox.db")])
 def test_path_is_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | Path) -> None:
     """A relative path refers to the working directory at the time when the path was given."""
