@@ -393,6 +393,35 @@ def test_loops_share_a_file(path: Path) -> None:
     assert [f"{thread}-{number:02}" for thread in range(3) for number in range(20)] == on_disk(path)
 
 
+def test_loops_share_a_commit(path: Path) -> None:
+    """Callers in several event loops whose jobs share a commit get their results in their own loops.
+
+    In debug mode, asyncio refuses to give a result from another thread.
+    """
+    file, inside, go, together = SqliteFile(path, SCHEMA), threading.Event(), threading.Event(), threading.Barrier(3)
+
+    async def call(text: str) -> str | None:
+        waiting = asyncio.ensure_future(file.run(note(text)))
+        await begun(waiting)
+        together.wait(SECONDS)
+        return await asyncio.wait_for(waiting, SECONDS)
+
+    def of_thread(text: str) -> str | None:
+        return asyncio.run(call(text), debug=True)
+
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(lambda: asyncio.run(file.run(wait_for_ever(inside.set, go))))
+        assert inside.wait(SECONDS)
+        ends = [threads.submit(of_thread, text) for text in ("a", "b")]
+        together.wait(SECONDS)
+        go.set()
+        found = [first.result(SECONDS), *(each.result(SECONDS) for each in ends)]
+    asyncio.run(file.aclose())
+
+    assert [None, "a", "b"] == found
+    assert ["a", "b", "busy"] == on_disk(path)
+
+
 def test_loop_that_ended_stops_nobody(path: Path) -> None:
     """If the event loop of a caller is closed before the commit, the other callers get their results."""
     file, inside, go = SqliteFile(path, SCHEMA), threading.Event(), threading.Event()
