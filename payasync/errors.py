@@ -294,19 +294,18 @@ def frameless_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutin
 
     @wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
-        coroutine: Any = _awaited(lambda: function(*arguments, **named))
+        coroutine: Any = _awaited([lambda: function(*arguments, **named)])
         coroutine.__qualname__ = name  # a warning shows it if it is never awaited
         return coroutine  # type: ignore[no-any-return] # it is typed `Any`
 
     return call
 
 
-async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
+async def _awaited(waiting: list[Callable[[], Awaitable[T]]]) -> T:
     try:
-        return await call()
+        return await waiting.pop()()  # in no variable, in which the arguments would stay
     except BaseException as error:  # noqa: BLE001 - it is raised below
         ended = [error]
-    del call
     raise drop_frames(ended.pop(), sys.exception())
 
 

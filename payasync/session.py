@@ -522,15 +522,14 @@ class Session:
         copy._set_up(options, codec, quota)
         return copy
 
-    @frameless_async
-    async def send(
+    def send(
         self,
         request: Request[R],
         *,
         timeout: float | None = None,
         intent: str | None = None,
         shield: bool = False,
-    ) -> R:
+    ) -> Coroutine[Any, Any, R]:
         """Send a request object, as the methods of the namespaces do.
 
         Args:
@@ -542,8 +541,7 @@ class Session:
         Raises:
             PayasyncError: As the method that makes this request says, such as `refunds.create`.
         """
-        _check_request("request", request)
-        return await self._send(lambda: request, timeout=timeout, intent=intent, shield=shield)
+        return self._send(lambda: _check_request("request", request), timeout=timeout, intent=intent, shield=shield)
 
     async def _send(
         self,
@@ -943,9 +941,11 @@ def load_profile(path: str) -> "Profile":
     return _sandbox_profile() if path == SANDBOX_WORD else payasync.profile.Profile.from_file(path)
 
 
-def _check_request(name: str, request: object) -> None:
+def _check_request(name: str, request: Request[R]) -> Request[R]:
+    """Return a request, unless it is something else."""
     if not isinstance(request, Request) or not hasattr(request, "operation"):
         raise invalid_argument(name, "a request object, such as CreateRefund(...)", request)
+    return request
 
 
 class _Check:

@@ -99,12 +99,12 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
     """
     name, names, sent = call.operation.name, call.layout.names, call.fields
     # Each write needs these alone, unless the user's own function asks for the others.
-    wanted = COUNTED.get(name, ()) if keep is None else names
-    arguments = {
-        argument: value
-        for argument in wanted
-        if argument in names and (value := at(sent, names[argument])) is not ABSENT
-    }
+    wanted = [argument for argument in COUNTED.get(name, ()) if argument in names] if keep is None else names
+    if call.layout.nested:
+        found = {argument: at(sent, names[argument]) for argument in wanted}
+        arguments = {argument: value for argument, value in found.items() if value is not ABSENT}
+    else:
+        arguments = {argument: sent[names[argument]] for argument in wanted if names[argument] in sent}
     if unsent := call.expected.asked:
         named = ((argument, camel_case(argument)) for argument in COUNTED[name])
         arguments |= {argument: unsent[field] for argument, field in named if field in unsent}

@@ -10,8 +10,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from attrs import evolve
-
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
 from payasync.journal.drafts import Keep, beyond_arguments, draft_from_call, request_from_intent
 from payasync.journal.intents import (
@@ -30,7 +28,8 @@ from payasync.journal.replay import TAKEN_OVER, lost_lease_error, recorded_reply
 from payasync.middleware.chain import GRACE, out_of_time
 from payasync.middleware.observe import Event, Unknown, log
 from payasync.middleware.outcome import Recourse, recourse, unknown_error
-from payasync.transport.deadlines import Deadlines, Wait
+from payasync.storage.pending import PendingResult
+from payasync.transport.deadlines import Deadlines
 from payasync.wire.call import Call, Layer, Lease, Reply, Send
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -125,15 +124,24 @@ class Recorder:
 
     async def _record(self, call: Call, send: Send, merchant: str, service: str, notify: Notify | None) -> Reply:
         # Read before the journal's own clock is, so that the lease ends here first.
-        lease = Lease(self._clock(), call.timeouts.total + LEASE_MARGIN, self._clock)
-        begun = await self._begin(call, merchant, service, lease.seconds)
-        intent = begun.intent
-        if begun.step is Step.ANSWER:
+        began, lasts = self._clock(), call.timeouts.total + LEASE_MARGIN
+        beginning = self._begin(call, merchant, service, lasts)
+        try:
+            begun = await self._wait(beginning, call.deadline)
+            if begun is None or beginning.get_loop().time() >= call.deadline:
+                raise out_of_time(call, "the journal")
+        except (asyncio.CancelledError, PayasyncError) as error:
+            self._hold(asyncio.ensure_future(self._undo(beginning)))
+            _name_call(error, call)
+            raise
+        step, intent = begun
+        del beginning, begun  # they hold the draft, and many writes may be in flight
+        if step is Step.ANSWER:
             return recorded_reply(intent)
-        if begun.step is not Step.SEND:
-            raise refusal_error(begun)
-        sent_before, note_used = intent.sent_at is not None, partial(self._note_used_in_time, call, intent)
-        call = call.derived(lease=lease, sent_before=sent_before, note_used=note_used)
+        if step is not Step.SEND:
+            raise refusal_error(BeginResult(step, intent))
+        lease, note_used = Lease(began, lasts, self._clock), partial(self._note_used_in_time, call, intent)
+        call = call.derived(lease=lease, sent_before=intent.sent_at is not None, note_used=note_used)
         if call.idempotency_key and intent.idempotency_key:
             call = _under_stored_key(call, intent, lease)
         try:
@@ -158,21 +166,12 @@ class Recorder:
         await self._settle_in_time(call, intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
         return reply
 
-    async def _begin(self, call: Call, merchant: str, service: str, lease: float) -> BeginResult:
-        """Return the journal's decision. If the caller is cancelled or out of time, undo the begun write."""
-        beginning: asyncio.Future[BeginResult] | None = None
+    def _begin(self, call: Call, merchant: str, service: str, lease: float) -> PendingResult:
+        """Return the journal's future decision."""
         try:
-            beginning = asyncio.ensure_future(self._begin_in_journal(call, merchant, service, lease))
-            loop = beginning.get_loop()
-            await self._deadlines_of(loop).wait(beginning, call.deadline)
-            if beginning.done() and loop.time() < call.deadline:
-                return beginning.result()
-            raise out_of_time(call, "the journal")
-        except (asyncio.CancelledError, PayasyncError) as error:
-            if beginning is not None:
-                self._hold(asyncio.ensure_future(self._undo(beginning)))
-            if isinstance(error, PayasyncError):
-                error.add(operation=call.operation.name, reference=call.reference)
+            return PendingResult.of(self._begin_in_journal(call, merchant, service, lease))
+        except PayasyncError as error:
+            _name_call(error, call)
             raise
 
     def _begin_in_journal(self, call: Call, merchant: str, service: str, lease: float) -> Awaitable[BeginResult]:
@@ -182,10 +181,10 @@ class Recorder:
         entry, named, key = call.entry, beyond_arguments(call), call.idempotency_key or None
         return self._journal.claim(entry.id, lease, fence=entry.fence, service=service, named=named, key=key)
 
-    async def _undo(self, beginning: asyncio.Future[BeginResult]) -> None:
+    async def _undo(self, beginning: PendingResult) -> None:
         """Wait for a transaction that may still commit, and record that nothing was sent."""
         with suppress(PayasyncError):
-            begun = await beginning
+            begun: BeginResult = await beginning.rest()
             if begun.step is Step.SEND:
                 await self._settle(begun.intent, state_of_unsent(begun.intent), reason=TOO_LATE)
 
@@ -211,7 +210,7 @@ class Recorder:
         """Record that the service said "used before"; return `False` if that may not be on the disk."""
         noting = asyncio.ensure_future(self._note_used(intent))
         self._hold(noting)
-        return bool(await self._result_in_time(call, noting))
+        return bool(await self._wait_in_time(call, PendingResult.of(noting)))
 
     def _hold(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until its end, even if nobody waits for it."""
@@ -224,41 +223,37 @@ class Recorder:
         Returns:
             Whether the claim was still valid; `None` if the journal has failed, or has not responded in time.
         """
-        settling, stored = self._begin_settling(intent, state, facts), False
+        settling = self._begin_settling(intent, state, facts)
+        held: bool | None = None
         finishing: asyncio.Task[bool | None] | None = None
         try:
-            await self._wait_in_time(call, settling)
-            stored = settling.done() and not settling.exception() and settling.result()
+            held = await self._wait_in_time(call, settling)
+        except Exception:  # noqa: BLE001 - `_settle` logs it
+            held = None
         finally:
-            if not stored:  # which is rare: each write would pay for a task
-                finishing = asyncio.ensure_future(self._settle(intent, state, settling, **facts))
+            if not held:  # which is rare: each write would pay for a task
+                finishing = asyncio.ensure_future(self._settle(intent, state, settling.rest(), **facts))
                 self._hold(finishing)
         if finishing is None:
             return True
-        return await self._result_in_time(call, finishing) if settling.done() else None
+        return await self._wait_in_time(call, PendingResult.of(finishing)) if settling.rest().done() else None
 
-    async def _result_in_time(self, call: Call, task: asyncio.Task[bool | None]) -> bool | None:
-        """Return the result of a task, or `None` if the call has no time to wait for it. The task continues then."""
-        await self._wait_in_time(call, task)
-        return task.result() if task.done() else None
+    def _wait_in_time(self, call: Call, pending: PendingResult) -> PendingResult:
+        """Wait for the journal as long as a call may after its response; `None` is awaited if the time is over."""
+        return self._wait(pending, max(call.deadline, pending.get_loop().time() + GRACE))
 
-    def _wait_in_time(self, call: Call, future: "asyncio.Future[Any]") -> Wait:
-        """Wait for the journal as long as a call may after its response."""
-        loop = future.get_loop()
-        return self._deadlines_of(loop).wait(future, max(call.deadline, loop.time() + GRACE))
-
-    def _deadlines_of(self, loop: asyncio.AbstractEventLoop) -> Deadlines:
-        deadlines = self._deadlines  # another thread, with another loop, may replace it
+    def _wait(self, pending: PendingResult, when: float) -> PendingResult:
+        loop, deadlines = pending.get_loop(), self._deadlines  # another thread, with another loop, may replace them
         if deadlines is None or deadlines.loop is not loop:
             self._deadlines = deadlines = Deadlines(loop)
-        return deadlines
+        return pending.within(deadlines, when)
 
-    def _begin_settling(self, intent: Intent, state: State, facts: Mapping[str, Any]) -> "asyncio.Future[bool]":
+    def _begin_settling(self, intent: Intent, state: State, facts: Mapping[str, Any]) -> PendingResult:
         try:
-            return asyncio.ensure_future(self._start_settle(intent, state, **facts))
+            return PendingResult.of(self._start_settle(intent, state, **facts))
         except Exception as error:  # noqa: BLE001 - it is logged
-            failed = asyncio.get_running_loop().create_future()
-            failed.set_exception(error)
+            failed = PendingResult(asyncio.get_running_loop())
+            failed.deliver(error)
             return failed
 
     async def _settle(
@@ -309,6 +304,11 @@ class Recorder:
             self._not_noted.pop(intent.id, None)
 
 
+def _name_call(error: BaseException, call: Call) -> None:
+    if isinstance(error, PayasyncError):
+        error.add(operation=call.operation.name, reference=call.reference)
+
+
 def _under_stored_key(call: Call, intent: Intent, lease: Lease) -> Call:
     """Return a call with the idempotency key of its intent, and with the time that is left for repeating it."""
     call = call.with_idempotency_key(intent.idempotency_key or "")
@@ -316,7 +316,7 @@ def _under_stored_key(call: Call, intent: Intent, lease: Lease) -> Call:
         return call
     lifetime, age = call.profile.idempotency.lifetime, key_age(intent, intent.updated)
     left = min(lease.seconds, (call.timeouts.total if lifetime is None else lifetime) - age)
-    return call.derived(lease=evolve(lease, seconds=left) if age else evolve(lease, repeat_seconds=left))
+    return call.derived(lease=lease._replace(seconds=left) if age else lease._replace(repeat_seconds=left))
 
 
 def _report_unknown(notify: Notify | None, call: Call, reason: str) -> None:

@@ -2,10 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from attrs import fields, frozen
+from attrs import frozen
 
 from payasync.endpoints import BY_NAME, CLOSE_ORDER, Operation
 from payasync.errors import InvalidArgumentError
@@ -187,8 +186,6 @@ SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 INTERRUPTED: Final = "its sender was interrupted"
 
 _LEAST: Final = datetime.min.replace(tzinfo=UTC)
-_DRAFTED: Final = tuple(each.name for each in fields(Draft))
-_drafted_values: Final = attrgetter(*_DRAFTED)
 _FIRST_IN_QUEUE: Final[Mapping[str, Any]] = {
     "state": "new",
     "attempts": 0,
@@ -196,13 +193,14 @@ _FIRST_IN_QUEUE: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("lease", "tick", "key_sent", "key_tick")),
 }
 _FIRST_SEND: Final[Mapping[str, Any]] = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
-"""What a draft is stored with, if it is queued or sent. `lease` and `key_sent` are durations, or not known."""
+"""What a draft is stored with, if it is queued or sent. The `_DURATIONS` are not known, if they are `None`."""
+_DURATIONS: Final = ("lease", "key_sent")
+"""The moments that are given as durations, which begin now."""
 
 T = TypeVar("T")
 
 
-@frozen
-class Query:
+class Query(NamedTuple):
     """One statement for a database.
 
     Attributes:
@@ -335,17 +333,16 @@ def _add_draft(
     draft: Draft, binding: ServiceBinding | None, first: Mapping[str, Any], now: datetime
 ) -> Transaction[tuple[bool, Intents]]:
     """Store a draft and return `True`, or return `False` and the intents that have one of its keys already."""
-    values = dict(zip(_DRAFTED, _drafted_values(draft), strict=True))
     service = binding.service if binding else None
+    add = Query(ADD, {**vars(draft), **first, "now": now, "service": service}, column="id")
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
-        if added := (yield from change_intents(ADD, {**values, **first, "now": now, "service": service})):
-            stored: dict[str, Any] = {**first, "created": now, "updated": now}
-            for name in ("lease", "key_sent"):
-                stored[name] = None if first[name] is None else now + first[name]
-            return True, [Intent(**values, **stored, id=added[0])]
+        if added := (yield add):
+            lease, key_sent = (None if first[name] is None else now + first[name] for name in _DURATIONS)
+            moments = {"created": now, "updated": now, "lease": lease, "key_sent": key_sent}
+            return True, [Intent.of_draft(draft, {**first, **moments, "id": added[0]})]
         yield from bind_service(draft.merchant, binding)
-        if found := (yield from find_intents(MATCHING, values, FOR_UPDATE)):
+        if found := (yield from find_intents(MATCHING, vars(draft), FOR_UPDATE)):
             return False, found
 
 

@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from threading import Condition, Lock
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from payasync.errors import ConfigurationError, StorageError
 from payasync.settings import DATABASE, check_private, new_private
 from payasync.storage import Schema
+from payasync.storage.pending import PendingResult
 
 T = TypeVar("T")
 
@@ -82,10 +83,6 @@ def _find_file(path: str) -> os.stat_result | None:
         return None
 
 
-_Job: TypeAlias = tuple[Any, "asyncio.Future[Any]"]
-"""What runs in a transaction, and who waits for its result."""
-
-
 def run_each(db: sqlite3.Connection, works: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
     """Return what functions of a connection return."""
     return [work(db) for work in works]
@@ -126,7 +123,7 @@ class SqliteFile:
 
     def reset(self) -> None:
         """Forget the connection, the thread and the waiting jobs: after a fork they are the parent's."""
-        self._waiting: list[_Job] = []
+        self._waiting: list[PendingResult] = []
         self._draining = False
         self._expected = 0
         self._patience = 0.0
@@ -150,24 +147,24 @@ class SqliteFile:
         result: T = await self.start(work)
         return result
 
-    def start(self, work: Any) -> "asyncio.Future[Any]":
+    def start(self, work: Any) -> PendingResult:
         """Return the future result of `run`. If it is cancelled before its transaction begins, nothing is done.
 
         Args:
             work: As `run_all` takes it.
         """
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        job = PendingResult(asyncio.get_running_loop(), work)
         if self._closed:
-            future.set_exception(self._closed_error())
-            return future
+            job.deliver(self._closed_error())
+            return job
         with self._lock:
-            self._waiting.append((work, future))
+            self._waiting.append(job)
             sleeping, self._draining = not self._draining, True
             if len(self._waiting) == self._expected:
                 self._enough.notify()
         if sleeping:
             self._submit(self._drain)
-        return future
+        return job
 
     def check_identity(self) -> None:
         """Refuse a file other than the one that was used first.
@@ -216,7 +213,7 @@ class SqliteFile:
             with self._lock:
                 if 0 < len(self._waiting) < self._expected:
                     self._enough.wait(self._patience)
-                jobs = [job for job in self._waiting if not job[1].cancelled()]
+                jobs = [job for job in self._waiting if not job.abandoned]
                 self._waiting = []
                 self._draining = bool(jobs)
             if not jobs:
@@ -227,8 +224,9 @@ class SqliteFile:
             # Each commit takes as long as many jobs: it is worth waiting for as many as came together before.
             self._expected, self._patience = len(jobs), min((time.monotonic() - began) * 2, LONGEST_PATIENCE)
             _deliver_results(jobs, results)
+            del jobs, results  # they hold what was stored, and the next jobs may come late
 
-    def _run_jobs(self, jobs: Sequence[_Job]) -> list[Any]:
+    def _run_jobs(self, jobs: Sequence[PendingResult]) -> list[Any]:
         """Return what each job returned, or the error that it ended with."""
         if self._ended:
             # Another thread closed the file after `run` had looked.
@@ -239,7 +237,7 @@ class SqliteFile:
             return self._fail(jobs, error)
         try:
             with transaction(db):
-                return self._run_all(db, [work for work, _ in jobs])
+                return self._run_all(db, [job.work for job in jobs])
         except Exception as error:  # noqa: BLE001 - as above
             if len(jobs) > 1 and not _concerns_file(error):
                 return [self._run_jobs([job])[0] for job in jobs]
@@ -253,7 +251,7 @@ class SqliteFile:
             self._check_identity()
         return self._db
 
-    def _fail(self, jobs: Sequence[_Job], error: Exception) -> list[Exception]:
+    def _fail(self, jobs: Sequence[PendingResult], error: Exception) -> list[Exception]:
         if _concerns_file(error) and not isinstance(error, VanishedError):
             # The next job opens the file anew. A file that has vanished stays open, so that no other gets its identity.
             self._disconnect()
@@ -299,9 +297,9 @@ def _concerns_file(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError | OSError) or type(error) is sqlite3.DatabaseError
 
 
-def _deliver_results(jobs: Sequence[_Job], results: Sequence[Any]) -> None:
+def _deliver_results(jobs: Sequence[PendingResult], results: Sequence[Any]) -> None:
     """Wake each loop once, with all results that it waits for."""
-    for loop in {future.get_loop() for _, future in jobs}:
+    for loop in {job.get_loop() for job in jobs}:
         _call_in_loop(loop, _set_results, loop, jobs, results)
 
 
@@ -310,14 +308,10 @@ def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., objec
         loop.call_soon_threadsafe(callback, *args)
 
 
-def _set_results(loop: asyncio.AbstractEventLoop, jobs: Sequence[_Job], results: Sequence[Any]) -> None:
-    for (_, future), result in zip(jobs, results, strict=True):
-        if future.get_loop() is not loop or future.done():
-            continue
-        if isinstance(result, Exception):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+def _set_results(loop: asyncio.AbstractEventLoop, jobs: Sequence[PendingResult], results: Sequence[Any]) -> None:
+    for job, result in zip(jobs, results, strict=True):
+        if job.get_loop() is loop:
+            job.deliver(result)
 
 
 def open_database(path: str, schema: Schema) -> sqlite3.Connection:

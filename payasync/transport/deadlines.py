@@ -9,6 +9,8 @@ from payasync.wire.call import Call
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from payasync.storage.pending import PendingResult
+
 RESOLUTION: Final = 0.05
 """Seconds between two checks of the deadlines, and so the most that a call overshoots its own."""
 BLOCKED: Final = 1.0
@@ -128,9 +130,7 @@ class Deadline:
         task: Any = asyncio.current_task(deadlines.loop)
         self._task = task
         self._before = task.cancelling()
-        deadlines.running.add(self)
-        if deadlines.timer is None:
-            deadlines.schedule_check()
+        deadlines.add(self)
         return self
 
     def __exit__(
@@ -145,39 +145,6 @@ class Deadline:
 
     def _over(self) -> TimeoutError:
         return NoFreeConnectionError() if self._waiting else TimeoutError()
-
-
-class Wait(asyncio.Future[None]):
-    """A future that ends with another future, or when its time is over. Then the other future continues.
-
-    Args:
-        deadlines: The deadlines of the loop.
-        when: When the wait must end, on the loop's clock.
-    """
-
-    __slots__ = ("_running", "when")
-
-    mine: Final = False
-    """As of `Deadline`."""
-
-    def __init__(self, deadlines: "Deadlines", when: float) -> None:
-        super().__init__(loop=deadlines.loop)
-        self._running = deadlines.running
-        self.when: Final = when
-
-    def postpone(self, seconds: float) -> None:
-        """Do nothing: the other future went on while the loop was blocked."""
-
-    def cancel(self, msg: Any = None) -> bool:
-        """Cancel the wait, because its task is cancelled."""
-        self._running.discard(self)
-        return super().cancel(msg)
-
-    def expire(self, _: object = None) -> None:
-        """End the wait, because the time is over, or because the other future is done."""
-        self._running.discard(self)
-        if not self.done():
-            self.set_result(None)
 
 
 def running_task() -> "asyncio.Task[object]":
@@ -200,25 +167,14 @@ class Deadlines:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.time: Callable[[], float] = loop.time
-        self.running: set[Deadline | Wait] = set()
+        self.running: set[Deadline | PendingResult] = set()
         self.timer: asyncio.TimerHandle | None = None
 
-    def wait(self, future: "asyncio.Future[Any]", when: float) -> Wait:
-        """Return the wait for a future, until a moment. The future continues, also if the waiting task is cancelled.
-
-        Args:
-            future: The future.
-            when: A moment on the loop's clock.
-        """
-        wait = Wait(self, when)
-        if future.done():
-            wait.set_result(None)
-            return wait
-        future.add_done_callback(wait.expire)
-        self.running.add(wait)
+    def add(self, deadline: "Deadline | PendingResult") -> None:
+        """End an attempt or a wait when its time is over, unless it is discarded from `running` before."""
+        self.running.add(deadline)
         if self.timer is None:
             self.schedule_check()
-        return wait
 
     def schedule_check(self) -> None:
         """Schedule the next check. It schedules another one as long as there are deadlines."""

@@ -60,6 +60,7 @@ class Layout:
 
     Attributes:
         elsewhere: Some fields stand in the path or in headers.
+        nested: Some fields stand inside others.
         document_names: What the document calls the arguments.
     """
 
@@ -80,6 +81,7 @@ class Layout:
         self.at_end = at_end
         self.in_headers = in_headers
         self.elsewhere: bool = bool(in_path or at_end or in_headers)
+        self.nested: bool = any("." in name for name in names.values())
         self.document_names: frozenset[str] = frozenset(map(camel_case, names))
 
 
@@ -209,8 +211,7 @@ class Objection(NamedTuple):
     about_another: bool = True
 
 
-@frozen
-class Lease:
+class Lease(NamedTuple):
     """The time in which only this process may send a write; afterwards another process may.
 
     Attributes:

@@ -343,13 +343,13 @@ async def test_call_during_which_another_thread_closes_is_refused(path: Path, mo
     """If another thread closes the file while a call begins, the call fails, and does not open the file again."""
     file, loop = SqliteFile(path, SCHEMA), asyncio.get_running_loop()
 
-    def close_first() -> "asyncio.Future[Any]":
+    def close_first() -> asyncio.AbstractEventLoop:
         monkeypatch.undo()
         with ThreadPoolExecutor(1) as another:
             another.submit(lambda: asyncio.run(file.aclose())).result(SECONDS)
-        return loop.create_future()
+        return loop
 
-    monkeypatch.setattr(loop, "create_future", close_first)
+    monkeypatch.setattr(asyncio, "get_running_loop", close_first)
     with pytest.raises(StorageError, match="the inbox is closed"):
         await file.run(note("late"))
 

@@ -139,31 +139,6 @@ async def test_closing(clock: StandingTime) -> None:
     assert deadlines.timer is None
 
 
-@pytest.mark.parametrize("why", ["done", "too late", "cancelled", "blocked"])
-async def test_end_of_a_wait(clock: StandingTime, why: str) -> None:
-    """A wait ends with the future, at its moment also after a blocked loop, or if its task is cancelled.
-
-    The future itself goes on.
-    """
-    deadlines, future = made(clock), asyncio.get_running_loop().create_future()
-
-    async def wait() -> None:
-        await deadlines.wait(future, clock.now + 1)
-
-    waiting = asyncio.ensure_future(wait())
-    await turns(LONG)
-    early = waiting.done()
-    clock.now += {"too late": 1, "blocked": 60}.get(why, 0)
-    if why == "done":
-        future.set_result(None)
-    if why == "cancelled":
-        waiting.cancel()
-    await turns(LONG)
-
-    assert (False, True, why == "done") == (early, waiting.done(), future.done())
-    assert not deadlines.running
-
-
 session = partial(connect, timeouts=Timeouts(total=45, connect=5, read=20))
 
 

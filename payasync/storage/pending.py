@@ -1,0 +1,99 @@
+"""The future result of a write, for which a caller waits as long as it has time."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from payasync.transport.deadlines import Deadlines
+
+
+class PendingResult(asyncio.Future[Any]):
+    """A future whose waiter may leave: the work continues, and its result can be had later.
+
+    Args:
+        loop: The loop in which somebody waits for the result.
+        work: What returns the result, for the thread that runs it.
+
+    Attributes:
+        when: When the wait must end, on the loop's clock.
+    """
+
+    __slots__ = ("_deadlines", "_later", "when", "work")
+
+    when: float
+    mine: Final = False
+    """As of `Deadline`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Any = None) -> None:
+        super().__init__(loop=loop)
+        self.work: Final = work
+        self._deadlines: Deadlines | None = None
+        self._later: asyncio.Future[Any] | None = None
+
+    @classmethod
+    def of(cls, awaitable: Awaitable[Any]) -> Self:
+        """Return the pending result of something else, which runs in a task of its own."""
+        if isinstance(awaitable, cls):
+            return awaitable
+        task = asyncio.ensure_future(awaitable)
+        pending = cls(task.get_loop())
+        task.add_done_callback(pending._deliver_of)
+        return pending
+
+    def within(self, deadlines: "Deadlines", when: float) -> Self:
+        """Return itself. From now on, the work continues if the waiter is cancelled or has no time any more.
+
+        If the time is over, the result of awaiting it is `None`.
+
+        Args:
+            deadlines: The deadlines of its loop.
+            when: A moment on the loop's clock.
+        """
+        if not self.done():
+            self._deadlines, self.when = deadlines, when
+            deadlines.add(self)
+        return self
+
+    def rest(self) -> "asyncio.Future[Any]":
+        """Return the future of the result itself, also after the wait for it has ended early."""
+        return self._later or self
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody will have the result: the waiter was cancelled, and had not called `within`."""
+        return self._later is None and self.cancelled()
+
+    def deliver(self, result: Any) -> None:
+        """End with a result, or with an error. If nobody waits any more, do nothing."""
+        waiting = self.rest()
+        if waiting.done():
+            return
+        if self._deadlines is not None:
+            self._deadlines.running.discard(self)
+        if isinstance(result, BaseException):
+            waiting.set_exception(result)
+        else:
+            waiting.set_result(result)
+
+    def _deliver_of(self, task: "asyncio.Future[Any]") -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self.deliver(task.result() if error is None else error)
+
+    def postpone(self, seconds: float) -> None:
+        """Do nothing: the work continued while the loop was blocked."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        """End the wait, because its task is cancelled."""
+        self._leave()
+        return super().cancel(msg)
+
+    def expire(self) -> None:
+        """End the wait, because the time is over."""
+        self._leave()
+        self.set_result(None)
+
+    def _leave(self) -> None:
+        if self._deadlines is not None and not self.done():
+            self._deadlines.running.discard(self)
+            self._later = self.get_loop().create_future()

@@ -1,0 +1,126 @@
+"""A result for which a caller waits as long as it has time."""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from payasync.storage.pending import PendingResult
+from payasync.transport import deadlines as module
+from payasync.transport.deadlines import Deadlines
+from tests.inside import turns
+
+LONG: Final = 20
+"""Turns of the loop in which a look at the deadlines has certainly come."""
+
+
+class StandingTime:
+    """A clock that only the test moves."""
+
+    now = 100.0
+
+
+@pytest.fixture
+def clock() -> StandingTime:
+    """Return the clock of all deadlines."""
+    return StandingTime()
+
+
+@pytest.fixture
+async def deadlines(clock: StandingTime, monkeypatch: pytest.MonkeyPatch) -> Deadlines:
+    """Return the deadlines of the test's loop, which are checked in each of its turns."""
+    monkeypatch.setattr(module, "RESOLUTION", 0)
+    made = Deadlines(asyncio.get_running_loop())
+    made.time = lambda: clock.now
+    return made
+
+
+async def awaited(pending: "asyncio.Future[Any]") -> object:
+    """Return the result, or the error with which waiting ends."""
+    return (await asyncio.gather(pending, return_exceptions=True))[0]
+
+
+@pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
+@pytest.mark.parametrize("seconds", [1, 60])
+async def test_waiter_without_time_leaves(
+    deadlines: Deadlines, clock: StandingTime, seconds: int, result: str | ValueError
+) -> None:
+    """If the time is over, also because the loop was blocked, the waiter gets nothing, and the result comes later."""
+    pending = PendingResult(asyncio.get_running_loop())
+    waiting = asyncio.ensure_future(awaited(pending.within(deadlines, clock.now + 1)))
+    await turns(LONG)
+    early = waiting.done()
+    clock.now += seconds
+    await turns(LONG)
+    ended = waiting.result()
+    rest = pending.rest()
+    before = rest.done()
+    pending.deliver(result)
+
+    assert (False, None, False) == (early, ended, before)
+    assert result is await awaited(rest)
+    assert not deadlines.running
+
+
+@pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
+async def test_waiter_that_is_cancelled_leaves(
+    deadlines: Deadlines, clock: StandingTime, result: str | ValueError
+) -> None:
+    """If the waiter is cancelled, the work continues, and the result comes later."""
+    pending = PendingResult(asyncio.get_running_loop())
+
+    async def wait() -> None:
+        await pending.within(deadlines, clock.now + 1)
+
+    waiting = asyncio.ensure_future(wait())
+    await turns(1)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    abandoned, watched = pending.abandoned, pending in deadlines.running
+    pending.deliver(result)
+
+    assert (True, False, False) == (waiting.cancelled(), abandoned, watched)
+    assert result is await awaited(pending.rest())
+
+
+@pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
+async def test_result_in_time(deadlines: Deadlines, clock: StandingTime, result: str | ValueError) -> None:
+    """A waiter who has time gets the result or the error, and later there is no other one."""
+    pending = PendingResult(asyncio.get_running_loop())
+    waiting = asyncio.ensure_future(awaited(pending.within(deadlines, clock.now + 1)))
+    await turns(1)
+    pending.deliver(result)
+    pending.deliver("another")
+
+    assert result is await waiting
+    assert result is await awaited(pending.rest())
+    assert not deadlines.running
+
+
+async def test_result_that_nobody_wants() -> None:
+    """If a waiter with no deadline is cancelled, its result is dropped."""
+    pending = PendingResult(asyncio.get_running_loop())
+    waiting = asyncio.ensure_future(awaited(pending))
+    await turns(1)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    pending.deliver("late")
+
+    assert pending.abandoned
+    assert pending.cancelled()
+
+
+@pytest.mark.parametrize("result", ["stored", ValueError("not stored"), asyncio.CancelledError()])
+async def test_result_of_a_coroutine(result: str | BaseException) -> None:
+    """What a coroutine returns or raises is the result; if it is cancelled, so is its waiter."""
+
+    async def work() -> object:
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    pending = PendingResult.of(work())
+    ended = await awaited(pending)
+
+    assert (type(result), str(result)) == (type(ended), str(ended))
+    assert pending is PendingResult.of(pending)
