@@ -18,7 +18,7 @@ from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
-from payasync.wire.call import Call, number_key
+from payasync.wire.call import Call, Layout, number_key
 from payasync.wire.match import COMPARED_NAMES, by_document_names
 from payasync.wire.request import Request
 from payasync.wire.response import Response
@@ -97,14 +97,14 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
     Raises:
         ConfigurationError: `keep` returns something that cannot be stored.
     """
-    name, names, sent = call.operation.name, call.layout.names, call.fields
-    # Each write needs these alone, unless the user's own function asks for the others.
-    wanted = [argument for argument in COUNTED.get(name, ()) if argument in names] if keep is None else names
-    if call.layout.nested:
-        found = {argument: at(sent, names[argument]) for argument in wanted}
+    name, layout, sent = call.operation.name, call.layout, call.fields
+    # Each write needs the arguments that move money alone, unless the user's own function asks for the others.
+    wanted = _counted_names(layout, name) if keep is None else tuple(layout.names.items())
+    if layout.nested:
+        found = {argument: at(sent, field) for argument, field in wanted}
         arguments = {argument: value for argument, value in found.items() if value is not ABSENT}
     else:
-        arguments = {argument: sent[names[argument]] for argument in wanted if names[argument] in sent}
+        arguments = {argument: sent[field] for argument, field in wanted if field in sent}
     if unsent := call.expected.asked:
         named = ((argument, camel_case(argument)) for argument in COUNTED[name])
         arguments |= {argument: unsent[field] for argument, field in named if field in unsent}
@@ -126,6 +126,12 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
         named=beyond_arguments(call),
         idempotency_key=call.idempotency_key or None,
     )
+
+
+@lru_cache(maxsize=1024)
+def _counted_names(layout: Layout, operation: str) -> tuple[tuple[str, str], ...]:
+    """Return the arguments of an operation that move money, with their wire names."""
+    return tuple((each, layout.names[each]) for each in COUNTED.get(operation, ()) if each in layout.names)
 
 
 def beyond_arguments(call: Call) -> dict[str, object]:

@@ -395,13 +395,13 @@ def state_of_response(call: Call, reply: Reply) -> tuple[State, str]:
     The state is *accepted* only if the service can be asked for more. Otherwise the write has succeeded.
     """
     kind = _RESPONSES.get(call.operation.name)
-    if kind is None:
+    if kind is None or not has_states(call.profile, kind.thing):
         return "succeeded", ""
     response, shape = kind.of(call, reply), call.profile.answer
     if known := write_state(call.operation.name, response.state):
         return known, f"the {response.thing}'s state is {response.state}" if known == "rejected" else ""
     number = response.payment_id if isinstance(response, PaymentResponse) and shape.payment_id else call.reference
-    return "succeeded" if number is None or not has_states(call.profile, response.thing) else "accepted", ""
+    return "succeeded" if number is None else "accepted", ""
 
 
 def has_states(profile: Profile, thing: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache, partial
 from inspect import isawaitable
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -37,7 +38,7 @@ SCHEMA: Final = Schema(
 # A later payasync, to which another process was upgraded, may have added columns.
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
-SHARED: Final = (32, 16, 8, 4, 2)
+SHARED: Final = (32, 16, 8, 4, 2, 1)
 """How many transactions share a statement."""
 ROWS: Final = "/* rows */"
 _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
@@ -243,11 +244,10 @@ def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
 
     def run_groups() -> None:
         for statement, kinds in sorted(groups, key=lambda group: GROUPED.index(group[0])):
-            for begun in _split(groups.pop((statement, kinds))):
-                together = len(begun) > 1 and _execute_together(db, statement, kinds, begun)
-                found: Sequence[list[int] | None] = together or [None] * len(begun)
-                for (place, transaction, query, _), result in zip(begun, found, strict=True):
-                    results[place] = _run_to_end(db, transaction, _execute(db, query) if result is None else result)
+            places, transactions, queries, rows = zip(*groups.pop((statement, kinds)), strict=True)
+            found = _execute_together(db, statement, kinds, queries, rows) or repeat(None)
+            for place, transaction, query, result in zip(places, transactions, queries, found):  # noqa: B905 - endless
+                results[place] = _run_to_end(db, transaction, result or _execute(db, query))
 
     for place, work in enumerate(works):
         transaction = work()
@@ -256,23 +256,15 @@ def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
         except StopIteration as end:
             results[place] = end.value
             continue
-        if len(works) > 1 and query.statement in GROUPED:
-            row = _row_picker(query.statement)(query.values)
-            groups[query.statement, tuple(map(type, row))].append((place, transaction, query, row))
+        statement = query.statement
+        if statement in GROUPED:
+            row = _row_picker(statement)(query.values)
+            groups[statement, tuple(map(type, row))].append((place, transaction, query, row))
         else:
             run_groups()
             results[place] = _run_to_end(db, transaction, _execute(db, query))
     run_groups()
     return results
-
-
-def _split(group: Sequence[Begun]) -> Iterator[Sequence[Begun]]:
-    """Yield parts of a group that share a statement: SQLite prepares few of them then, and keeps them."""
-    first = 0
-    while first < len(group):
-        size = next((size for size in SHARED if size <= len(group) - first), 1)
-        yield group[first : first + size]
-        first += size
 
 
 def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T], result: list[Any]) -> T:
@@ -286,26 +278,50 @@ def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T], result: lis
 
 
 def _execute_together(
-    db: sqlite3.Connection, first: str, kinds: tuple[type, ...], begun: Sequence[Begun]
+    db: sqlite3.Connection,
+    statement: str,
+    kinds: tuple[type, ...],
+    queries: Sequence[Query],
+    rows: Sequence[Sequence[Any]],
 ) -> list[list[int]] | None:
     """Return the results of queries with one statement, or `None` if one of them would change nothing.
 
     Then a number is stored already, or a claim is lost. Nothing was changed, and each query must run alone.
     """
-    rows: list[Sequence[Any]] = [each[3] for each in begun]
-    ids: Sequence[int] = [query.values.get("id", 0) for _, _, query, _ in begun]
-    if first == ADD:
-        ids, kinds = _next_ids(db, len(begun)), (int, *kinds)
-        rows = [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
-    bound = binding(shared_statement(first), kinds, "one.column")
+    if len(rows) == 1:
+        return None
+    if statement == ADD:
+        ids: Sequence[int] = _next_ids(db, len(rows))
+        kinds, rows = (int, *kinds), [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
+    else:
+        ids = [query.values["id"] for query in queries]
+    bound = binding(shared_statement(statement), kinds, "one.column")
     given = bound.bind_all(rows)
-    text = _with_rows(bound.text, len(given) // len(rows), len(rows))
+    columns = len(given) // len(rows)
     db.execute("SAVEPOINT together")
-    done = execute_bound(db, text, given).rowcount == len(rows)
+    done = all(
+        execute_bound(
+            db, _with_rows(bound.text, columns, size), given[first * columns : (first + size) * columns]
+        ).rowcount
+        == size
+        for first, size in _split(len(rows))
+    )
     if not done:
         db.execute("ROLLBACK TO together")
     db.execute("RELEASE together")
     return [[each] for each in ids] if done else None
+
+
+def _split(rows: int) -> Iterator[tuple[int, int]]:
+    """Yield where rows that share a statement begin, and how many they are.
+
+    There are few such numbers, so that SQLite keeps the statements.
+    """
+    first = 0
+    while first < rows:
+        size = next(size for size in SHARED if size <= rows - first)
+        yield first, size
+        first += size
 
 
 def _next_ids(db: sqlite3.Connection, count: int) -> range:

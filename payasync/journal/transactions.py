@@ -193,9 +193,7 @@ _FIRST_IN_QUEUE: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("lease", "tick", "key_sent", "key_tick")),
 }
 _FIRST_SEND: Final[Mapping[str, Any]] = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
-"""What a draft is stored with, if it is queued or sent. The `_DURATIONS` are not known, if they are `None`."""
-_DURATIONS: Final = ("lease", "key_sent")
-"""The moments that are given as durations, which begin now."""
+"""What a draft is stored with, if it is queued or sent. `lease` and `key_sent` are durations, or not known."""
 
 T = TypeVar("T")
 
@@ -338,9 +336,16 @@ def _add_draft(
     while True:
         # Written before anything is read: of two processes that come together, one waits here for the other.
         if added := (yield add):
-            lease, key_sent = (None if first[name] is None else now + first[name] for name in _DURATIONS)
-            moments = {"created": now, "updated": now, "lease": lease, "key_sent": key_sent}
-            return True, [Intent.of_draft(draft, {**first, **moments, "id": added[0]})]
+            lease, key_sent = first["lease"], first["key_sent"]
+            facts = {
+                **first,
+                "id": added[0],
+                "created": now,
+                "updated": now,
+                "lease": None if lease is None else now + lease,
+                "key_sent": None if key_sent is None else now + key_sent,
+            }
+            return True, [Intent.of_draft(draft, facts)]
         yield from bind_service(draft.merchant, binding)
         if found := (yield from find_intents(MATCHING, vars(draft), FOR_UPDATE)):
             return False, found
