@@ -56,7 +56,7 @@ RESOLVABLE_STATES: Final[frozenset[State]] = frozenset({"manual", "unknown", "ac
 """A person may end intents in these states."""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class Outcome:
     """A response of the service, as far as it may be stored.
 

@@ -213,7 +213,7 @@ class SqliteFile:
             with self._lock:
                 if 0 < len(self._waiting) < self._expected:
                     self._enough.wait(self._patience)
-                jobs = [job for job in self._waiting if not job.abandoned]
+                jobs = [job for job in self._waiting if not (job.cancelled() and job.abandoned)]
                 self._waiting = []
                 self._draining = bool(jobs)
             if not jobs:
@@ -299,7 +299,7 @@ def _concerns_file(error: Exception) -> bool:
 
 def _deliver_results(jobs: Sequence[PendingResult], results: Sequence[Any]) -> None:
     """Wake each loop once, with all results that it waits for."""
-    for loop in {job.get_loop() for job in jobs}:
+    for loop in set(map(PendingResult.get_loop, jobs)):
         _call_in_loop(loop, _set_results, loop, jobs, results)
 
 
