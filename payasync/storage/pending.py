@@ -66,7 +66,7 @@ class PendingResult(asyncio.Future[Any]):
 
     def deliver(self, result: Any) -> None:
         """End with a result, or with an error. If nobody waits any more, do nothing."""
-        waiting = self.rest()
+        waiting = self._later or self
         if waiting.done():
             return
         if self._deadlines is not None:
