@@ -6,7 +6,7 @@ from enum import Enum, auto
 from math import inf
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, get_args
 
-from attrs import NOTHING, field, fields, frozen
+from attrs import NOTHING, field, fields, fields_dict, frozen
 
 from payasync.endpoints import CLOSE_ORDER, OPERATIONS, camel_case
 from payasync.errors import (
@@ -158,8 +158,8 @@ class Intent(Draft):
         # Not by `__init__`, which takes five times as long: each write makes an intent.
         intent = object.__new__(cls)
         attributes = intent.__dict__
-        attributes |= _DEFAULTS
         attributes |= draft.__dict__
+        attributes |= _DEFAULTS
         attributes |= facts
         return intent
 
@@ -169,7 +169,12 @@ class Intent(Draft):
         return self.number if self.intent is None else f"intent:{self.intent}"
 
 
-_DEFAULTS: Final = {each.name: each.default for each in fields(Intent) if each.default is not NOTHING}
+_DEFAULTS: Final = {
+    each.name: each.default
+    for each in fields(Intent)
+    if each.default is not NOTHING and each.name not in fields_dict(Draft)
+}
+"""Of what an intent has beyond its draft."""
 
 Intents: TypeAlias = list[Intent]
 """A list of intents. `Journal` has a method of the name `list`."""

@@ -134,12 +134,12 @@ class Recorder:
             self._hold(asyncio.ensure_future(self._undo(beginning)))
             _name_call(error, call)
             raise
+        del beginning  # it holds the draft, and many writes may be in flight
         step, intent = begun
-        del beginning, begun  # they hold the draft, and many writes may be in flight
         if step is Step.ANSWER:
             return recorded_reply(intent)
         if step is not Step.SEND:
-            raise refusal_error(BeginResult(step, intent))
+            raise refusal_error(begun)
         lease, note_used = Lease(began, lasts, self._clock), partial(self._note_used_in_time, call, intent)
         call = call.derived(lease=lease, sent_before=intent.sent_at is not None, note_used=note_used)
         if call.idempotency_key and intent.idempotency_key:
@@ -167,7 +167,7 @@ class Recorder:
         return reply
 
     def _begin(self, call: Call, merchant: str, service: str, lease: float) -> PendingResult:
-        """Return the journal's future decision."""
+        """Begin a write in the journal, and return the pending decision."""
         try:
             return PendingResult.of(self._begin_in_journal(call, merchant, service, lease))
         except PayasyncError as error:
@@ -184,7 +184,7 @@ class Recorder:
     async def _undo(self, beginning: PendingResult) -> None:
         """Wait for a transaction that may still commit, and record that nothing was sent."""
         with suppress(PayasyncError):
-            begun: BeginResult = await beginning.rest()
+            begun: BeginResult = await beginning.final()
             if begun.step is Step.SEND:
                 await self._settle(begun.intent, state_of_unsent(begun.intent), reason=TOO_LATE)
 
@@ -210,7 +210,7 @@ class Recorder:
         """Record that the service said "used before"; return `False` if that may not be on the disk."""
         noting = asyncio.ensure_future(self._note_used(intent))
         self._hold(noting)
-        return bool(await self._wait_in_time(call, PendingResult.of(noting)))
+        return bool(await self._result_in_time(call, noting))
 
     def _hold(self, task: asyncio.Task[Any]) -> None:
         """Hold a task until its end, even if nobody waits for it."""
@@ -228,18 +228,23 @@ class Recorder:
         finishing: asyncio.Task[bool | None] | None = None
         try:
             held = await self._wait_in_time(call, settling)
-        except Exception:  # noqa: BLE001 - `_settle` logs it
-            held = None
+        except Exception as error:  # noqa: BLE001 - `_settle` logs it
+            error.__context__ = None  # or the log would show the call's own error, too
         finally:
             if not held:  # which is rare: each write would pay for a task
-                finishing = asyncio.ensure_future(self._settle(intent, state, settling.rest(), **facts))
+                finishing = asyncio.ensure_future(self._settle(intent, state, settling.final(), **facts))
                 self._hold(finishing)
         if finishing is None:
             return True
-        return await self._wait_in_time(call, PendingResult.of(finishing)) if settling.rest().done() else None
+        return await self._result_in_time(call, finishing) if settling.final().done() else None
+
+    async def _result_in_time(self, call: Call, task: asyncio.Task[bool | None]) -> bool | None:
+        """Return the result of a task, or `None` if the call has no time to wait for it. The task continues then."""
+        await self._wait_in_time(call, PendingResult.of(task))
+        return task.result() if task.done() else None
 
     def _wait_in_time(self, call: Call, pending: PendingResult) -> PendingResult:
-        """Wait for the journal as long as a call may after its response; `None` is awaited if the time is over."""
+        """Wait for the journal as long as a call may after its response. If the time is over, awaiting gives `None`."""
         return self._wait(pending, max(call.deadline, pending.get_loop().time() + GRACE))
 
     def _wait(self, pending: PendingResult, when: float) -> PendingResult:

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache, partial
 from inspect import isawaitable
-from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -38,7 +37,7 @@ SCHEMA: Final = Schema(
 # A later payasync, to which another process was upgraded, may have added columns.
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
-SHARED: Final = (32, 16, 8, 4, 2, 1)
+SHARED: Final = (32, 16, 8, 4, 2)
 """How many transactions share a statement."""
 ROWS: Final = "/* rows */"
 _CHANGE_NOTHING: Final = "DELETE FROM payasync_intents WHERE FALSE"
@@ -244,10 +243,12 @@ def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
 
     def run_groups() -> None:
         for statement, kinds in sorted(groups, key=lambda group: GROUPED.index(group[0])):
-            places, transactions, queries, rows = zip(*groups.pop((statement, kinds)), strict=True)
-            found = _execute_together(db, statement, kinds, queries, rows) or repeat(None)
-            for place, transaction, query, result in zip(places, transactions, queries, found):  # noqa: B905 - endless
-                results[place] = _run_to_end(db, transaction, result or _execute(db, query))
+            for part in _split(groups.pop((statement, kinds))):
+                places, transactions, queries, rows = zip(*part, strict=True)
+                together = len(part) > 1 and _execute_together(db, statement, kinds, queries, rows)
+                found: Sequence[list[int] | None] = together or [None] * len(part)
+                for place, transaction, query, result in zip(places, transactions, queries, found, strict=True):
+                    results[place] = _run_to_end(db, transaction, result or _execute(db, query))
 
     for place, work in enumerate(works):
         transaction = work()
@@ -256,15 +257,23 @@ def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
         except StopIteration as end:
             results[place] = end.value
             continue
-        statement = query.statement
-        if statement in GROUPED:
-            row = _row_picker(statement)(query.values)
-            groups[statement, tuple(map(type, row))].append((place, transaction, query, row))
+        if len(works) > 1 and query.statement in GROUPED:
+            row = _row_picker(query.statement)(query.values)
+            groups[query.statement, tuple(map(type, row))].append((place, transaction, query, row))
         else:
             run_groups()
             results[place] = _run_to_end(db, transaction, _execute(db, query))
     run_groups()
     return results
+
+
+def _split(group: Sequence[Begun]) -> Iterator[Sequence[Begun]]:
+    """Yield parts of a group that share a statement: SQLite prepares few of them then, and keeps them."""
+    first = 0
+    while first < len(group):
+        size = next((size for size in SHARED if size <= len(group) - first), 1)
+        yield group[first : first + size]
+        first += size
 
 
 def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T], result: list[Any]) -> T:
@@ -288,8 +297,6 @@ def _execute_together(
 
     Then a number is stored already, or a claim is lost. Nothing was changed, and each query must run alone.
     """
-    if len(rows) == 1:
-        return None
     if statement == ADD:
         ids: Sequence[int] = _next_ids(db, len(rows))
         kinds, rows = (int, *kinds), [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
@@ -297,31 +304,13 @@ def _execute_together(
         ids = [query.values["id"] for query in queries]
     bound = binding(shared_statement(statement), kinds, "one.column")
     given = bound.bind_all(rows)
-    columns = len(given) // len(rows)
+    text = _with_rows(bound.text, len(given) // len(rows), len(rows))
     db.execute("SAVEPOINT together")
-    done = all(
-        execute_bound(
-            db, _with_rows(bound.text, columns, size), given[first * columns : (first + size) * columns]
-        ).rowcount
-        == size
-        for first, size in _split(len(rows))
-    )
+    done = execute_bound(db, text, given).rowcount == len(rows)
     if not done:
         db.execute("ROLLBACK TO together")
     db.execute("RELEASE together")
     return [[each] for each in ids] if done else None
-
-
-def _split(rows: int) -> Iterator[tuple[int, int]]:
-    """Yield where rows that share a statement begin, and how many they are.
-
-    There are few such numbers, so that SQLite keeps the statements.
-    """
-    first = 0
-    while first < rows:
-        size = next(size for size in SHARED if size <= rows - first)
-        yield first, size
-        first += size
 
 
 def _next_ids(db: sqlite3.Connection, count: int) -> range:

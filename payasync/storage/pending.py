@@ -13,9 +13,10 @@ class PendingResult(asyncio.Future[Any]):
 
     Args:
         loop: The loop in which somebody waits for the result.
-        work: What returns the result, for the thread that runs it.
+        work: What gives the result: a function for the thread that runs it, or a task.
 
     Attributes:
+        work: As it was given.
         when: When the wait must end, on the loop's clock.
     """
 
@@ -33,18 +34,18 @@ class PendingResult(asyncio.Future[Any]):
 
     @classmethod
     def of(cls, awaitable: Awaitable[Any]) -> Self:
-        """Return the pending result of something else, which runs in a task of its own."""
+        """Return the pending result of a coroutine, which runs in a task, or of a future. A pending result stays."""
         if isinstance(awaitable, cls):
             return awaitable
         task = asyncio.ensure_future(awaitable)
-        pending = cls(task.get_loop())
+        pending = cls(task.get_loop(), task)  # which holds the task; asyncio itself does not
         task.add_done_callback(pending._deliver_of)
         return pending
 
     def within(self, deadlines: "Deadlines", when: float) -> Self:
         """Return itself. From now on, the work continues if the waiter is cancelled or has no time any more.
 
-        If the time is over, the result of awaiting it is `None`.
+        If the time is over, awaiting it gives `None`.
 
         Args:
             deadlines: The deadlines of its loop.
@@ -55,8 +56,8 @@ class PendingResult(asyncio.Future[Any]):
             deadlines.add(self)
         return self
 
-    def rest(self) -> "asyncio.Future[Any]":
-        """Return the future of the result itself, also after the wait for it has ended early."""
+    def final(self) -> "asyncio.Future[Any]":
+        """Return the future that ends with the work itself, also if the wait for it has ended early."""
         return self._later or self
 
     @property
@@ -69,15 +70,18 @@ class PendingResult(asyncio.Future[Any]):
         waiting = self._later or self
         if waiting.done():
             return
-        if self._deadlines is not None:
-            self._deadlines.running.discard(self)
+        self._forget_deadline()
         if isinstance(result, BaseException):
             waiting.set_exception(result)
         else:
             waiting.set_result(result)
 
     def _deliver_of(self, task: "asyncio.Future[Any]") -> None:
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if task.cancelled():
+            self._forget_deadline()
+            asyncio.Future.cancel(self.final())
+            return
+        error = task.exception()
         self.deliver(task.result() if error is None else error)
 
     def postpone(self, seconds: float) -> None:
@@ -91,9 +95,14 @@ class PendingResult(asyncio.Future[Any]):
     def expire(self) -> None:
         """End the wait, because the time is over."""
         self._leave()
-        self.set_result(None)
+        if not self.done():
+            self.set_result(None)
 
     def _leave(self) -> None:
         if self._deadlines is not None and not self.done():
-            self._deadlines.running.discard(self)
+            self._forget_deadline()
             self._later = self.get_loop().create_future()
+
+    def _forget_deadline(self) -> None:
+        if self._deadlines is not None:
+            self._deadlines.running.discard(self)

@@ -1,6 +1,8 @@
 """A result for which a caller waits as long as it has time."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any, Final
 
 import pytest
@@ -53,12 +55,12 @@ async def test_waiter_without_time_leaves(
     clock.now += seconds
     await turns(LONG)
     ended = waiting.result()
-    rest = pending.rest()
-    before = rest.done()
+    final = pending.final()
+    before = final.done()
     pending.deliver(result)
 
     assert (False, None, False) == (early, ended, before)
-    assert result is await awaited(rest)
+    assert result is await awaited(final)
     assert not deadlines.running
 
 
@@ -80,7 +82,7 @@ async def test_waiter_that_is_cancelled_leaves(
     pending.deliver(result)
 
     assert (True, False, False) == (waiting.cancelled(), abandoned, watched)
-    assert result is await awaited(pending.rest())
+    assert result is await awaited(pending.final())
 
 
 @pytest.mark.parametrize("result", ["stored", ValueError("not stored")])
@@ -93,8 +95,47 @@ async def test_result_in_time(deadlines: Deadlines, clock: StandingTime, result:
     pending.deliver("another")
 
     assert result is await waiting
-    assert result is await awaited(pending.rest())
+    assert result is await awaited(pending.final())
     assert not deadlines.running
+
+
+@pytest.mark.parametrize("left", [False, True])
+async def test_work_that_is_cancelled(deadlines: Deadlines, clock: StandingTime, *, left: bool) -> None:
+    """If the work itself is cancelled, so is whoever waits for it. Nothing is logged if nobody waits."""
+    said = list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+    work = asyncio.ensure_future(asyncio.Event().wait())
+    pending = PendingResult.of(work).within(deadlines, clock.now + 1)
+    if left:
+        pending.cancel()
+    work.cancel()
+    await turns(LONG)
+    cancelled, watched = pending.final().cancelled(), pending in deadlines.running
+    del pending
+    gc.collect()
+
+    assert (True, False) == (cancelled, watched)
+    assert [] == said
+
+
+async def test_work_is_held() -> None:
+    """A task of which nobody else holds a reference is not collected."""
+    held = weakref.WeakSet[asyncio.Event]()
+
+    async def work() -> str:
+        event = asyncio.Event()
+        held.add(event)
+        await event.wait()
+        return "stored"
+
+    pending = PendingResult.of(work())
+    await turns(1)
+    gc.collect()
+    for event in held:
+        event.set()
+
+    assert 1 == len(held)
+    assert "stored" == await pending
 
 
 async def test_result_that_nobody_wants() -> None:
