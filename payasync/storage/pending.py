@@ -1,7 +1,8 @@
 """The future result of a write, for which a caller waits as long as it has time."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
 
 class PendingResult(asyncio.Future[Any]):
     """A future whose waiter may leave: the work continues, and its result can be had later.
+
+    A waiter that stays goes on in the turn of the loop that brings the result. One commit ends many waits, and asyncio
+    would make a handle for each.
 
     Args:
         loop: The loop in which somebody waits for the result.
@@ -20,7 +24,7 @@ class PendingResult(asyncio.Future[Any]):
         when: When the wait must end, on the loop's clock.
     """
 
-    __slots__ = ("_deadlines", "_later", "when", "work")
+    __slots__ = ("_deadlines", "_later", "_waiter", "when", "work")
 
     when: float
     mine: Final = False
@@ -31,6 +35,7 @@ class PendingResult(asyncio.Future[Any]):
         self.work: Final = work
         self._deadlines: Deadlines | None = None
         self._later: asyncio.Future[Any] | None = None
+        self._waiter: tuple[Callable[..., object], Context] | None = None
 
     @classmethod
     def of(cls, awaitable: Awaitable[Any]) -> Self:
@@ -65,20 +70,31 @@ class PendingResult(asyncio.Future[Any]):
         """Whether nobody will have the result: the waiter was cancelled, and had not called `within`."""
         return self._later is None and self.cancelled()
 
+    def add_done_callback(self, fn: Callable[[Self], object], /, *, context: Context | None = None) -> None:
+        """Call a function at the end; if it is that of a task that waits `within` a time, without another turn."""
+        if context is None or self._deadlines is None or self._waiter is not None or self.done():
+            super().add_done_callback(fn, context=context)
+        else:
+            self._waiter = fn, context
+
     def deliver(self, result: Any) -> None:
-        """End with a result, or with an error. If nobody waits any more, do nothing."""
+        """End with a result, or with an error, and let the waiter go on. If nobody waits any more, do nothing."""
         waiting = self._later or self
         if waiting.done():
             return
-        self._forget_deadline()
+        if self._deadlines is not None:
+            self._deadlines.running.discard(self)
         if isinstance(result, BaseException):
             waiting.set_exception(result)
         else:
             waiting.set_result(result)
+        if self._waiter is not None:
+            (go_on, context), self._waiter = self._waiter, None
+            context.run(go_on, self)
 
     def _deliver_of(self, task: "asyncio.Future[Any]") -> None:
         if task.cancelled():
-            self._forget_deadline()
+            self._detach()
             asyncio.Future.cancel(self.final())
             return
         error = task.exception()
@@ -100,9 +116,13 @@ class PendingResult(asyncio.Future[Any]):
 
     def _leave(self) -> None:
         if self._deadlines is not None and not self.done():
-            self._forget_deadline()
+            self._detach()
             self._later = self.get_loop().create_future()
 
-    def _forget_deadline(self) -> None:
+    def _detach(self) -> None:
+        """End the deadline. The waiter is called as that of any future: in the middle of a turn, others may run."""
         if self._deadlines is not None:
             self._deadlines.running.discard(self)
+        if self._waiter is not None:
+            (fn, context), self._waiter = self._waiter, None
+            super().add_done_callback(fn, context=context)

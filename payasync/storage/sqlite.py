@@ -5,7 +5,7 @@ import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from copy import copy
@@ -300,7 +300,7 @@ def _concerns_file(error: Exception) -> bool:
 def _deliver_results(jobs: Sequence[PendingResult], results: Sequence[Any]) -> None:
     """Wake each loop once, with all results that it waits for."""
     for loop in set(map(PendingResult.get_loop, jobs)):
-        _call_in_loop(loop, _set_results, loop, jobs, results)
+        _call_in_loop(loop, _deliver, loop, zip(jobs, results, strict=True))
 
 
 def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
@@ -308,10 +308,14 @@ def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., objec
         loop.call_soon_threadsafe(callback, *args)
 
 
-def _set_results(loop: asyncio.AbstractEventLoop, jobs: Sequence[PendingResult], results: Sequence[Any]) -> None:
-    for job, result in zip(jobs, results, strict=True):
-        if job.get_loop() is loop:
-            job.deliver(result)
+def _deliver(loop: asyncio.AbstractEventLoop, results: Iterator[tuple[PendingResult, Any]]) -> None:
+    try:
+        for job, result in results:
+            if job.get_loop() is loop:
+                job.deliver(result)
+    except BaseException:  # a waiter ends the program: the others still need their results, to end in order
+        loop.call_soon(_deliver, loop, results)
+        raise
 
 
 def open_database(path: str, schema: Schema) -> sqlite3.Connection:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from contextvars import ContextVar
 from typing import Any, Final
 
 import pytest
@@ -136,6 +137,23 @@ async def test_work_is_held() -> None:
 
     assert 1 == len(held)
     assert "stored" == await pending
+
+
+async def test_waiter_goes_on_at_once(deadlines: Deadlines, clock: StandingTime) -> None:
+    """A waiter goes on when its result is delivered, in its own context."""
+    seen, mine = list[object](), ContextVar("mine", default="nobody's")
+    pending = PendingResult(asyncio.get_running_loop()).within(deadlines, clock.now + 1)
+
+    async def wait() -> None:
+        mine.set("its own")
+        seen.extend((await pending, mine.get(), asyncio.current_task() is waiting))
+
+    waiting = asyncio.ensure_future(wait())
+    await turns(1)
+    asyncio.get_running_loop().call_soon(pending.deliver, "stored")
+    await turns(1)
+
+    assert ["stored", "its own", True] == seen
 
 
 async def test_result_that_nobody_wants() -> None:

@@ -23,6 +23,7 @@ from payasync.errors import ConfigurationError, StorageError
 from payasync.storage import Schema
 from payasync.storage.sqlite import EMPTY, REPLACED, VANISHED, SqliteFile, journaling, open_database, transaction
 from payasync.storage.sqlite_statement import binding
+from payasync.transport.deadlines import Deadlines
 from tests.journal.building import empty, move_away
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
@@ -420,6 +421,33 @@ def test_loops_share_a_commit(path: Path) -> None:
 
     assert [None, "a", "b"] == found
     assert ["a", "b", "busy"] == on_disk(path)
+
+
+def test_waiter_that_ends_the_program_stops_nobody(path: Path) -> None:
+    """If a caller ends the program as soon as it has its result, those that shared its commit still get theirs."""
+    file, seen = SqliteFile(path, SCHEMA), list[str]()
+
+    async def call(text: str, deadlines: Deadlines) -> None:
+        pending = file.start(note(text)).within(deadlines, deadlines.time() + SECONDS)
+        try:
+            seen.append(await pending)
+        except asyncio.CancelledError:
+            seen.append(await asyncio.wait_for(pending.final(), SECONDS))
+            raise
+        raise SystemExit(3)
+
+    async def main() -> None:
+        deadlines = Deadlines(asyncio.get_running_loop())
+        async with busy(file):
+            calls = [asyncio.ensure_future(call(text, deadlines)) for text in "abc"]
+            await begun(*calls)
+        await asyncio.wait(calls)
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    asyncio.run(file.aclose())
+
+    assert ["a", "b", "c"] == sorted(seen)
 
 
 def test_loop_that_ended_stops_nobody(path: Path) -> None:
