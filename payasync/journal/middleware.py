@@ -144,18 +144,20 @@ class Recorder:
         call = call.derived(lease=lease, sent_before=intent.sent_at is not None, note_used=note_used)
         if call.idempotency_key and intent.idempotency_key:
             call = _under_stored_key(call, intent, lease)
+        reply: Reply | Exception
         try:
             reply = await send(call)
         except asyncio.CancelledError:
             self._settle_cancelled(call, intent)
             raise
-        except Exception as error:
-            held = await self._settle_error(call, error, intent)
-            taken = held is False or (held is None and lease.over)
-            if taken and isinstance(error, PayasyncError) and error.sent is False:
-                _report_unknown(notify, call, TAKEN_OVER)
-                raise lost_lease_error(intent, error) from None
-            raise
+        except Exception as error:  # noqa: BLE001 - it is raised below
+            reply = error
+        if isinstance(reply, Exception):
+            # Not in the block above, where the journal's own error would get this one as its context.
+            try:
+                raise await self._settle_failed(call, reply, intent, lease, notify)
+            finally:
+                del reply  # which refers to this frame
         state, reason = state_of_response(call, reply)
         if reply.recovered and may_be_of_an_earlier_attempt(intent, state):
             lost = unknown_error(call, EARLIER, reply)
@@ -165,6 +167,17 @@ class Recorder:
             raise lost
         await self._settle_in_time(call, intent, state, outcome=self._journal.outcome(call, reply), reason=reason)
         return reply
+
+    async def _settle_failed(
+        self, call: Call, error: Exception, intent: Intent, lease: Lease, notify: Notify | None
+    ) -> Exception:
+        """Record the end of a call that has failed, and return the error to raise."""
+        held = await self._settle_error(call, error, intent)
+        taken = held is False or (held is None and lease.over)
+        if not taken or not isinstance(error, PayasyncError) or error.sent is not False:
+            return error
+        _report_unknown(notify, call, TAKEN_OVER)
+        return lost_lease_error(intent, error)
 
     def _begin(self, call: Call, merchant: str, service: str, lease: float) -> PendingResult:
         """Begin a write in the journal, and return the pending decision."""
@@ -228,8 +241,8 @@ class Recorder:
         finishing: asyncio.Task[bool | None] | None = None
         try:
             held = await self._wait_in_time(call, settling)
-        except Exception as error:  # noqa: BLE001 - `_settle` logs it
-            error.__context__ = None  # or the log would show the call's own error, too
+        except Exception:  # noqa: BLE001 - `_settle` logs it
+            held = None
         finally:
             if not held:  # which is rare: each write would pay for a task
                 finishing = asyncio.ensure_future(self._settle(intent, state, settling.final(), **facts))

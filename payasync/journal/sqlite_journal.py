@@ -268,7 +268,7 @@ def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
 
 
 def _split(group: Sequence[Begun]) -> Iterator[Sequence[Begun]]:
-    """Yield parts of a group that share a statement: SQLite prepares few of them then, and keeps them."""
+    """Yield parts of a group, of few sizes, so that SQLite keeps their statements."""
     first = 0
     while first < len(group):
         size = next((size for size in SHARED if size <= len(group) - first), 1)

@@ -71,14 +71,18 @@ class PendingResult(asyncio.Future[Any]):
         return self._later is None and self.cancelled()
 
     def add_done_callback(self, fn: Callable[[Self], object], /, *, context: Context | None = None) -> None:
-        """Call a function at the end; if it is that of a task that waits `within` a time, without another turn."""
+        """Call a function at the end. The first task that waits `within` a time is resumed by `deliver` itself."""
+        # Only a task gives its context.
         if context is None or self._deadlines is None or self._waiter is not None or self.done():
             super().add_done_callback(fn, context=context)
         else:
             self._waiter = fn, context
 
     def deliver(self, result: Any) -> None:
-        """End with a result, or with an error, and let the waiter go on. If nobody waits any more, do nothing."""
+        """End with a result, or with an error, and let the waiter go on. If nobody waits any more, do nothing.
+
+        Call it in a callback of the loop: a task cannot be resumed inside another one.
+        """
         waiting = self._later or self
         if waiting.done():
             return
@@ -89,8 +93,8 @@ class PendingResult(asyncio.Future[Any]):
         else:
             waiting.set_result(result)
         if self._waiter is not None:
-            (go_on, context), self._waiter = self._waiter, None
-            context.run(go_on, self)
+            (resume, context), self._waiter = self._waiter, None
+            context.run(resume, self)
 
     def _deliver_of(self, task: "asyncio.Future[Any]") -> None:
         if task.cancelled():
@@ -120,9 +124,9 @@ class PendingResult(asyncio.Future[Any]):
             self._later = self.get_loop().create_future()
 
     def _detach(self) -> None:
-        """End the deadline. The waiter is called as that of any future: in the middle of a turn, others may run."""
+        """End the deadline. The loop resumes the waiter in its next turn, because a task may be running now."""
         if self._deadlines is not None:
             self._deadlines.running.discard(self)
         if self._waiter is not None:
-            (fn, context), self._waiter = self._waiter, None
-            super().add_done_callback(fn, context=context)
+            (resume, context), self._waiter = self._waiter, None
+            super().add_done_callback(resume, context=context)

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import weakref
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, Final
 
 import pytest
@@ -154,6 +154,26 @@ async def test_waiter_goes_on_at_once(deadlines: Deadlines, clock: StandingTime)
     await turns(1)
 
     assert ["stored", "its own", True] == seen
+
+
+async def test_two_waiters(deadlines: Deadlines, clock: StandingTime) -> None:
+    """Two tasks may wait for one result, and a callback that is added after the end is called."""
+    pending = PendingResult(asyncio.get_running_loop()).within(deadlines, clock.now + 1)
+    seen = list[object]()
+
+    async def wait() -> object:
+        return await pending
+
+    waiting = [asyncio.ensure_future(wait()) for _ in range(2)]
+    await turns(1)
+    asyncio.get_running_loop().call_soon(pending.deliver, "stored")
+    ended = await asyncio.wait_for(asyncio.gather(*waiting), 15)
+    pending.add_done_callback(seen.append, context=copy_context())
+    pending.expire()
+    await turns(1)
+
+    assert ["stored", "stored"] == ended
+    assert [pending] == seen
 
 
 async def test_result_that_nobody_wants() -> None:
