@@ -95,5 +95,5 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         command, env={**os.environ, **STEADY}, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
     return done
