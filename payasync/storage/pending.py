@@ -81,7 +81,7 @@ class PendingResult(asyncio.Future[Any]):
     def deliver(self, result: Any) -> None:
         """End with a result, or with an error, and let the waiter go on. If nobody waits any more, do nothing.
 
-        Call it in a callback of the loop: a task cannot be resumed inside another one.
+        If a task waits, call it in a callback of the loop: a task cannot be resumed inside another one.
         """
         waiting = self._later or self
         if waiting.done():
