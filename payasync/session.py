@@ -575,7 +575,7 @@ class Session:
                 self._in_flight.end(call.progress)
         except BaseException as error:  # noqa: BLE001 - it is raised below
             ended = [error]
-        del maker, request, call, intent
+        del maker, request, call
         raise drop_frames(ended.pop(), sys.exception())
 
     async def _reply_to(self, call: Call) -> Reply:

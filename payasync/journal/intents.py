@@ -56,7 +56,7 @@ RESOLVABLE_STATES: Final[frozenset[State]] = frozenset({"manual", "unknown", "ac
 """A person may end intents in these states."""
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Outcome:
     """A response of the service, as far as it may be stored.
 
@@ -155,7 +155,7 @@ class Intent(Draft):
     @classmethod
     def of_draft(cls, draft: Draft, facts: Mapping[str, Any]) -> Self:
         """Return the intent that a draft has become, with these attributes of its own."""
-        # Not by `__init__`, which takes five times as long: each write makes an intent.
+        # Not by `__init__`, which takes twice as long: each write makes an intent.
         intent = object.__new__(cls)
         attributes = intent.__dict__
         attributes |= draft.__dict__

@@ -213,7 +213,8 @@ class SqliteFile:
             with self._lock:
                 if 0 < len(self._waiting) < self._expected:
                     self._enough.wait(self._patience)
-                jobs = [job for job in self._waiting if not (job.cancelled() and job.abandoned)]  # few are cancelled
+                # `abandoned` alone would do, but is slower, and few are cancelled.
+                jobs = [job for job in self._waiting if not (job.cancelled() and job.abandoned)]
                 self._waiting = []
                 self._draining = bool(jobs)
             if not jobs:
