@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum, auto
 from math import inf
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from attrs import NOTHING, field, fields, fields_dict, frozen
+from attrs import field, frozen
 
 from payasync.endpoints import CLOSE_ORDER, OPERATIONS, camel_case
 from payasync.errors import (
@@ -152,29 +152,11 @@ class Intent(Draft):
     outcome: Outcome | None = None
     reason: str = ""
 
-    @classmethod
-    def of_draft(cls, draft: Draft, facts: Mapping[str, Any]) -> Self:
-        """Return the intent that a draft has become, with these attributes of its own."""
-        # Not by `__init__`, which takes twice as long: each write makes an intent.
-        intent = object.__new__(cls)
-        attributes = intent.__dict__
-        attributes |= draft.__dict__
-        attributes |= _DEFAULTS
-        attributes |= facts
-        return intent
-
     @property
     def key(self) -> str | None:
         """The key of the intent: the caller's own, else the number. Two calls with one key are one intent."""
         return self.number if self.intent is None else f"intent:{self.intent}"
 
-
-_DEFAULTS: Final = {
-    each.name: each.default
-    for each in fields(Intent)
-    if each.default is not NOTHING and each.name not in fields_dict(Draft)
-}
-"""Of what an intent has beyond its draft."""
 
 Intents: TypeAlias = list[Intent]
 """A list of intents. `Journal` has a method of the name `list`."""

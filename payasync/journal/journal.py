@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -33,7 +33,7 @@ from payasync.journal.intents import (
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import conflict_error
-from payasync.journal.transactions import Transaction
+from payasync.journal.transactions import Add, Begin, Settle, Transaction, Write
 from payasync.middleware.observe import log
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
@@ -102,6 +102,10 @@ class Journal(ABC):
     @abstractmethod
     def _run(self, work: Callable[[datetime], Transaction[T]]) -> Awaitable[T]:
         """Return the result of a transaction that begins now, after it was committed."""
+
+    @abstractmethod
+    def _write(self, write: Write[T]) -> Awaitable[T]:
+        """Return the result of a write that begins now, after it was committed."""
 
     @abstractmethod
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
@@ -176,9 +180,8 @@ class Journal(ABC):
         return await self._start_begin(draft, lease, service=service)
 
     def _start_begin(self, draft: Draft, lease: float, *, service: str | None = None) -> Awaitable[BeginResult]:
-        # Not a closure: it would hold six more objects, and the garbage collector would look at them for each write.
         lasts, binding, tick = _check_lease(lease), self._binding(service), self._tick()
-        return self._run(partial(transactions.begin, draft, binding, lasts, tick=tick))
+        return self._write(Begin(draft, binding, lasts, tick))
 
     async def claim(
         self,
@@ -261,9 +264,9 @@ class Journal(ABC):
         answered: bool = False,
     ) -> Awaitable[bool]:
         after, again = _check_state(state), None if due is None else check_moment("due", due)
-        facts = {"outcome": None if outcome is None else outcome_to_json(outcome), "reason": " ".join(reason.split())}
-        tick = self._tick()
-        return self._run(partial(transactions.settle, intent, after, again, facts, tick=tick, answered=answered))
+        stored = None if outcome is None else outcome_to_json(outcome)
+        why, tick = " ".join(reason.split()), self._tick()
+        return self._write(Settle(intent, after, outcome=stored, reason=why, due=again, tick=tick, answered=answered))
 
     async def ask(
         self,
@@ -346,8 +349,8 @@ class Journal(ABC):
                 details.
             IntentConflictError: The key belongs to another request.
         """
-        work = partial(transactions.add, draft_from_request(request, merchant, intent, self._keep))
-        begun = await (self._run(work) if connection is None else self._run_within(connection, work))
+        add = Add(draft_from_request(request, merchant, intent, self._keep))
+        begun = await (self._write(add) if connection is None else self._run_within(connection, add.transaction))
         if begun.step is Step.CONFLICT:
             raise conflict_error(begun.intent)
         return begun.intent.id

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
@@ -17,7 +17,7 @@ from payasync.journal.drafts import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json
-from payasync.journal.transactions import GROUPED, Query, Transaction, run_transaction
+from payasync.journal.transactions import Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
 from payasync.storage.postgres import CONNECTIONS, NOW, Database
@@ -87,19 +87,15 @@ class PostgresJournal(Journal):
         await self._database.aclose()
 
     async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
-        begun = datetime.now(UTC)
-        first = next(work(begun), None)
-        if first is not None and first.statement in GROUPED:
-            rows = await self._database.run_grouped(_grouped_statement(first.statement), _written(first))
-            if rows is not None:
-                alone = work(rows[0]["now"] if rows else begun)
-                next(alone)
-                try:
-                    alone.send(_read_results(first, rows))
-                except StopIteration as end:
-                    result: T = end.value
-                    return result
         return await self._database.run(lambda rows: run_transaction(work(rows.now), partial(_execute, rows)))
+
+    async def _write(self, write: Write[T]) -> T:
+        rows = await self._database.run_grouped(_grouped_statement(write.statement), _written(write.values))
+        if rows:
+            write.values["now"] = rows[0]["now"]
+            return write.complete(rows[0]["id"])
+        # A number is repeated, a claim is lost, or another write of the group has failed.
+        return await self._run(write.transaction)
 
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
         """Run work in the transaction of a psycopg connection, and return its result.
@@ -134,12 +130,14 @@ async def _fetch_home(rows: Rows) -> list[dict[str, Any]]:
 
 
 async def _execute(rows: Rows, query: Query) -> list[Any]:
-    return _read_results(query, await rows.rows(postgres_statement(query.statement, query.lock), _written(query)))
+    return _read_results(
+        query, await rows.rows(postgres_statement(query.statement, query.lock), _written(query.values))
+    )
 
 
-def _written(query: Query) -> dict[str, Any]:
-    texts = {name: json.dumps(dict(query.values[name])) for name in _JSON if query.values.get(name) is not None}
-    return {**query.values, **texts}
+def _written(values: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: json.dumps(dict(values[name])) for name in _JSON if values.get(name) is not None}
+    return {**values, **texts}
 
 
 def _read_results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:

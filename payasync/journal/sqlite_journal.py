@@ -20,7 +20,7 @@ from payasync.journal.drafts import Keep
 from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json
-from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, run_transaction
+from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
@@ -175,6 +175,10 @@ class SqliteJournal(Journal):
         now = utc_moment(self._clock())
         return self._file.start(partial(work, now))
 
+    def _write(self, write: Write[T]) -> Awaitable[T]:
+        write.values["now"] = utc_moment(self._clock())
+        return self._file.start(write)
+
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
         """Run work on a connection of sqlite3, or of a compatible library such as aiosqlite, and return its result.
 
@@ -227,47 +231,49 @@ def _is_same_file(first: str, second: str) -> bool:
     return Path(first).samefile(second)
 
 
-Work: TypeAlias = Callable[[], Transaction[Any]]
-Begun: TypeAlias = tuple[int, Transaction[Any], Query, Sequence[Any]]
-"""A transaction that has begun: its place among those that run together, its first query, and the query's values."""
+Work: TypeAlias = Write[Any] | Callable[[], Transaction[Any]]
+Row: TypeAlias = tuple[int, Write[Any], Sequence[Any]]
+"""A write's place among those that run together, the write, and the values of its statement."""
 
 
 def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
     """Run transactions to their ends, and return their results.
 
-    What each journalled write needs is executed for many at once. Between two statements, this thread waits for the
-    event loop's thread, which takes longer than a statement.
+    Writes share statements. Between two statements, this thread waits for the event loop's thread, which takes longer
+    than a statement.
     """
+    if len(works) == 1:
+        return [_run_to_end(db, works[0])]
     results: list[Any] = [None] * len(works)
-    groups: defaultdict[tuple[str, tuple[type, ...]], list[Begun]] = defaultdict(list)
-
-    def run_groups() -> None:
-        for statement, kinds in sorted(groups, key=lambda group: GROUPED.index(group[0])):
-            for part in _split(groups.pop((statement, kinds))):
-                places, transactions, queries, rows = zip(*part, strict=True)
-                together = len(part) > 1 and _execute_together(db, statement, kinds, queries, rows)
-                found: Sequence[list[int] | None] = together or [None] * len(part)
-                for place, transaction, query, result in zip(places, transactions, queries, found, strict=True):
-                    results[place] = _run_to_end(db, transaction, result or _execute(db, query))
-
+    groups: defaultdict[tuple[str, tuple[type, ...]], list[Row]] = defaultdict(list)
     for place, work in enumerate(works):
-        transaction = work()
-        try:
-            query = next(transaction)
-        except StopIteration as end:
-            results[place] = end.value
-            continue
-        if len(works) > 1 and query.statement in GROUPED:
-            row = _row_picker(query.statement)(query.values)
-            groups[query.statement, tuple(map(type, row))].append((place, transaction, query, row))
+        if isinstance(work, Write):
+            row = _row_picker(work.statement)(work.values)
+            groups[work.statement, tuple(map(type, row))].append((place, work, row))
         else:
-            run_groups()
-            results[place] = _run_to_end(db, transaction, _execute(db, query))
-    run_groups()
+            _run_groups(db, groups, results)
+            results[place] = _run_to_end(db, work)
+    _run_groups(db, groups, results)
     return results
 
 
-def _split(group: Sequence[Begun]) -> Iterator[Sequence[Begun]]:
+def _run_groups(
+    db: sqlite3.Connection, groups: defaultdict[tuple[str, tuple[type, ...]], list[Row]], results: list[Any]
+) -> None:
+    """Run writes by statement and types of values, and put each result at its place. The groups are empty then."""
+    for statement, kinds in sorted(groups, key=lambda group: GROUPED.index(group[0])):
+        for part in _split(groups.pop((statement, kinds))):
+            places, writes, rows = zip(*part, strict=True)
+            changed = _execute_together(db, statement, kinds, writes, rows) if len(part) > 1 else None
+            if changed:
+                for place, write, intent_id in zip(places, writes, changed, strict=True):
+                    results[place] = write.complete(intent_id)
+            else:
+                for place, write in zip(places, writes, strict=True):
+                    results[place] = _run_to_end(db, write)
+
+
+def _split(group: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Yield parts of a group, of few sizes, so that SQLite keeps their statements."""
     first = 0
     while first < len(group):
@@ -276,32 +282,40 @@ def _split(group: Sequence[Begun]) -> Iterator[Sequence[Begun]]:
         first += size
 
 
-def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T], result: list[Any]) -> T:
-    """Give a transaction the result of its query, and run it to its end, as `run_transaction` does."""
+def _run_to_end(db: sqlite3.Connection, work: Work) -> Any:
+    """Run a transaction to its end, as `run_transaction` does, and return its result."""
+    if not isinstance(work, Write):
+        transaction = work()
+    # Not `work.transaction`: most calls would pay for two generators.
+    elif changed := _execute(db, Query(work.statement, work.values, column="id")):
+        return work.complete(changed[0])
+    else:
+        transaction = work.otherwise()
+    result: list[Any] | None = None
     try:
         while True:
             result = _execute(db, transaction.send(result))
     except StopIteration as end:
-        returned: T = end.value
-        return returned
+        return end.value
 
 
 def _execute_together(
     db: sqlite3.Connection,
     statement: str,
     kinds: tuple[type, ...],
-    queries: Sequence[Query],
+    writes: Sequence[Write[Any]],
     rows: Sequence[Sequence[Any]],
-) -> list[list[int]] | None:
-    """Return the results of queries with one statement, or `None` if one of them would change nothing.
+) -> Sequence[int] | None:
+    """Return the intents that writes have changed by one statement, or `None` if one of them would change nothing.
 
-    Then a number is stored already, or a claim is lost. Nothing was changed, and each query must run alone.
+    Then a number is stored already, or a claim is lost. Nothing was changed, and each write must run alone.
     """
+    ids: Sequence[int]
     if statement == ADD:
-        ids: Sequence[int] = _next_ids(db, len(rows))
+        ids = _next_ids(db, len(rows))
         kinds, rows = (int, *kinds), [(own_id, *row) for own_id, row in zip(ids, rows, strict=True)]
     else:
-        ids = [query.values["id"] for query in queries]
+        ids = [write.values["id"] for write in writes]
     bound = binding(shared_statement(statement), kinds, "one.column")
     given = bound.bind_all(rows)
     text = _with_rows(bound.text, len(given) // len(rows), len(rows))
@@ -310,7 +324,7 @@ def _execute_together(
     if not done:
         db.execute("ROLLBACK TO together")
     db.execute("RELEASE together")
-    return [[each] for each in ids] if done else None
+    return ids if done else None
 
 
 def _next_ids(db: sqlite3.Connection, count: int) -> range:

@@ -1,10 +1,11 @@
 """The transactions of a journal, and their SQL statements; no I/O here."""
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import NOTHING, fields, frozen
 
 from payasync.endpoints import BY_NAME, CLOSE_ORDER, Operation
 from payasync.errors import InvalidArgumentError
@@ -176,24 +177,28 @@ ORDER BY id"""
 
 
 GROUPED: Final = (SETTLE, ADD)
-"""What each journalled write needs. Each begins its transaction. It is the last statement, or has changed nothing.
-
-Those of several transactions may share a statement. Then claims are ended before new intents are stored.
-"""
+"""The statements of `Write`, in the order in which a group executes them: claims end before new intents are stored."""
 
 FOR_UPDATE: Final = "FOR UPDATE"
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 INTERRUPTED: Final = "its sender was interrupted"
 
 _LEAST: Final = datetime.min.replace(tzinfo=UTC)
-_FIRST_IN_QUEUE: Final[Mapping[str, Any]] = {
+_OF_DRAFT: Final = tuple(each.name for each in fields(Draft))
+_FIRST_IN_QUEUE: Final[dict[str, Any]] = {
+    **dict.fromkeys(_OF_DRAFT),
     "state": "new",
     "attempts": 0,
     "fence": 0,
-    **dict.fromkeys(("lease", "tick", "key_sent", "key_tick")),
+    **dict.fromkeys(("lease", "tick", "key_sent", "key_tick", "now", "service")),
 }
-_FIRST_SEND: Final[Mapping[str, Any]] = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
-"""What a draft is stored with, if it is queued or sent. `lease` and `key_sent` are durations, or not known."""
+_FIRST_SEND: Final = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
+"""The values of `ADD` for a draft that is queued or sent. `lease` and `key_sent` are durations, or not known.
+
+Each write begins with a copy, because a dict that has all its names is filled faster than one that grows.
+"""
+_NO_DURATION: Final = timedelta()
+_DEFAULTS: Final = {each.name: each.default for each in fields(Intent) if each.default is not NOTHING}
 
 T = TypeVar("T")
 
@@ -295,60 +300,121 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
     return merchants, services
 
 
-def begin(
-    draft: Draft, binding: ServiceBinding | None, lease: float, now: datetime, *, tick: str | None = None
-) -> Transaction[BeginResult]:
-    """Store an intent as *sending*, unless a stored intent with one of its keys forbids it."""
-    lasts = timedelta(seconds=lease)
-    first: dict[str, Any] = {**_FIRST_SEND, "lease": lasts, "tick": tick}
-    if draft.idempotency_key is not None:
-        first |= {"key_sent": timedelta(), "key_tick": tick}
-    added, stored = yield from _add_draft(draft, binding, first, now)
-    if added:
-        return BeginResult(Step.SEND, stored[0])
-    begun = match_draft(draft, stored, now)
-    if begun.step is not Step.CONFLICT and draft.intent is not None:
-        yield from change_intents(SET_INTENT, {"id": begun.intent.id, "intent": draft.intent})
-    facts = {"now": now, "until": now + lasts, "tick": tick, "named": draft.named}
-    return (yield from _send(begun, facts, draft.idempotency_key))
+class Write(Generic[T]):
+    """A transaction that one statement usually completes: all that a journalled call needs, if nothing goes wrong.
+
+    Attributes:
+        statement: One of `GROUPED`. If it changes nothing, the transaction goes on with `otherwise`.
+        values: By their names in the statement. `now` is set when the transaction begins.
+    """
+
+    # Not a generator: many writes may wait for a commit, and a generator each would take more time and memory.
+    # Not an `ABC`, which would make `isinstance` four times slower: `abstractmethod` is for type checkers.
+    __slots__ = ("values",)
+    statement: ClassVar[str]
+    values: dict[str, Any]
+
+    @abstractmethod
+    def complete(self, intent_id: int) -> T:
+        """Return the result, if the statement has changed the row of an intent. This executes nothing."""
+
+    @abstractmethod
+    def otherwise(self) -> Transaction[T]:
+        """Return the rest of the transaction, if the statement has changed nothing."""
+
+    def transaction(self, now: datetime) -> Transaction[T]:
+        """Return the whole transaction, which begins at a moment."""
+        self.values["now"] = now
+        changed = yield from change_intents(self.statement, self.values)
+        return self.complete(changed[0]) if changed else (yield from self.otherwise())
 
 
-def add(draft: Draft, now: datetime) -> Transaction[BeginResult]:
-    """Store an intent as *new*.
+class _StoreDraft(Write[BeginResult]):
+    """Stores a draft as an intent, unless intents that have one of its keys are stored already."""
+
+    __slots__ = ("binding", "draft")
+    # Written before anything is read: of two processes that come together, one waits here for the other.
+    statement = ADD
+
+    def __init__(self, draft: Draft, binding: ServiceBinding | None, first: dict[str, Any]) -> None:
+        self.draft, self.binding = draft, binding
+        self.values = first.copy()
+        # An `Intent` is a `Draft`, too. Its other attributes belong to another write.
+        self.values |= vars(draft) if type(draft) is Draft else {name: getattr(draft, name) for name in _OF_DRAFT}
+        if binding is not None:
+            self.values["service"] = binding.service
+
+    def complete(self, intent_id: int) -> BeginResult:
+        return BeginResult(Step.SEND, _intent_of(self.values, intent_id))
+
+    def otherwise(self) -> Transaction[BeginResult]:
+        now = self.values["now"]
+        yield from bind_service(self.draft.merchant, self.binding)
+        found = yield from find_intents(MATCHING, vars(self.draft), FOR_UPDATE)
+        if not found:  # the stored intent was deleted in the meantime, or the merchant had no service yet
+            return (yield from self.transaction(now))
+        begun = match_draft(self.draft, found, now)
+        return begun if begun.step is Step.CONFLICT else (yield from self._repeat(begun))
+
+    @abstractmethod
+    def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
+        """Return what follows if the draft repeats a stored intent."""
+
+
+def _intent_of(values: Mapping[str, Any], intent_id: int) -> Intent:
+    """Return the intent that `ADD` has stored with these values."""
+    # Not by `__init__`, which takes twice as long: each write makes an intent.
+    intent = object.__new__(Intent)
+    attributes = intent.__dict__
+    attributes |= _DEFAULTS
+    attributes |= values
+    del attributes["service"]
+    now, lease, key_sent = attributes.pop("now"), attributes["lease"], attributes["key_sent"]
+    attributes["id"] = intent_id
+    attributes["created"] = attributes["updated"] = now
+    attributes["lease"] = None if lease is None else now + lease
+    attributes["key_sent"] = None if key_sent is None else now + key_sent
+    return intent
+
+
+class Begin(_StoreDraft):
+    """Stores an intent as *sending*, unless a stored intent with one of its keys forbids it."""
+
+    __slots__ = ()
+
+    def __init__(self, draft: Draft, binding: ServiceBinding | None, lease: float, tick: str | None = None) -> None:
+        super().__init__(draft, binding, _FIRST_SEND)
+        self.values["lease"] = timedelta(seconds=lease)
+        self.values["tick"] = tick
+        if draft.idempotency_key is not None:
+            self.values["key_sent"], self.values["key_tick"] = _NO_DURATION, tick
+
+    def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
+        draft, values = self.draft, self.values
+        if draft.intent is not None:
+            yield from change_intents(SET_INTENT, {"id": begun.intent.id, "intent": draft.intent})
+        until = values["now"] + values["lease"]
+        facts = {"now": values["now"], "until": until, "tick": values["tick"], "named": draft.named}
+        return (yield from _send(begun, facts, draft.idempotency_key))
+
+
+class Add(_StoreDraft):
+    """Stores an intent as *new*.
 
     An intent that is stored already is queued from now on, and keeps its state. Only a rejected intent becomes *new*
     again, so that a search for unsent intents finds it.
     """
-    added, stored = yield from _add_draft(draft, None, _FIRST_IN_QUEUE, now)
-    begun = match_draft(draft, stored, now)
-    if not added and begun.step is not Step.CONFLICT:
-        queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": now}
+
+    __slots__ = ()
+
+    def __init__(self, draft: Draft) -> None:
+        super().__init__(draft, None, _FIRST_IN_QUEUE)
+
+    def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
+        draft = self.draft
+        queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": self.values["now"]}
         yield from change_intents(QUEUE, queued)
-    return begun
-
-
-def _add_draft(
-    draft: Draft, binding: ServiceBinding | None, first: Mapping[str, Any], now: datetime
-) -> Transaction[tuple[bool, Intents]]:
-    """Store a draft and return `True`, or return `False` and the intents that have one of its keys already."""
-    service = binding.service if binding else None
-    add = Query(ADD, {**vars(draft), **first, "now": now, "service": service}, column="id")
-    while True:
-        # Written before anything is read: of two processes that come together, one waits here for the other.
-        if added := (yield add):
-            lease, key_sent = first["lease"], first["key_sent"]
-            facts = {
-                **first,
-                "id": added[0],
-                "created": now,
-                "updated": now,
-                "lease": None if lease is None else now + lease,
-                "key_sent": None if key_sent is None else now + key_sent,
-            }
-            return True, [Intent.of_draft(draft, facts)]
-        yield from bind_service(draft.merchant, binding)
-        if found := (yield from find_intents(MATCHING, vars(draft), FOR_UPDATE)):
-            return False, found
+        return begun
 
 
 def claim(
@@ -393,31 +459,60 @@ def note_used(held: Intent, now: datetime) -> Transaction[bool]:
     return bool((yield from change_intents(NOTE_USED, values)))
 
 
-def settle(
-    held: Intent,
-    state: State,
-    due: datetime | None,
-    facts: Mapping[str, Any],
-    now: datetime,
-    *,
-    tick: str | None = None,
-    answered: bool = False,
-) -> Transaction[bool]:
-    """Record the new state of an intent, if the claim is still valid.
+class Settle(Write[bool]):
+    """Records the new state of an intent, if the claim is still valid.
 
     While the claim is valid, the state is the one that the holder read, because each change of state ends the claim. If
     an intent was queued during its direct call, and is then rejected, it becomes *new*, because its worker had to wait.
+
+    Raises:
+        InvalidArgumentError: That state cannot follow.
     """
-    check_transition(held.state, state)
-    if state == "sending":
-        rule = "a state that ends the claim: to send an unknown intent again, claim it with its fence"
-        raise invalid_argument("state", rule, state)
-    # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
-    queued = not (state == "rejected" and (held.state in ASKED_STATES or facts["outcome"] is not None))
-    again = state == "rejected" and held.state == "sending" and not held.queued
-    end = {"state": state, "queued": queued or again, "again": again, "answered": answered}
-    settled = {"id": held.id, "fence": held.fence, **end, "now": now, "due": due, "tick": tick, **facts}
-    return bool((yield from change_intents(SETTLE, settled)))
+
+    __slots__ = ()
+    statement = SETTLE
+
+    def __init__(
+        self,
+        held: Intent,
+        state: State,
+        *,
+        outcome: str | None = None,
+        reason: str = "",
+        due: datetime | None = None,
+        tick: str | None = None,
+        answered: bool = False,
+    ) -> None:
+        check_transition(held.state, state)
+        if state == "sending":
+            rule = "a state that ends the claim: to send an unknown intent again, claim it with its fence"
+            raise invalid_argument("state", rule, state)
+        # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
+        queued = not (state == "rejected" and (held.state in ASKED_STATES or outcome is not None))
+        again = state == "rejected" and held.state == "sending" and not held.queued
+        self.values = {
+            "id": held.id,
+            "fence": held.fence,
+            "state": state,
+            "queued": queued or again,
+            "again": again,
+            "answered": answered,
+            "outcome": outcome,
+            "reason": reason,
+            "due": due,
+            "tick": tick,
+            "now": None,
+        }
+
+    def complete(self, intent_id: int) -> bool:
+        """Return that the claim was valid."""
+        del intent_id
+        return True
+
+    def otherwise(self) -> Transaction[bool]:
+        """Return that the claim is lost."""
+        yield from ()
+        return False
 
 
 def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transaction[bool]:

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
 from payasync.journal.intents import BeginResult, Draft, Intent, Intents, State, Step
-from payasync.journal.transactions import Transaction
+from payasync.journal.transactions import Transaction, Write
 from payasync.storage.postgres import Connection
 from tests.chaos.plan import ENDED, Clock, Life
 
@@ -135,20 +135,33 @@ class KillableJournal(Journal):
         return found
 
 
+class MortalWrite(Write[T]):
+    """A write that marks its step when its statement was executed, before the commit."""
+
+    def __init__(self, write: Write[T], step: tuple[str, str | None], mark: Callable[[str, str | None], None]) -> None:
+        self.values = write.values
+        self.statement = write.statement  # type: ignore[misc] # each is that of another class
+        self._write = write
+        self._mark = partial(mark, *step)
+
+    def complete(self, intent_id: int) -> T:
+        """Mark the step."""
+        self._mark()
+        return self._write.complete(intent_id)
+
+    def otherwise(self) -> Transaction[T]:
+        """Mark the step at the end."""
+        result = yield from self._write.otherwise()
+        self._mark()
+        return result
+
+
 class KillableSqlite(KillableJournal, SqliteJournal):
     """In a file."""
 
-    async def _run(self, work: Callable[[datetime], Transaction[T]]) -> T:
-        # Read here: the transaction itself runs elsewhere.
+    async def _write(self, write: Write[T]) -> T:
         within = WITHIN.get()
-
-        def mortal(now: datetime) -> Transaction[T]:
-            result = yield from work(now)
-            if within:
-                self.mark(*within)
-            return result
-
-        return await super()._run(mortal)
+        return await super()._write(MortalWrite(write, within, self.mark) if within else write)
 
 
 class KillablePostgres(KillableJournal, PostgresJournal):

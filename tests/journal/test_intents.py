@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 import pytest
-from attrs import evolve, fields_dict
+from attrs import evolve
 
 from payasync.endpoints import ORDER_STATES, REFUND_STATES, custom_operation
 from payasync.errors import (
@@ -23,7 +23,6 @@ from payasync.errors import (
 from payasync.journal.intents import (
     WRITE_STATES,
     Draft,
-    Intent,
     State,
     Step,
     match_draft,
@@ -35,7 +34,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, States
 from payasync.wire.call import Call, Progress
 from tests.building import PROFILE, call_for, codec, reply
-from tests.journal.building import START, draft, kept, refund, unknown
+from tests.journal.building import START, draft, kept, refund
 
 TELLING: Final = evolve(
     PROFILE,
@@ -47,16 +46,6 @@ TELLING: Final = evolve(
     ),
 )
 """Maps every state to itself."""
-
-
-def test_intent_of_a_draft() -> None:
-    """An intent has its draft's facts and its own, and nothing of another intent that is used as a draft."""
-    facts: dict[str, Any] = {"id": 2, "state": "sending", "attempts": 1, "created": START, "updated": START}
-    names = fields_dict(Draft)
-    for given in (draft(), unknown(queued=True, answered=True, reason="lost", denied=3)):
-        expected = Intent(**{name: getattr(given, name) for name in names}, **facts)
-
-        assert expected == Intent.of_draft(given, facts)
 
 
 PAID: Final = {

@@ -23,7 +23,7 @@ from payasync.resources.orders import CloseOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.subscriptions import CancelSubscription
 from payasync.storage import Backlog
-from tests.journal.building import LEASE, MERCHANT, PAYMENT, SERVICE, START, Clock, draft, kept, refund
+from tests.journal.building import LEASE, MERCHANT, PAYMENT, SERVICE, START, Clock, draft, kept, refund, unknown
 
 OUTCOME: Final = Outcome(status=200, body=b'{"state":"DONE"}')
 OTHER: Final = Outcome(status=201, body=b"{}", verified=True)
@@ -94,6 +94,17 @@ async def test_lease_of_no_time(journal: Journal) -> None:
 
     assert begun == await journal.get(begun.id)
     assert begun.created == begun.lease
+
+
+async def test_intent_as_a_draft(journal: Journal) -> None:
+    """An intent that is begun as a draft passes on the draft's facts, and nothing of its own."""
+    given = unknown(id=7, queued=True, answered=True, reason="lost", denied=3, named={"currency": "CAD"})
+    begun = (await journal.begin(given, LEASE)).intent
+    stored = await got(journal, begun.id)
+
+    assert begun == stored
+    assert ("sending", "", 1, 0) == (stored.state, stored.reason, stored.attempts, stored.denied)
+    assert (True, {"currency": "CAD"}) == (stored.queued, stored.named)
 
 
 async def test_write_to_another_service_is_none(journal: Journal) -> None:

@@ -1,7 +1,7 @@
 """A transaction, statement by statement, without a database."""
 
 from payasync.journal.intents import Intents, Step
-from payasync.journal.transactions import ADD, MATCHING, Query, begin, run_transaction
+from payasync.journal.transactions import ADD, MATCHING, Begin, Query, run_transaction
 from tests.journal.building import LEASE, START, draft, kept
 
 
@@ -14,7 +14,7 @@ async def test_key_that_is_deleted_at_that_moment() -> None:
         asked.append(one.statement)
         return found[len(asked) - 1]
 
-    begun = await run_transaction(begin(draft(), None, LEASE, START), answer)
+    begun = await run_transaction(Begin(draft(), None, LEASE).transaction(START), answer)
 
     assert begun.step is Step.SEND
     assert [ADD, MATCHING, ADD] == asked
