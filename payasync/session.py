@@ -569,7 +569,8 @@ class Session:
             maker = request = None  # the call has their values, and many calls may be in flight
             self._in_flight.begin(call.progress, loop)
             try:
-                response: R = answer.of(call, await self._send_call(call))  # type: ignore[assignment] # its own
+                reply = await self._send_call(call)  # not as an argument: the call in flight would hold a bound method
+                response: R = answer.of(call, reply)  # type: ignore[assignment] # its own
                 return response
             finally:
                 self._in_flight.end(call.progress)

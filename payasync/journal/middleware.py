@@ -5,10 +5,9 @@ It is the outermost layer, because it records the end of the whole call, after a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from payasync.errors import DuplicateError, InvalidArgumentError, OutcomeUnknownError, PayasyncError, StorageError
 from payasync.journal.drafts import Keep, beyond_arguments, draft_from_call, request_from_intent
@@ -134,13 +133,13 @@ class Recorder:
             self._hold(asyncio.ensure_future(self._undo(beginning)))
             _name_call(error, call)
             raise
-        del beginning  # it holds the draft, and many writes may be in flight
         step, intent = begun
         if step is Step.ANSWER:
             return recorded_reply(intent)
         if step is not Step.SEND:
             raise refusal_error(begun)
-        lease, note_used = Lease(began, lasts, self._clock), partial(self._note_used_in_time, call, intent)
+        del beginning, begun  # they hold the draft and more, and many writes may be in flight
+        lease, note_used = Lease(began, lasts, self._clock), _NoteUsed(self, intent)
         call = call.derived(lease=lease, sent_before=intent.sent_at is not None, note_used=note_used)
         if call.idempotency_key and intent.idempotency_key:
             call = _under_stored_key(call, intent, lease)
@@ -219,7 +218,7 @@ class Recorder:
             # Otherwise a reconciler would believe a later "not found".
             self._hold(asyncio.ensure_future(self._settle(intent, "unknown", reason=USED, answered=True)))
 
-    async def _note_used_in_time(self, call: Call, intent: Intent) -> bool:
+    async def note_used_in_time(self, call: Call, intent: Intent) -> bool:
         """Record that the service said "used before"; return `False` if that may not be on the disk."""
         noting = asyncio.ensure_future(self._note_used(intent))
         self._hold(noting)
@@ -230,13 +229,16 @@ class Recorder:
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
-    async def _settle_in_time(self, call: Call, intent: Intent, state: State, **facts: Any) -> bool | None:
+    async def _settle_in_time(
+        self, call: Call, intent: Intent, state: State, *, answered: bool = False, **facts: Any
+    ) -> bool | None:
         """Record a state as long as the call has time. The journal continues if the caller is cancelled or cannot wait.
 
         Returns:
             Whether the claim was still valid; `None` if the journal has failed, or has not responded in time.
         """
-        settling = self._begin_settling(intent, state, facts)
+        settling = self._begin_settling(intent, state, answered=answered, **facts)
+        del facts  # the journal has them, and many writes may be in flight
         held: bool | None = None
         finishing: asyncio.Task[bool | None] | None = None
         try:
@@ -245,7 +247,7 @@ class Recorder:
             held = None
         finally:
             if not held:  # which is rare: each write would pay for a task
-                finishing = asyncio.ensure_future(self._settle(intent, state, settling.final(), **facts))
+                finishing = asyncio.ensure_future(self._settle(intent, state, settling.final(), answered=answered))
                 self._hold(finishing)
         if finishing is None:
             return True
@@ -266,7 +268,7 @@ class Recorder:
             self._deadlines = deadlines = Deadlines(loop)
         return pending.within(deadlines, when)
 
-    def _begin_settling(self, intent: Intent, state: State, facts: Mapping[str, Any]) -> PendingResult:
+    def _begin_settling(self, intent: Intent, state: State, **facts: Any) -> PendingResult:
         try:
             return PendingResult.of(self._start_settle(intent, state, **facts))
         except Exception as error:  # noqa: BLE001 - it is logged
@@ -277,7 +279,7 @@ class Recorder:
     async def _settle(
         self, intent: Intent, state: State, settling: "asyncio.Future[bool] | None" = None, **facts: Any
     ) -> bool | None:
-        """Record a state, unless that has begun, and log a failure."""
+        """Record a state, and log a failure. If `settling` is given, the state is being recorded with other facts."""
         # If the journal fails, the intent stays *sending*: nothing is lost, because the service will be asked.
         held: bool | None = None
         try:
@@ -320,6 +322,18 @@ class Recorder:
             log(logger, logging.WARNING, "journal.used_not_stored", NOT_NOTED, intent_id=intent.id, exc_info=True)
         finally:
             self._not_noted.pop(intent.id, None)
+
+
+class _NoteUsed(NamedTuple):
+    """Records that the service said "used before" of an intent."""
+
+    # Not a `partial`: many calls may be in flight, and each would hold three objects more.
+
+    recorder: Recorder
+    intent: Intent
+
+    def __call__(self, call: Call) -> Awaitable[bool]:
+        return self.recorder.note_used_in_time(call, self.intent)
 
 
 def _name_call(error: BaseException, call: Call) -> None:

@@ -33,6 +33,8 @@ OWN: Final = (
     "subscription_status",
 )
 """What the profile locates in a response is the service's own, even if it looks like a customer's detail."""
+_SCALAR: Final = (str, int)
+"""A union would be made anew for each value."""
 
 
 def redact_outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
@@ -75,7 +77,7 @@ def select_located(shape: AnswerShape, document: Any) -> dict[str, Any]:
         _set_at(selected, shape.data, {})
     for path in _located_paths(shape, inner=inner):
         value = at(document, path)
-        if isinstance(value, str | int):
+        if isinstance(value, _SCALAR):
             _set_at(selected, path, value)
     return selected
 

@@ -172,7 +172,7 @@ class Attempts:
                 return result
             if action is Action.QUERY:
                 # Without a durable note of "used before", the reconciler would believe a later "not found".
-                if outcome is Outcome.DUPLICATE and call.note_used is not None and not await call.note_used():
+                if outcome is Outcome.DUPLICATE and call.note_used is not None and not await call.note_used(call):
                     return self._final_error(outcome, result)
                 recovered = await self._query_outcome(result)
                 if recovered is not None:

@@ -277,7 +277,8 @@ class Call:
         sent_before: An earlier call sent the same write, and may have succeeded.
         lease: The time in which this process may send it; nothing is written afterwards.
         idempotency_key: Its key, if it is a write and the profile says where the key is.
-        note_used: Records in the journal that the service said "used before"; returns whether that is durable.
+        note_used: Records in the journal that the service said "used before", within the time of the call that it
+            takes. Returns whether that is durable.
         progress: How far this attempt has come; the only attribute that changes.
     """
 
@@ -299,7 +300,7 @@ class Call:
     sent_before: bool = False
     lease: Lease | None = None
     idempotency_key: str = field(default="", repr=False)
-    note_used: Callable[[], Awaitable[bool]] | None = field(default=None, repr=False)
+    note_used: "Callable[[Call], Awaitable[bool]] | None" = field(default=None, repr=False)
     progress: Progress = field(default=Factory(Progress), eq=False, repr=False)
 
     def derived(self, /, **changes: Any) -> Self:
