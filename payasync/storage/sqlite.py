@@ -27,8 +27,12 @@ LOCKED_SECONDS: Final = 5.0
 """How long a transaction waits for that of another process."""
 SWITCHES: Final = 100
 """How often the journal mode is tried to be set while other processes use the file."""
-LONGEST_PATIENCE: Final = 0.01
-"""Seconds that a transaction waits at most for more jobs."""
+LONGEST_GAP: Final = 0.01
+"""Seconds that a transaction waits at most for the next job."""
+LONGEST_WAIT: Final = 0.03
+"""Seconds that a transaction waits at most for all jobs that may share it."""
+GAPS: Final = 8
+"""How many gaps a transaction waits at most."""
 OLDEST: Final = (3, 37)
 """The first SQLite that knows strict tables."""
 WAL_SINCE: Final = (3, 51, 3)
@@ -126,7 +130,7 @@ class SqliteFile:
         self._waiting: list[PendingResult] = []
         self._draining = False
         self._expected = 0
-        self._patience = 0.0
+        self._gap = 0.0
         self._lock = Lock()
         self._enough = Condition(self._lock)
         self._using = Lock()
@@ -211,8 +215,8 @@ class SqliteFile:
     def _drain(self) -> None:
         while True:
             with self._lock:
-                if 0 < len(self._waiting) < self._expected:
-                    self._enough.wait(self._patience)
+                if len(self._waiting) < self._expected:
+                    self._wait_for_more()
                 # `abandoned` alone would do, but is slower, and few are cancelled.
                 jobs = [job for job in self._waiting if not (job.cancelled() and job.abandoned)]
                 self._waiting = []
@@ -222,10 +226,17 @@ class SqliteFile:
             began = time.monotonic()
             with self._using:
                 results = self._run_jobs(jobs)
-            # Each commit takes as long as many jobs: it is worth waiting for as many as came together before.
-            self._expected, self._patience = len(jobs), min((time.monotonic() - began) * 2, LONGEST_PATIENCE)
+            self._expected, self._gap = len(jobs), min(time.monotonic() - began, LONGEST_GAP)
             _deliver_results(jobs, results)
             del jobs, results  # they hold what was stored, and the next jobs may come late
+
+    def _wait_for_more(self) -> None:
+        """Wait for as many jobs as came together before, as long as they keep coming."""
+        # A commit takes as long as many jobs. A gap as long as the last transaction shows that no more will come.
+        count, until = 0, time.monotonic() + min(self._gap * GAPS, LONGEST_WAIT)
+        while count < len(self._waiting) < self._expected and time.monotonic() < until:
+            count = len(self._waiting)
+            self._enough.wait(self._gap)
 
     def _run_jobs(self, jobs: Sequence[PendingResult]) -> list[Any]:
         """Return what each job returned, or the error that it ended with."""
