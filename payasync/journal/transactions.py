@@ -334,11 +334,13 @@ class _StoreDraft(Write[BeginResult]):
 
     __slots__ = ("binding", "draft")
     # Written before anything is read: of two processes that come together, one waits here for the other.
-    statement = ADD
+    statement: ClassVar[str] = ADD
+    draft: Draft
+    binding: ServiceBinding | None
 
     def __init__(self, draft: Draft, binding: ServiceBinding | None, first: dict[str, Any]) -> None:
         self.draft, self.binding = draft, binding
-        self.values = first.copy()
+        self.values: dict[str, Any] = first.copy()
         # An `Intent` is a `Draft`, too. Its other attributes belong to another write.
         self.values |= vars(draft) if type(draft) is Draft else {name: getattr(draft, name) for name in _OF_DRAFT}
         if binding is not None:
@@ -470,7 +472,7 @@ class Settle(Write[bool]):
     """
 
     __slots__ = ()
-    statement = SETTLE
+    statement: ClassVar[str] = SETTLE
 
     def __init__(
         self,
@@ -490,7 +492,7 @@ class Settle(Write[bool]):
         # The caller knows that it was not done, and may have paid in another way: a task that is left sends nothing.
         queued = not (state == "rejected" and (held.state in ASKED_STATES or outcome is not None))
         again = state == "rejected" and held.state == "sending" and not held.queued
-        self.values = {
+        self.values: dict[str, Any] = {
             "id": held.id,
             "fence": held.fence,
             "state": state,
