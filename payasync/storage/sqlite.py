@@ -234,9 +234,9 @@ class SqliteFile:
         """Wait for as many jobs as came together before, as long as they keep coming."""
         # A commit takes as long as many jobs. A gap as long as the last transaction shows that no more will come.
         count, until = 0, time.monotonic() + min(self._gap * GAPS, LONGEST_WAIT)
-        while count < len(self._waiting) < self._expected and time.monotonic() < until:
+        while count < len(self._waiting) < self._expected and (left := until - time.monotonic()) > 0:
             count = len(self._waiting)
-            self._enough.wait(self._gap)
+            self._enough.wait(min(self._gap, left))
 
     def _run_jobs(self, jobs: Sequence[PendingResult]) -> list[Any]:
         """Return what each job returned, or the error that it ended with."""
