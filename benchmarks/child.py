@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from importlib import import_module
 
-from benchmarks.clients import CLIENTS, Call, Service
+from benchmarks.clients import CLIENTS, REFUNDS, Call, Service
 
 
 async def cpu_time(call: Call, calls: int, concurrent: int) -> float:
@@ -36,7 +36,7 @@ async def cpu_time(call: Call, calls: int, concurrent: int) -> float:
 
 async def main(name: str, calls: int, service: Service, concurrencies: list[int]) -> None:
     """Measure each concurrency in turn, after as many calls that only warm up."""
-    async with CLIENTS[name](service) as call:
+    async with (CLIENTS | REFUNDS)[name](service) as call:
         for concurrent in concurrencies:
             await cpu_time(call, concurrent * 2, concurrent)
             print(await cpu_time(call, max(calls, concurrent * 2), concurrent))

@@ -7,8 +7,12 @@ import json
 import secrets
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from importlib import import_module
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 import aiohttp
@@ -16,8 +20,9 @@ import orjson
 from attrs import frozen
 from yarl import URL
 
+from benchmarks.bare_journal import bare_refunding
 from payasync import AnswerShape, CreateRefund, Credentials, Profile, Secret, Session, SortedPairs
-from payasync.journal import Journal
+from payasync.journal import Journal, SqliteJournal
 
 KEY: Final = b"a signing key of the usual length"
 PATH: Final = "/payment/unifiedorder"
@@ -169,6 +174,25 @@ async def refunding(base: str, journal: Journal | None) -> AsyncGenerator[Refund
 
 
 @asynccontextmanager
+async def refunds(service: Service, journal: str = "") -> AsyncGenerator[Call]:
+    """Refunds of payasync, or of a bare program; each has a number of its own.
+
+    Args:
+        service: Where the client calls.
+        journal: `SQLite`, `bare` for the file of the bare program, or nothing for no journal.
+    """
+    with TemporaryDirectory(prefix=".benchmark-", dir=".") as folder:
+        path, numbers = Path(folder).absolute() / "pay.db", count()
+        async with AsyncExitStack() as stack:
+            if journal == "bare":
+                refund = await stack.enter_async_context(bare_refunding(service.base, path))
+            else:
+                kept = await stack.enter_async_context(SqliteJournal(path)) if journal else None
+                refund = await stack.enter_async_context(refunding(service.base, kept))
+            yield lambda: refund(f"R{next(numbers)}")
+
+
+@asynccontextmanager
 async def stripe(service: Service) -> AsyncGenerator[Call]:
     """Another payment SDK, with its own aiohttp client; a key in a header takes the place of the signature."""
     # Here, because it takes half a second; and without types, so that they can be checked where it is missing.
@@ -205,4 +229,9 @@ CLIENTS: Final[dict[str, Client]] = {
     "payasync": payasync,
     "stripe": stripe,
     "httpx": httpx,
+}
+REFUNDS: Final[dict[str, Client]] = {
+    "none": refunds,
+    "SQLite": partial(refunds, journal="SQLite"),
+    "bare": partial(refunds, journal="bare"),
 }

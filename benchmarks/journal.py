@@ -15,7 +15,8 @@ from typing import Final
 
 from benchmarks.bare_journal import WAL_SINCE, bare_refunding
 from benchmarks.bare_postgres import bare_refunding_postgres
-from benchmarks.clients import Refund, refunding
+from benchmarks.clients import REFUNDS, Refund, refunding
+from benchmarks.counting import MEASURED, call_costs
 from benchmarks.rows import Figure, Run
 from benchmarks.server import static_server
 from payasync.journal import Journal, PostgresJournal, SqliteJournal
@@ -23,7 +24,10 @@ from tests.postgres import Server
 
 CONCURRENCIES: Final = (1, 16, 64)
 SLICES: Final = 24
-REFUNDS: Final = 800
+IN_SLICE: Final = 800
+"""Refunds."""
+COSTED: Final = 4000
+"""Refunds whose cost is counted: so many that several full garbage collections are among them."""
 TO_BARE: Final = 0.70
 TO_NONE: Final = 0.50
 FEW: Final = 1_000
@@ -65,7 +69,7 @@ async def rates(ways: dict[str, Refund], run: Run, concurrent: int) -> dict[str,
     The order is random: in a fixed one, the largest garbage collections may fall into the slices of one way alone.
     """
     found: dict[str, list[float]] = {name: [] for name in ways}
-    refunds = REFUNDS if concurrent > 1 else REFUNDS // 8
+    refunds = IN_SLICE if concurrent > 1 else IN_SLICE // 8
     for number in range(run.times(SLICES) + 1):
         for name, refund in random.sample([*ways.items()], len(ways)):
             numbers = [f"R{concurrent}-{number}-{index}" for index in range(refunds)]
@@ -90,10 +94,15 @@ def sqlite(run: Run) -> Iterator[Figure]:
 
     with static_server() as base:
         found = asyncio.run(measure(base))
-    for concurrent, each in found.items():
-        yield from _beside("SQLite", concurrent, each, TO_BARE)
+        costs = call_costs(tuple(REFUNDS), CONCURRENCIES, base, calls=run.times(COSTED))
+    for index, (concurrent, each) in enumerate(found.items()):
+        yield from _beside("SQLite", concurrent, each)
+        ratio = costs["bare"][index] / costs["SQLite"][index]
+        yield Figure(f"bare program to SQLite, {concurrent} at a time", ratio, least=TO_BARE, measured=MEASURED)
+    yield Figure("SQLite, 64 at a time, to no journal", found[64]["payasync"] / found[64]["none"])
     least = TO_NONE if sqlite3.sqlite_version_info >= WAL_SINCE else None
-    yield Figure("SQLite, 64 at a time, to no journal", found[64]["payasync"] / found[64]["none"], least=least)
+    ratio = costs["none"][-1] / costs["SQLite"][-1]
+    yield Figure("no journal to SQLite, 64 at a time", ratio, least=least, measured=MEASURED)
 
 
 def postgres(run: Run) -> Iterator[Figure]:
@@ -129,7 +138,7 @@ def durable_postgres() -> Generator[str]:
             server.remove()
 
 
-def _beside(name: str, concurrent: int, found: dict[str, float], least: float | None) -> Iterator[Figure]:
+def _beside(name: str, concurrent: int, found: dict[str, float], least: float | None = None) -> Iterator[Figure]:
     yield Figure(f"{name}, {concurrent} at a time", found["payasync"], "/s")
     ratio = found["payasync"] / found["bare"]
     yield Figure(f"{name}, {concurrent} at a time, to a bare program", ratio, least=least)
