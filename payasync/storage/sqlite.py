@@ -6,7 +6,6 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from copy import copy
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from payasync.errors import ConfigurationError, StorageError
 from payasync.settings import DATABASE, check_private, new_private
 from payasync.storage import Schema
 from payasync.storage.pending import PendingResult
+from payasync.storage.writer_thread import WriterThread
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class SqliteFile:
         self._enough = Condition(self._lock)
         self._using = Lock()
         self._db: sqlite3.Connection | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"payasync-{self._schema.name}")
+        self._thread = WriterThread(f"payasync-{self._schema.name}")
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what a function of the connection returns, after it was committed, if the file runs functions.
@@ -167,7 +167,7 @@ class SqliteFile:
             if len(self._waiting) == self._expected:
                 self._enough.notify()
         if sleeping:
-            self._submit(self._drain)
+            self._thread.submit(self._drain)
         return job
 
     def check_identity(self) -> None:
@@ -190,8 +190,8 @@ class SqliteFile:
         if not self._closed:
             self._closed = True
             closed = asyncio.Event()
-            self._submit(partial(self._close, asyncio.get_running_loop(), closed))
-            self._thread.shutdown(wait=False)
+            self._thread.submit(partial(self._close, asyncio.get_running_loop(), closed))
+            self._thread.close()
             await closed.wait()
 
     def pause(self) -> None:
@@ -204,13 +204,6 @@ class SqliteFile:
         """End a pause."""
         self._lock.release()
         self._using.release()
-
-    def _submit(self, work: Callable[[], object]) -> None:
-        try:
-            self._thread.submit(work)
-        except RuntimeError:
-            # The interpreter is ending, and starts no thread any more.
-            work()
 
     def _drain(self) -> None:
         while True:
