@@ -74,27 +74,27 @@ class Binding:
     Attributes:
         text: The statement, with NULL for each `None`, because sqlite3 would look for an adapter of each. Its values
             have places: sqlite3 finds a value faster by its place than by its name.
-        pick: Returns the values that are not `None`.
-        conversions: Which of these are converted, and how.
+        pick: Returns the values that are not `None`, as often as they stand in the statement.
+        conversions: Which values are converted, and how.
     """
 
     text: str
     pick: Callable[[Sequence[Any]], Sequence[Any]]
     conversions: Sequence[tuple[int, Callable[[Any], Any]]]
 
-    def bind(self, values: Sequence[Any]) -> list[Any]:
+    def bind(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return values as SQLite takes them, but for half surrogate pairs."""
-        given = list(self.pick(values))
+        given = list(values)
         for place, convert in self.conversions:
             given[place] = convert(given[place])
-        return given
+        return self.pick(given)
 
     def bind_all(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Return what `bind` returns for each row, one after the other; for many rows it is faster."""
-        columns: list[Iterable[Any]] = [*zip(*map(self.pick, rows), strict=True)]
+        columns: list[Iterable[Any]] = [*zip(*rows, strict=True)]
         for place, convert in self.conversions:
-            columns[place] = map(convert, columns[place])
-        return [*chain.from_iterable(zip(*columns, strict=True))]
+            columns[place] = [*map(convert, columns[place])]
+        return [*chain.from_iterable(zip(*self.pick(columns), strict=True))]
 
 
 @lru_cache(maxsize=512)
@@ -112,8 +112,9 @@ def binding(statement: str, kinds: tuple[type, ...], column: str = "") -> Bindin
     marks = {name: f"{column}{number}" if column else "?" for number, name in enumerate(given, 1)}
     bound = given if column else [name for name in _NAME.findall(statement) if name in marks]
     places = tuple(map(names.index, bound))
-    converters = (_converter(kinds[place]) for place in places)
-    conversions = [(place, convert) for place, convert in enumerate(converters) if convert]
+    conversions = [
+        (place, convert) for place in dict.fromkeys(places) if (convert := _converter(kinds[place])) is not None
+    ]
     text = _NAME.sub(lambda found: marks.get(found[1], "NULL"), statement)
     return Binding(text, picker(places), conversions)
 

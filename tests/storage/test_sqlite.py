@@ -503,7 +503,7 @@ def test_marks_of_values_have_no_number() -> None:
     """A value stands at each of its places, because Python 3.12.0 to 3.12.3 warns of a mark such as `?1`."""
     bound = binding("SELECT :a, :b, :none, :a", (int, bool, type(None)))
 
-    assert ("SELECT ?, ?, NULL, ?", [7, 1, 7]) == (bound.text, bound.bind([7, True, None]))
+    assert ("SELECT ?, ?, NULL, ?", (7, 1, 7)) == (bound.text, bound.bind([7, True, None]))
 
 
 TWO_VERSIONS: Final = evolve(
