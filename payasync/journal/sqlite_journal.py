@@ -243,7 +243,7 @@ def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
     than a statement.
     """
     if len(works) == 1:
-        return [_run_to_end(db, works[0])]
+        return [_run_alone(db, works[0])]
     results: list[Any] = [None] * len(works)
     groups: defaultdict[tuple[str, tuple[type, ...]], list[Row]] = defaultdict(list)
     for place, work in enumerate(works):
@@ -252,7 +252,7 @@ def _run_all(db: sqlite3.Connection, works: Sequence[Work]) -> list[Any]:
             groups[work.statement, tuple(map(type, row))].append((place, work, row))
         else:
             _run_groups(db, groups, results)
-            results[place] = _run_to_end(db, work)
+            results[place] = _run_alone(db, work)
     _run_groups(db, groups, results)
     return results
 
@@ -270,7 +270,7 @@ def _run_groups(
                     results[place] = write.complete(intent_id)
             else:
                 for place, write in zip(places, writes, strict=True):
-                    results[place] = _run_to_end(db, write)
+                    results[place] = _run_alone(db, write)
 
 
 def _split(group: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -282,21 +282,26 @@ def _split(group: Sequence[Row]) -> Iterator[Sequence[Row]]:
         first += size
 
 
-def _run_to_end(db: sqlite3.Connection, work: Work) -> Any:
-    """Run a transaction to its end, as `run_transaction` does, and return its result."""
+def _run_alone(db: sqlite3.Connection, work: Work) -> Any:
+    """Run a transaction to its end, and return its result."""
     if not isinstance(work, Write):
-        transaction = work()
+        return _run_to_end(db, work())
     # Not `work.transaction`: most calls would pay for two generators.
-    elif changed := _execute(db, Query(work.statement, work.values, column="id")):
-        return work.complete(changed[0])
-    else:
-        transaction = work.otherwise()
+    row = _row_picker(work.statement)(work.values)
+    bound = binding(sqlite_statement(work.statement).text, tuple(map(type, row)))
+    cursor = execute_bound(db, bound.text, bound.bind(row))
+    return work.complete(work.values.get("id", cursor.lastrowid)) if cursor.rowcount else _run_to_end(db, work.otherwise())
+
+
+def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T]) -> T:
+    """Run a transaction as `run_transaction` does."""
     result: list[Any] | None = None
     try:
         while True:
             result = _execute(db, transaction.send(result))
     except StopIteration as end:
-        return end.value
+        done: T = end.value
+        return done
 
 
 def _execute_together(

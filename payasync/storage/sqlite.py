@@ -164,7 +164,7 @@ class SqliteFile:
         with self._lock:
             self._waiting.append(job)
             sleeping, self._draining = not self._draining, True
-            if len(self._waiting) == self._expected:
+            if not sleeping and len(self._waiting) == self._expected:
                 self._enough.notify()
         if sleeping:
             self._thread.submit(self._drain)
