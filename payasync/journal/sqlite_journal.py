@@ -61,6 +61,8 @@ class SqliteStatement:
 def sqlite_statement(statement: str) -> SqliteStatement:
     """Return a statement as SQLite executes it."""
     text = re.sub(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/", r"\1", statement)
+    # An error undoes the whole transaction. SQLite would copy each changed page, to undo the statement alone.
+    text = re.sub(r"^\s*(INSERT|UPDATE) ", r"\1 OR FAIL ", text)
     changes = text.removesuffix(" RETURNING id")
     one = changes != text and ("INSERT" in changes or "WHERE id = :id" in changes)
     return SqliteStatement(changes if one else text, one)
