@@ -144,7 +144,7 @@ class Transaction:
 
     async def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a statement, by the names of their columns; the statement may use `now`."""
-        given = {name: _escape(value) for name, value in {"now": self.now, **(values or {})}.items()}
+        given = _escape({"now": self.now, **(values or {})})
         async with self.connection.cursor(row_factory=dict_row) as cursor:
             await cursor.execute(statement.encode(), given, prepare=False)
             return await cursor.fetchall() if cursor.description else []
@@ -156,11 +156,17 @@ def _is_undone(error: Exception) -> bool:
     return expected or not isinstance(error, psycopg.OperationalError | OSError)
 
 
-def _escape(value: Any) -> Any:
-    """Return a value that PostgreSQL takes: half a surrogate pair, or a zero, becomes its escape."""
-    if isinstance(value, str) and not (value.isascii() and value.isprintable()):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
-    return value
+def _escape(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values that PostgreSQL takes: half a surrogate pair, or a zero, becomes its escape."""
+    # One look at all texts together: a look at each would take three times as long.
+    texts = "".join([value for value in values.values() if isinstance(value, str)])
+    if texts.isascii() and texts.isprintable():
+        return {**values}
+    return {name: _escape_text(value) if isinstance(value, str) else value for name, value in values.items()}
+
+
+def _escape_text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 async def _probe(connection: Connection) -> None:
@@ -407,7 +413,7 @@ class Database:
             StorageError: The database cannot be used now. If the connection breaks at the commit, the work may have
                 been done.
         """
-        given = {name: _escape(value) for name, value in values.items()}
+        given = _escape(values)
         given["now"] = None if self._clock is None else datetime.fromtimestamp(self._clock(), UTC)
         result = await self._pool().execute(statement.encode(), given)
         if not isinstance(result, Exception):
