@@ -1,0 +1,93 @@
+"""The thread that writes a file."""
+
+import gc
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from payasync.storage.writer_thread import WriterThread
+from tests.storage.test_sqlite import SECONDS, on_disk
+
+NAME: Final = "the writer of this test"
+
+
+def threads_of_this_test() -> list[threading.Thread]:
+    """Return the threads that go on."""
+    return [each for each in threading.enumerate() if each.name == NAME]
+
+
+def test_functions_run_in_their_order() -> None:
+    """Functions run one after the other, in one thread, also if several threads bring them."""
+    writer, ran, ended = WriterThread(NAME), list[tuple[int, threading.Thread]](), threading.Event()
+    for number in range(100):
+        writer.submit(lambda number=number: ran.append((number, threading.current_thread())))
+    writer.submit(ended.set)
+    assert ended.wait(SECONDS)
+
+    assert list(range(100)) == [number for number, _ in ran]
+    assert {*threads_of_this_test()} == {thread for _, thread in ran}
+
+
+@pytest.mark.parametrize("how", ["close", "forget"])
+def test_thread_ends_with_its_user(how: str) -> None:
+    """The thread ends when it is closed, or when nobody refers to it, and first runs what it was given."""
+    writer, go, ran = WriterThread(NAME), threading.Event(), list[str]()
+    writer.submit(lambda: go.wait(SECONDS) and ran.append("first"))
+    writer.submit(lambda: ran.append("second"))
+    (thread,) = threads_of_this_test()
+    if how == "close":
+        writer.close()
+    del writer
+    gc.collect()
+    go.set()
+    thread.join(SECONDS)
+
+    assert ([], ["first", "second"]) == (threads_of_this_test(), ran)
+
+
+def test_function_after_the_end_runs_immediately() -> None:
+    """Nothing that is submitted is lost: after the end, a function runs in the thread that brings it."""
+    writer, ran = WriterThread(NAME), list[threading.Thread]()
+    writer.close()
+    writer.submit(lambda: ran.append(threading.current_thread()))
+
+    assert [threading.current_thread()] == ran
+
+
+PROGRAM: Final = """
+import asyncio, sys, threading
+from payasync.storage import Schema
+from payasync.storage.sqlite import SqliteFile
+
+file = SqliteFile(sys.argv[1], Schema(name="inbox", application=7, migrations=("CREATE TABLE notes (text);",)))
+
+def write(db):
+    threading.main_thread().join()
+    return db.execute("INSERT INTO notes VALUES ('begun')").rowcount
+
+async def begin():
+    file.start(write)
+
+asyncio.run(begin())
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "raise SystemExit"])
+def test_program_finishes_what_it_began(tmp_path: Path, end: str) -> None:
+    """A program that ends by itself first finishes the writes that it began, though nobody waits for them."""
+    path = tmp_path / "file.db"
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(end=end), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert ["begun"] == on_disk(path)
