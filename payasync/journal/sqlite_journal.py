@@ -61,8 +61,6 @@ class SqliteStatement:
 def sqlite_statement(statement: str) -> SqliteStatement:
     """Return a statement as SQLite executes it."""
     text = re.sub(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/", r"\1", statement)
-    # An error undoes the whole transaction. SQLite would copy each changed page, to undo the statement alone.
-    text = re.sub(r"^\s*(INSERT|UPDATE) ", r"\1 OR FAIL ", text)
     changes = text.removesuffix(" RETURNING id")
     one = changes != text and ("INSERT" in changes or "WHERE id = :id" in changes)
     return SqliteStatement(changes if one else text, one)
@@ -292,7 +290,9 @@ def _run_alone(db: sqlite3.Connection, work: Work) -> Any:
     row = _row_picker(work.statement)(work.values)
     bound = binding(sqlite_statement(work.statement).text, tuple(map(type, row)))
     cursor = execute_bound(db, bound.text, bound.bind(row))
-    return work.complete(work.values.get("id", cursor.lastrowid)) if cursor.rowcount else _run_to_end(db, work.otherwise())
+    if cursor.rowcount:
+        return work.complete(work.values.get("id", cursor.lastrowid))
+    return _run_to_end(db, work.otherwise())
 
 
 def _run_to_end(db: sqlite3.Connection, transaction: Transaction[T]) -> T:

@@ -306,6 +306,9 @@ def _concerns_file(error: Exception) -> bool:
 
 def _deliver_results(jobs: Sequence[PendingResult], results: Sequence[Any]) -> None:
     """Wake each loop once, with all results that it waits for."""
+    if len(jobs) == 1:
+        _call_in_loop(jobs[0].get_loop(), jobs[0].deliver, results[0])
+        return
     for loop in set(map(PendingResult.get_loop, jobs)):
         _call_in_loop(loop, _deliver, loop, zip(jobs, results, strict=True))
 

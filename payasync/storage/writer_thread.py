@@ -1,10 +1,11 @@
 """The thread that writes a file."""
 
-import atexit
+import os
+import sys
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Lock, Thread, current_thread
+from threading import ExceptHookArgs, Lock, Thread, current_thread, excepthook, main_thread
 from typing import Final, TypeAlias
 
 Work: TypeAlias = Callable[[], object]
@@ -14,8 +15,8 @@ class WriterThread:
     """Runs functions in a thread, one after the other.
 
     The thread begins with the first function. It ends when it is closed, when nobody refers to this object any more, or
-    with the interpreter, but always after the functions that it was given. Functions that come later run immediately,
-    in the thread that brings them.
+    with the program, but always after the functions that it was given. Functions that come later run immediately, in
+    the thread that brings them. After a fork, the child needs another one.
 
     Args:
         name: The thread's.
@@ -30,7 +31,6 @@ class WriterThread:
         self._thread: Thread | None = None
         self._closed = False
         weakref.finalize(self, self._works.put, None).atexit = False
-        _OPEN.add(self)
 
     def submit(self, work: Work) -> None:
         """Run a function, which raises nothing, after all earlier ones."""
@@ -46,19 +46,15 @@ class WriterThread:
             self._closed = True
             self._works.put(None)
 
-    def join(self) -> None:
-        """Wait for the end of the thread."""
-        if self._thread is not None and self._thread is not current_thread():
-            self._thread.join()
-
     def _start(self) -> bool:
+        """Return whether the thread runs. A program that ends, or has too many threads, starts none."""
         if self._thread is None:
-            # A daemon, because Python would wait for any other thread before it calls `_close_all`.
-            thread = Thread(target=_run, args=(self._works,), name=self._name, daemon=True)
+            thread = Thread(target=_run, args=(self._works,), name=self._name)
+            if not _EXIT.expect(self):
+                return False
             try:
                 thread.start()
-            except RuntimeError:  # the interpreter is ending
-                self._closed = True
+            except RuntimeError:
                 return False
             self._thread = thread
         return True
@@ -66,18 +62,54 @@ class WriterThread:
 
 def _run(works: "SimpleQueue[Work | None]") -> None:
     while (work := works.get()) is not None:
-        work()
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - a defect of ours: the file can be closed at least
+            excepthook(ExceptHookArgs((*sys.exc_info(), current_thread())))
         del work  # it may hold the last reference to its `WriterThread`
 
 
-_OPEN: Final[weakref.WeakSet[WriterThread]] = weakref.WeakSet()
+class _Exit:
+    """Closes all threads when the main thread has ended.
+
+    Python waits for the other threads then. The functions of `atexit` would be too late, and the children of
+    multiprocessing call none of them.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the threads: after a fork they are the parent's."""
+        self._lock = Lock()
+        self._writers: weakref.WeakSet[WriterThread] = weakref.WeakSet()
+        self._watcher: Thread | None = None
+        self._ended = False
+
+    def expect(self, writer: WriterThread) -> bool:
+        """Close a thread later. Return `False` if it is too late."""
+        with self._lock:
+            self._ended = self._ended or not main_thread().is_alive()
+            if not self._ended and self._watcher is None:
+                watcher = Thread(target=self._watch, name="payasync-exit")
+                try:
+                    watcher.start()
+                except RuntimeError:
+                    return False
+                self._watcher = watcher
+            self._writers.add(writer)
+            return not self._ended
+
+    def _watch(self) -> None:
+        main_thread().join()
+        with self._lock:
+            self._ended = True
+            writers = list(self._writers)
+        for writer in writers:
+            writer.close()
 
 
-@atexit.register
-def _close_all() -> None:
-    """Finish what was begun before the interpreter ends."""
-    threads = list(_OPEN)
-    for thread in threads:
-        thread.close()
-    for thread in threads:
-        thread.join()
+_EXIT: Final = _Exit()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_EXIT.forget)

@@ -49,6 +49,16 @@ def test_thread_ends_with_its_user(how: str) -> None:
     assert ([], ["first", "second"]) == (threads_of_this_test(), ran)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_failure_does_not_end_the_thread() -> None:
+    """A function that fails after all is reported, and later ones still run, so that the file can be closed."""
+    writer, ended = WriterThread(NAME), threading.Event()
+    writer.submit(lambda: sys.exit(1))
+    writer.submit(ended.set)
+
+    assert ended.wait(SECONDS)
+
+
 def test_function_after_the_end_runs_immediately() -> None:
     """Nothing that is submitted is lost: after the end, a function runs in the thread that brings it."""
     writer, ran = WriterThread(NAME), list[threading.Thread]()
@@ -59,7 +69,7 @@ def test_function_after_the_end_runs_immediately() -> None:
 
 
 PROGRAM: Final = """
-import asyncio, sys, threading
+import asyncio, multiprocessing, sys, threading
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 
@@ -72,17 +82,24 @@ def write(db):
 async def begin():
     file.start(write)
 
-asyncio.run(begin())
-{end}
+def program():
+    asyncio.run(begin())
+
+{run}
+"""
+CHILD: Final = """
+child = multiprocessing.get_context("fork").Process(target=program)
+child.start()
+child.join()
 """
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit(0)", "raise SystemExit"])
-def test_program_finishes_what_it_began(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize("run", ["program()", CHILD], ids=["program", "child of multiprocessing"])
+def test_program_finishes_what_it_began(tmp_path: Path, run: str) -> None:
     """A program that ends by itself first finishes the writes that it began, though nobody waits for them."""
     path = tmp_path / "file.db"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(end=end), str(path)],
+        [sys.executable, "-c", PROGRAM.format(run=run), str(path)],
         capture_output=True,
         text=True,
         timeout=SECONDS,
