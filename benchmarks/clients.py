@@ -182,7 +182,7 @@ async def refunds(service: Service, journal: str = "") -> AsyncGenerator[Call]:
         journal: `SQLite`, `bare` for the file of the bare program, or nothing for no journal.
     """
     with TemporaryDirectory(prefix=".benchmark-", dir=".") as folder:
-        path, numbers = Path(folder).absolute() / "pay.db", count()
+        path, numbers = Path(folder) / "pay.db", count()
         async with AsyncExitStack() as stack:
             if journal == "bare":
                 refund = await stack.enter_async_context(bare_refunding(service.base, path))

@@ -2,10 +2,11 @@
 
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import ExceptHookArgs, Lock, Thread, current_thread, excepthook, main_thread
+from threading import Lock, Thread, main_thread
 from typing import Final, TypeAlias
 
 Work: TypeAlias = Callable[[], object]
@@ -65,7 +66,7 @@ def _run(works: "SimpleQueue[Work | None]") -> None:
         try:
             work()
         except BaseException:  # noqa: BLE001 - a defect of ours: the file can be closed at least
-            excepthook(ExceptHookArgs((*sys.exc_info(), current_thread())))
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
         del work  # it may hold the last reference to its `WriterThread`
 
 

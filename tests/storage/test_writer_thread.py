@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,11 @@ from tests.storage.test_sqlite import SECONDS, on_disk
 NAME: Final = "the writer of this test"
 
 
+def fail() -> None:
+    """Fail as no function of the project does."""
+    raise KeyboardInterrupt
+
+
 def threads_of_this_test() -> list[threading.Thread]:
     """Return the threads that go on."""
     return [each for each in threading.enumerate() if each.name == NAME]
@@ -23,8 +29,12 @@ def threads_of_this_test() -> list[threading.Thread]:
 def test_functions_run_in_their_order() -> None:
     """Functions run one after the other, in one thread, also if several threads bring them."""
     writer, ran, ended = WriterThread(NAME), list[tuple[int, threading.Thread]](), threading.Event()
+
+    def note(number: int) -> None:
+        ran.append((number, threading.current_thread()))
+
     for number in range(100):
-        writer.submit(lambda number=number: ran.append((number, threading.current_thread())))
+        writer.submit(partial(note, number))
     writer.submit(ended.set)
     assert ended.wait(SECONDS)
 
@@ -36,8 +46,8 @@ def test_functions_run_in_their_order() -> None:
 def test_thread_ends_with_its_user(how: str) -> None:
     """The thread ends when it is closed, or when nobody refers to it, and first runs what it was given."""
     writer, go, ran = WriterThread(NAME), threading.Event(), list[str]()
-    writer.submit(lambda: go.wait(SECONDS) and ran.append("first"))
-    writer.submit(lambda: ran.append("second"))
+    writer.submit(partial(go.wait, SECONDS))
+    writer.submit(partial(ran.append, "given before"))
     (thread,) = threads_of_this_test()
     if how == "close":
         writer.close()
@@ -46,17 +56,18 @@ def test_thread_ends_with_its_user(how: str) -> None:
     go.set()
     thread.join(SECONDS)
 
-    assert ([], ["first", "second"]) == (threads_of_this_test(), ran)
+    assert ([], ["given before"]) == (threads_of_this_test(), ran)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_failure_does_not_end_the_thread() -> None:
+def test_failure_does_not_end_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that fails after all is reported, and later ones still run, so that the file can be closed."""
-    writer, ended = WriterThread(NAME), threading.Event()
-    writer.submit(lambda: sys.exit(1))
+    writer, ended, reported = WriterThread(NAME), threading.Event(), list[object]()
+    monkeypatch.setattr(threading, "excepthook", lambda failure: reported.append(failure.exc_type))
+    writer.submit(fail)
     writer.submit(ended.set)
 
     assert ended.wait(SECONDS)
+    assert [KeyboardInterrupt] == reported
 
 
 def test_function_after_the_end_runs_immediately() -> None:
