@@ -291,7 +291,7 @@ def _run_alone(db: sqlite3.Connection, work: Work) -> Any:
     bound = binding(sqlite_statement(work.statement).text, tuple(map(type, row)))
     cursor = execute_bound(db, bound.text, bound.bind(row))
     if cursor.rowcount:
-        intent_id: int = work.values.get("id", cursor.lastrowid)
+        intent_id: Any = work.values.get("id", cursor.lastrowid)
         return work.complete(intent_id)
     return _run_to_end(db, work.otherwise())
 
