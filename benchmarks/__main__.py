@@ -30,6 +30,7 @@ ROWS: Final[dict[str, Row]] = {
     "import": startup.imports,
     "cli": startup.cli,
     "sqlite": journal.sqlite,
+    "sqlite-cost": journal.sqlite_cost,
     "postgres": journal.postgres,
     "growth": journal.growth,
     "capacity": capacity.capacity,
