@@ -50,9 +50,9 @@ class WriterThread:
     def _start(self) -> bool:
         """Return whether the thread runs. A program that ends, or has too many threads, starts none."""
         if self._thread is None:
-            thread = Thread(target=_run, args=(self._works,), name=self._name)
             if not _EXIT.expect(self):
                 return False
+            thread = Thread(target=_run, args=(self._works,), name=self._name)
             try:
                 thread.start()
             except RuntimeError:
