@@ -16,7 +16,7 @@ class WriterThread:
     """Runs functions in a thread, one after the other.
 
     The thread begins with the first function. It ends when it is closed, when nobody refers to this object any more, or
-    with the program, but always after the functions that it was given. Functions that come later run immediately, in
+    with the program, but always after the functions that it was given. Functions that come later run after its end, in
     the thread that brings them. After a fork, the child needs another one.
 
     Args:
@@ -39,6 +39,8 @@ class WriterThread:
             if not self._closed and self._start():
                 self._works.put(work)
                 return
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
         work()
 
     def close(self) -> None:
@@ -73,7 +75,7 @@ def _run(works: "SimpleQueue[Work | None]") -> None:
 class _Exit:
     """Closes all threads when the main thread has ended.
 
-    Python waits for the other threads then. The functions of `atexit` would be too late, and the children of
+    Python waits for the writer threads then. The functions of `atexit` would be too late, and the children of
     multiprocessing call none of them.
     """
 
@@ -92,7 +94,8 @@ class _Exit:
         with self._lock:
             self._ended = self._ended or not main_thread().is_alive()
             if not self._ended and self._watcher is None:
-                watcher = Thread(target=self._watch, name="payasync-exit")
+                # A daemon: a program may wait for all threads but daemons, and Python waits for the writers anyway.
+                watcher = Thread(target=self._watch, name="payasync-exit", daemon=True)
                 try:
                     watcher.start()
                 except RuntimeError:

@@ -70,8 +70,22 @@ def test_failure_does_not_end_the_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [KeyboardInterrupt] == reported
 
 
-def test_function_after_the_end_runs_immediately() -> None:
-    """Nothing that is submitted is lost: after the end, a function runs in the thread that brings it."""
+def test_function_after_the_end_runs_last() -> None:
+    """A function that comes too late runs in the thread that brings it, after all earlier ones."""
+    writer, go, ran = WriterThread(NAME), threading.Event(), list[str]()
+    writer.submit(partial(go.wait, SECONDS))
+    writer.submit(lambda: ran.append(threading.current_thread().name))
+    writer.close()
+    late = threading.Thread(target=writer.submit, args=(lambda: ran.append(threading.current_thread().name),))
+    late.start()
+    go.set()
+    late.join(SECONDS)
+
+    assert [NAME, late.name] == ran
+
+
+def test_function_without_a_thread_runs_immediately() -> None:
+    """If there never was a thread, a late function runs in the thread that brings it."""
     writer, ran = WriterThread(NAME), list[threading.Thread]()
     writer.close()
     writer.submit(lambda: ran.append(threading.current_thread()))
