@@ -287,9 +287,7 @@ def _run_alone(db: sqlite3.Connection, work: Work) -> Any:
     if not isinstance(work, Write):
         return _run_to_end(db, work())
     # Not `work.transaction`: most calls would pay for two generators.
-    row = _row_picker(work.statement)(work.values)
-    bound = binding(sqlite_statement(work.statement).text, tuple(map(type, row)))
-    cursor = execute_bound(db, bound.text, bound.bind(row))
+    cursor = execute(db, sqlite_statement(work.statement).text, work.values)
     if cursor.rowcount:
         intent_id: Any = work.values.get("id", cursor.lastrowid)
         return work.complete(intent_id)

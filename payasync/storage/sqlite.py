@@ -363,7 +363,7 @@ def open_database(path: str, schema: Schema) -> sqlite3.Connection:
 class transaction:  # noqa: N801 - used as a function
     """Commits all changes made inside, or none of them after an exception."""
 
-    # Not a generator, which would take a tenth of the transaction of one write.
+    # Not a generator with `contextmanager`, which takes longer: each lone write would pay for it.
     __slots__ = ("_db",)
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -373,20 +373,14 @@ class transaction:  # noqa: N801 - used as a function
         self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is None:
-            try:
+        try:
+            if kind is None:
                 self._db.execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
-        else:
-            self._roll_back()
-
-    def _roll_back(self) -> None:
-        # A full disk has undone all of it already.
-        if self._db.connection.in_transaction:
-            with suppress(sqlite3.OperationalError):
-                self._db.execute("ROLLBACK")
+        finally:
+            # Still open after an exception, also of the commit. A full disk has undone all of it already.
+            if self._db.connection.in_transaction:
+                with suppress(sqlite3.OperationalError):
+                    self._db.execute("ROLLBACK")
 
 
 def _refuse_file(path: str, schema: Schema, why: str) -> ConfigurationError:

@@ -13,22 +13,26 @@ import pytest
 from payasync.storage.writer_thread import WriterThread
 from tests.storage.test_sqlite import SECONDS, on_disk
 
-NAME: Final = "the writer of this test"
-
 
 def fail() -> None:
     """Fail as no function of the project does."""
     raise KeyboardInterrupt
 
 
-def threads_of_this_test() -> list[threading.Thread]:
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """The name of the thread: threads of earlier tests may still be ending."""
+    return str(request.node.name)
+
+
+def threads_named(name: str) -> list[threading.Thread]:
     """Return the threads that go on."""
-    return [each for each in threading.enumerate() if each.name == NAME]
+    return [each for each in threading.enumerate() if each.name == name]
 
 
-def test_functions_run_in_their_order() -> None:
-    """Functions run one after the other, in one thread, also if several threads bring them."""
-    writer, ran, ended = WriterThread(NAME), list[tuple[int, threading.Thread]](), threading.Event()
+def test_functions_run_in_their_order(name: str) -> None:
+    """Functions run one after the other, in one thread."""
+    writer, ran, ended = WriterThread(name), list[tuple[int, threading.Thread]](), threading.Event()
 
     def note(number: int) -> None:
         ran.append((number, threading.current_thread()))
@@ -39,16 +43,16 @@ def test_functions_run_in_their_order() -> None:
     assert ended.wait(SECONDS)
 
     assert list(range(100)) == [number for number, _ in ran]
-    assert {*threads_of_this_test()} == {thread for _, thread in ran}
+    assert {*threads_named(name)} == {thread for _, thread in ran}
 
 
 @pytest.mark.parametrize("how", ["close", "forget"])
-def test_thread_ends_with_its_user(how: str) -> None:
+def test_thread_ends_with_its_user(how: str, name: str) -> None:
     """The thread ends when it is closed, or when nobody refers to it, and first runs what it was given."""
-    writer, go, ran = WriterThread(NAME), threading.Event(), list[str]()
+    writer, go, ran = WriterThread(name), threading.Event(), list[str]()
     writer.submit(partial(go.wait, SECONDS))
     writer.submit(partial(ran.append, "given before"))
-    (thread,) = threads_of_this_test()
+    (thread,) = threads_named(name)
     if how == "close":
         writer.close()
     del writer
@@ -56,12 +60,13 @@ def test_thread_ends_with_its_user(how: str) -> None:
     go.set()
     thread.join(SECONDS)
 
-    assert ([], ["given before"]) == (threads_of_this_test(), ran)
+    assert ([], ["given before"]) == (threads_named(name), ran)
 
 
-def test_failure_does_not_end_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_does_not_end_the_thread(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that fails after all is reported, and later ones still run, so that the file can be closed."""
-    writer, ended, reported = WriterThread(NAME), threading.Event(), list[object]()
+    writer, ended, reported = WriterThread(name), threading.Event(), list[object]()
+    # What a program itself may set, to report such failures.
     monkeypatch.setattr(threading, "excepthook", lambda failure: reported.append(failure.exc_type))
     writer.submit(fail)
     writer.submit(ended.set)
@@ -70,9 +75,9 @@ def test_failure_does_not_end_the_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [KeyboardInterrupt] == reported
 
 
-def test_function_after_the_end_runs_last() -> None:
+def test_function_after_the_end_runs_last(name: str) -> None:
     """A function that comes too late runs in the thread that brings it, after all earlier ones."""
-    writer, go, ran = WriterThread(NAME), threading.Event(), list[str]()
+    writer, go, ran = WriterThread(name), threading.Event(), list[str]()
     writer.submit(partial(go.wait, SECONDS))
     writer.submit(lambda: ran.append(threading.current_thread().name))
     writer.close()
@@ -81,12 +86,12 @@ def test_function_after_the_end_runs_last() -> None:
     go.set()
     late.join(SECONDS)
 
-    assert [NAME, late.name] == ran
+    assert [name, late.name] == ran
 
 
-def test_function_without_a_thread_runs_immediately() -> None:
+def test_function_without_a_thread_runs_immediately(name: str) -> None:
     """If there never was a thread, a late function runs in the thread that brings it."""
-    writer, ran = WriterThread(NAME), list[threading.Thread]()
+    writer, ran = WriterThread(name), list[threading.Thread]()
     writer.close()
     writer.submit(lambda: ran.append(threading.current_thread()))
 
