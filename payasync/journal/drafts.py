@@ -12,7 +12,7 @@ from attrs import fields
 
 from payasync.endpoints import ARGUMENTS, Operation, camel_case
 from payasync.errors import ConfigurationError, InvalidArgumentError
-from payasync.journal.intents import Draft, Intent, check_queued
+from payasync.journal.intents import Draft, Intent, check_queued, from_attributes
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.refunds import CreateRefund
@@ -35,6 +35,8 @@ COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     "subscriptions.cancel": ("subscription_id",),
 }
 """The arguments that move money, by operation. For an endpoint that the document does not show, all fields count."""
+
+_COUNTED_SETS: Final = {operation: frozenset(names) for operation, names in COUNTED.items()}
 
 CUSTOMER: Final = "customer"
 START: Final = "start_date"
@@ -79,9 +81,9 @@ def digest(operation: str, merchant: str, arguments: Mapping[str, Any]) -> str:
         merchant: The merchant's number.
         arguments: All arguments by their names in Python; of an endpoint of `request`, its fields.
     """
-    counted, amounts = COUNTED.get(operation), arguments
-    if counted is not None and not arguments.keys() <= set(counted):
-        amounts = {name: arguments[name] for name in counted if name in arguments}
+    counted, amounts = _COUNTED_SETS.get(operation), arguments
+    if counted is not None and not counted.issuperset(arguments):
+        amounts = {name: value for name, value in arguments.items() if name in counted}
     return hashlib.sha256(orjson.dumps([operation, merchant, amounts], option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -114,18 +116,20 @@ def draft_from_call(call: Call, merchant: str, keep: Keep | None) -> Draft:
         counted = {field: value for field, value in sent.items() if field != own}
     elif START in arguments:
         counted = {**arguments, START: _format_day(arguments[START], call.profile.formats.get(START, ""))}
-    return Draft(
-        operation=name,
-        merchant=merchant,
-        reference=call.reference,
-        number=number_key(call.operation, call.reference),
-        intent=call.intent,
-        hash=digest(name, merchant, counted),
+    attributes: dict[str, Any] = {
+        "operation": name,
+        "merchant": merchant,
+        "reference": call.reference,
+        "number": number_key(call.operation, call.reference),
+        "intent": call.intent,
+        "hash": digest(name, merchant, counted),
         # The amounts were validated with the request.
-        request=_without_customer(arguments) if keep is None else _apply_keep(keep, name, arguments),
-        named=beyond_arguments(call),
-        idempotency_key=call.idempotency_key or None,
-    )
+        "request": _without_customer(arguments) if keep is None else _apply_keep(keep, name, arguments),
+        "queued": False,
+        "named": beyond_arguments(call),
+        "idempotency_key": call.idempotency_key or None,
+    }
+    return from_attributes(Draft, attributes)
 
 
 @lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ import orjson
 from attrs import frozen
 
 from payasync.journal.drafts import CUSTOMER
-from payasync.journal.intents import Outcome
+from payasync.journal.intents import Outcome, from_attributes
 from payasync.profile.schema import AnswerShape
 from payasync.profile.wire_names import SIGNING
 from payasync.signing.templates import parts_of
@@ -45,23 +45,24 @@ def redact_outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
         reply: The response.
         whole: Keep the whole document and not only what the profile locates in it.
     """
-    shape = call.profile.answer
-    document = reply.document if whole else select_located(shape, reply.document)
+    shape, whole_document = call.profile.answer, reply.document
+    document = whole_document if whole else select_located(shape, whole_document)
     if whole or at(call.fields, _customer_name(call)) is not ABSENT:
-        document = _redactor(call, reply.document).redact(document)
+        document = _redactor(call, whole_document).redact(document)
     try:
         body = dumps(document)
     except TypeError:  # an integer of more than 64 bits, such as the service's number of a payment
         body = json.dumps(document).encode()
-    kind, _, name = shape.request_id.partition(":")
-    request_id = reply.headers.get(name) if name and kind == "header" else None
-    return Outcome(
-        status=reply.status,
-        headers={} if request_id is None else {name: request_id},
-        body=body,
-        verified=reply.verified,
-        recovered=reply.recovered,
-    )
+    name = shape.request_id.removeprefix("header:")
+    request_id = None if name == shape.request_id else reply.headers.get(name)
+    attributes: dict[str, Any] = {
+        "status": reply.status,
+        "headers": {} if request_id is None else {name: request_id},
+        "body": body,
+        "verified": reply.verified,
+        "recovered": reply.recovered,
+    }
+    return from_attributes(Outcome, attributes)
 
 
 def redact_text(call: Call, text: str) -> str:
@@ -75,7 +76,12 @@ def select_located(shape: AnswerShape, document: Any) -> dict[str, Any]:
     inner = bool(shape.data) and at(document, shape.data) is not ABSENT
     if inner:
         _set_at(selected, shape.data, {})
-    for path in _located_paths(shape, inner=inner):
+    names, paths = _located_paths(shape, inner=inner)
+    if isinstance(document, dict):
+        for name, value in document.items():
+            if name in names and isinstance(value, _SCALAR):
+                selected[name] = value  # noqa: PERF403 - up to Python 3.11 a comprehension takes longer
+    for path in paths:
         value = at(document, path)
         if isinstance(value, _SCALAR):
             _set_at(selected, path, value)
@@ -83,11 +89,19 @@ def select_located(shape: AnswerShape, document: Any) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _located_paths(shape: AnswerShape, *, inner: bool) -> tuple[str, ...]:
-    """Return the paths, in a document, of all that a profile locates; `inner`: its payload is in an envelope."""
+def _located_paths(shape: AnswerShape, *, inner: bool) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the paths, in a document, of all that a profile locates: those of one step, and the others.
+
+    Args:
+        shape: The profile's.
+        inner: The payload is in an envelope.
+    """
     prefix = f"{shape.data}." if inner else ""
     paths = (*paths_of(shape.code), *paths_of(shape.message), shape.request_id)
-    return (*filter(None, paths), *(f"{prefix}{path}" for path in _own_paths(shape)))
+    located = (*filter(None, paths), *(f"{prefix}{path}" for path in _own_paths(shape)))
+    # A number may be a place in a list.
+    names = frozenset(path for path in located if path.isidentifier())
+    return names, tuple(path for path in located if path not in names)
 
 
 def _own_paths(shape: AnswerShape) -> list[str]:

@@ -25,6 +25,7 @@ from payasync.journal.intents import (
     check_transition,
     doubt_since,
     format_moment,
+    from_attributes,
     match_draft,
     may_be_of_an_earlier_attempt,
     next_idempotency_key,
@@ -186,19 +187,17 @@ INTERRUPTED: Final = "its sender was interrupted"
 _LEAST: Final = datetime.min.replace(tzinfo=UTC)
 _OF_DRAFT: Final = tuple(each.name for each in fields(Draft))
 _FIRST_IN_QUEUE: Final[dict[str, Any]] = {
-    **dict.fromkeys(_OF_DRAFT),
+    **{each.name: each.default for each in fields(Intent) if each.default is not NOTHING},
+    **dict.fromkeys(("operation", "merchant", "hash", "request", "now", "service")),
     "state": "new",
-    "attempts": 0,
-    "fence": 0,
-    **dict.fromkeys(("lease", "tick", "key_sent", "key_tick", "now", "service")),
 }
 _FIRST_SEND: Final = {**_FIRST_IN_QUEUE, "state": "sending", "attempts": 1, "fence": 1}
-"""The values of `ADD` for a draft that is queued or sent. `lease` and `key_sent` are durations, or not known.
+"""The values of `ADD` for a draft that is queued or sent, and the other attributes of the intent that it stores.
 
-Each write begins with a copy, because a dict that has all its names is filled faster than one that grows.
+`lease` and `key_sent` are durations, or not known. Each write begins with a copy, because a dict that has all its names
+is filled faster than one that grows.
 """
 _NO_DURATION: Final = timedelta()
-_DEFAULTS: Final = {each.name: each.default for each in fields(Intent) if each.default is not NOTHING}
 
 T = TypeVar("T")
 
@@ -363,13 +362,10 @@ class _StoreDraft(Write[BeginResult]):
         """Return what follows if the draft repeats a stored intent."""
 
 
-def _intent_of(values: Mapping[str, Any], intent_id: int) -> Intent:
+def _intent_of(values: dict[str, Any], intent_id: int) -> Intent:
     """Return the intent that `ADD` has stored with these values."""
-    # Not by `__init__`, which takes twice as long: each write makes an intent.
-    intent = object.__new__(Intent)
-    attributes = intent.__dict__
-    attributes |= _DEFAULTS
-    attributes |= values
+    intent = from_attributes(Intent, values)
+    attributes = vars(intent)
     del attributes["service"]
     now, lease, key_sent = attributes.pop("now"), attributes["lease"], attributes["key_sent"]
     attributes["id"] = intent_id

@@ -19,7 +19,7 @@ from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
 from payasync.settings import invalid_setting, not_configured
 from payasync.signing.templates import fill, names_in
-from payasync.wire.call import Call, Encoded, Layer, Reply, Send
+from payasync.wire.call import Call, Encoded, Layer, Reply, Send, SignedFields
 from payasync.wire.encode import encode, path_of
 
 if TYPE_CHECKING:
@@ -63,48 +63,78 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
         if scheme is None or key is None:
             raise _missing_error(call)
         prepared_for, signer = prepared
-        layout = call.layout
         if prepared_for is not scheme:
-            # Only a fast scheme of ours can prepare its key once for many calls.
-            signer = scheme.signer(key) if type(scheme) is signing.SortedPairs and not scheme.blocking else None
+            signer = _fast_signer(scheme, key)
             prepared = scheme, signer
         if signer is None:
             if hasattr(scheme, "sign_request"):
                 return _sign_request_and_send(cast("RequestScheme", scheme), key, call, send, sender)
             return _sign_and_send(cast("Any", scheme), key, call, send)
-        fields = {**call.fields, layout.nonce: os.urandom(16).hex()}
-        fields[layout.signature] = signer(fields, path_of(call) if layout.in_path else call.operation.path)
-        return send(call.carrying(fields))
+        if (early := call.progress.signed) is not None:
+            call.progress.signed = None  # a call in flight would hold its fields twice
+            if early.unsigned is call.fields and early.scheme is scheme:
+                return send(call.carrying(early.fields))
+        return send(call.carrying(_signed_fields(call, signer)))
 
     return send_signed
+
+
+def _fast_signer(scheme: "Scheme", key: Secret) -> "Signer | None":
+    """Return the signer of a fast scheme of ours: only such a scheme can prepare its key once for many calls."""
+    return scheme.signer(key) if type(scheme) is signing.SortedPairs and not scheme.blocking else None
+
+
+def _signed_fields(call: Call, signer: "Signer") -> dict[str, Any]:
+    layout = call.layout
+    fields = {**call.fields, layout.nonce: os.urandom(16).hex()}
+    fields[layout.signature] = signer(fields, path_of(call) if layout.in_path else call.operation.path)
+    return fields
 
 
 def require_signable(key: Secret | None) -> Layer:
     """Return the layer that refuses a call that cannot be signed before the journal stores it.
 
-    A merchant's own scheme is not asked here: it refuses a call only when it signs it.
+    A fast scheme signs the first attempt here, because to try is most of the work; `sign` sends that. A merchant's own
+    scheme is not asked here: it refuses a call only when it signs it.
     """
     able: object = None
-    join: Callable[[Mapping[str, Any], str], str] | None = None
+    attempt: Callable[[Call], object] | None = None
 
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
-        nonlocal able, join
+        nonlocal able, attempt
         scheme = call.profile.scheme
         if call.signed and (scheme is None or scheme is not able):
             check_signable(call, key)
-            join = scheme.pair_joiner() if type(scheme) is signing.SortedPairs else None
+            attempt = _sign_early(cast("Any", scheme), cast("Any", key))
             # A subclass may write another text: each call asks it.
-            able = None if isinstance(scheme, signing.SortedPairs) and join is None else scheme
-        elif call.signed and join is not None:
+            able = None if isinstance(scheme, signing.SortedPairs) and attempt is None else scheme
+        elif call.signed and attempt is not None:
             # The scheme and the key are able to sign; only the values of this call may not be.
             try:
-                join(call.fields, path_of(call))
+                attempt(call)
             except PayasyncError as error:
                 error.add(operation=call.operation.name, reference=call.reference)
                 raise
         return send(call)
 
     return layer
+
+
+def _sign_early(scheme: "Scheme", key: Secret) -> Callable[[Call], object] | None:
+    """Return a function that refuses a call whose values cannot be signed, or `None` if each call needs a closer look.
+
+    It signs the call if that takes no thread.
+    """
+    if type(scheme) is not signing.SortedPairs:
+        return None
+    if (signer := _fast_signer(scheme, key)) is None:
+        join = scheme.pair_joiner()
+        return lambda call: join(call.fields, path_of(call))
+
+    def sign_early(call: Call) -> None:
+        call.progress.signed = SignedFields(call.fields, scheme, _signed_fields(call, signer))
+
+    return sign_early
 
 
 def check_signable(call: Call, key: Secret | None) -> None:

@@ -21,15 +21,31 @@ from payasync.profile.wire_names import NONCE, SIGN, parameter_of
 from payasync.settings import FRAMING, Timeouts, is_header
 
 
+class SignedFields(NamedTuple):
+    """The fields of an attempt that was signed before the journal stored its call.
+
+    Attributes:
+        unsigned: The call's fields; another layer may replace them, and then the signature is not theirs.
+        scheme: Which scheme signed them.
+        fields: With the nonce and the signature.
+    """
+
+    unsigned: Mapping[str, Any]
+    scheme: object
+    fields: Mapping[str, Any]
+
+
 class Progress:
     """How far one attempt has come.
 
     Attributes:
+        signed: Its signed fields, if they are ready before it begins.
         begun: Bytes of it may have left this machine.
         over: It has ended without a response, so no more bytes of it may be sent.
         used_before: The service responded that the number of the write was used before.
     """
 
+    signed: SignedFields | None = None
     begun = False
     over = False
     used_before = False
