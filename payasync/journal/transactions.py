@@ -331,30 +331,34 @@ class Write(Generic[T]):
 class _StoreDraft(Write[BeginResult]):
     """Stores a draft as an intent, unless intents that have one of its keys are stored already."""
 
-    __slots__ = ("binding", "draft")
+    __slots__ = ("binding",)
     # Written before anything is read: of two processes that come together, one waits here for the other.
     statement: ClassVar[str] = ADD
-    draft: Draft
     binding: ServiceBinding | None
 
     def __init__(self, draft: Draft, binding: ServiceBinding | None, first: dict[str, Any]) -> None:
-        self.draft, self.binding = draft, binding
+        self.binding = binding
         self.values: dict[str, Any] = first.copy()
         # An `Intent` is a `Draft`, too. Its other attributes belong to another write.
         self.values |= vars(draft) if type(draft) is Draft else {name: getattr(draft, name) for name in _OF_DRAFT}
         if binding is not None:
             self.values["service"] = binding.service
 
+    @property
+    def draft(self) -> Draft:
+        """The draft, made again: few need it, and many wait for a commit, which would hold it."""
+        return from_attributes(Draft, {name: self.values[name] for name in _OF_DRAFT})
+
     def complete(self, intent_id: int) -> BeginResult:
         return BeginResult(Step.SEND, _intent_of(self.values, intent_id))
 
     def otherwise(self) -> Transaction[BeginResult]:
-        now = self.values["now"]
-        yield from bind_service(self.draft.merchant, self.binding)
-        found = yield from find_intents(MATCHING, vars(self.draft), FOR_UPDATE)
+        now, draft = self.values["now"], self.draft
+        yield from bind_service(draft.merchant, self.binding)
+        found = yield from find_intents(MATCHING, vars(draft), FOR_UPDATE)
         if not found:  # the stored intent was deleted in the meantime, or the merchant had no service yet
             return (yield from self.transaction(now))
-        begun = match_draft(self.draft, found, now)
+        begun = match_draft(draft, found, now)
         return begun if begun.step is Step.CONFLICT else (yield from self._repeat(begun))
 
     @abstractmethod

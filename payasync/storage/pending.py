@@ -24,7 +24,7 @@ class PendingResult(asyncio.Future[Any]):
         when: When the wait must end, on the loop's clock.
     """
 
-    __slots__ = ("_deadlines", "_later", "_waiter", "when", "work")
+    __slots__ = ("_context", "_deadlines", "_later", "_resume", "when", "work")
 
     when: float
     mine: Final = False
@@ -35,7 +35,8 @@ class PendingResult(asyncio.Future[Any]):
         self.work: Final = work
         self._deadlines: Deadlines | None = None
         self._later: asyncio.Future[Any] | None = None
-        self._waiter: tuple[Callable[..., object], Context] | None = None
+        self._resume: Callable[..., object] | None = None
+        self._context: Context | None = None
 
     @classmethod
     def of(cls, awaitable: Awaitable[Any]) -> Self:
@@ -73,10 +74,10 @@ class PendingResult(asyncio.Future[Any]):
     def add_done_callback(self, fn: Callable[[Self], object], /, *, context: Context | None = None) -> None:
         """Call a function at the end. The first task that waits `within` a time is resumed by `deliver` itself."""
         # Only a task gives its context.
-        if context is None or self._deadlines is None or self._waiter is not None or self.done():
+        if context is None or self._deadlines is None or self._context is not None or self.done():
             super().add_done_callback(fn, context=context)
         else:
-            self._waiter = fn, context
+            self._resume, self._context = fn, context
 
     def deliver(self, result: Any) -> None:
         """End with a result, or with an error, and let the waiter go on. If nobody waits any more, do nothing.
@@ -92,8 +93,9 @@ class PendingResult(asyncio.Future[Any]):
             waiting.set_exception(result)
         else:
             waiting.set_result(result)
-        if self._waiter is not None:
-            (resume, context), self._waiter = self._waiter, None
+        resume, context = self._resume, self._context
+        if resume is not None and context is not None:
+            self._resume = self._context = None
             context.run(resume, self)
 
     def _deliver_of(self, task: "asyncio.Future[Any]") -> None:
@@ -127,6 +129,6 @@ class PendingResult(asyncio.Future[Any]):
         """End the deadline. The loop resumes the waiter in its next turn, because a task may be running now."""
         if self._deadlines is not None:
             self._deadlines.running.discard(self)
-        if self._waiter is not None:
-            (resume, context), self._waiter = self._waiter, None
-            super().add_done_callback(resume, context=context)
+        if self._resume is not None:
+            super().add_done_callback(self._resume, context=self._context)
+            self._resume = self._context = None
