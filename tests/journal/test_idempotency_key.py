@@ -293,6 +293,20 @@ async def test_refused_write_is_carried_out_later(shop: Shop) -> None:
     assert 1 == shop.sandbox.ledger.refunds()
 
 
+@pytest.mark.parametrize("idempotency", [Idempotency(field="requestKey")])
+async def test_new_key_in_a_field_is_signed(shop: Shop) -> None:
+    """If the journal gives a write a new key, the write is signed with that key, and not with its first one."""
+    order = await shop.sandbox.given.pending_order(out_trade_no="T1", total_amt=450)
+    async with shop.sandbox.session(journal=shop.journal, retry=ONE_TRY) as pay:
+        for _ in range(2):  # each under a key of its own, which the service refuses
+            with pytest.raises(ServiceError):
+                await pay.send(refund())
+        await shop.sandbox.customer.authorize(order)
+        done = await pay.send(refund())
+
+    assert ("succeeded", 1) == (done.state, shop.sandbox.ledger.refunds())
+
+
 async def test_calls_in_two_processes_have_one_key(shop: Shop) -> None:
     """A write has the same key in each process and session, with a journal or without one."""
     await shop.send(CreatePayment(amount=5, currency="CAD"), queued=False)

@@ -3,14 +3,17 @@
 import asyncio
 import base64
 import gc
+import json
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from attrs import field, frozen
 
+from payasync import RetryPolicy, Session
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import CREATE_PAYMENT, CREATE_REFUND
 from payasync.errors import (
@@ -20,13 +23,15 @@ from payasync.errors import (
     NotSentError,
     NotSentTimeoutError,
 )
+from payasync.journal import SqliteJournal
 from payasync.middleware.sign import QUEUED, authorize, require_signable, sign
 from payasync.profile.profile import Profile
-from payasync.profile.schema import Auth
+from payasync.profile.schema import Auth, HttpCodes
 from payasync.signing.schemes import SortedPairs
-from payasync.wire.call import Call
+from payasync.wire.call import Call, Layer, Reply, Send
 from tests.building import bare_call, way
-from tests.foreign.recorder import PATIENCE
+from tests.foreign.recorder import PATIENCE, Recorder, answer
+from tests.foreign.signatures import hmac_sha256
 from tests.inside import signing_thread, turns
 
 KEY: Final = Secret("sign_canary")
@@ -215,6 +220,26 @@ HMAC: Final = SortedPairs(algorithm="hmac-sha256", encoding="hex")
 RSA: Final = SortedPairs(algorithm="rsa-sha256", encoding="hex")
 
 
+REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 1}
+
+
+def text_of(fields: Mapping[str, Any]) -> str:
+    """Return the text that `HMAC` signs."""
+    return "&".join(f"{name}={fields[name]}" for name in sorted(fields) if name != "sign")
+
+
+def journalled(service: Recorder, journal: SqliteJournal, *layers: Layer) -> Session:
+    """Return a session with a journal, whose second write is signed before the journal stores it."""
+    return Session(
+        service.url,
+        credentials=Credentials("M1", signing_key=KEY),
+        profile=Profile(signature=HMAC, http=HttpCodes(rate_limit_precedes_execution=True)),
+        retry=RetryPolicy(base_delay=0.001, max_delay=0.002),
+        journal=journal,
+        middleware=layers,
+    )
+
+
 @pytest.mark.parametrize(("scheme", "turns"), [(HMAC, []), (RSA, ["turned"])], ids=["hmac", "rsa"])
 async def test_value_that_cannot_be_signed(scheme: SortedPairs, turns: list[str]) -> None:
     """A value that cannot be signed is refused as an argument, also by RSA."""
@@ -280,6 +305,43 @@ async def test_each_call_is_checked_beforehand(kind: type[SortedPairs]) -> None:
 
     assert 2 == len(end.calls)
     assert "refunds.create" == caught.value.operation
+
+
+async def replace(call: Call, send: Send) -> Reply:
+    """Send another description."""
+    return await send(call.with_fields(refundDesc="late"))
+
+
+async def overwrite(call: Call, send: Send) -> Reply:
+    """Send another description, in a way that types forbid."""
+    call.fields["refundDesc"] = "late"  # type: ignore[index] # a mistake that must be harmless
+    return await send(call)
+
+
+@pytest.mark.parametrize("layer", [replace, overwrite])
+async def test_signature_covers_what_a_layer_changes(tmp_path: Path, layer: Layer) -> None:
+    """If a layer changes a call after the journal has stored it, the changed fields are sent and signed."""
+    with Recorder() as service:
+        async with SqliteJournal(tmp_path / "pay.db") as journal, journalled(service, journal, layer) as pay:
+            for number in ("R1", "R2"):
+                await pay.refunds.create(**REFUND, out_refund_no=number, refund_desc="early")
+        sent = [json.loads(each.body) for each in service.requests]
+
+    assert ["late", "late"] == [each["refundDesc"] for each in sent]
+    assert [hmac_sha256(text_of(each), KEY.reveal()) for each in sent] == [each["sign"] for each in sent]
+
+
+async def test_each_attempt_of_a_journalled_call_is_signed_anew(tmp_path: Path) -> None:
+    """Each attempt at a write in the journal has its own nonce and signature."""
+    with Recorder([answer(), answer(status=429)]) as service:
+        async with SqliteJournal(tmp_path / "pay.db") as journal, journalled(service, journal) as pay:
+            for number in ("R1", "R2"):
+                await pay.refunds.create(**REFUND, out_refund_no=number)
+        sent = [json.loads(each.body) for each in service.requests]
+
+    assert ["R1", "R2", "R2"] == [each["outRefundNo"] for each in sent]
+    assert 3 == len({each["nonceStr"] for each in sent})
+    assert [hmac_sha256(text_of(each), KEY.reveal()) for each in sent] == [each["sign"] for each in sent]
 
 
 KEYS: Final = Credentials("M1", secret_key="sk_canary", public_key="pk_canary")
