@@ -424,7 +424,8 @@ class Session:
         layers: list[Layer] = []
         if options.journal is not None:
             record = options.journal.recorder.layer(credentials.merchant_id, self.service, report)
-            layers += [require_signable(credentials.signing_key), record]
+            # Another layer may change what was signed.
+            layers += [require_signable(credentials.signing_key, early=not options.middleware), record]
         layers.append(retry(context))
         if options.profile.answer.signed:
             from payasync.middleware.verify import verify  # noqa: PLC0415 - few services sign their responses

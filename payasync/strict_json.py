@@ -59,7 +59,7 @@ def loads(raw: bytes) -> object:
     """Return a JSON document, or `ABSENT` if the bytes are not JSON or nested too deep."""
     try:
         document = orjson.loads(raw)
-        if type(document) is dict and _PLAIN.issuperset(map(type, document.values())):
+        if type(document) is dict and is_flat(document):
             return document  # the case of most responses
         suspicious = raw.count(b"{") + raw.count(b"[") > MAX_DEPTH
         if suspicious and _too_deep(document, MAX_DEPTH):
@@ -67,6 +67,11 @@ def loads(raw: bytes) -> object:
         return json.loads(raw) if _LONG(raw) else document
     except ValueError:
         return ABSENT
+
+
+def is_flat(members: Mapping[str, object]) -> bool:
+    """Return whether all values of an object are texts, integers, booleans or null."""
+    return _PLAIN.issuperset(map(type, members.values()))
 
 
 def loads_exact(raw: bytes, *, number: Callable[[str], float] = float) -> object:

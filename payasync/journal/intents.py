@@ -168,7 +168,7 @@ Made = TypeVar("Made", Outcome, Draft, Intent)
 def from_attributes(kind: type[Made], attributes: dict[str, Any]) -> Made:
     """Return an instance with these attributes, which must be all that its class has.
 
-    Its `__init__` would take four times as long, and each write makes an instance of each class.
+    Its `__init__` would take two to four times as long, and each write makes an instance of each class.
     """
     made = object.__new__(kind)
     vars(made).update(attributes)

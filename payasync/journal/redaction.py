@@ -99,7 +99,7 @@ def _located_paths(shape: AnswerShape, *, inner: bool) -> tuple[frozenset[str], 
     prefix = f"{shape.data}." if inner else ""
     paths = (*paths_of(shape.code), *paths_of(shape.message), shape.request_id)
     located = (*filter(None, paths), *(f"{prefix}{path}" for path in _own_paths(shape)))
-    # A number may be a place in a list.
+    # Any other path may have several steps, or a number, which may be a place in a list.
     names = frozenset(path for path in located if path.isidentifier())
     return names, tuple(path for path in located if path not in names)
 

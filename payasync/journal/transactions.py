@@ -346,7 +346,7 @@ class _StoreDraft(Write[BeginResult]):
 
     @property
     def draft(self) -> Draft:
-        """The draft, made again: few need it, and many wait for a commit, which would hold it."""
+        """The draft, made again: few writes need it, and many that wait would each hold it."""
         return from_attributes(Draft, {name: self.values[name] for name in _OF_DRAFT})
 
     def complete(self, intent_id: int) -> BeginResult:

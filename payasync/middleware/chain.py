@@ -44,7 +44,6 @@ def guard(layer: Layer) -> Layer:
     name = getattr(layer, "__qualname__", type(layer).__qualname__)
 
     async def guarded(call: Call, send: Send) -> Reply:
-        call.progress.signed = None  # the layer may change the fields
         pending = layer(call, send)
         if not inspect.isawaitable(pending):
             raise ConfigurationError(

@@ -19,7 +19,8 @@ from payasync.errors import ConfigurationError, NotSentError, PayasyncError
 from payasync.middleware.chain import await_in_time
 from payasync.settings import invalid_setting, not_configured
 from payasync.signing.templates import fill, names_in
-from payasync.wire.call import Call, Encoded, Layer, Reply, Send, SignedFields
+from payasync.strict_json import is_flat
+from payasync.wire.call import Call, Encoded, Layer, Reply, Send, Signature
 from payasync.wire.encode import encode, path_of
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class Sender(NamedTuple):
 def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
     """Return a `send` that adds a new nonce and the signature to each attempt.
 
-    Each nonce is drawn here, because a buffer of random bytes would repeat itself after a fork. The call's profile
-    names the scheme. A `blocking` scheme, such as RSA, signs in a thread of its own, so that the loop stays free.
+    The call's profile names the scheme. A `blocking` scheme, such as RSA, signs in a thread of its own, so that the
+    loop stays free.
     """
     prepared: tuple[Scheme | None, Signer | None] = None, None
 
@@ -70,11 +71,11 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
             if hasattr(scheme, "sign_request"):
                 return _sign_request_and_send(cast("RequestScheme", scheme), key, call, send, sender)
             return _sign_and_send(cast("Any", scheme), key, call, send)
-        if (early := call.progress.signed) is not None:
-            call.progress.signed = None  # a call in flight would hold its fields twice
-            if early.unsigned is call.fields and early.scheme is scheme:
-                return send(call.carrying(early.fields))
-        return send(call.carrying(_signed_fields(call, signer)))
+        early, layout = call.progress.signature, call.layout
+        if early is None or early.fields is not call.fields or early.key is not key:
+            return send(call.carrying(_sign_fields(call, signer)))
+        call.progress.signature = None  # if the call is sent again, it needs another nonce
+        return send(call.carrying({**call.fields, layout.nonce: early.nonce, layout.signature: early.text}))
 
     return send_signed
 
@@ -84,34 +85,38 @@ def _fast_signer(scheme: "Scheme", key: Secret) -> "Signer | None":
     return scheme.signer(key) if type(scheme) is signing.SortedPairs and not scheme.blocking else None
 
 
-def _signed_fields(call: Call, signer: "Signer") -> dict[str, Any]:
+def _sign_fields(call: Call, signer: "Signer") -> dict[str, Any]:
     layout = call.layout
+    # Not from a buffer of random bytes, which would repeat itself after a fork.
     fields = {**call.fields, layout.nonce: os.urandom(16).hex()}
     fields[layout.signature] = signer(fields, path_of(call) if layout.in_path else call.operation.path)
     return fields
 
 
-def require_signable(key: Secret | None) -> Layer:
+def require_signable(key: Secret | None, *, early: bool = False) -> Layer:
     """Return the layer that refuses a call that cannot be signed before the journal stores it.
 
-    A fast scheme signs the first attempt here, because to try is most of the work; `sign` sends that. A merchant's own
-    scheme is not asked here: it refuses a call only when it signs it.
+    A merchant's own scheme is not asked here: it refuses a call only when it signs it.
+
+    Args:
+        key: Signs the call.
+        early: Sign the first attempt here, if that is fast, and `sign` need not. To try takes almost as long.
     """
     able: object = None
-    attempt: Callable[[Call], object] | None = None
+    try_to_sign: Callable[[Call], object] | None = None
 
     def layer(call: Call, send: Send) -> Awaitable[Reply]:
-        nonlocal able, attempt
+        nonlocal able, try_to_sign
         scheme = call.profile.scheme
         if call.signed and (scheme is None or scheme is not able):
             check_signable(call, key)
-            attempt = _sign_early(cast("Any", scheme), cast("Any", key))
+            try_to_sign = _trial_of(cast("Any", scheme), cast("Any", key), early=early)
             # A subclass may write another text: each call asks it.
-            able = None if isinstance(scheme, signing.SortedPairs) and attempt is None else scheme
-        elif call.signed and attempt is not None:
+            able = None if isinstance(scheme, signing.SortedPairs) and try_to_sign is None else scheme
+        elif call.signed and try_to_sign is not None:
             # The scheme and the key are able to sign; only the values of this call may not be.
             try:
-                attempt(call)
+                try_to_sign(call)
             except PayasyncError as error:
                 error.add(operation=call.operation.name, reference=call.reference)
                 raise
@@ -120,21 +125,23 @@ def require_signable(key: Secret | None) -> Layer:
     return layer
 
 
-def _sign_early(scheme: "Scheme", key: Secret) -> Callable[[Call], object] | None:
-    """Return a function that refuses a call whose values cannot be signed, or `None` if each call needs a closer look.
-
-    It signs the call if that takes no thread.
-    """
+def _trial_of(scheme: "Scheme", key: Secret, *, early: bool) -> Callable[[Call], object] | None:
+    """Return a function that refuses a call whose values cannot be signed, or `None` if each needs a closer look."""
     if type(scheme) is not signing.SortedPairs:
         return None
-    if (signer := _fast_signer(scheme, key)) is None:
-        join = scheme.pair_joiner()
-        return lambda call: join(call.fields, path_of(call))
+    join = scheme.pair_joiner()
+    signer = _fast_signer(scheme, key) if early else None
 
-    def sign_early(call: Call) -> None:
-        call.progress.signed = SignedFields(call.fields, scheme, _signed_fields(call, signer))
+    def try_to_sign(call: Call) -> None:
+        # The journal gives the call a key of its own in a field. Nested values may change while the call waits.
+        if signer is None or call.profile.idempotency.field or not is_flat(call.fields):
+            join(call.fields, path_of(call))
+        else:
+            signed, layout = _sign_fields(call, signer), call.layout
+            # Not all fields: many calls may wait for the journal.
+            call.progress.signature = Signature(call.fields, key, signed[layout.nonce], signed[layout.signature])
 
-    return sign_early
+    return try_to_sign
 
 
 def check_signable(call: Call, key: Secret | None) -> None:

@@ -21,31 +21,33 @@ from payasync.profile.wire_names import NONCE, SIGN, parameter_of
 from payasync.settings import FRAMING, Timeouts, is_header
 
 
-class SignedFields(NamedTuple):
-    """The fields of an attempt that was signed before the journal stored its call.
+class Signature(NamedTuple):
+    """The signature of an attempt that was signed before the journal stored its call.
 
     Attributes:
-        unsigned: The call's fields; another layer may replace them, and then the signature is not theirs.
-        scheme: Which scheme signed them.
-        fields: With the nonce and the signature.
+        fields: Which fields it signs, apart from the nonce.
+        key: Which key it was made with.
+        nonce: The nonce.
+        text: The signature itself.
     """
 
-    unsigned: Mapping[str, Any]
-    scheme: object
     fields: Mapping[str, Any]
+    key: Secret
+    nonce: str
+    text: str
 
 
 class Progress:
     """How far one attempt has come.
 
     Attributes:
-        signed: Its signed fields, if they are ready before it begins.
+        signature: Its signature, if it was signed before it began.
         begun: Bytes of it may have left this machine.
         over: It has ended without a response, so no more bytes of it may be sent.
         used_before: The service responded that the number of the write was used before.
     """
 
-    signed: SignedFields | None = None
+    signature: Signature | None = None
     begun = False
     over = False
     used_before = False

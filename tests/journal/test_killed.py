@@ -57,7 +57,7 @@ SENT: Final = (("answered", 1), ("judged", 2), ("settling", 2), ("settled", 2))
 ONCE: Final = RetryPolicy(attempts=1, quota=0)
 DISCONNECT: Final = """
 SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
 
 long = pytest.mark.long
 
@@ -104,7 +104,7 @@ async def ended(process: Forked, given: str = "") -> tuple[int, list[str]]:
 
 
 def disconnect(life: Life) -> None:
-    """Return when no killed process holds a row. PostgreSQL learns that a client has ended a little later than we."""
+    """End all connections to the journal, because PostgreSQL learns a little later than we that a process has ended."""
     if life.strategy == "postgres":
         with psycopg.connect(life.journal) as connection:
             connection.execute(DISCONNECT)

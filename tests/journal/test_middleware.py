@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from attrs import evolve, fields_dict
 
 from payasync.errors import (
     AuthenticationError,
@@ -17,7 +17,7 @@ from payasync.errors import (
     StorageError,
 )
 from payasync.journal import SqliteJournal
-from payasync.journal.intents import BeginResult, Draft, Intent, State, Step
+from payasync.journal.intents import BeginResult, Draft, Intent, Outcome, State, Step
 from payasync.journal.middleware import EARLIER, LEASE_MARGIN, TOO_LATE
 from payasync.middleware.observe import Event, Unknown
 from payasync.profile.schema import AnswerShape, States
@@ -358,6 +358,27 @@ async def test_class_of_a_user_sees_what_is_recorded(path: Any, clock: Clock) ->
         await sent(journal, way(reply({})))
 
     assert ["refunds.create", "succeeded"] == seen
+
+
+async def test_records_are_whole(path: Any, clock: Clock) -> None:
+    """A draft, an intent and an outcome have the attributes of their classes, and no others."""
+    seen: list[Draft | Intent | Outcome] = []
+
+    class Seeing(SqliteJournal):
+        async def begin(self, draft: Draft, lease: float, *, service: str | None = None) -> BeginResult:
+            begun = await super().begin(draft, lease, service=service)
+            seen.extend((draft, begun.intent))
+            return begun
+
+        async def settle(self, intent: Intent, state: State, **facts: Any) -> bool:
+            seen.append(facts["outcome"])
+            return await super().settle(intent, state, **facts)
+
+    async with Seeing(path, clock=clock) as journal:
+        await sent(journal, way(reply({})))
+
+    assert [Draft, Intent, Outcome] == list(map(type, seen))
+    assert [fields_dict(type(each)).keys() for each in seen] == [vars(each).keys() for each in seen]
 
 
 def settling(journal: Any) -> int:

@@ -24,6 +24,7 @@ from payasync.errors import (
     NotSentTimeoutError,
 )
 from payasync.journal import SqliteJournal
+from payasync.middleware.chain import chain
 from payasync.middleware.sign import QUEUED, authorize, require_signable, sign
 from payasync.profile.profile import Profile
 from payasync.profile.schema import Auth, HttpCodes
@@ -31,7 +32,7 @@ from payasync.signing.schemes import SortedPairs
 from payasync.wire.call import Call, Layer, Reply, Send
 from tests.building import bare_call, way
 from tests.foreign.recorder import PATIENCE, Recorder, answer
-from tests.foreign.signatures import hmac_sha256
+from tests.foreign.signatures import hmac_sha256, signed_text
 from tests.inside import signing_thread, turns
 
 KEY: Final = Secret("sign_canary")
@@ -223,9 +224,9 @@ RSA: Final = SortedPairs(algorithm="rsa-sha256", encoding="hex")
 REFUND: Final[dict[str, Any]] = {"out_trade_no": "T1", "total_amt": 450, "refund_amt": 1}
 
 
-def text_of(fields: Mapping[str, Any]) -> str:
-    """Return the text that `HMAC` signs."""
-    return "&".join(f"{name}={fields[name]}" for name in sorted(fields) if name != "sign")
+def verifies(fields: Mapping[str, Any]) -> bool:
+    """Return whether fields have the HMAC that `openssl` makes."""
+    return bool(hmac_sha256(signed_text(fields), KEY.reveal()) == fields["sign"])
 
 
 def journalled(service: Recorder, journal: SqliteJournal, *layers: Layer) -> Session:
@@ -328,7 +329,7 @@ async def test_signature_covers_what_a_layer_changes(tmp_path: Path, layer: Laye
         sent = [json.loads(each.body) for each in service.requests]
 
     assert ["late", "late"] == [each["refundDesc"] for each in sent]
-    assert [hmac_sha256(text_of(each), KEY.reveal()) for each in sent] == [each["sign"] for each in sent]
+    assert all(map(verifies, sent))
 
 
 async def test_each_attempt_of_a_journalled_call_is_signed_anew(tmp_path: Path) -> None:
@@ -341,7 +342,44 @@ async def test_each_attempt_of_a_journalled_call_is_signed_anew(tmp_path: Path) 
 
     assert ["R1", "R2", "R2"] == [each["outRefundNo"] for each in sent]
     assert 3 == len({each["nonceStr"] for each in sent})
-    assert [hmac_sha256(text_of(each), KEY.reveal()) for each in sent] == [each["sign"] for each in sent]
+    assert all(map(verifies, sent))
+
+
+async def test_early_signature_is_sent_once() -> None:
+    """If a call that was signed early is sent twice, or with other fields, it is signed again."""
+    end, signable = way(), require_signable(KEY, early=True)
+    sign_and_send = sign(KEY, end.send)
+
+    async def layer(call: Call, send: Send) -> Reply:
+        await send(call.with_fields(a=2))
+        await send(call)
+        return await send(call)
+
+    for _ in range(2):  # the first call of a scheme is never signed early
+        await chain([signable, layer], sign_and_send)(signed(HMAC, a=1))
+    sent = [each.fields for each in end.calls]
+
+    assert [2, 1, 1] * 2 == [each["a"] for each in sent]
+    assert 6 == len({each["nonceStr"] for each in sent})
+    assert all(map(verifies, sent))
+
+
+async def test_nested_value_is_signed_as_it_is_sent() -> None:
+    """If a nested value changes after the check, the signature is that of the new value."""
+    end, nested = way(), {"name": "early"}
+    sign_and_send = sign(KEY, end.send)
+
+    async def layer(call: Call, send: Send) -> Reply:
+        nested["name"] = "late"
+        return await send(call)
+
+    scheme = SortedPairs(algorithm="hmac-sha256", encoding="hex", nested="json")
+    signable = require_signable(KEY, early=True)
+    for _ in range(2):  # the first call of a scheme is never signed early
+        nested["name"] = "early"
+        await chain([signable, layer], sign_and_send)(signed(scheme, customer=nested, a=1))
+
+    assert all(verifies({**each.fields, "customer": '{"name":"late"}'}) for each in end.calls)
 
 
 KEYS: Final = Credentials("M1", secret_key="sk_canary", public_key="pk_canary")
