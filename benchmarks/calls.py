@@ -160,7 +160,7 @@ def rsa_lag(run: Run) -> Iterator[Figure]:
 
 
 def flood(_: Run) -> Iterator[Figure]:
-    """1,500 calls at once with the default settings, to a service that takes 2 seconds."""
+    """1,500 calls at once with the default settings, to a service that takes 2 seconds; 1,000 that time out."""
     total = Timeouts().total
 
     async def measure(base: str) -> list[tuple[str, float]]:
@@ -173,6 +173,19 @@ def flood(_: Run) -> Iterator[Figure]:
     answered = sum(how == "done" for how, _ in ended)
     yield Figure("1,500 calls at once, answered", answered, "calls", measured="count")
     yield Figure("1,500 calls at once, failed before `total`", len(early), "calls", most=0, measured="count")
+    with static_server(delay=5) as base:
+        over = asyncio.run(_time_out(base))
+    yield Figure("1,000 calls that time out at once, later than `total`, p99", over * 1e3, "ms", most=100)
+
+
+async def _time_out(base: str) -> float:
+    """Return by how many seconds calls that time out end too late, at the 99th percentile."""
+    times = Timeouts(total=2.0)
+    async with payasync(Service(base, connections=IN_FLIGHT), timeouts=times) as call:
+        ended = await asyncio.gather(*(_timed(call) for _ in range(IN_FLIGHT)))
+    if any(how == "done" for how, _ in ended):
+        raise RuntimeError("the service responds too early for this measurement")
+    return statistics.quantiles((seconds - times.total for _, seconds in ended), n=100)[P99]
 
 
 def flood_10k(run: Run) -> Iterator[Figure]:

@@ -1,7 +1,8 @@
 """Counts the bytecode instructions of warm operations, and compares them with `guard.json`: `nox -s guard`.
 
-The counts are exact: they do not depend on the machine or on its load. They depend on the minor version of Python, so
-that the guard runs with one of them only. Two kinds are counted:
+The counts do not depend on the machine or on its load. With a thread, such as that of a journal, they differ by up to
+2 % from run to run. They depend on the minor version of Python, so that the guard runs with one of them only.
+Two kinds are counted:
 
 - what payasync executes, with the packages that it calls, but without aiohttp and asyncio;
 - what aiohttp and asyncio execute for a call of payasync, as a ratio to what they execute for tuned aiohttp in the same

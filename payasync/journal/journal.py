@@ -265,7 +265,7 @@ class Journal(ABC):
     ) -> Awaitable[bool]:
         after, again = _check_state(state), None if due is None else check_moment("due", due)
         stored = None if outcome is None else outcome_to_json(outcome)
-        why, tick = " ".join(reason.split()), self._tick() if after == "unknown" else None  # only doubt has an age
+        why, tick = " ".join(reason.split()), self._tick() if after == "unknown" else None  # no other state stores it
         return self._write(Settle(intent, after, outcome=stored, reason=why, due=again, tick=tick, answered=answered))
 
     async def ask(

@@ -45,10 +45,10 @@ def redact_outcome(call: Call, reply: Reply, *, whole: bool = False) -> Outcome:
         reply: The response.
         whole: Keep the whole document and not only what the profile locates in it.
     """
-    shape, whole_document = call.profile.answer, reply.document
-    document = whole_document if whole else select_located(shape, whole_document)
+    shape, received = call.profile.answer, reply.document
+    document = received if whole else select_located(shape, received)
     if whole or at(call.fields, _customer_name(call)) is not ABSENT:
-        document = _redactor(call, whole_document).redact(document)
+        document = _redactor(call, received).redact(document)
     try:
         body = dumps(document)
     except TypeError:  # an integer of more than 64 bits, such as the service's number of a payment

@@ -100,7 +100,7 @@ def require_signable(key: Secret | None, *, early: bool = False) -> Layer:
 
     Args:
         key: Signs the call.
-        early: Sign the first attempt here, if that is fast, and `sign` need not. To try takes almost as long.
+        early: Sign the first attempt here if the scheme is fast. A check alone takes almost as long.
     """
     able: object = None
     try_to_sign: Callable[[Call], object] | None = None
@@ -126,14 +126,14 @@ def require_signable(key: Secret | None, *, early: bool = False) -> Layer:
 
 
 def _trial_of(scheme: "Scheme", key: Secret, *, early: bool) -> Callable[[Call], object] | None:
-    """Return a function that refuses a call whose values cannot be signed, or `None` if each needs a closer look."""
+    """Return a function that refuses a call whose values cannot be signed; `None` if the scheme is to be asked itself."""
     if type(scheme) is not signing.SortedPairs:
         return None
     join = scheme.pair_joiner()
     signer = _fast_signer(scheme, key) if early else None
 
     def try_to_sign(call: Call) -> None:
-        # The journal gives the call a key of its own in a field. Nested values may change while the call waits.
+        # A key in a field is set later, so this signature would be wasted. A nested value may change until then.
         if signer is None or call.profile.idempotency.field or not is_flat(call.fields):
             join(call.fields, path_of(call))
         else:

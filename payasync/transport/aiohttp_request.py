@@ -43,8 +43,13 @@ _HEAD: Final = CIMultiDict({"Host": "", **ALWAYS})
 _ANY_REQUEST: Final = aiohttp.RequestInfo(URL(), "", CIMultiDictProxy(CIMultiDict()), URL())
 """What aiohttp's errors say about a request. The transport replaces these errors."""
 
-COMPARED: Final = aiohttp.__version__.startswith("3.14.")
-"""Whether `OwnRequest.send` was compared with the `send` of the installed aiohttp."""
+
+def is_compared(version: str) -> bool:
+    """Return whether `OwnRequest.send` was compared with the `send` of this version of aiohttp."""
+    return version.startswith("3.14.")
+
+
+COMPARED: Final = is_compared(aiohttp.__version__)
 
 
 class OneShotBody(Payload):

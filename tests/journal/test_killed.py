@@ -104,7 +104,7 @@ async def ended(process: Forked, given: str = "") -> tuple[int, list[str]]:
 
 
 def disconnect(life: Life) -> None:
-    """End all connections to the journal, because PostgreSQL learns a little later than we that a process has ended."""
+    """End all connections to the journal, because PostgreSQL notices only later that a process has died."""
     if life.strategy == "postgres":
         with psycopg.connect(life.journal) as connection:
             connection.execute(DISCONNECT)

@@ -364,6 +364,16 @@ async def test_early_signature_is_sent_once() -> None:
     assert all(map(verifies, sent))
 
 
+async def test_early_signature_is_not_sent_for_another_key() -> None:
+    """If a call that was signed early is sent with another key, it is signed with that key."""
+    end, signable, other = way(), require_signable(KEY, early=True), Secret("another key")
+    for _ in range(2):  # the first call of a scheme is never signed early
+        await chain([signable], sign(other, end.send))(signed(HMAC, a=1))
+    sent = [each.fields for each in end.calls]
+
+    assert [hmac_sha256(signed_text(each), other.reveal()) for each in sent] == [each["sign"] for each in sent]
+
+
 async def test_nested_value_is_signed_as_it_is_sent() -> None:
     """If a nested value changes after the check, the signature is that of the new value."""
     end, nested = way(), {"name": "early"}

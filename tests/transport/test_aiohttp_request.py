@@ -14,7 +14,7 @@ import pytest
 from payasync import Event, NotSentError, Response, Retrying, Session, Unknown
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.transport import aiohttp_request
-from payasync.transport.aiohttp_request import SHORT, OneShotBody, OwnRequest, Writes
+from payasync.transport.aiohttp_request import SHORT, OneShotBody, OwnRequest, Writes, is_compared
 from tests.foreign.certificates import server_tls, trusting_tls
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 from tests.inside import idle, turns, until
@@ -107,6 +107,14 @@ async def test_a_large_request(large: dict[str, Any], theirs: list[str]) -> None
     assert ["/large"] == theirs
     assert SHORT < len(service.only.raw)
     assert b"x" * SHORT in service.only.raw
+
+
+@pytest.mark.parametrize(
+    ("version", "compared"), [("3.14.5", True), ("3.13.9", False), ("3.15.0", False), ("3.140.0", False)]
+)
+def test_compared_versions(version: str, *, compared: bool) -> None:
+    """Only one minor version of aiohttp was compared with our own `send`."""
+    assert compared == is_compared(version)
 
 
 async def test_another_aiohttp(monkeypatch: pytest.MonkeyPatch, theirs: list[str]) -> None:
