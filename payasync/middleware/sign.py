@@ -126,7 +126,7 @@ def require_signable(key: Secret | None, *, early: bool = False) -> Layer:
 
 
 def _trial_of(scheme: "Scheme", key: Secret, *, early: bool) -> Callable[[Call], object] | None:
-    """Return a function that refuses a call whose values cannot be signed; `None` if the scheme is to be asked itself."""
+    """Return a function that refuses a call whose values cannot be signed; `None` if the scheme must be asked."""
     if type(scheme) is not signing.SortedPairs:
         return None
     join = scheme.pair_joiner()
