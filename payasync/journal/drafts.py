@@ -37,6 +37,7 @@ COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
 """The arguments that move money, by operation. For an endpoint that the document does not show, all fields count."""
 
 _COUNTED_SETS: Final = {operation: frozenset(names) for operation, names in COUNTED.items()}
+"""Made once, because each write compares its arguments with one."""
 
 CUSTOMER: Final = "customer"
 START: Final = "start_date"
