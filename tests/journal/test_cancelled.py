@@ -127,7 +127,7 @@ class Left:
     Attributes:
         tasks: Of the event loop.
         sockets: Of this process.
-        threads: Of this process.
+        threads: Of this process. The first journal on SQLite starts one more, which waits for the end of the program.
     """
 
     tasks: frozenset[asyncio.Task[Any]]
@@ -137,7 +137,8 @@ class Left:
     @classmethod
     def now(cls) -> "Left":
         """Return what there is now."""
-        return cls(frozenset(asyncio.all_tasks()), frozenset(sockets()), frozenset(threading.enumerate()))
+        threads = (each for each in threading.enumerate() if each.name != "payasync-exit")
+        return cls(frozenset(asyncio.all_tasks()), frozenset(sockets()), frozenset(threads))
 
     async def settled(self) -> "Left":
         """Return what there is once it is no more than this; soon, it is what has stayed."""
