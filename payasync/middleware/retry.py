@@ -201,7 +201,7 @@ class Attempts:
 
     async def _query_outcome(self, lost: AttemptResult) -> AttemptResult | None:
         """Ask what became of the write. Return how it ends, or `None` if that is open or "not found" is final."""
-        query = self._context.ask(self._call)
+        query = self._context.ask(self._call) if self._has_time(self._now()) else None
         result, left, earliest = lost, QUERIES, -inf
         objection: Objection | None = None
         while query is not None and left and await self._wait(result, QUERY_REASON, earliest):
@@ -279,14 +279,17 @@ class Attempts:
         """Return whether the write may have been carried out, so that no foreign error may hide it."""
         return self._is_in_doubt() or self._write_begun
 
+    def _has_time(self, start: float) -> bool:
+        """Return whether an attempt that starts then has enough time."""
+        return self._call.deadline - start >= self._call.timeouts.least
+
     async def _wait(self, result: AttemptResult, reason: str = "", earliest: float = -inf) -> bool:
         """Wait before the next attempt. Return `False` if the deadline or the quota does not allow one."""
         call, context = self._call, self._context
         now = self._now()
         delay = max(context.pace.jitter(next(self._bounds)), max(self._not_before, earliest) - now)
-        in_time = call.deadline - now - delay >= call.timeouts.least
         cost = TIMEOUT_COST if isinstance(result, TimeoutError) else RETRY_COST
-        if not in_time or not context.quota.take(cost, asking=reason == QUERY_REASON):
+        if not self._has_time(now + delay) or not context.quota.take(cost, asking=reason == QUERY_REASON):
             return False
         self._spent += cost
         context.report(
