@@ -1,6 +1,8 @@
 """The deadlines of attempts and waits. One timer serves a loop, because a timer each would cost more than signing."""
 
 import asyncio
+from math import inf
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -188,16 +190,14 @@ class Deadlines:
         if late > BLOCKED:  # what happened meanwhile is not read yet
             for deadline in self.running:
                 deadline.postpone(late)
-        pause = RESOLUTION
-        for deadline in [each for each in self.running if each.when <= now + RESOLUTION]:
-            if deadline.when <= now:
-                self.running.discard(deadline)
-                deadline.expire()
-            else:
-                pause = min(pause, max(deadline.when - now, CLOSEST))
+        near = [each for each in self.running if each.when <= now + RESOLUTION]
+        for deadline in sorted((each for each in near if each.when <= now), key=attrgetter("when")):
+            self.running.discard(deadline)
+            deadline.expire()
+        earliest = min((each.when for each in near if each.when > now), default=inf)
         self.timer = None
         if self.running:
-            self.schedule_check(pause)
+            self.schedule_check(min(RESOLUTION, max(CLOSEST, earliest - now)))
 
     def close(self) -> None:
         """Stop the timer, and end all other tasks' attempts as if their time were over."""
