@@ -78,17 +78,15 @@ class Deadline:
         """Whether it bounds the running task."""
         return self._task is asyncio.current_task()
 
-    def connect(self) -> None:
-        """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline.
+    @property
+    def may_start(self) -> bool:
+        """Whether the call may still be sent: it has at least `Timeouts.least` left."""
+        return self._deadlines.time() < self._latest_start
 
-        Raises:
-            TimeoutError: Too little time is left, as for `begin`.
-        """
-        now = self._deadlines.time()
-        if now >= self._latest_start:
-            raise self._over()
+    def connect(self) -> None:
+        """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline."""
         self._waiting = False
-        self.when = min(self.when, now + self._timeouts.connect)
+        self.when = min(self.when, self._deadlines.time() + self._timeouts.connect)
 
     def begin(self) -> None:
         """Mark the start of the write, and the time for the response: at most `Timeouts.read`, and the call's deadline.

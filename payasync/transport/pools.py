@@ -10,9 +10,11 @@ import os
 import socket
 import ssl
 import weakref
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from http.cookies import SimpleCookie
+from math import inf
 from typing import Any, Final
 
 import aiohttp
@@ -20,7 +22,7 @@ from yarl import URL
 
 from payasync.settings import invalid_setting
 from payasync.transport.aiohttp_request import OwnRequest, SharedConnectorRequest, Writes, run_to_end
-from payasync.transport.deadlines import Deadlines
+from payasync.transport.deadlines import Deadline, Deadlines
 
 WRITE_IDLE: Final = 2.0
 """Seconds for which a write may reuse an idle connection: if the server closes it, the outcome is unknown."""
@@ -70,6 +72,51 @@ class PoolSettings:
         self.headers = headers
 
 
+class ConnectionLimit:
+    """The most connections at once. Calls get them in the order in which they ask.
+
+    aiohttp itself would also wake a call that has too little time left. That call fails, and wakes the next one: with
+    a service that hangs, thousands of calls fail in the same turn of the loop, and all others end too late.
+
+    Args:
+        most: How many; infinite for no limit.
+    """
+
+    def __init__(self, most: float) -> None:
+        self._free = most
+        self._waiting: OrderedDict[asyncio.Future[None], Deadline] = OrderedDict()
+
+    def take(self) -> bool:
+        """Take a connection, or return `False` if none is free."""
+        if self._free <= 0:
+            return False
+        self._free -= 1
+        return True
+
+    async def wait(self, deadline: Deadline) -> bool:
+        """Wait for a connection, and return `True`: it is taken then."""
+        freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[freed] = deadline
+        try:
+            await freed
+        except asyncio.CancelledError:
+            if not freed.cancelled():  # the connection came in the same turn
+                self.release()
+            raise
+        finally:
+            self._waiting.pop(freed, None)
+        return True
+
+    def release(self) -> None:
+        """Pass a connection on to the first call that has enough time left."""
+        while self._waiting:
+            freed, deadline = self._waiting.popitem(last=False)
+            if not freed.done() and deadline.may_start:
+                freed.set_result(None)
+                return
+        self._free += 1
+
+
 class Pool:
     """Two aiohttp sessions of one loop, because writes reuse a connection only if it was idle for a short time.
 
@@ -78,6 +125,8 @@ class Pool:
     Attributes:
         write: Sends a write.
         read: Sends a read.
+        write_limit: Of connections for writes.
+        read_limit: Of connections for reads.
         closed: Whether the pool is closed.
 
     Raises:
@@ -108,6 +157,9 @@ class Pool:
         ]
         self.write: Final = self._own[0].request
         self.read: Final = self._own[-1].request
+        limits = [ConnectionLimit(_limit_of(each)) for each in connectors]
+        self.write_limit: Final = limits[0]
+        self.read_limit: Final = limits[-1]
         self.closed: bool = False
         self._guard = self._close_with_loop()
         run_to_end(anext(self._guard))
@@ -127,7 +179,10 @@ class Pool:
         return made
 
     def wake_next(self) -> None:
-        """Wake the next call that waits for a connection. aiohttp does not, if the call that it woke is cancelled."""
+        """Wake the next call that waits for a lent connector, which others use, too.
+
+        aiohttp does not, if the call that it woke is cancelled.
+        """
         for http in self._own:
             # aiohttp has no public name for it. Without it the next call waits until another one ends.
             getattr(http.connector, "_release_waiter", bool)()
@@ -174,6 +229,11 @@ def _lent_connector(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
     if http.closed or connector is None:
         raise invalid_setting("http", "is closed: give an aiohttp.ClientSession that is open")
     return connector
+
+
+def _limit_of(connector: aiohttp.BaseConnector) -> float:
+    """Return how many connections to one host a connector allows; 0 is no limit for aiohttp."""
+    return min(connector.limit or inf, connector.limit_per_host or inf)
 
 
 def _make_default_tls() -> ssl.SSLContext:

@@ -13,10 +13,10 @@ from payasync import NotSentError, OutcomeUnknownError, Profile, Session, Timeou
 from payasync.endpoints import PLACE_ORDER
 from payasync.errors import NotSentTimeoutError
 from payasync.transport import deadlines as module
-from payasync.transport.deadlines import Deadline, Deadlines, running_task
+from payasync.transport.deadlines import RESOLUTION, Deadline, Deadlines, running_task
 from payasync.wire.call import Call, Lease
 from tests.foreign.recorder import HEAD_END, SILENT, Answer, Recorder, answer
-from tests.inside import Time, turns, until, waiting
+from tests.inside import Time, busy, turns, until, waiting
 from tests.sessions import connect, create
 
 LONG: Final = 20
@@ -126,6 +126,40 @@ async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -
     assert attempt.progress.begun
 
 
+async def test_calls_end_in_the_order_of_their_deadlines(clock: StandingTime) -> None:
+    """If the time of several calls is over at one check, the one that is the latest ends first."""
+    deadlines, ended = made(clock), list[int]()
+
+    async def one(seconds: int) -> None:
+        try:
+            with Deadline(deadlines, call(clock.now + seconds)):
+                await asyncio.get_running_loop().create_future()
+        except TimeoutError:
+            ended.append(seconds)
+
+    calls = [asyncio.ensure_future(one(seconds)) for seconds in (*range(20, 0, -1), *range(21, 41))]
+    await turns(1)
+    clock.now += 60
+    await asyncio.gather(*calls)
+
+    assert [*range(1, 41)] == ended
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(60, 0.05), (0.07, 0.02), (0.051, 0.005)])
+async def test_next_check(monkeypatch: pytest.MonkeyPatch, seconds: float, pause: float) -> None:
+    """Deadlines are checked when the earliest is over, but not more often than each 5 ms, nor less than each 50 ms."""
+    loop, clock = asyncio.get_running_loop(), StandingTime()
+    monkeypatch.setattr(loop, "time", lambda: clock.now)
+    deadlines = Deadlines(loop)
+    with Deadline(deadlines, call(clock.now + seconds)):
+        clock.now += RESOLUTION
+        await turns(2)
+        assert deadlines.timer is not None
+        found = deadlines.timer.when() - clock.now
+
+    assert found == pytest.approx(pause)
+
+
 async def test_closing(clock: StandingTime) -> None:
     """Closing ends the attempts of other tasks as if their time were over, and stops the timer."""
     deadlines = made(clock)
@@ -202,21 +236,27 @@ async def test_waiting_for_the_pool_ends_with_the_call(time: Time) -> None:
 
 @pytest.mark.parametrize("ends", ["answered", "cancelled"])
 async def test_too_late_to_begin(time: Time, ends: str) -> None:
-    """A call that gets its connection in its last two seconds is not sent, because it would often end as unknown."""
+    """If a connection is freed in a call's last two seconds, the call waits on, and the one behind it is sent."""
     go = threading.Event()
     with Recorder([answer(after=go)]) as service:
         async with session(service, max_connections=1, timeouts=Timeouts(total=45, read=45)) as pay:
             first = asyncio.ensure_future(create(pay))
             await asyncio.to_thread(service.wait_for_request)
-            second = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=20))))
-            await until(lambda: waiting(pay))
+            late = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=20))))
+            behind = asyncio.ensure_future(create(pay))
+            await until(lambda: waiting(pay) == 2)
             await time.pass_by(18.5)
             go.set() if ends == "answered" else first.cancel()
-            error = await failed(second)
+            async with asyncio.timeout(15):
+                await behind
+            still_waiting = not late.done()
+            await time.pass_by(1.5)
+            error = await failed(late)
             await asyncio.gather(first, return_exceptions=True)
 
+    assert still_waiting
     assert NotSentTimeoutError is type(error)
-    assert 1 == len(service.requests)
+    assert 2 == len(service.requests)
 
 
 async def test_a_free_connection_is_not_forgotten(http: aiohttp.ClientSession | None) -> None:
@@ -232,6 +272,25 @@ async def test_a_free_connection_is_not_forgotten(http: aiohttp.ClientSession | 
                 async with asyncio.timeout(15):
                     await third
                 await asyncio.gather(first, second, return_exceptions=True)
+
+
+async def test_a_connection_that_others_free_is_not_forgotten() -> None:
+    """If a call on a lent connector is cancelled as others free a connection, the call behind it gets it."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=2)) as http:
+        with Recorder(by_path={"/held": SILENT}) as service:
+            async with session(service, http=http) as pay:
+                for steps in range(12):
+                    held = [asyncio.ensure_future(http.get(f"{service.url}/held")) for _ in range(2)]
+                    await until(lambda: len(busy(http)) == 2)
+                    calls = [asyncio.ensure_future(create(pay)) for _ in range(2)]
+                    await until(lambda: waiting(http) == 2)
+                    held[0].cancel()
+                    await turns(steps)
+                    calls[0].cancel()
+                    async with asyncio.timeout(15):
+                        await calls[1]
+                    held[1].cancel()
+                    await asyncio.gather(*held, *calls, return_exceptions=True)
 
 
 async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> NotSentError:
