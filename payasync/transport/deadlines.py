@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from payasync.storage.pending import PendingResult
+    from payasync.transport.pools import ConnectionLimit
 
 RESOLUTION: Final = 0.05
 """Seconds between two checks, if no deadline is nearer."""
@@ -41,6 +42,7 @@ class Deadline:
 
     Attributes:
         when: When the attempt must end, on the loop's clock.
+        holds: The limit of which the attempt holds a connection. This is released at the end.
 
     Raises:
         NoFreeConnectionError: The time was over while the call waited for the pool.
@@ -58,6 +60,7 @@ class Deadline:
         "_task",
         "_timeouts",
         "_waiting",
+        "holds",
         "when",
     )
 
@@ -70,6 +73,7 @@ class Deadline:
         self._expired = False
         self._waiting = True
         self.when: float = call.deadline
+        self.holds: ConnectionLimit | None = None
         self._last = call.deadline
         self._latest_start = call.deadline - call.timeouts.least
 
@@ -139,6 +143,8 @@ class Deadline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._deadlines.running.discard(self)
+        if self.holds is not None:
+            self.holds.release()
         if not self._expired:
             return
         asked_by_others = self._task.uncancel() > self._before

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from http.cookies import SimpleCookie
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import aiohttp
 from yarl import URL
@@ -86,15 +86,15 @@ class ConnectionLimit:
         self._free = most
         self._waiting: OrderedDict[asyncio.Future[None], Deadline] = OrderedDict()
 
-    def take(self) -> bool:
-        """Take a connection, or return `False` if none is free."""
+    def take(self) -> Self | None:
+        """Take a connection and return this, or return `None` if none is free."""
         if self._free <= 0:
-            return False
+            return None
         self._free -= 1
-        return True
+        return self
 
-    async def wait(self, deadline: Deadline) -> bool:
-        """Wait for a connection, and return `True`: it is taken then."""
+    async def wait(self, deadline: Deadline) -> Self:
+        """Wait for a connection, and return this once it is taken."""
         freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[freed] = deadline
         try:
@@ -105,7 +105,7 @@ class ConnectionLimit:
             raise
         finally:
             self._waiting.pop(freed, None)
-        return True
+        return self
 
     def release(self) -> None:
         """Pass a connection on to the first call that has enough time left."""

@@ -79,10 +79,10 @@ class Transport:
         body = OneShotBody(encoded.body)
         began, attempt = call.deadline - call.timeouts.total, call.attempt
         response = None
-        limit, taken = pool.read_limit if call.operation.read else pool.write_limit, False
+        limit = pool.read_limit if call.operation.read else pool.write_limit
         try:
             with Deadline(pool.deadlines, call) as body.deadline:
-                taken = limit.take() or await limit.wait(body.deadline)
+                body.deadline.holds = limit.take() or await limit.wait(body.deadline)
                 exchange = (pool.read if call.operation.read else pool.write)(
                     call.operation.method,
                     url.with_query(encoded.query) if encoded.query else url,
@@ -116,9 +116,6 @@ class Transport:
                 begun=body.begun,
                 deadline=body.deadline,
             )
-        finally:
-            if taken:
-                limit.release()
         if self.closed and not body.begun:
             ended = SessionClosedError("the session was closed: make another")
         raise ended
