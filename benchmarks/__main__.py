@@ -12,7 +12,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import bulk, calls, capacity, journal, notifications, report, sandbox, startup
+from benchmarks import bulk, calls, capacity, journal, notifications, report, sandbox, startup, statements
 from benchmarks.counting import STEADY
 from benchmarks.rows import Figure, Row, Run
 
@@ -33,6 +33,7 @@ ROWS: Final[dict[str, Row]] = {
     "sqlite-cost": journal.sqlite_cost,
     "postgres": journal.postgres,
     "growth": journal.growth,
+    "statements": statements.statements,
     "capacity": capacity.capacity,
     "notifications": notifications.notifications,
     "sandbox": sandbox.sandbox,

@@ -16,18 +16,22 @@ class Plan:
     Attributes:
         steps: Kinds of its steps, such as `Seq Scan`.
         read: Number of blocks of tables and indexes that it read.
+        seconds: The time that it took, without its planning.
     """
 
     steps: frozenset[str]
     read: int
+    seconds: float
 
 
 async def plan(connection: "psycopg.AsyncConnection[Any]", statement: str, values: Mapping[str, Any]) -> Plan:
     """Execute a statement and return its plan; its changes are rolled back."""
     async with connection.transaction(force_rollback=True):
         explained = await connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}".encode(), values)
-        found = (await explained.fetchall())[0][0][0]["Plan"]
-    return Plan(frozenset(_steps(found)), found["Shared Hit Blocks"] + found["Shared Read Blocks"])
+        ((whole,),) = (await explained.fetchall())[0]
+    found = whole["Plan"]
+    read = found["Shared Hit Blocks"] + found["Shared Read Blocks"]
+    return Plan(frozenset(_steps(found)), read, whole["Execution Time"] / 1000)
 
 
 def _steps(found: dict[str, Any]) -> list[str]:

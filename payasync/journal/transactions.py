@@ -144,7 +144,7 @@ DONE_THERE: Final = """
 SELECT id FROM payasync_intents
 WHERE state IN ('sending', 'accepted', 'succeeded', 'unknown', 'manual')
     AND merchant IN (SELECT merchant FROM payasync_services WHERE service = :old)
-ORDER BY id LIMIT 1"""
+LIMIT 1"""
 MOVE: Final = "UPDATE payasync_services SET service = :new WHERE service = :old RETURNING merchant"
 
 INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"

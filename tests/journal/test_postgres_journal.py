@@ -9,12 +9,12 @@ import pytest
 from attrs import evolve
 from psycopg.conninfo import make_conninfo
 
+from benchmarks.statements import KINDS, STATEMENTS, STOPPING, fill_postgres, of_postgres, values_for
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, transactions
 from payasync.journal.intents import BeginResult, Step
 from payasync.journal.postgres_journal import postgres_statement
-from payasync.journal.transactions import FOR_UPDATE, SKIP_LOCKED
 from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, refund
 from tests.plans import Plan, dearer, plan
 from tests.postgres import database
@@ -293,66 +293,11 @@ async def blocked(dsn: str) -> None:
             await connection.execute("SELECT pg_sleep(0.01)")
 
 
-FILL: Final = """
-INSERT INTO payasync_intents
-    (operation, merchant, reference, number, intent, hash, request, queued, state, due, created, updated)
-SELECT 'refunds.create', 'M1', 'R' || n, 'refunds.create:R' || n, 'intent ' || n, 'h', '{}', false,
-    CASE n %% 10 WHEN 0 THEN 'unknown' ELSE 'succeeded' END, CASE n %% 10 WHEN 0 THEN %(due)s END, %(due)s, %(due)s
-FROM generate_series(%(first)s::int, %(last)s::int) AS n"""
-VALUES: Final[dict[str, Any]] = {
-    "merchant": "M1",
-    "number": "refunds.create:R10",
-    "intent": "intent 10",
-    "id": 10,
-    "fence": 0,
-    "denied": 0,
-    "questions": 8,
-    "queued": False,
-    "attempts": 1,
-    "again": False,
-    "answered": False,
-    "silent_since": None,
-    "by": START,
-    "least": START,
-    "now": START,
-    "until": START,
-    "before": START + timedelta(seconds=1),
-    "due": START,
-    "limit": 10,
-    "after": 100,
-    "state": "unknown",
-    "reference": "R10",
-    "operation": "refunds.create",
-    "sent_at": None,
-    "tick": None,
-    "key": None,
-    "key_sent": None,
-    "key_tick": None,
-    "named": None,
-    "outcome": None,
-    "reason": "",
-    "interrupted": "",
-    "request": "{}",
-}
-LOCKS: Final = {"MATCHING": FOR_UPDATE, "DUE": SKIP_LOCKED}
-OTHERS: Final = {"ADD", "DONE_THERE"}
-"""One finds nothing; one is for a person, once."""
-SELECTING: Final = [
-    name
-    for name, value in vars(transactions).items()
-    if isinstance(value, str) and "payasync_intents" in value and name not in OTHERS
-]
-
-
 async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
-    """Return PostgreSQL's query plan of each statement."""
-    found = dict[str, Plan]()
-    for name in SELECTING:
-        values = VALUES | ({"state": "succeeded"} if name == "RESOLVE" else {})
-        found[name] = await plan(
-            connection, postgres_statement(getattr(transactions, name), LOCKS.get(name, "")), values
-        )
-    return found
+    """Return PostgreSQL's query plan of each statement that looks for rows, and may not stop at any of them."""
+    names = STATEMENTS.keys() - STOPPING - {"ADD"}
+    few = {"limit": 10}
+    return {name: await plan(connection, of_postgres(name), values_for(name, KINDS) | few) for name in names}
 
 
 @pytest.mark.long
@@ -362,8 +307,7 @@ async def test_size_costs_nothing(journal: PostgresJournal, postgres_dsn: str) -
     found = list[dict[str, Plan]]()
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
         for first, last in ((1, 1000), (1001, 50_000)):
-            await connection.execute(FILL, {"first": first, "last": last, "due": START})
-            await connection.execute("VACUUM ANALYZE payasync_intents")
+            await fill_postgres(connection, first, last)
             found.append(await plans(connection))
 
     assert {} == dearer(*found)
