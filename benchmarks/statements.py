@@ -152,7 +152,7 @@ class Measured:
 def statements(run: Run) -> Iterator[Figure]:
     """Each statement of a journal, by plan and time, in a large journal beside a small one."""
     large = MANY // 10 if run.quick else MANY
-    few, many = (_on_sqlite(run.folder / f"{rows}.db", rows) for rows in (FEW, large))
+    few, many = (_on_sqlite(run.folder / f"statements-{rows}.db", rows) for rows in (FEW, large))
     yield from _compare("SQLite", few, many, large, "CPU time")
     few, many = (asyncio.run(_on_postgres(rows)) for rows in (FEW, large))
     yield from _compare("PostgreSQL", few, many, large, "wall time")
