@@ -75,11 +75,11 @@ def busy(pay: Any) -> list[Any]:
 
 def waiting(pay: Any) -> int:
     """Return how many calls of a session wait for a connection, or how many requests of an aiohttp session."""
-    if isinstance(pay, aiohttp.ClientSession):
-        return sum(len(line) for made in connectors(pay) for line in made._waiters.values())
-    pools = pay._transport._pools._pools.values()
-    limits = {limit for pool in pools for limit in (pool.write_limit, pool.read_limit)}
-    return sum(len(limit._waiting) for limit in limits)
+    lines = [line for made in connectors(pay) for line in made._waiters.values()]
+    if not isinstance(pay, aiohttp.ClientSession):
+        pools = pay._transport._pools._pools.values()
+        lines += [limit._waiting for pool in pools for limit in (pool.write_limit, pool.read_limit)]
+    return sum(map(len, lines))
 
 
 def signing_thread() -> Executor:

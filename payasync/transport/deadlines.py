@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from payasync.transport.pools import ConnectionLimit
 
 RESOLUTION: Final = 0.05
-"""Seconds between two checks, if no deadline is nearer."""
+"""Seconds between two checks if no deadline is nearer, and the most by which a call ends late in an idle loop."""
 CLOSEST: Final = 0.005
-"""Seconds between two checks, at least: of a thousand calls, each may have a moment of its own."""
+"""The fewest seconds between two checks, because a thousand calls may have a thousand deadlines."""
 BLOCKED: Final = 1.0
 """Seconds by which a check is late if the loop was blocked, or the process stopped. Busy loops are late by less."""
 
@@ -42,7 +42,7 @@ class Deadline:
 
     Attributes:
         when: When the attempt must end, on the loop's clock.
-        holds: The limit of which the attempt holds a connection. This is released at the end.
+        holds: The limit that the attempt took a connection from, to give it back at the end.
 
     Raises:
         NoFreeConnectionError: The time was over while the call waited for the pool.
@@ -88,7 +88,13 @@ class Deadline:
         return self._deadlines.time() < self._latest_start
 
     def connect(self) -> None:
-        """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline."""
+        """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline.
+
+        Raises:
+            TimeoutError: Too little time is left, as for `begin`: the connection would be of no use to this call.
+        """
+        if not self.may_start:
+            raise self._over()
         self._waiting = False
         self.when = min(self.when, self._deadlines.time() + self._timeouts.connect)
 

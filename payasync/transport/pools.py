@@ -75,11 +75,12 @@ class PoolSettings:
 class ConnectionLimit:
     """The most connections at once. Calls get them in the order in which they ask.
 
-    aiohttp itself would also wake a call that has too little time left. That call fails, and wakes the next one: with
-    a service that hangs, thousands of calls fail in the same turn of the loop, and all others end too late.
+    A call that has too little time left is passed over, and waits until its time is over. aiohttp itself would wake it:
+    it fails, and wakes the next one. With a service that hangs, thousands of calls then fail in the same turn of the
+    loop, and all others end too late.
 
     Args:
-        most: How many; infinite for no limit.
+        most: How many; infinite for a lent connector, which lets calls wait itself.
     """
 
     def __init__(self, most: float) -> None:
@@ -108,7 +109,7 @@ class ConnectionLimit:
         return self
 
     def release(self) -> None:
-        """Pass a connection on to the first call that has enough time left."""
+        """Pass a connection on to the first call that has enough time left, or keep it free."""
         while self._waiting:
             freed, deadline = self._waiting.popitem(last=False)
             if not freed.done() and deadline.may_start:
@@ -157,7 +158,7 @@ class Pool:
         ]
         self.write: Final = self._own[0].request
         self.read: Final = self._own[-1].request
-        limits = [ConnectionLimit(_limit_of(each)) for each in connectors]
+        limits = [ConnectionLimit(inf if lent else settings.max_connections) for _ in connectors]
         self.write_limit: Final = limits[0]
         self.read_limit: Final = limits[-1]
         self.closed: bool = False
@@ -179,10 +180,7 @@ class Pool:
         return made
 
     def wake_next(self) -> None:
-        """Wake the next call that waits for a lent connector, which others use, too.
-
-        aiohttp does not, if the call that it woke is cancelled.
-        """
+        """Wake the next call that waits for a lent connector. aiohttp does not, if it woke a call that is cancelled."""
         for http in self._own:
             # aiohttp has no public name for it. Without it the next call waits until another one ends.
             getattr(http.connector, "_release_waiter", bool)()
@@ -229,11 +227,6 @@ def _lent_connector(http: aiohttp.ClientSession) -> aiohttp.BaseConnector:
     if http.closed or connector is None:
         raise invalid_setting("http", "is closed: give an aiohttp.ClientSession that is open")
     return connector
-
-
-def _limit_of(connector: aiohttp.BaseConnector) -> float:
-    """Return how many connections to one host a connector allows; 0 is no limit for aiohttp."""
-    return min(connector.limit or inf, connector.limit_per_host or inf)
 
 
 def _make_default_tls() -> ssl.SSLContext:

@@ -103,9 +103,9 @@ class Transport:
             return Reply(response.status, response.headers, whole, pool.deadlines.time() - began, attempt)
         except asyncio.CancelledError as cancelled:
             _abort(pool, body, response)
-            if not self.closed or running_task().cancelling():
+            if running_task().cancelling():
                 raise cancelled.with_traceback(None)  # noqa: B904 - aiohttp's frames hold the headers
-            # A pool that closes cancels the calls that wait for it; nobody cancelled this task.
+            # A lent connector that its owner closes cancels the calls that wait for it; nobody cancelled this task.
             ended: PayasyncError = attempt_error(ConnectionAbortedError(), self.base, begun=body.begun)
         except Exception as error:  # noqa: BLE001 - of whatever class: its frames may hold the headers
             _abort(pool, body, response)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 import aiohttp
+import orjson
 import pytest
 
 from payasync import NotSentError, OutcomeUnknownError, Profile, Session, Timeouts
@@ -14,7 +15,7 @@ from payasync.endpoints import PLACE_ORDER
 from payasync.errors import NotSentTimeoutError
 from payasync.transport import deadlines as module
 from payasync.transport.deadlines import RESOLUTION, Deadline, Deadlines, running_task
-from payasync.wire.call import Call, Lease
+from payasync.wire.call import Call, Lease, Reply, Send
 from tests.foreign.recorder import HEAD_END, SILENT, Answer, Recorder, answer
 from tests.inside import Time, busy, turns, until, waiting
 from tests.sessions import connect, create
@@ -127,7 +128,7 @@ async def test_begins_in_a_task_that_was_cancelled_before(clock: StandingTime) -
 
 
 async def test_calls_end_in_the_order_of_their_deadlines(clock: StandingTime) -> None:
-    """If the time of several calls is over at one check, the one that is the latest ends first."""
+    """If the time of several calls is over at one check, the call with the earliest deadline ends first."""
     deadlines, ended = made(clock), list[int]()
 
     async def one(seconds: int) -> None:
@@ -259,6 +260,50 @@ async def test_too_late_to_begin(time: Time, ends: str) -> None:
     assert 2 == len(service.requests)
 
 
+async def test_waiting_calls_get_connections_in_their_order() -> None:
+    """The call that has waited the longest gets the next free connection."""
+    go = threading.Event()
+    with Recorder([answer(after=go)]) as service:
+        async with session(service, max_connections=1) as pay:
+            calls = [asyncio.ensure_future(create(pay, amount)) for amount in (1, 2, 3, 4)]
+            await until(lambda: waiting(pay) == 3)
+            go.set()
+            await asyncio.gather(*calls)
+
+    assert [1, 2, 3, 4] == [orjson.loads(request.body)["amount"] for request in service.requests]
+
+
+async def test_connection_of_a_call_that_timed_out_is_freed(time: Time) -> None:
+    """If a call gets no response in time, the next one gets a connection."""
+    with Recorder([SILENT]) as service:
+        async with session(service, max_connections=1) as pay:
+            first = asyncio.ensure_future(create(pay.with_options(timeouts=Timeouts(total=8, read=5))))
+            await asyncio.to_thread(service.wait_for_request)
+            second = asyncio.ensure_future(create(pay))
+            await until(lambda: waiting(pay))
+            await time.pass_by(5)
+            async with asyncio.timeout(15):
+                await second
+            await asyncio.gather(first, return_exceptions=True)
+
+    assert 2 == len(service.requests)
+
+
+async def test_no_connection_for_a_call_that_is_too_late(time: Time) -> None:
+    """A call whose middleware has left it too little time makes no connection."""
+
+    async def slow(call: Call, send: Send) -> Reply:
+        await time.pass_by(43.5)
+        return await send(call)
+
+    with Recorder() as service:
+        async with session(service, middleware=[slow]) as pay:
+            with pytest.raises(NotSentTimeoutError):
+                await create(pay)
+
+    assert [] == service.connections
+
+
 async def test_a_free_connection_is_not_forgotten(http: aiohttp.ClientSession | None) -> None:
     """If the next waiting call is cancelled at any step, the one behind it gets the connection."""
     with Recorder() as service:
@@ -291,6 +336,22 @@ async def test_a_connection_that_others_free_is_not_forgotten() -> None:
                         await calls[1]
                     held[1].cancel()
                     await asyncio.gather(*held, *calls, return_exceptions=True)
+
+
+async def test_lent_connector_is_closed_by_its_owner() -> None:
+    """If the owner of a lent connector closes it, a call that waits for it raises `NotSentError`."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as http:
+        with Recorder([SILENT]) as service:
+            async with session(service, http=http) as pay:
+                held = asyncio.ensure_future(http.get(service.url))
+                await until(lambda: busy(http))
+                call = asyncio.ensure_future(create(pay))
+                await until(lambda: waiting(http))
+                await http.close()
+                error = await failed(call)
+                await asyncio.gather(held, return_exceptions=True)
+
+    assert NotSentError is type(error)
 
 
 async def connecting(pay: Session, time: Time, far: Callable[[], object]) -> NotSentError:
