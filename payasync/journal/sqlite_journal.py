@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sqlite3
 import time
 from collections import defaultdict
@@ -24,7 +23,7 @@ from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, Writ
 from payasync.settings import check_function
 from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
-from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite
+from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite, with_indexes
 
 T = TypeVar("T")
 
@@ -60,7 +59,7 @@ class SqliteStatement:
 @cache
 def sqlite_statement(statement: str) -> SqliteStatement:
     """Return a statement as SQLite executes it."""
-    text = re.sub(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/", r"\1", statement)
+    text = with_indexes(statement)
     changes = text.removesuffix(" RETURNING id")
     one = changes != text and ("INSERT" in changes or "WHERE id = :id" in changes)
     return SqliteStatement(changes if one else text, one)

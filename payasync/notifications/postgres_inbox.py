@@ -71,5 +71,5 @@ WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
 @cache
 def to_psycopg(statement: str) -> str:
     """Return a statement as psycopg reads it, with the row locks that SQLite takes for comments."""
-    statement = re.sub(r":(\w+)", r"%(\1)s", statement).replace("/*", "").replace("*/", "")
+    statement = re.sub(r"/\* (FOR [^*]+) \*/", r"\1", re.sub(r":(\w+)", r"%(\1)s", statement))
     return statement.replace("json_each(", "json_array_elements_text(")

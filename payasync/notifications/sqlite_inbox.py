@@ -6,12 +6,13 @@ import sqlite3
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from payasync.notifications.inbox import Statements, StoredInbox
 from payasync.storage import Schema, read_migrations
 from payasync.storage.sqlite import SqliteFile, utc_moment
-from payasync.storage.sqlite_statement import fetch_rows
+from payasync.storage.sqlite_statement import fetch_rows, with_indexes
 
 APPLICATION: Final = 0x50617969
 """`Payi`: the application id in the header of the file."""
@@ -59,12 +60,18 @@ ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
         return await self._file.run(lambda db: _execute(db, work(now), now))
 
 
+@cache
+def sqlite_statement(statement: str) -> str:
+    """Return a statement as SQLite executes it."""
+    return with_indexes(statement).replace("payasync_", "")
+
+
 def _execute(db: sqlite3.Connection, statements: Statements[T], now: datetime) -> T:
     """Execute the statements of a transaction, and return its result."""
     try:
         statement, values = next(statements)
         while True:
-            rows = fetch_rows(db, statement.replace("payasync_", ""), {"now": now, **values})
+            rows = fetch_rows(db, sqlite_statement(statement), {"now": now, **values})
             statement, values = statements.send(_decode(db, rows))
     except StopIteration as end:
         result: T = end.value

@@ -15,6 +15,7 @@ from attrs import frozen
 _NOTHING: Final = type(None)
 _PLAIN: Final = frozenset({str, int, float, _NOTHING})
 _NAME: Final = re.compile(r":(\w+)")
+_INDEX: Final = re.compile(r"/\* (INDEXED BY \w+|NOT INDEXED) \*/")
 
 
 def escape_surrogates(text: str) -> str:
@@ -51,6 +52,12 @@ _OF_EXACT_TYPE: Final[Mapping[type, Callable[[Any], Any]]] = {bool: int, bytes: 
 
 def _to_json(value: Mapping[str, Any]) -> str:
     return orjson.dumps(dict(value)).decode()
+
+
+@cache
+def with_indexes(statement: str) -> str:
+    """Return a statement with the indexes that its comments name: PostgreSQL does not need them."""
+    return _INDEX.sub(r"\1", statement)
 
 
 @cache

@@ -1,8 +1,12 @@
 import inspect
+import sqlite3
 import time
+from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 
-from payasync.notifications.sqlite_inbox import SqliteInbox
+from payasync.notifications import inbox as statements
+from payasync.notifications.sqlite_inbox import SqliteInbox, sqlite_statement
 
 
 def test_inbox_says_where_it_is(tmp_path: Path) -> None:
@@ -13,3 +17,20 @@ def test_inbox_says_where_it_is(tmp_path: Path) -> None:
 def test_clock_is_that_of_the_machine() -> None:
     """By default, due times follow the time of day, which all processes share."""
     assert time.time is inspect.signature(SqliteInbox).parameters["clock"].default
+
+
+async def test_each_statement_finds_its_rows_by_an_index(tmp_path: Path) -> None:
+    """SQLite reads all events for no statement, and sorts only those that are open or have one key."""
+    inbox = SqliteInbox(tmp_path / "inbox.db")
+    await inbox.events()
+    await inbox.aclose()
+    texts = {name: text for name, text in vars(statements).items() if isinstance(text, str) and "_events" in text}
+    with closing(sqlite3.connect(tmp_path / "inbox.db")) as db:
+        plans = {
+            name: [step for *_, step in db.execute(f"EXPLAIN QUERY PLAN {sqlite_statement(text)}", defaultdict(int))]
+            for name, text in texts.items()
+        }
+
+    assert {"EMPTY", "FORGET", "NEXT_DUE", "EVENTS_OF_STATE"} < plans.keys()
+    assert {} == {name: plan for name, plan in plans.items() if any(step == "SCAN events" for step in plan)}
+    assert {"OLDEST", "SAME_KEY"} == {name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)}
