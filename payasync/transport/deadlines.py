@@ -26,6 +26,10 @@ class NoFreeConnectionError(TimeoutError):
     """The time was over while the call waited for a connection of the pool."""
 
 
+class TooLateError(TimeoutError):
+    """Too little time was left to send a request."""
+
+
 class LeaseOverError(TimeoutError):
     """The time in which a write may be sent may be over: the journal's lease, or the life of its idempotency key."""
 
@@ -91,10 +95,10 @@ class Deadline:
         """Start the time for DNS, TCP and TLS: at most `Timeouts.connect`, and not beyond the call's deadline.
 
         Raises:
-            TimeoutError: Too little time is left, as for `begin`: the connection would be of no use to this call.
+            TooLateError: Too little time is left, as for `begin`: the connection would be of no use to this call.
         """
         if not self.may_start:
-            raise self._over()
+            raise TooLateError
         self._waiting = False
         self.when = min(self.when, self._deadlines.time() + self._timeouts.connect)
 
@@ -102,8 +106,8 @@ class Deadline:
         """Mark the start of the write, and the time for the response: at most `Timeouts.read`, and the call's deadline.
 
         Raises:
-            TimeoutError: Less than `Timeouts.least` is left, for example after a long wait for the pool: a write would
-                often end as unknown. Or the call has ended, or its task is being cancelled, and a user's layer still
+            TooLateError: Less than `Timeouts.least` is left, for example after a slow middleware: a write would often
+                end as unknown. Or the call has ended, or its task is being cancelled, and a user's layer still
                 runs it.
             LeaseOverError: The journal's lease may be over. The lease also counts the time in which the machine is
                 suspended; the loop's clock does not.
@@ -112,7 +116,7 @@ class Deadline:
             raise LeaseOverError
         now, progress = self._deadlines.time(), self._progress
         if now >= self._latest_start or progress.over or self._task.cancelling() > self._before:
-            raise self._over()
+            raise TooLateError
         progress.begun = True
         self._waiting = False
         self.when = min(self._last, now + self._timeouts.read)
@@ -155,10 +159,7 @@ class Deadline:
             return
         asked_by_others = self._task.uncancel() > self._before
         if kind is asyncio.CancelledError and not asked_by_others:
-            raise self._over()
-
-    def _over(self) -> TimeoutError:
-        return NoFreeConnectionError() if self._waiting else TimeoutError()
+            raise NoFreeConnectionError if self._waiting else TimeoutError
 
 
 def running_task() -> "asyncio.Task[object]":

@@ -23,7 +23,7 @@ from payasync.errors import (
 )
 from payasync.settings import canonical_url
 from payasync.transport.aiohttp_request import OneShotBody
-from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, running_task
+from payasync.transport.deadlines import Deadline, LeaseOverError, NoFreeConnectionError, TooLateError, running_task
 from payasync.transport.pools import Pool, Pools, PoolSettings
 from payasync.wire.call import Call, Encoded, Reply
 from payasync.wire.encode import encode
@@ -164,6 +164,7 @@ _PHRASES: Final[tuple[tuple[type[BaseException], str], ...]] = (
         "the journal's lease on this write, or the life of its idempotency key, is over",
     ),
     (NoFreeConnectionError, "no connection was free in time: raise max_connections (with http, its connector's limit)"),
+    (TooLateError, "too little time was left to send it"),
     (TimeoutError, "no response in time"),
     (ResponseTooLargeError, "the response is longer than max_response_bytes"),
     (aiohttp.ClientPayloadError, "the response was cut short"),
@@ -186,16 +187,19 @@ def attempt_error(
         begun: Whether the write had begun. Nothing else proves that nothing was sent.
         deadline: The deadline of the attempt.
     """
+    if isinstance(error, aiohttp.ConnectionTimeoutError) and isinstance(error.__cause__, TooLateError):
+        error = error.__cause__
     timed_out = isinstance(error, TimeoutError)
     # The operating system's own time-outs have a number.
-    limit = f": {deadline.limit(begun=begun)}" if deadline and type(error) is TimeoutError and not error.errno else ""
+    ours = type(error) in {TimeoutError, TooLateError} and not getattr(error, "errno", None)
+    limit = f": {deadline.limit(begun=begun)}" if deadline and ours else ""
     if begun:
         kind = NoAnswerTimeoutError if timed_out else NoAnswerError
         reason = f"{describe_failure(error)}{limit}"
         return kind(f"no usable response from {address}: {reason}", reason=reason, sent=None)
-    # These two have phrases of their own.
-    late = timed_out and not isinstance(error, LeaseOverError | NoFreeConnectionError)
-    reason = f"no connection in time{limit}" if late else describe_failure(error)
+    # These have phrases of their own.
+    late = timed_out and not isinstance(error, LeaseOverError | NoFreeConnectionError | TooLateError)
+    reason = f"{'no connection in time' if late else describe_failure(error)}{limit}"
     unsent = NotSentTimeoutError if timed_out else NotSentError
     permanent = isinstance(error, _PERMANENT)
     repeating = "does not help" if permanent else "is harmless"

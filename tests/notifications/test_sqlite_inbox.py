@@ -33,4 +33,6 @@ async def test_each_statement_finds_its_rows_by_an_index(tmp_path: Path) -> None
 
     assert {"EMPTY", "FORGET", "NEXT_DUE", "EVENTS_OF_STATE"} < plans.keys()
     assert {} == {name: plan for name, plan in plans.items() if any(step == "SCAN events" for step in plan)}
-    assert {"OLDEST", "SAME_KEY"} == {name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)}
+    assert {"OLDEST", "SAME_KEY"} == {
+        name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)
+    }

@@ -289,19 +289,26 @@ async def test_connection_of_a_call_that_timed_out_is_freed(time: Time) -> None:
     assert 2 == len(service.requests)
 
 
-async def test_no_connection_for_a_call_that_is_too_late(time: Time) -> None:
-    """A call whose middleware has left it too little time makes no connection."""
+@pytest.mark.parametrize("connected", [False, True])
+async def test_call_that_its_middleware_made_too_late(time: Time, *, connected: bool) -> None:
+    """A call whose middleware has left it too little time makes no connection, uses none, and says what was over."""
+    slowness = 0.0 if connected else 43.5
 
     async def slow(call: Call, send: Send) -> Reply:
-        await time.pass_by(43.5)
+        await time.pass_by(slowness)
         return await send(call)
 
     with Recorder() as service:
         async with session(service, middleware=[slow]) as pay:
-            with pytest.raises(NotSentTimeoutError):
+            if connected:
+                await create(pay)
+                slowness = 43.5
+            with pytest.raises(NotSentTimeoutError) as caught:
                 await create(pay)
 
-    assert [] == service.connections
+    words = "too little time was left to send it: the limit of the call, timeout= or Timeouts.total, is 45 s"
+    assert words == caught.value.reason
+    assert 2 * [int(connected)] == [len(service.connections), len(service.requests)]
 
 
 async def test_a_free_connection_is_not_forgotten(http: aiohttp.ClientSession | None) -> None:
