@@ -23,18 +23,17 @@ from payasync.journal.sqlite_journal import SCHEMA, sqlite_statement
 from payasync.journal.transactions import FOR_UPDATE, SKIP_LOCKED
 from payasync.storage.sqlite import open_database
 from payasync.storage.sqlite_statement import binding, fetch_rows, names_in, picker
-from tests.plans import GAUGES, plan
+from tests.plans import plan
 from tests.postgres import postgres
 
 FEW: Final = 1_000
 MANY: Final = 1_000_000
 MOST: Final = 2.0
-OF_GAUGES: Final = 4.0
-"""For statements that read each open row: those of a large journal do not fit into SQLite's memory."""
+EXECUTIONS: Final = 100
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
-DUE, HELD, NEW = range(3)
+DUE, HELD, NEW, SENDING, ACCEPTED = range(5)
 KINDS: Final = 100
-"""The remainder of a row's number by this is its kind. Rows of all other kinds have ended."""
+"""The kind of a row is its number modulo this. All other rows have ended, and all after the first `FEW`."""
 FIRST: Final = 10_000_000
 """Numbers of a merchant count from here: they are stored in the order of their time, as those of most programs."""
 HASH: Final = "0123456789abcdef" * 4
@@ -47,21 +46,36 @@ INSERT INTO payasync_intents
 SELECT
     'refunds.create', 'M1', 'R' || ({FIRST} + n), 'refunds.create:' || 'R' || ({FIRST} + n), 'intent ' || ({FIRST} + n),
     '{HASH}', '{REQUEST}', 1 = 0, 1, 1,
-    CASE n % {KINDS} WHEN {DUE} THEN 'unknown' WHEN {HELD} THEN 'unknown' WHEN {NEW} THEN 'new' ELSE 'succeeded' END,
-    CASE n % {KINDS} WHEN {HELD} THEN :start + n * :second END,
-    CASE n % {KINDS} WHEN {DUE} THEN :start + n * :second END,
-    :start + n * :second, :start + n * :second
-FROM count"""  # noqa: S608 - numbers of ours
-SERVICE: Final = "INSERT INTO payasync_services (merchant, service) VALUES ('M1', 'https://old.example')"
+    CASE kind WHEN {DUE} THEN 'unknown' WHEN {HELD} THEN 'unknown' WHEN {NEW} THEN 'new' WHEN {SENDING} THEN 'sending'
+        WHEN {ACCEPTED} THEN 'accepted' ELSE 'succeeded' END,
+    CASE WHEN kind IN ({HELD}, {SENDING}) THEN moment END, CASE WHEN kind IN ({DUE}, {ACCEPTED}) THEN moment END,
+    moment, moment
+FROM (
+    SELECT n, :start + n * :second AS moment, CASE WHEN n <= {FEW} THEN n % {KINDS} ELSE {KINDS} END AS kind FROM count
+) AS numbered"""  # noqa: S608 - numbers of ours
+SERVICES: Final = """
+INSERT INTO payasync_services (merchant, service)
+VALUES ('M1', 'https://used.example'), ('M2', 'https://unused.example')"""
 
 STATEMENTS: Final[Mapping[str, str]] = {
     name: value for name, value in vars(transactions).items() if isinstance(value, str) and "payasync_intents" in value
 }
 """The statements that read or change intents, by their names. The merchants' services are one row each."""
+UNUSED: Final = "DONE_THERE, unused service"
+CASES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
+    **{name: (name, {}) for name in STATEMENTS},
+    "DUE, merchant without intents": ("DUE", {"merchant": "M2"}),
+    "NEXT_DUE, merchant without intents": ("NEXT_DUE", {"merchant": "M2"}),
+    UNUSED: ("DONE_THERE", {"old": "https://unused.example"}),
+}
+"""What is measured: each statement, and some again with other values."""
+READING: Final = {UNUSED}
+"""This reads all intents of the other services, and has no budget: a person asks for it once."""
 LOCKS: Final = {"MATCHING": FOR_UPDATE, "DUE": SKIP_LOCKED}
 STOPPING: Final = {"DONE_THERE"}
-"""These read rows up to the first that fits, which most do: no index is faster."""
+"""PostgreSQL reads rows until one fits. Most rows do."""
 OF_KIND: Final = {
+    "ASK": DUE,
     "NOTE": NEW,
     "NOTE_USED": HELD,
     "POSTPONE": HELD,
@@ -69,7 +83,7 @@ OF_KIND: Final = {
     "SEND": NEW,
     "SETTLE": HELD,
 }
-"""Which rows a statement changes. Any other one that asks for a row is given one that is due."""
+"""The kind of row that a statement changes. Any other statement is given any row."""
 DRAFT: Final[dict[str, Any]] = {
     "reference": "R0",
     "number": "refunds.create:R0",
@@ -82,6 +96,8 @@ DRAFT: Final[dict[str, Any]] = {
     "hash": HASH,
 }
 """Of `ADD`, which stores a new row."""
+STATES: Final = {"RESOLVE": "succeeded", "COUNT": "manual", "LIST_OF_STATE": "manual"}
+"""No row is `manual`: a statement that looks for one must not read the others."""
 
 
 def values_for(name: str, number: int) -> dict[str, Any]:
@@ -95,7 +111,7 @@ def values_for(name: str, number: int) -> dict[str, Any]:
     nothing = dict.fromkeys(("key", "key_sent", "key_tick", "named", "outcome", "silent_since", "tick"))
     values = {
         **nothing,
-        "after": number // 2,
+        "after": 0 if name == "LIST_OF_STATE" else number,
         "again": False,
         "answered": False,
         "attempts": 1,
@@ -112,7 +128,7 @@ def values_for(name: str, number: int) -> dict[str, Any]:
         "merchant": "M1",
         "now": moment,
         "number": f"refunds.create:R{FIRST + number}",
-        "old": "https://old.example",
+        "old": "https://used.example",
         "operation": "refunds.create",
         "questions": 8,
         "queued": False,
@@ -120,29 +136,27 @@ def values_for(name: str, number: int) -> dict[str, Any]:
         "reference": f"R{FIRST + number}",
         "request": REQUEST,
         "sent_at": moment,
-        "state": "succeeded" if name == "RESOLVE" else "unknown",
+        "state": STATES.get(name, "unknown"),
         "until": moment,
     }
     return values | DRAFT if name == "ADD" else values
 
 
-def _random_row(name: str, rows: int) -> int:
-    row = random.randrange(rows // KINDS) * KINDS + OF_KIND.get(name, DUE)  # noqa: S311 - no secret
-    return row or KINDS
-
-
-def _times(name: str) -> int:
-    """Return how often a statement is measured, each time for another row."""
-    return 10 if name in GAUGES else 100
+def _values_of(case: str, rows: int) -> dict[str, Any]:
+    """Return the values of a case, for one row of a journal."""
+    name, others = CASES[case]
+    kind = OF_KIND.get(name)
+    row = random.randrange(rows) if kind is None else random.randrange(FEW // KINDS) * KINDS + kind  # noqa: S311
+    return values_for(name, row or KINDS) | others
 
 
 @frozen
 class Measured:
-    """What statements cost in a journal of some size.
+    """What the cases cost in a journal of some size.
 
     Attributes:
-        seconds: The median time of an execution, by the statements' names.
-        scans: The statements that read all rows.
+        seconds: The median time of an execution, by case.
+        scans: The cases that read all rows.
     """
 
     seconds: Mapping[str, float]
@@ -153,61 +167,67 @@ def statements(run: Run) -> Iterator[Figure]:
     """Each statement of a journal, by plan and time, in a large journal beside a small one."""
     large = MANY // 10 if run.quick else MANY
     few, many = (_on_sqlite(run.folder / f"statements-{rows}.db", rows) for rows in (FEW, large))
-    yield from _compare("SQLite", few, many, large, "CPU time")
+    yield from _compare("SQLite", few, many, "CPU time")
     few, many = (asyncio.run(_on_postgres(rows)) for rows in (FEW, large))
-    yield from _compare("PostgreSQL", few, many, large, "wall time")
+    yield from _compare("PostgreSQL", few, many, "wall time")
 
 
-def _compare(database: str, few: Measured, many: Measured, large: int, measured: str) -> Iterator[Figure]:
-    scans = ", ".join(sorted(many.scans)) or "none"
-    yield Figure(f"{database}, scans: {scans}", len(many.scans), "scans", most=0, measured="plan")
-    for name, seconds in many.seconds.items():
-        ratio = seconds / few.seconds[name]
-        if name in GAUGES:
-            yield Figure(f"{database}, {name}, per open row", ratio * FEW / large, most=OF_GAUGES, measured=measured)
-        else:
-            yield Figure(f"{database}, {name}", ratio, most=MOST, measured=measured)
+def _compare(database: str, few: Measured, many: Measured, measured: str) -> Iterator[Figure]:
+    scans = many.scans - READING
+    yield Figure(f"{database}, statements that read all rows", len(scans), "", most=0, measured="plan")
+    for case in sorted(scans):
+        yield Figure(f"{database}, {case}: reads all rows", 1, "", most=0, measured="plan")
+    for case, seconds in many.seconds.items():
+        most = None if case in READING else MOST
+        yield Figure(f"{database}, {case}", seconds / few.seconds[case], most=most, measured=measured)
 
 
 def _on_sqlite(path: Path, rows: int) -> Measured:
     with closing(open_database(str(path), SCHEMA)) as db:
         db.execute(FILL, {"first": 1, "last": rows, "start": START.timestamp(), "second": 1.0})
-        db.execute(SERVICE)
-        texts = {name: sqlite_statement(statement).text for name, statement in STATEMENTS.items()}
-        scans = {name for name, text in texts.items() if _reads_all(db, name, text)}
-        seconds = {
-            name: statistics.median(_execution(db, name, text, rows) for _ in range(_times(name)))
-            for name, text in texts.items()
-        }
+        db.execute(SERVICES)
+        scans = {case for case in CASES if _reads_all(db, case)}
+        seconds = {case: statistics.median(_seconds(db, case, rows) for _ in range(_times(case))) for case in CASES}
         return Measured(seconds, frozenset(scans))
 
 
-def _reads_all(db: sqlite3.Connection, name: str, text: str) -> bool:
-    row = picker(names_in(text))(values_for(name, KINDS))
+def _reads_all(db: sqlite3.Connection, case: str) -> bool:
+    text = _of_sqlite(case)
+    row = picker(names_in(text))(_values_of(case, FEW))
     bound = binding(text, tuple(map(type, row)))
     steps = db.execute(f"EXPLAIN QUERY PLAN {bound.text}", bound.bind(row))
     return any("SCAN payasync_intents" in step for *_, step in steps)
 
 
-def _execution(db: sqlite3.Connection, name: str, text: str, rows: int) -> float:
+def _seconds(db: sqlite3.Connection, case: str, rows: int) -> float:
     """Return the CPU time of a second execution for the same row.
 
     How long pages take to come into memory depends on the machine, and not on the statement.
     """
-    values = values_for(name, _random_row(name, rows))
-    _timed(db, name, text, values)
-    return _timed(db, name, text, values)
+    values = _values_of(case, rows)
+    _execute(db, case, values)
+    return _execute(db, case, values)
 
 
-def _timed(db: sqlite3.Connection, name: str, text: str, values: Mapping[str, Any]) -> float:
+def _execute(db: sqlite3.Connection, case: str, values: Mapping[str, Any]) -> float:
+    text = _of_sqlite(case)
     db.execute("BEGIN IMMEDIATE")
     before, started = db.total_changes, time.thread_time()
     fetch_rows(db, text, values)
     taken = time.thread_time() - started
-    if text.lstrip().startswith("SELECT") == (db.total_changes > before):
-        raise RuntimeError(f"{name} does not change what it should")
+    _check_changes(case, db.total_changes - before)
     db.execute("ROLLBACK")
     return taken
+
+
+def _of_sqlite(case: str) -> str:
+    return sqlite_statement(STATEMENTS[CASES[case][0]]).text
+
+
+def _check_changes(case: str, changed: int) -> None:
+    """Refuse to measure a statement that should change a row and does not."""
+    if not changed and not STATEMENTS[CASES[case][0]].lstrip().startswith("SELECT"):
+        raise RuntimeError(f"{case} changes nothing")
 
 
 async def _on_postgres(rows: int) -> Measured:
@@ -216,17 +236,23 @@ async def _on_postgres(rows: int) -> Measured:
         async with PostgresJournal(server.dsn) as journal:
             await journal.next_due()
         async with await psycopg.AsyncConnection.connect(server.dsn, autocommit=True) as connection:
+            await connection.execute(SERVICES)
             await fill_postgres(connection, 1, rows)
-            await connection.execute(SERVICE)
-            for name in STATEMENTS:
-                text = of_postgres(name)
-                values = [values_for(name, _random_row(name, rows)) for _ in range(_times(name))]
-                # The second for each row, as on SQLite.
-                plans = [await plan(connection, text, each) for each in values for _ in range(2)][1::2]
-                seconds[name] = statistics.median(each.seconds for each in plans)
+            for case, (name, _) in CASES.items():
+                plans = []
+                for _ in range(_times(case)):
+                    values = _values_of(case, rows)
+                    await plan(connection, of_postgres(name), values)
+                    plans.append(await plan(connection, of_postgres(name), values))
+                    _check_changes(case, plans[-1].rows)
+                seconds[case] = statistics.median(each.seconds for each in plans)
                 if name not in STOPPING and any("Seq Scan" in each.steps for each in plans):
-                    scans.add(name)
+                    scans.add(case)
     return Measured(seconds, frozenset(scans))
+
+
+def _times(case: str) -> int:
+    return EXECUTIONS // 10 if case in READING else EXECUTIONS
 
 
 async def fill_postgres(connection: psycopg.AsyncConnection[Any], first: int, last: int) -> None:

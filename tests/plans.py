@@ -17,11 +17,13 @@ class Plan:
         steps: Kinds of its steps, such as `Seq Scan`.
         read: Number of blocks of tables and indexes that it read.
         seconds: The time that it took, without its planning.
+        rows: Number of rows that it returned.
     """
 
     steps: frozenset[str]
     read: int
     seconds: float
+    rows: int
 
 
 async def plan(connection: "psycopg.AsyncConnection[Any]", statement: str, values: Mapping[str, Any]) -> Plan:
@@ -31,7 +33,7 @@ async def plan(connection: "psycopg.AsyncConnection[Any]", statement: str, value
         ((whole,),) = (await explained.fetchall())[0]
     found = whole["Plan"]
     read = found["Shared Hit Blocks"] + found["Shared Read Blocks"]
-    return Plan(frozenset(_steps(found)), read, whole["Execution Time"] / 1000)
+    return Plan(frozenset(_steps(found)), read, whole["Execution Time"] / 1000, found["Actual Rows"])
 
 
 def _steps(found: dict[str, Any]) -> list[str]:

@@ -99,8 +99,9 @@ WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ({_ASKED}) 
 
 DUE: Final = """
 SELECT * FROM payasync_intents
-WHERE coalesce(lease, due) <= :by AND merchant = coalesce(:merchant, merchant)
+WHERE coalesce(lease, due) <= :by AND merchant || '' = coalesce(:merchant, merchant)
 ORDER BY coalesce(lease, due), id LIMIT :limit"""
+"""With `merchant` alone, PostgreSQL would read the numbers of all merchants to find one who has few rows."""
 ASK: Final = """
 UPDATE payasync_intents SET
     sent_at = coalesce(:sent_at, sent_at), tick = CASE state WHEN 'sending' THEN :tick ELSE tick END,
@@ -110,9 +111,9 @@ UPDATE payasync_intents SET
 WHERE id = :id RETURNING *"""
 NEXT_DUE: Final = """
 SELECT * FROM payasync_intents
-WHERE coalesce(lease, due) >= :least AND merchant = coalesce(:merchant, merchant)
+WHERE coalesce(lease, due) >= :least AND merchant || '' = coalesce(:merchant, merchant)
 ORDER BY coalesce(lease, due), id LIMIT 1"""
-"""With `IS NOT NULL`, SQLite would read every row."""
+"""With `IS NOT NULL`, SQLite would read every row. `merchant` as in `DUE`."""
 
 NOTE: Final = """
 UPDATE payasync_intents SET reason = :reason

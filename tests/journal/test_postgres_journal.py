@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 from psycopg.conninfo import make_conninfo
 
-from benchmarks.statements import KINDS, STATEMENTS, STOPPING, fill_postgres, of_postgres, values_for
+from benchmarks.statements import CASES, KINDS, READING, STOPPING, fill_postgres, of_postgres, values_for
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, transactions
@@ -295,9 +295,11 @@ async def blocked(dsn: str) -> None:
 
 async def plans(connection: "psycopg.AsyncConnection[Any]") -> dict[str, Plan]:
     """Return PostgreSQL's query plan of each statement that looks for rows, and may not stop at any of them."""
-    names = STATEMENTS.keys() - STOPPING - {"ADD"}
-    few = {"limit": 10}
-    return {name: await plan(connection, of_postgres(name), values_for(name, KINDS) | few) for name in names}
+    cases = {case: CASES[case] for case in CASES.keys() - READING - STOPPING - {"ADD"}}
+    return {
+        case: await plan(connection, of_postgres(name), values_for(name, KINDS) | values | {"limit": 10})
+        for case, (name, values) in cases.items()
+    }
 
 
 @pytest.mark.long
