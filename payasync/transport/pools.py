@@ -88,14 +88,14 @@ class ConnectionLimit:
         self._waiting: OrderedDict[asyncio.Future[None], Deadline] = OrderedDict()
 
     def take(self) -> Self | None:
-        """Take a connection and return this, or return `None` if none is free."""
+        """Take a connection and return the limit, or return `None` if none is free."""
         if self._free <= 0:
             return None
         self._free -= 1
         return self
 
     async def wait(self, deadline: Deadline) -> Self:
-        """Wait for a connection, and return this once it is taken."""
+        """Wait for a connection, take it, and return the limit."""
         freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[freed] = deadline
         try:
