@@ -242,7 +242,7 @@ async def _on_postgres(rows: int) -> Measured:
         async with await psycopg.AsyncConnection.connect(server.dsn, autocommit=True) as connection:
             await connection.execute(SERVICES)
             await fill_postgres(connection, 1, rows)
-            # Last those that change rows: what is rolled back stays in the indexes for a while.
+            # Statements that change rows come last: their rolled-back rows would slow down the others for a while.
             for case in sorted(CASES, key=_changes):
                 name, _ = CASES[case]
                 plans = []
