@@ -56,6 +56,7 @@ TIDIED: Final = 200
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugins that start the servers which tests of several folders share."""
     config.pluginmanager.import_plugin("tests.postgres")
+    config.pluginmanager.import_plugin("tests.pgbouncer")
     config.pluginmanager.import_plugin("tests.redis_server")
 
 

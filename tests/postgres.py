@@ -27,6 +27,7 @@ NOBODY: Final = 65534
 GIVEN: Final = "PAYASYNC_TEST_POSTGRES"
 SHARED: Final = "PAYASYNC_TEST_POSTGRES_FOLDER"
 """Where the server of this run is; its workers inherit it."""
+SCHEMAS: Final = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
 OURS: Final = pytest.StashKey[Path]()
 """The same, in the one process that said it: who may stop the server."""
 
@@ -162,6 +163,8 @@ def postgres_database(worker_id: str) -> Generator[str]:
 def postgres_dsn(postgres_database: str) -> str:
     """The connection string of an empty database."""
     with psycopg.connect(postgres_database, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
+        # Public is made again, because a test may have changed its rights.
+        for (name,) in connection.execute(SCHEMAS).fetchall():
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
         connection.execute("CREATE SCHEMA public")
     return postgres_database

@@ -177,7 +177,7 @@ def _write_options(operation: Operation) -> list[Callable[[Any], Any]]:
     named = click.option("--intent", metavar="TEXT", help="Your own name of this write; the journal sends it once.")
     return [
         *([named] if operation.kind is Kind.UNKEYED else []),
-        journal_option(existing=False, required=False, help="Records the write before it is sent."),
+        journal_option(existing=True, required=False, help="Records the write before it is sent."),
         click.option("--yes", is_flag=True, help="Do not ask before it is sent."),
     ]
 

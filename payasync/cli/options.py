@@ -37,7 +37,10 @@ _WRITTEN_AS_PATH: Final = re.compile(r"\.{1,2}[/\\].*|/(?!/)[^:]*", re.DOTALL)
 _FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
 _SPELLED: Final = {"path": "--journal", "dsn": "--journal", "old": "OLD", "new": "NEW"}
 """What `--help` calls the arguments of a journal."""
-_MISSING: Final = "give the file that your program uses; a Session creates it at its first write"
+_MISSING: Final = (
+    "give the file that your program uses; a Session creates it at its first write, and payasync journal upgrade "
+    "creates it, too"
+)
 
 _FILE: Final = click.Path(readable=False)
 """A text for which a shell completes the names of files; it is checked later."""
@@ -85,17 +88,20 @@ class Address:
         """The option with which a command uses this journal; empty if the environment names it."""
         return "" if os.environ.get(_JOURNAL) == self.text else f" --journal {shlex.quote(self.shown)}"
 
-    def open(self) -> Journal:
+    def open(self, *, migrate: bool = False) -> Journal:
         """Return the journal; nothing is read or written yet.
+
+        Args:
+            migrate: Make missing tables, and migrate older ones. A command that looks, asks or sends refuses them.
 
         Raises:
             ConfigurationError: The connection string is invalid, or the extra `[postgres]` is not installed.
         """
         if self.is_file:
-            return SqliteJournal(self.text)
+            return SqliteJournal(self.text, migrate=migrate)
         from payasync.journal import PostgresJournal  # noqa: PLC0415 - the extra may be missing
 
-        return PostgresJournal(self.text)
+        return PostgresJournal(self.text, migrate=migrate)
 
 
 def journal_option(

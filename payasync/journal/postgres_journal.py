@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
@@ -19,11 +19,13 @@ from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json
 from payasync.journal.transactions import Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
-from payasync.storage import Schema, read_migrations
+from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.postgres import CONNECTIONS, NOW, Database
 from payasync.storage.postgres import Transaction as Rows
 
-SCHEMA: Final = Schema(name="journal", migrations=read_migrations("payasync.journal", "postgres"))
+SCHEMA: Final = Schema(
+    name="journal", table="payasync_intents", migrations=read_migrations("payasync.journal", "postgres")
+)
 _COLUMNS: Final = tuple(each.name for each in fields(Intent))
 _JSON: Final = ("request", "named")
 _HOME: Final = """
@@ -48,6 +50,11 @@ class PostgresJournal(Journal):
             Default: store the values at the profile's paths.
         connections: The most connections, for each process and event loop.
         clock: A function that returns seconds since 1970, in place of the server's clock.
+        schema: The schema of the tables, which must exist. Default: the one of the `search_path` that has the tables.
+            The path is that of the DSN's `options`, else the one that is configured for the role. If there are no
+            tables yet, they are made in the first schema of this path.
+        migrate: Make missing tables, and migrate those of an earlier payasync. With `False`, the first use raises
+            `ConfigurationError` instead.
 
     Attributes:
         recorder: What a session uses.
@@ -66,12 +73,14 @@ class PostgresJournal(Journal):
         whole_answers: bool = False,
         connections: int = CONNECTIONS,
         clock: Callable[[], float] | None = None,
+        schema: str | None = None,
+        migrate: bool = True,
     ) -> None:
         given = Hidden(dsn)
         del dsn  # a traceback may show what is local
         if clock is not None:
             check_function("clock", clock)
-        self._database = Database(given, SCHEMA, connections=connections, clock=clock)
+        self._database = Database(given, SCHEMA, connections=connections, clock=clock, home=schema, migrate=migrate)
         self._home: list[dict[str, Any]] = []
         super().__init__(keep, whole_answers=whole_answers, clock=clock)
 
@@ -81,6 +90,10 @@ class PostgresJournal(Journal):
     @property
     def _place(self) -> str:
         return self._database.address.shown
+
+    async def upgrade(self, *, dry_run: bool = False) -> Upgrade:
+        """Make or migrate the tables, and return what was executed; with `dry_run`, execute nothing."""
+        return await self._database.upgrade(dry_run=dry_run)
 
     async def aclose(self) -> None:
         """Finish what was begun, and close all connections. Each later call raises `StorageError`."""
@@ -92,7 +105,7 @@ class PostgresJournal(Journal):
     async def _write(self, write: Write[T]) -> T:
         rows = await self._database.run_grouped(_grouped_statement(write.statement), _written(write.values))
         if rows:
-            write.values["now"] = rows[0]["now"]
+            write.values["now"] = rows[0]["now"].astimezone(UTC)
             return write.complete(rows[0]["id"])
         # A number is repeated, a claim is lost, or another write of the group has failed.
         return await self._run(write.transaction)
@@ -118,7 +131,7 @@ class PostgresJournal(Journal):
                 # The server may have been restarted.
                 self._home = await self._database.run(_fetch_home)
             if home != self._home:
-                raise _refuse_connection("one to the journal's own database, with its search_path")
+                raise _refuse_connection("one to the journal's own database")
             return await run_transaction(work(rows.now), partial(_execute, rows))
 
         return await self._database.within(connection, within)

@@ -21,7 +21,7 @@ from payasync.journal.journal import Journal
 from payasync.journal.redaction import outcome_from_json
 from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
-from payasync.storage import Schema, read_migrations
+from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite, with_indexes
 
@@ -136,6 +136,8 @@ class SqliteJournal(Journal):
         whole_answers: Store whole responses, without nonces, signatures and the customer's details of the request.
             Default: store the values at the profile's paths.
         clock: A function that returns seconds since 1970; leases end, and intents are due, by this clock.
+        migrate: Make a missing file, and migrate the tables of an earlier payasync. With `False`, the first use raises
+            `ConfigurationError` instead.
 
     Attributes:
         recorder: What a session uses.
@@ -153,9 +155,10 @@ class SqliteJournal(Journal):
         keep: Keep | None = None,
         whole_answers: bool = False,
         clock: Callable[[], float] = time.time,
+        migrate: bool = True,
     ) -> None:
         check_function("clock", clock)
-        self._file = SqliteFile(path, SCHEMA, _run_all)
+        self._file = SqliteFile(path, SCHEMA, _run_all, migrate=migrate)
         self._clock = clock
         super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
 
@@ -165,6 +168,10 @@ class SqliteJournal(Journal):
     @property
     def _place(self) -> str:
         return self._file.path
+
+    async def upgrade(self, *, dry_run: bool = False) -> Upgrade:
+        """Make or migrate the tables, and return what was executed; with `dry_run`, execute nothing."""
+        return await self._file.upgrade(dry_run=dry_run)
 
     async def aclose(self) -> None:
         """Finish what was begun, and close the file. Each later call raises `StorageError`."""

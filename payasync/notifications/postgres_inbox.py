@@ -8,10 +8,12 @@ from typing import Final, TypeVar
 
 from payasync.credentials import Hidden, Secret
 from payasync.notifications.inbox import Statements, StoredInbox
-from payasync.storage import Schema, read_migrations
+from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.postgres import CONNECTIONS, Database, Transaction
 
-SCHEMA: Final = Schema(name="inbox", migrations=read_migrations("payasync.notifications", "postgres"))
+SCHEMA: Final = Schema(
+    name="inbox", table="payasync_events", migrations=read_migrations("payasync.notifications", "postgres")
+)
 _LOCK_KEY: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_events:' || :key, 0))"
 """Without it, two concurrent bodies with one key would both be the first; it ends with the transaction."""
 
@@ -28,6 +30,8 @@ class PostgresInbox(StoredInbox):
         dsn: Such as `postgresql://user:password@host/database`. libpq's variables complete it.
         connections: The most that are opened, for each process and event loop.
         clock: Returns seconds since 1970, in place of the server's clock.
+        schema: The schema of the tables, as for `PostgresJournal`.
+        migrate: Make missing tables, and migrate older ones, as for `PostgresJournal`.
 
     Raises:
         ConfigurationError: `dsn` is not a connection string, or `psycopg` is not installed. The first use raises it
@@ -39,14 +43,24 @@ UPDATE payasync_events SET handled = array_append(array_remove(handled, :handler
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
 
     def __init__(
-        self, dsn: str | Secret, *, connections: int = CONNECTIONS, clock: Callable[[], float] | None = None
+        self,
+        dsn: str | Secret,
+        *,
+        connections: int = CONNECTIONS,
+        clock: Callable[[], float] | None = None,
+        schema: str | None = None,
+        migrate: bool = True,
     ) -> None:
         given = Hidden(dsn)
         del dsn  # a traceback may show what is local
-        self._database = Database(given, SCHEMA, connections=connections, clock=clock)
+        self._database = Database(given, SCHEMA, connections=connections, clock=clock, home=schema, migrate=migrate)
 
     def __repr__(self) -> str:
         return f"PostgresInbox({self._database.address.shown!r})"
+
+    async def upgrade(self, *, dry_run: bool = False) -> Upgrade:
+        """Make or migrate the tables, and return what was executed; with `dry_run`, execute nothing."""
+        return await self._database.upgrade(dry_run=dry_run)
 
     async def aclose(self) -> None:
         """Finish what has begun, and close all connections; any later call raises `StorageError`."""

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from payasync.notifications.inbox import Statements, StoredInbox
-from payasync.storage import Schema, read_migrations
+from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import fetch_rows, with_indexes
 
@@ -34,6 +34,7 @@ class SqliteInbox(StoredInbox):
         path: The path of the file, not on a network file system. The first use creates a missing file. If the file is
             deleted or replaced while in use, calls fail with `StorageError` until it is restored.
         clock: Returns seconds since 1970; due times and leases follow it. Default: `time.time`.
+        migrate: Make a missing file, and migrate older tables, as for `SqliteJournal`.
 
     Raises:
         ConfigurationError: `path` is not the path of a file. The first use raises it if the file belongs to another
@@ -44,12 +45,18 @@ class SqliteInbox(StoredInbox):
 INSERT INTO handled SELECT id, :handler FROM events WHERE id = :id AND state = 'leased' AND fence = :fence
 ON CONFLICT DO UPDATE SET handler = excluded.handler RETURNING event"""
 
-    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
-        self._file = SqliteFile(path, SCHEMA)
+    def __init__(
+        self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time, migrate: bool = True
+    ) -> None:
+        self._file = SqliteFile(path, SCHEMA, migrate=migrate)
         self._clock = clock
 
     def __repr__(self) -> str:
         return f"SqliteInbox({self._file.path!r})"
+
+    async def upgrade(self, *, dry_run: bool = False) -> Upgrade:
+        """Make or migrate the tables, and return what was executed; with `dry_run`, execute nothing."""
+        return await self._file.upgrade(dry_run=dry_run)
 
     async def aclose(self) -> None:
         """Finish what has begun, and close the file; any later call raises `StorageError`."""

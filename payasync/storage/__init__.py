@@ -37,13 +37,32 @@ class Schema:
 
     Attributes:
         name: What errors call the store, such as `inbox`.
+        table: The table by which a PostgreSQL database shows where the store is.
         migrations: SQL scripts, each leading from one version to the next. A new database takes them all.
         application: The number in the header of an SQLite file that says whose file it is.
     """
 
     name: str
+    table: str = ""
     migrations: tuple[str, ...]
     application: int = 0
+
+
+@frozen(kw_only=True)
+class Upgrade:
+    """What makes or migrates the tables of a store.
+
+    Attributes:
+        place: Where the store is, without a password.
+        before: The version of its tables; 0 if they are missing.
+        after: The version that they have afterwards.
+        sql: All that is executed; empty if the tables are up to date.
+    """
+
+    place: str
+    before: int
+    after: int
+    sql: str
 
 
 def read_migrations(package: str, database: str) -> tuple[str, ...]:
@@ -51,6 +70,16 @@ def read_migrations(package: str, database: str) -> tuple[str, ...]:
     folder = resources.files(package).joinpath("sql", database)
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return tuple(file.read_text(encoding="utf-8") for file in files)
+
+
+def upgrade_needed(schema: Schema, version: int) -> str:
+    """Return why a command cannot use a store whose tables are missing or older, and the next step."""
+    why = f"its tables are of an earlier payasync (version {version}, here {len(schema.migrations)})"
+    option = "" if schema.name == "journal" else " --inbox"
+    return (
+        f"{why if version else 'it has no tables yet'}, and only a program that uses them changes them: start the "
+        f"program, or run payasync journal upgrade{option}. Earlier versions of payasync refuse tables of a later one"
+    )
 
 
 def check_number(name: str, given: object) -> int:

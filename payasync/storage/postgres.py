@@ -6,22 +6,24 @@ forked child leaves its parent's connections alone, and makes its own.
 
 import asyncio
 import os
+import re
 import socket
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
-from attrs import frozen
-from psycopg import errors
+from attrs import evolve, frozen
+from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, StorageError
-from payasync.storage import Schema
+from payasync.storage import Schema, Upgrade, upgrade_needed
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 Result: TypeAlias = list[DictRow] | Exception
@@ -49,13 +51,23 @@ MIGRATION_LOCK: Final = 0x70617961
 """The advisory lock that one migration holds until its transaction ends."""
 
 START: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_CLOCK: Final = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US+00:00') AS now"""
+"""The server's time as a text that does not depend on `DateStyle`: ISO 8601."""
 _GUARDS: Final = """
-    set_config('idle_in_transaction_session_timeout', '30s', true),
+    set_config('idle_in_transaction_session_timeout', '30s', true), set_config('search_path', {path}, true),
+    set_config('DateStyle', 'ISO', true), set_config('TimeZone', 'UTC', true),
     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"""
-BEGIN: Final = f"{START}; SELECT clock_timestamp() AS now, set_config('lock_timeout', '5s', true), {_GUARDS}"
-"""Whatever the server's defaults are, a commit is on the disk, and a client that stops half-way blocks nobody."""
+BEGIN: Final = f"{START}; SELECT {_CLOCK}, set_config('lock_timeout', '5s', true), {_GUARDS}"
+"""A commit is on the disk, and a client that stops half-way blocks nobody, whatever the server's defaults are.
+
+Each transaction has its settings for itself. Behind a pooler, another program may have left its own on the connection.
+"""
 GROUP_GUARDS: Final = f"SELECT set_config('lock_timeout', '100ms', true), {_GUARDS}"
 """A group waits for a locked row only briefly, because that row is one caller's."""
+PATIENT: Final = "SELECT set_config('lock_timeout', '0', true), set_config('statement_timeout', '0', true)"
+"""Another process may need minutes to migrate many rows."""
+MIGRATING: Final = f"SELECT set_config('lock_timeout', '30s', true), {_GUARDS}"
+"""Who waits for a table makes all others wait, too, so this wait is bounded."""
 NOW: Final = "coalesce(CAST(%(now)s AS timestamptz), now())"
 """The present in a statement for `Database.run_grouped`: the journal's clock, else the server's."""
 MIGRATIONS: Final = """
@@ -64,10 +76,32 @@ CREATE TABLE IF NOT EXISTS payasync_migrations (
     version integer NOT NULL,
     at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (name, version)
-)"""
-SERVER: Final = """
-SELECT current_setting('server_encoding') AS encoding, to_regclass('payasync_migrations') IS NOT NULL AS migrated"""
+);
+"""
+MIGRATED: Final = "INSERT INTO payasync_migrations (name, version) VALUES ('{}', {});\n"
+FIND: Final = """
+SELECT
+    current_setting('server_encoding') AS encoding,
+    (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'search_path') AS path,
+    coalesce(
+        nullif((SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'role'), 'none'), session_user::text) AS role,
+    ARRAY(
+        SELECT nspname::text FROM pg_catalog.pg_namespace
+        WHERE pg_catalog.has_schema_privilege(oid, 'USAGE') AND nspname !~ '^pg_' AND nspname <> 'information_schema'
+    ) AS schemas,
+    ARRAY(
+        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace
+        WHERE relname = %(table)s AND relkind IN ('r', 'p') AND relpersistence <> 't' ORDER BY nspname
+    ) AS homes,
+    ARRAY(
+        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace
+        WHERE relname = 'payasync_migrations' AND relkind = 'r'
+    ) AS migrated"""
+"""Where the tables are. `reset_val` is the role's configured path, whatever another program has set since."""
 VERSION: Final = "SELECT coalesce(max(version), 0) AS version FROM payasync_migrations WHERE name = %s"
+_TABLES: Final = re.compile(r"\bpayasync_(?:intents|services|events|migrations)\b")
+_PATH: Final = re.compile(r'"((?:[^"]|"")*)"|([^\s,"]+)')
+_OPTION: Final = re.compile(r"(?:-c\s*|--)search[_-]path=((?:\\.|\S)*)", re.IGNORECASE)
 
 _UNDONE: Final = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
 """Another transaction was in the way, and this one was undone as a whole: it is done again."""
@@ -130,6 +164,69 @@ def _parse_parts(dsn: Secret) -> dict[str, str] | None:
     return None if split or (ports and not ports.isdecimal()) else parts
 
 
+def configured_path(path: str, options: str, role: str) -> list[str]:
+    """Return the schemas in which a role looks for tables.
+
+    Args:
+        path: The role's configured `search_path`.
+        options: The options of the connection string. A `search_path` in them replaces the role's.
+        role: The role's name.
+    """
+    given = [re.sub(r"\\(.)", r"\1", found) for found in _OPTION.findall(options)]
+    names = [
+        quoted.replace('""', '"') or plain.lower() for quoted, plain in _PATH.findall(given[-1] if given else path)
+    ]
+    return [role if name == "$user" else name for name in names]
+
+
+def choose_home(given: str | None, path: Sequence[str], homes: Sequence[str], schemas: Sequence[str]) -> str:
+    """Return the schema of a store's tables, or the one to make them in.
+
+    Args:
+        given: The argument `schema`.
+        path: The configured path.
+        homes: The schemas that have such tables.
+        schemas: The schemas that the role may use.
+
+    Raises:
+        LookupError: There is no such schema, or the tables are elsewhere. The error says what to do.
+    """
+    candidates = [each for each in ([given] if given else path) if each in schemas]
+    if found := next((each for each in candidates if each in homes), None):
+        return found
+    if given and not candidates:
+        raise LookupError(f"the role has no schema {given!r}: run CREATE SCHEMA, and GRANT USAGE on it to the role")
+    if homes and not given:
+        raise LookupError(
+            f"its tables are in the schema {' and '.join(homes)}, and the search_path is {', '.join(path) or 'empty'}. "
+            f"To use them, give schema={homes[0]!r}, or options=-csearch_path%3D{homes[0]} in the connection string. "
+            "To make new ones, give schema= with another name"
+        )
+    if not candidates:
+        raise LookupError(f"no schema of the search_path {', '.join(path)} exists: create one, or give schema=")
+    return candidates[0]
+
+
+@cache
+def _qualify(statement: str, home: str) -> str:
+    """Return a statement with the schema of our tables before their names."""
+    # psycopg reads a percent sign as a placeholder.
+    return _TABLES.sub(lambda found: f"{_quote(home)}.{found[0]}".replace("%", "%%"), statement)
+
+
+@cache
+def _guard(statement: str, home: str) -> bytes:
+    """Return a statement with the `search_path` of its transaction.
+
+    A temporary table that another program left has no priority: `pg_temp` comes last.
+    """
+    return statement.format(path=sql.Literal(f"{_quote(home)}, pg_temp").as_string(None)).encode()
+
+
+def _quote(name: str) -> str:
+    return sql.Identifier(name).as_string(None)
+
+
 @frozen
 class Transaction:
     """Statements that are committed together.
@@ -137,17 +234,24 @@ class Transaction:
     Attributes:
         connection: Runs the statements.
         now: The aware moment at which the transaction began.
+        home: The schema of the tables.
     """
 
     connection: psycopg.AsyncConnection[Any]
     now: datetime
+    home: str
 
     async def rows(self, statement: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a statement, by the names of their columns; the statement may use `now`."""
         given = _escape({"now": self.now, **(values or {})})
-        async with self.connection.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(statement.encode(), given, prepare=False)
+        # Binary, because a moment as a text has the form of the connection's `DateStyle`, which may be the caller's.
+        async with self.connection.cursor(binary=True, row_factory=dict_row) as cursor:
+            await cursor.execute(_qualify(statement, self.home).encode(), given, prepare=False)
             return await cursor.fetchall() if cursor.description else []
+
+
+async def _do_nothing(_: Transaction) -> None:
+    """Be the work of a transaction that only connects."""
 
 
 def _is_undone(error: Exception) -> bool:
@@ -190,8 +294,8 @@ def _shut_down(connection: Connection) -> None:
 class _Pool:
     """The connections of one event loop."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], most: int) -> None:
-        self._connect = connect
+    def __init__(self, database: "Database", most: int) -> None:
+        self._database = database
         self._most = most
         self._room = asyncio.Semaphore(most)
         self._open: set[Connection] = set()
@@ -210,7 +314,7 @@ class _Pool:
             connection, now = await self._begin()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    yield Transaction(connection, now)
+                    yield Transaction(connection, now, self._database.home)
                     await connection.execute("COMMIT", prepare=False)
             except BaseException:
                 self._drop(connection)
@@ -252,9 +356,9 @@ class _Pool:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     async with connection.pipeline():
                         await connection.execute(START)
-                        await connection.execute(GROUP_GUARDS.encode())
+                        await connection.execute(_guard(GROUP_GUARDS, self._database.home))
                         cursors = [
-                            None if done.cancelled() else await connection.execute(statement, values)
+                            None if done.cancelled() else await connection.execute(statement, values, binary=True)
                             for statement, values, done in group
                         ]
                         await connection.execute("COMMIT")
@@ -289,7 +393,7 @@ class _Pool:
         return None
 
     async def _open_another(self) -> Connection:
-        connection = await self._connect()
+        connection = await self._database.connect()
         self._open.add(connection)
         return connection
 
@@ -303,13 +407,13 @@ class _Pool:
     async def _begin_on(self, connection: Connection) -> tuple[Connection, datetime]:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                cursor = await connection.execute(BEGIN.encode(), prepare=False)
+                cursor = await connection.execute(_guard(BEGIN, self._database.home), prepare=False)
                 cursor.nextset()
                 row = await cursor.fetchone()
         except BaseException:
             self._drop(connection)
             raise
-        return connection, row["now"] if row else datetime.now(UTC)
+        return connection, datetime.fromisoformat(row["now"]) if row else datetime.now(UTC)
 
     def _drop(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -350,9 +454,15 @@ class Database:
         schema: The tables.
         connections: The most connections, for each process and event loop.
         clock: Returns seconds since 1970. Without it, time is the server's, and so the same for all its clients.
+        home: The schema of the tables. Default: the one on the role's configured path, or on that of the DSN's options.
+        migrate: Make missing tables, and migrate older ones. Otherwise they are refused.
+
+    Attributes:
+        address: Where it is.
+        home: The schema of the tables, for the life of this object; empty until the first use.
 
     Raises:
-        ConfigurationError: `dsn` is no connection string.
+        ConfigurationError: `dsn` is no connection string, or `home` is no name.
     """
 
     def __init__(
@@ -362,13 +472,20 @@ class Database:
         *,
         connections: int = CONNECTIONS,
         clock: Callable[[], float] | None = None,
+        home: str | None = None,
+        migrate: bool = True,
     ) -> None:
         if type(connections) is not int or connections < 1:
             raise ConfigurationError(
                 f"connections must be an integer of 1 or more, not {connections!r}", field="connections"
             )
+        if home is not None and (not isinstance(home, str) or not home or "\0" in home):
+            raise ConfigurationError(f"schema must be the name of a schema, or None, not {home!r}", field="schema")
         self.address: Final = parse_dsn(dsn)
         self._schema = schema
+        self.home = ""
+        self._given = home
+        self._migrates = migrate
         self._most = connections
         self._clock = clock
         self._closed = False
@@ -428,9 +545,12 @@ class Database:
         Raises:
             StorageError: The work cannot be done now; the transaction has failed then.
         """
+        if not self.home:
+            await self.run(_do_nothing)
         try:
-            (row,) = await Transaction(connection, datetime.now(UTC)).rows("SELECT clock_timestamp() AS now")
-            return await work(self._with_clock(Transaction(connection, row["now"])))
+            transaction = Transaction(connection, datetime.now(UTC), self.home)
+            (row,) = await transaction.rows("SELECT clock_timestamp() AS now")
+            return await work(self._with_clock(evolve(transaction, now=row["now"].astimezone(UTC))))
         except (psycopg.Error, OSError) as error:
             failure = error
         raise self._convert(failure)
@@ -442,7 +562,7 @@ class Database:
     def _with_clock(self, transaction: Transaction) -> Transaction:
         if self._clock is None:
             return transaction
-        return Transaction(transaction.connection, datetime.fromtimestamp(self._clock(), UTC))
+        return evolve(transaction, now=datetime.fromtimestamp(self._clock(), UTC))
 
     def _pool(self) -> _Pool:
         if self._closed:
@@ -451,26 +571,21 @@ class Database:
         pool = self._pools.get(loop)
         if pool is None or pool.closed:
             self._drop_closed_loops()
-            pool = self._pools[loop] = _Pool(self._connect, self._most)
+            pool = self._pools[loop] = _Pool(self, self._most)
         return pool
 
-    async def _connect(self) -> Connection:
+    async def connect(self) -> Connection:
         """Return a connection to a database whose tables are up to date.
 
         Outside of a transaction, each statement of the connection is committed by itself.
         """
-        connection = await Connection.connect(
-            self.address.dsn.reveal(),
-            autocommit=True,
-            prepare_threshold=None,
-            row_factory=dict_row,
-            client_encoding="UTF8",
-            fallback_application_name="payasync",
-            **self.address.options,
-        )
+        connection = await self._open()
         try:
-            await connection.execute("SET TIME ZONE 'UTC'")
-            await self._migrate(connection)
+            home, version = await self._find(connection)
+            if version < len(self._schema.migrations):
+                self._check_may_migrate(home, version)
+                home = (await self._migrate(connection))[0]
+            self.home = home
             (row,) = await (await connection.execute("SELECT pg_backend_pid() AS id")).fetchall()
             if row["id"] == connection.info.backend_pid:
                 # Behind a pooler, which has ids of its own, the next statement may reach another server process.
@@ -480,34 +595,86 @@ class Database:
             raise
         return connection
 
-    async def _migrate(self, connection: Connection) -> None:
-        """Make or migrate the tables; processes that begin together do it one after the other."""
-        if await self._version(connection) == len(self._schema.migrations):
-            return
+    def _check_may_migrate(self, home: str, version: int) -> None:
+        if not self._migrates:
+            raise self._refuse(f"in the schema {home!r}, {upgrade_needed(self._schema, version)}")
+
+    async def _open(self) -> Connection:
+        return await Connection.connect(
+            self.address.dsn.reveal(),
+            autocommit=True,
+            prepare_threshold=None,
+            row_factory=dict_row,
+            client_encoding="UTF8",
+            fallback_application_name="payasync",
+            **self.address.options,
+        )
+
+    async def upgrade(self, *, dry_run: bool) -> Upgrade:
+        """Make or migrate the tables, and return what was executed.
+
+        Args:
+            dry_run: Execute nothing.
+
+        Raises:
+            ConfigurationError: The tables belong to another program or to a newer payasync, or may not be made.
+            StorageError: The database cannot be used now, or the tables are in another schema.
+        """
         try:
-            await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            connection = await self._open()
+            try:
+                home, before = await (self._find if dry_run else self._migrate)(connection)
+            finally:
+                connection.pgconn.finish()
+        except (psycopg.Error, OSError) as error:
+            failure = error
+        else:
+            place, after = f"{self.address.shown}, schema {home}", len(self._schema.migrations)
+            return Upgrade(place=place, before=before, after=after, sql=self._script(before))
+        raise self._convert(failure)
+
+    def _script(self, version: int) -> str:
+        """Return what makes or migrates tables of a version; an empty text if they are up to date."""
+        scripts = enumerate(self._schema.migrations[version:], version + 1)
+        steps = [script + MIGRATED.format(self._schema.name, number) for number, script in scripts]
+        return "\n".join([MIGRATIONS, *steps]) if steps else ""
+
+    async def _migrate(self, connection: Connection) -> tuple[str, int]:
+        """Make or migrate the tables. Return their schema, and the version that they had.
+
+        Processes that begin together do it one by one.
+        """
+        try:
+            await connection.execute(START)
+            await connection.execute(PATIENT)
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-            await connection.execute(MIGRATIONS)
-            version = await self._version(connection)
-            for number, script in enumerate(self._schema.migrations[version:], version + 1):
-                await connection.execute(script.encode())
-                await connection.execute(
-                    "INSERT INTO payasync_migrations (name, version) VALUES (%s, %s)", (self._schema.name, number)
-                )
+            home, version = await self._find(connection)
+            await connection.execute(_guard(MIGRATING, home))
+            await connection.execute(self._script(version).encode())
             await connection.execute("COMMIT")
         except psycopg.ProgrammingError as error:
             why = self.address.redact(str(error))
         else:
-            return
+            return home, version
         raise self._refuse(why)
 
-    async def _version(self, connection: Connection) -> int:
-        (server,) = await (await connection.execute(SERVER)).fetchall()
-        if server["encoding"] not in ENCODINGS:
-            raise self._refuse(f"its encoding is {server['encoding']}: make a database with ENCODING 'UTF8'")
-        if not server["migrated"]:
-            return 0
-        (row,) = await (await connection.execute(VERSION, (self._schema.name,))).fetchall()
+    async def _find(self, connection: Connection) -> tuple[str, int]:
+        """Return the schema of the tables, and their version; 0 if they are missing."""
+        (found,) = await (await connection.execute(FIND, {"table": self._schema.table})).fetchall()
+        if found["encoding"] not in ENCODINGS:
+            raise self._refuse(f"its encoding is {found['encoding']}: make a database with ENCODING 'UTF8'")
+        options = next((each.val for each in connection.pgconn.info if each.keyword == b"options"), None) or b""
+        path = configured_path(found["path"], options.decode(), found["role"])
+        try:
+            home = self.home or choose_home(self._given, path, found["homes"], found["schemas"])
+        except LookupError as error:
+            failure = error
+        else:
+            return home, await self._version(connection, home) if home in found["migrated"] else 0
+        raise self._convert(failure)
+
+    async def _version(self, connection: Connection, home: str) -> int:
+        (row,) = await (await connection.execute(_qualify(VERSION, home).encode(), (self._schema.name,))).fetchall()
         version, known = int(row["version"]), len(self._schema.migrations)
         if version > known:
             raise self._refuse(

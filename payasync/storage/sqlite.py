@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from payasync.errors import ConfigurationError, StorageError
 from payasync.settings import DATABASE, check_private, new_private
-from payasync.storage import Schema
+from payasync.storage import Schema, Upgrade, upgrade_needed
 from payasync.storage.pending import PendingResult
 from payasync.storage.writer_thread import WriterThread
 
@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 LOCKED_SECONDS: Final = 5.0
 """How long a transaction waits for that of another process."""
+MIGRATED_SECONDS: Final = 600.0
+"""How long a process waits while another one migrates the tables: a million rows may take a minute."""
 SWITCHES: Final = 100
 """How often the journal mode is tried to be set while other processes use the file."""
 LONGEST_GAP: Final = 0.01
@@ -101,6 +103,7 @@ class SqliteFile:
     Args:
         path: The file. If it is missing, it is made for its owner alone.
         schema: The tables.
+        migrate: Make a missing file, and migrate older tables. Otherwise they are refused.
         run_all: Returns the results of all works of a transaction; by default, each work is a function.
 
     Raises:
@@ -112,6 +115,8 @@ class SqliteFile:
         path: str | os.PathLike[str],
         schema: Schema,
         run_all: Callable[[sqlite3.Connection, Sequence[Any]], list[Any]] = run_each,
+        *,
+        migrate: bool = True,
     ) -> None:
         given: object = os.fspath(path) if isinstance(path, os.PathLike) else path
         if not isinstance(given, str) or given in {"", ":memory:"} or "\0" in given:
@@ -119,6 +124,7 @@ class SqliteFile:
         self.path: Final = str(Path(given).absolute())
         self._schema = schema
         self._run_all = run_all
+        self._migrates = migrate
         self._closed = False
         self._ended = False
         self._identity: tuple[int, int] | None = None
@@ -169,6 +175,22 @@ class SqliteFile:
         if sleeping:
             self._thread.submit(self._drain)
         return job
+
+    async def upgrade(self, *, dry_run: bool) -> Upgrade:
+        """Make or migrate the tables, and return what was executed.
+
+        Args:
+            dry_run: Execute nothing.
+
+        Raises:
+            ConfigurationError: The file belongs to another program or to a newer payasync, or is damaged.
+            StorageError: The file cannot be used now.
+        """
+        try:
+            return await asyncio.to_thread(upgrade_database, self.path, self._schema, dry_run=dry_run)
+        except (sqlite3.Error, OSError) as error:
+            failure = self._convert(error)
+        raise failure
 
     def check_identity(self) -> None:
         """Refuse a file other than the one that was used first.
@@ -253,7 +275,7 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         self._check_identity()
         if self._db is None:
-            self._db = open_database(self.path, self._schema)
+            self._db = open_database(self.path, self._schema, migrate=self._migrates)
             self.remember_identity()
             self._check_identity()
         return self._db
@@ -328,8 +350,13 @@ def _deliver(loop: asyncio.AbstractEventLoop, results: Iterator[tuple[PendingRes
         raise
 
 
-def open_database(path: str, schema: Schema) -> sqlite3.Connection:
+def open_database(path: str, schema: Schema, *, migrate: bool = True) -> sqlite3.Connection:
     """Return a connection to the file, which is made or migrated if necessary.
+
+    Args:
+        path: The file.
+        schema: The tables.
+        migrate: Make a missing file, and migrate older tables. Otherwise they are refused.
 
     Raises:
         ConfigurationError: The file belongs to another program or to a newer payasync, is empty, or is not SQLite's; it
@@ -346,11 +373,12 @@ def open_database(path: str, schema: Schema) -> sqlite3.Connection:
         if file_identity(path) is None:
             if log:
                 raise _refuse_file(path, schema, LOG_LEFT.format(log))
+            if not migrate:
+                raise _refuse_file(path, schema, f"there is no such file: {upgrade_needed(schema, 0)}")
             _make_file(path, schema)
         for suffix in DATABASE:
             check_private(path + suffix)
-        _check_header(path, schema)
-        return _prepare_connection(path, schema)
+        return _prepare_connection(path, schema, _check_header(path, schema), migrate=migrate)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
         why = error.strerror or str(error)
     except sqlite3.OperationalError:
@@ -358,6 +386,23 @@ def open_database(path: str, schema: Schema) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         why = str(error)
     raise _refuse_file(path, schema, why)
+
+
+def upgrade_database(path: str, schema: Schema, *, dry_run: bool) -> Upgrade:
+    """Make or migrate the tables, and return what was executed; with `dry_run`, execute nothing.
+
+    Raises:
+        ConfigurationError: As for `open_database`.
+        sqlite3.OperationalError: The file cannot be opened now.
+    """
+    before = 0
+    if file_identity(path) is not None:
+        _check_header(path, schema)
+        with closing(_open_connection(path, MIGRATED_SECONDS)) as db:
+            before = _check_marks(db, path, schema)
+    if not dry_run:
+        open_database(path, schema).close()
+    return Upgrade(place=path, before=before, after=len(schema.migrations), sql=_script(schema, before))
 
 
 class transaction:  # noqa: N801 - used as a function
@@ -413,8 +458,8 @@ def _make_file(path: str, schema: Schema) -> None:
         made.unlink(missing_ok=True)
 
 
-def _check_header(path: str, schema: Schema) -> None:
-    """Look at the file before SQLite may change it.
+def _check_header(path: str, schema: Schema) -> int:
+    """Look at the file before SQLite may change it, and return the version of its tables, as far as it can be read.
 
     SQLite itself reads it: closing a file that was opened beside SQLite would release the locks of this process. A file
     that cannot be read this way may be being written; it is opened with locks then.
@@ -423,7 +468,8 @@ def _check_header(path: str, schema: Schema) -> None:
         raise _refuse_file(path, schema, EMPTY)
     uri = f"{Path(path).as_uri()}?mode=ro&immutable=1"
     with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as db:
-        _check_marks(db, path, schema)
+        return _check_marks(db, path, schema)
+    return 0
 
 
 def _check_marks(db: sqlite3.Connection, path: str, schema: Schema) -> int:
@@ -438,9 +484,9 @@ def _check_marks(db: sqlite3.Connection, path: str, schema: Schema) -> int:
     return int(version)
 
 
-def _open_connection(path: str) -> sqlite3.Connection:
+def _open_connection(path: str, timeout: float = LOCKED_SECONDS) -> sqlite3.Connection:
     # A process that forks closes it, in whichever thread.
-    db = sqlite3.connect(path, timeout=LOCKED_SECONDS, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
         _, synchronous = journaling(sqlite3.sqlite_version_info)
         db.execute(f"PRAGMA synchronous = {synchronous}")
@@ -454,18 +500,27 @@ def _open_connection(path: str) -> sqlite3.Connection:
     return db
 
 
-def _prepare_connection(path: str, schema: Schema) -> sqlite3.Connection:
-    db = _open_connection(path)
+def _prepare_connection(path: str, schema: Schema, shown: int, *, migrate: bool) -> sqlite3.Connection:
+    db = _open_connection(path, LOCKED_SECONDS if shown == len(schema.migrations) else MIGRATED_SECONDS)
     try:
         with transaction(db):
-            _migrate(db, schema, _check_marks(db, path, schema))
+            _migrate_allowed(db, path, schema, migrate=migrate)
         # After the first tables: the marks must stand in the file itself, not in a log beside it.
         _set_journal_mode(db)
         db.execute("PRAGMA foreign_keys = ON")
+        db.execute(f"PRAGMA busy_timeout = {int(LOCKED_SECONDS * 1000)}")
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _migrate_allowed(db: sqlite3.Connection, path: str, schema: Schema, *, migrate: bool) -> None:
+    """Migrate older tables, or refuse them."""
+    version = _check_marks(db, path, schema)
+    if version < len(schema.migrations) and not migrate:
+        raise _refuse_file(path, schema, upgrade_needed(schema, version))
+    _migrate(db, schema, version)
 
 
 def _set_journal_mode(db: sqlite3.Connection) -> None:
@@ -486,16 +541,20 @@ def _set_journal_mode(db: sqlite3.Connection) -> None:
 
 
 def _migrate(db: sqlite3.Connection, schema: Schema, version: int) -> None:
-    if version == len(schema.migrations):
-        return
     statement = ""
-    for line in "".join(schema.migrations[version:]).splitlines(keepends=True):
+    for line in _script(schema, version).splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             db.execute(statement)
             statement = ""
-    db.execute(f"PRAGMA application_id = {schema.application}")
-    db.execute(f"PRAGMA user_version = {len(schema.migrations)}")
+
+
+def _script(schema: Schema, version: int) -> str:
+    """Return what makes or migrates tables of a version; an empty text if they are up to date."""
+    if version == len(schema.migrations):
+        return ""
+    marks = zip(MARKS, (schema.application, len(schema.migrations)), strict=True)
+    return "\n".join([*schema.migrations[version:], *(f"PRAGMA {name} = {value};" for name, value in marks), ""])
 
 
 _FILES: Final[weakref.WeakSet[SqliteFile]] = weakref.WeakSet()

@@ -1,0 +1,204 @@
+"""Where the tables of a journal and an inbox are in PostgreSQL, whatever another program has set on the connection."""
+
+import hashlib
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from payasync import ConfigurationError, CreateRefund, StorageError
+from payasync.journal import PostgresJournal
+from payasync.notifications import PostgresInbox
+from payasync.notifications.inbox import Added, Received
+from payasync.storage.postgres import choose_home, configured_path
+from tests.pgbouncer import leave
+
+MERCHANT: Final = "M1"
+NEIGHBOURS: Final = {
+    "path": ("SET search_path = other",),
+    "path to nothing": ("SET search_path = ''",),
+    "temporary table": ("CREATE TEMP TABLE IF NOT EXISTS payasync_intents AS TABLE public.payasync_intents",),
+    "dates": ("SET DateStyle = 'German'", "SET TimeZone = 'Asia/Kathmandu'"),
+    "commits": ("SET synchronous_commit = off", "SET default_transaction_read_only = on"),
+    "numbers": ("SET extra_float_digits = -15", "SET bytea_output = 'escape'", "SET IntervalStyle = 'sql_standard'"),
+}
+"""What another program may leave on a server connection."""
+
+
+def refund(number: str = "R1") -> CreateRefund:
+    """Return a refund."""
+    return CreateRefund(out_trade_no="T1", out_refund_no=number, total_amt=450, refund_amt=200)
+
+
+def received(key: str = "a") -> Received:
+    """Return a notification."""
+    digest, now = hashlib.sha256(key.encode()).hexdigest(), datetime.now(UTC)
+    return Received(key=key, digest=digest, raw=b"\\x00\xff", verified=True, received_at=now)
+
+
+def fetch(dsn: str, statement: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement on another connection."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def homes(dsn: str, table: str = "payasync_intents") -> list[str]:
+    """Return the schemas that have a table."""
+    found = fetch(dsn, f"SELECT schemaname FROM pg_tables WHERE tablename = '{table}' AND schemaname !~ '^pg_' ORDER BY 1")
+    return [str(name) for (name,) in found]
+
+
+@pytest.mark.parametrize("left", NEIGHBOURS.values(), ids=NEIGHBOURS)
+async def test_open_journal_stays_in_its_home(pooled_dsn: str, postgres_dsn: str, left: tuple[str, ...]) -> None:
+    """A journal and an inbox behind a pooler use their own tables, whatever another program leaves on the connection."""
+    leave(pooled_dsn, "CREATE SCHEMA other")
+    async with PostgresJournal(pooled_dsn) as journal, aclosing(PostgresInbox(pooled_dsn)) as inbox:
+        first = await journal.add(refund(), merchant=MERCHANT)
+        added = [await inbox.add(received())]
+        leave(pooled_dsn, *left)
+        again = await journal.add(refund(), merchant=MERCHANT)
+        leave(pooled_dsn, *left)
+        (stored,) = await journal.list()
+        added.append(await inbox.add(received()))
+        (event,) = await inbox.events()
+
+    assert (first, UTC) == (again, stored.created.tzinfo)
+    assert abs((datetime.now(UTC) - stored.created).total_seconds()) < 60
+    assert [Added.NEW, Added.AGAIN] == added
+    assert received().raw == event.raw
+    assert (["public"], ["public"]) == (homes(postgres_dsn), homes(postgres_dsn, "payasync_events"))
+
+
+@pytest.mark.parametrize("options", [None, "-csearch_path=a", "-c search_path=a,public"])
+async def test_new_process_finds_the_home(pooled_dsn: str, postgres_dsn: str, options: str | None) -> None:
+    """A new process finds the tables on the configured path, or on that of its DSN, which the pooler drops."""
+    leave(pooled_dsn, "CREATE SCHEMA other", "CREATE SCHEMA a")
+    dsn = make_conninfo(pooled_dsn, options=options) if options else pooled_dsn
+    ids = []
+    for path in ("other", "public"):
+        leave(pooled_dsn, f"SET search_path = {path}")
+        async with PostgresJournal(dsn) as journal:
+            ids.append(await journal.add(refund(), merchant=MERCHANT))
+
+    assert ([1, 1], ["a" if options else "public"]) == (ids, homes(postgres_dsn))
+
+
+async def test_callers_transaction_keeps_its_settings(postgres_dsn: str) -> None:
+    """In the caller's transaction, `add` uses the journal's own tables and changes no setting of the caller."""
+    fetch(postgres_dsn, "CREATE SCHEMA shop")
+    async with PostgresJournal(postgres_dsn) as journal:
+        options = "-c search_path=shop -c DateStyle=German -c TimeZone=Asia/Kathmandu"
+        async with await psycopg.AsyncConnection.connect(postgres_dsn, options=options) as connection:
+            await connection.execute("CREATE TEMP TABLE payasync_intents (id integer)")
+            stored = await journal.add(refund(), merchant=MERCHANT, connection=connection)
+            settings = [
+                await (await connection.execute(sql.SQL("SHOW {}").format(sql.Identifier(name)))).fetchone()
+                for name in ("search_path", "DateStyle", "TimeZone", "lock_timeout")
+            ]
+        (found,) = await journal.list()
+
+    assert (stored, "new") == (found.id, found.state)
+    assert [("shop",), ("German, DMY",), ("Asia/Kathmandu",), ("0",)] == settings
+
+
+@pytest.mark.parametrize("kind", [PostgresJournal, PostgresInbox])
+async def test_schema_is_named(postgres_dsn: str, kind: type[Any]) -> None:
+    """With `schema=`, the tables are made and found there, so that each inbox of one database has its own."""
+    fetch(postgres_dsn, 'CREATE SCHEMA "Café 5%"')
+    for schema in ("public", "Café 5%", "Café 5%"):
+        async with aclosing(kind(postgres_dsn, schema=schema)) as store:
+            await store.next_due()
+    table = "payasync_intents" if kind is PostgresJournal else "payasync_events"
+
+    assert ["Café 5%", "public"] == homes(postgres_dsn, table)
+
+
+@pytest.mark.parametrize("options", [None, "-csearch_path=b"])
+async def test_tables_elsewhere_are_not_made_again(postgres_dsn: str, options: str | None) -> None:
+    """If the tables are in a schema that the path does not have, the error names `schema=`, and no table is made."""
+    fetch(postgres_dsn, "CREATE SCHEMA a; CREATE SCHEMA b")
+    async with PostgresJournal(postgres_dsn, schema="a") as journal:
+        await journal.add(refund(), merchant=MERCHANT)
+    dsn = make_conninfo(postgres_dsn, options=options) if options else postgres_dsn
+    async with PostgresJournal(dsn) as journal:
+        with pytest.raises(StorageError, match="its tables are in the schema a,.* Give schema='a'"):
+            await journal.add(refund(), merchant=MERCHANT)
+
+    assert ["a"] == homes(postgres_dsn)
+
+
+async def test_role_has_a_path_of_its_own(postgres_dsn: str) -> None:
+    """Tables are found on the path that is configured for the role or its database, as the role itself finds them."""
+    name = psycopg.conninfo.conninfo_to_dict(postgres_dsn)["dbname"]
+    fetch(postgres_dsn, "CREATE SCHEMA a")
+    fetch(postgres_dsn, f"ALTER DATABASE {name} SET search_path = missing, a")
+    try:
+        async with PostgresJournal(postgres_dsn) as journal:
+            await journal.next_due()
+    finally:
+        fetch(postgres_dsn, f"ALTER DATABASE {name} RESET search_path")
+
+    assert ["a"] == homes(postgres_dsn)
+
+
+@pytest.mark.parametrize("schema", ["", 5, "a\0b"])
+def test_schema_must_be_a_name(postgres_dsn: str, schema: Any) -> None:
+    """A `schema` that is no name is refused before anything is opened."""
+    with pytest.raises(ConfigurationError, match="schema must be the name of a schema"):
+        PostgresJournal(postgres_dsn, schema=schema)
+
+
+async def test_missing_schema_is_named(postgres_dsn: str) -> None:
+    """A schema that does not exist is never made, because a mistyped name would be an empty journal."""
+    async with PostgresJournal(postgres_dsn, schema="misspelt") as journal:
+        with pytest.raises(StorageError, match="the role has no schema 'misspelt': run CREATE SCHEMA"):
+            await journal.next_due()
+
+
+PATHS: Final[dict[str, tuple[str, list[str]]]] = {
+    "": ("", ["me", "public"]),
+    "-c search_path=a": ("", ["a"]),
+    "-csearch_path=a,b": ("", ["a", "b"]),
+    "--search-path=a": ("", ["a"]),
+    "-c work_mem=1MB -c SEARCH_PATH=a\\ ,\\ b -c geqo=off": ("", ["a", "b"]),
+    "-c search_path=a -c search_path=b": ("", ["b"]),
+    '-c search_path="A""b",C': ("", ['A"b', "c"]),
+    "-c default_text_search_config=a": ("", ["me", "public"]),
+}
+
+
+@pytest.mark.parametrize("options", PATHS)
+def test_path_is_read_as_postgres_reads_it(options: str) -> None:
+    """The options of a DSN replace the role's path; names are read as PostgreSQL reads them."""
+    assert PATHS[options][1] == configured_path('"$user", public', options, "me")
+
+
+CHOICES: Final[list[tuple[str | None, list[str], list[str], str]]] = [
+    (None, ["a", "b"], [], "a"),
+    (None, ["missing", "b"], [], "b"),
+    (None, ["a", "b"], ["b"], "b"),
+    (None, ["a", "b"], ["c", "b"], "b"),
+    (None, ["a", "b"], ["b", "a"], "a"),
+    ("b", ["a"], ["a"], "b"),
+    ("b", ["a"], ["a", "b"], "b"),
+    (None, ["a"], ["b"], "its tables are in the schema b"),
+    (None, ["missing"], [], "no schema of the search_path missing exists"),
+    (None, [], [], "no schema of the search_path"),
+    ("missing", ["a"], [], "the role has no schema 'missing'"),
+]
+
+
+@pytest.mark.parametrize(("given", "path", "found", "expected"), CHOICES)
+def test_home_is_chosen(given: str | None, path: list[str], found: list[str], expected: str) -> None:
+    """The tables' home is `schema=`, else the first schema of the path that has them, else the path's first schema."""
+    try:
+        chosen = choose_home(given, path, found, ["a", "b", "c"])
+    except LookupError as error:
+        chosen = str(error)
+
+    assert expected == chosen[: len(expected)]
