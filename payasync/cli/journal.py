@@ -1,5 +1,6 @@
 """`payasync journal`: lists and shows writes, and lets a person resolve those that the service cannot settle."""
 
+import asyncio
 import json
 import os
 import re
@@ -28,13 +29,22 @@ from payasync.cli.intent_table import (
     time_ago,
 )
 from payasync.cli.journal_status import OPEN_STATES, JournalStatus, StatusScreen, status_of
-from payasync.cli.options import Address, existing_journal, run_with_journal
+from payasync.cli.options import (
+    FORMS,
+    Address,
+    existing_journal,
+    fail_with_journal,
+    journal_option,
+    run_with_journal,
+)
 from payasync.cli.terminal import Lines, fail, plain, print_error
 from payasync.endpoints import OPERATIONS
+from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, format_moment, state_now, when_sent
 from payasync.notifications import InboxEvent, SqliteInbox
 from payasync.notifications.inbox import REPLAYABLE
+from payasync.storage import Upgrade
 
 MOST_EVENTS: Final = 1000
 """The greatest number of notifications of one state that the status shows."""
@@ -155,7 +165,7 @@ def status(address: Address, *, inbox: Path | None, json: bool) -> None:
 async def _events_for_person(inbox: Path | None) -> list[InboxEvent]:
     if inbox is None:
         return []
-    store = SqliteInbox(inbox)
+    store = SqliteInbox(inbox, migrate=False)
     try:
         return [each for state in sorted(REPLAYABLE) for each in await store.events(state, limit=MOST_EVENTS)]
     finally:
@@ -327,6 +337,62 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
     Lines(strict=True).write(
         "The writes of ", (plain(", ".join(merchants)), "bold"), f" go to {plain(new)} from now on."
     )
+
+
+@journal.command(short_help="Make or migrate the tables.")
+@journal_option(existing=False, required=False, help="The journal; a missing SQLite file is made.")
+@click.option("--inbox", metavar="FILE|URL", help="Also upgrade this inbox.")
+@click.option("--dry-run", is_flag=True, help="Only print the SQL.")
+def upgrade(address: Address | None, *, inbox: str | None, dry_run: bool) -> None:
+    """Make the tables of a journal, or migrate those of an earlier payasync.
+
+    Your program does this at its first use, too. No other command does. Stop all processes that use the tables before,
+    because an earlier payasync refuses the tables of a later one.
+
+    \b
+    Examples:
+      payasync journal upgrade --journal pay.db --inbox inbox.db --dry-run
+      payasync journal upgrade --journal pay.db --inbox inbox.db
+
+    \b
+    Exit codes:
+      0    the tables are up to date now; with --dry-run, the SQL was printed
+      2    nothing changed: there is no such database, or its tables are of another program or a later payasync
+    """  # noqa: D301 - click does not wrap a paragraph after this character
+    if address is None and inbox is None:
+        fail("journal upgrade", f"neither --journal nor --inbox is given: {FORMS}")
+    if address is not None:
+        made = run_with_journal(address, lambda journal: journal.upgrade(dry_run=dry_run), command="journal upgrade")
+        _show_upgrade("journal", made, dry_run=dry_run)
+    if inbox is not None:
+        _show_upgrade("inbox", _upgrade_inbox(Address(inbox), dry_run=dry_run), dry_run=dry_run)
+
+
+def _upgrade_inbox(address: Address, *, dry_run: bool) -> Upgrade:
+    async def work() -> Upgrade:
+        store = address.open_inbox()
+        try:
+            return await store.upgrade(dry_run=dry_run)
+        finally:
+            await store.aclose()
+
+    try:
+        return asyncio.run(work())
+    except PayasyncError as error:
+        fail_with_journal("journal upgrade", error, {"path": "--inbox", "dsn": "--inbox"})
+
+
+def _show_upgrade(store: str, made: Upgrade, *, dry_run: bool) -> None:
+    before = f"version {made.before}" if made.before else "no tables"
+    if not made.sql:
+        words = f"is up to date: version {made.after}."
+    elif dry_run:
+        words = f"would have version {made.after}. Now it has {before}."
+    else:
+        words = f"has version {made.after} now. Before, it had {before}."
+    Lines(strict=True).write(f"{'-- ' if dry_run else ''}The {store} {plain(made.place)} {words}")
+    if dry_run:
+        click.echo(made.sql, nl=False)
 
 
 def _confirm(command: str, question: str) -> None:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 from attrs import field, frozen
@@ -15,9 +15,13 @@ from payasync.cli.terminal import existing_folder, fail, print_error
 from payasync.credentials import Environment, Hidden
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, PayasyncError, StorageError
 from payasync.journal import Journal, SqliteJournal
+from payasync.notifications import SqliteInbox
 from payasync.profile.profile import Profile
 from payasync.session import PROFILE_PATH, SANDBOX_WORD, Session, load_profile
 from payasync.wire.validators import NOTHING
+
+if TYPE_CHECKING:
+    from payasync.notifications import PostgresInbox
 
 T = TypeVar("T")
 
@@ -34,7 +38,7 @@ _SCHEME: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 _CREDENTIALS: Final = re.compile(r"@|passw|postgres.*:", re.IGNORECASE | re.DOTALL)
 _WRITTEN_AS_PATH: Final = re.compile(r"\.{1,2}[/\\].*|/(?!/)[^:]*", re.DOTALL)
-_FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
+FORMS: Final = "give the path of a file, or a PostgreSQL connection string, which is postgresql://… or host=… dbname=…"
 _SPELLED: Final = {"path": "--journal", "dsn": "--journal", "old": "OLD", "new": "NEW"}
 """What `--help` calls the arguments of a journal."""
 _MISSING: Final = (
@@ -88,20 +92,28 @@ class Address:
         """The option with which a command uses this journal; empty if the environment names it."""
         return "" if os.environ.get(_JOURNAL) == self.text else f" --journal {shlex.quote(self.shown)}"
 
-    def open(self, *, migrate: bool = False) -> Journal:
-        """Return the journal; nothing is read or written yet.
+    def open(self, *, make: bool = False) -> Journal:
+        """Return the journal; nothing is read or written yet. Missing and older tables are refused.
 
         Args:
-            migrate: Make missing tables, and migrate older ones. A command that looks, asks or sends refuses them.
+            make: Make a missing SQLite file.
 
         Raises:
             ConfigurationError: The connection string is invalid, or the extra `[postgres]` is not installed.
         """
         if self.is_file:
-            return SqliteJournal(self.text, migrate=migrate)
+            return SqliteJournal(self.text, migrate=make and not Path(self.text).exists())
         from payasync.journal import PostgresJournal  # noqa: PLC0415 - the extra may be missing
 
-        return PostgresJournal(self.text, migrate=migrate)
+        return PostgresJournal(self.text, migrate=False)
+
+    def open_inbox(self) -> "SqliteInbox | PostgresInbox":
+        """Return the inbox at this place, as `open` returns a journal; its tables are made or migrated by `upgrade`."""
+        if self.is_file:
+            return SqliteInbox(self.text, migrate=False)
+        from payasync.notifications import PostgresInbox  # noqa: PLC0415 - the extra may be missing
+
+        return PostgresInbox(self.text, migrate=False)
 
 
 def journal_option(
@@ -125,16 +137,16 @@ def journal_option(
         if not found.is_file:
             return found
         if not text:
-            raise click.BadParameter(f"it is empty: {_FORMS}")
+            raise click.BadParameter(f"it is empty: {FORMS}")
         if scheme := _SCHEME.match(text):
-            raise click.BadParameter(f"no journal's address begins with {scheme[0]!r}: {_FORMS}")
+            raise click.BadParameter(f"no journal's address begins with {scheme[0]!r}: {FORMS}")
         path = Path(text)
         try:
             path.stat()
         except OSError as error:
             if _CREDENTIALS.search(text) and not _WRITTEN_AS_PATH.fullmatch(text):
                 raise click.BadParameter(
-                    f"there is no such file, and its name is not shown because it may hold a password: {_FORMS}. "
+                    f"there is no such file, and its name is not shown because it may hold a password: {FORMS}. "
                     "Write ./ before the name of a new file"
                 ) from None
             if not isinstance(error, FileNotFoundError | NotADirectoryError):

@@ -138,7 +138,7 @@ def import_(
     """  # noqa: D301 - click does not wrap a paragraph after this character
     screen = RefundImportScreen(file, address, service=base_url or "", result=result)
     try:
-        journal = address.open()
+        journal = address.open(make=True)
         session = session_with(journal, profile=profile, base_url=base_url)
         # No event loop runs yet, so that Ctrl-C ends it immediately, however long the file is.
         rows = read_file(file, session)

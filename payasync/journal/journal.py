@@ -39,7 +39,7 @@ from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import BOOT_CLOCK, boot_time, canonical_url, check_function, parse_base_url
-from payasync.storage import Backlog, check_moment, check_number
+from payasync.storage import Backlog, Upgrade, check_moment, check_number
 from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
 from payasync.wire.match import comparison_of
 from payasync.wire.request import Request
@@ -110,6 +110,16 @@ class Journal(ABC):
     @abstractmethod
     async def _run_within(self, connection: Any, work: Callable[[datetime], Transaction[T]]) -> T:
         """Run work in a transaction of the caller, who commits it."""
+
+    @abstractmethod
+    async def upgrade(self, *, dry_run: bool = False) -> Upgrade:
+        """Make or migrate the tables, and return what was executed. With `dry_run`, execute nothing.
+
+        The first use does the same, unless the journal was made with `migrate=False`.
+
+        Raises:
+            ConfigurationError: The tables belong to another program or to a newer payasync, or may not be made.
+        """
 
     @abstractmethod
     async def aclose(self) -> None:

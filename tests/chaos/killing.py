@@ -171,8 +171,8 @@ class KillablePostgres(KillableJournal, PostgresJournal):
         super().__init__(dsn, clock=clock)
         self._marked: tuple[str, str | None] | None = None
         database: Any = self._database
-        self._connect: Callable[[], Awaitable[Connection]] = database._connect
-        database._connect = self._connect_mortal
+        self._connect: Callable[[], Awaitable[Connection]] = database.connect
+        database.connect = self._connect_mortal
 
     async def _connect_mortal(self) -> Connection:
         connection = await self._connect()

@@ -1,0 +1,241 @@
+"""`payasync journal upgrade`, and every other command, which changes no table."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import psycopg
+import pytest
+from attrs import evolve
+from click.testing import CliRunner, Result
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from payasync.cli.commands import payasync
+from payasync.credentials import Hidden
+from payasync.journal import PostgresJournal, SqliteJournal
+from payasync.journal.postgres_journal import SCHEMA as POSTGRES
+from payasync.journal.sqlite_journal import SCHEMA as SQLITE
+from payasync.notifications.sqlite_inbox import SCHEMA as INBOX
+from payasync.storage import Schema
+from payasync.storage.postgres import Database
+from payasync.storage.sqlite import SqliteFile
+from tests.test_readme import ENVIRONMENT
+
+KNOWN: Final = len(SQLITE.migrations)
+REFUNDS: Final = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\n"
+RESOLVING: Final = ("--as", "rejected", "--reason", "looked up", "--yes")
+REFUND: Final = ("--out-trade-no", "T1", "--out-refund-no", "R1", "--total-amt", "450", "--refund-amt", "200", "--yes")
+COMMANDS: Final = (
+    ("journal",),
+    ("journal", "list"),
+    ("journal", "show", "1"),
+    ("journal", "resolve", "1", *RESOLVING),
+    ("journal", "prune", "--older-than", "90d"),
+    ("journal", "move", "https://a.example", "https://b.example", "--yes"),
+    ("reconcile",),
+    ("reconcile", "--dry-run"),
+    ("refund", "create", *REFUND),
+    ("refund", "import", "refunds.csv"),
+)
+"""Each command that uses a journal, but for `upgrade`."""
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in an empty folder with a file of refunds."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "refunds.csv").write_text(REFUNDS, encoding="utf-8")
+
+
+def run(*arguments: str, journal: str = "", **environ: str) -> Result:
+    """Run a command in the environment of a merchant."""
+    given = {name: "" for name in os.environ if name.startswith("PAYASYNC_")}
+    return CliRunner().invoke(
+        payasync, arguments, env={**given, **ENVIRONMENT, "PAYASYNC_JOURNAL": journal or None, **environ}
+    )
+
+
+def url(dsn: str) -> str:
+    """Return a connection string as a URL."""
+    return f"postgresql:///?{urlencode(conninfo_to_dict(dsn))}"
+
+
+def older(schema: Schema) -> Schema:
+    """Return the tables as the version before had them."""
+    return evolve(schema, migrations=schema.migrations[:-1])
+
+
+def make_file(path: Path, schema: Schema) -> None:
+    """Make an SQLite file."""
+
+    async def made() -> None:
+        file: SqliteFile = SqliteFile(path, schema)
+        await file.run(lambda _: None)
+        await file.aclose()
+
+    asyncio.run(made())
+
+
+def make_tables(dsn: str, schema: Schema) -> None:
+    """Make the tables in PostgreSQL."""
+
+    async def made() -> None:
+        database = Database(Hidden(dsn), schema)
+        await database.run(lambda transaction: transaction.rows("SELECT 1 AS one"))
+        await database.aclose()
+
+    asyncio.run(made())
+
+
+def tables(dsn: str) -> list[tuple[Any, ...]]:
+    """Return all columns and indexes, and the versions of the tables."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        where = "WHERE table_name LIKE 'payasync_%'"
+        columns = f"SELECT table_schema, table_name, column_name, data_type FROM information_schema.columns {where}"
+        indexes = "SELECT schemaname, tablename, indexname, indexdef FROM pg_indexes WHERE tablename LIKE 'payasync_%'"
+        found = connection.execute(f"{columns} UNION ALL {indexes} ORDER BY 1, 2, 3, 4".encode()).fetchall()
+        if any("payasync_migrations" in row for row in found):
+            found += connection.execute("SELECT name, version FROM payasync_migrations ORDER BY 1, 2").fetchall()
+        return found
+
+
+def schema_of(path: Path) -> list[Any]:
+    """Return what stands in the header of an SQLite file, and its tables and indexes."""
+    with closing(sqlite3.connect(path)) as db:
+        marks = [db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")]
+        return [*marks, *db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2")]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("state", ["empty", "older"])
+def test_no_command_changes_tables_in_postgresql(postgres_dsn: str, state: str, command: tuple[str, ...]) -> None:
+    """On an empty database, or older tables, a command makes and migrates nothing, and names the next step."""
+    if state == "older":
+        make_tables(postgres_dsn, older(POSTGRES))
+    before = tables(postgres_dsn)
+    result = run(*command, journal=url(postgres_dsn))
+
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert "payasync journal upgrade" in result.stderr
+    assert before == tables(postgres_dsn)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_migrates_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """On the file of an earlier payasync, a command migrates nothing, and names the next step."""
+    make_file(tmp_path / "pay.db", older(SQLITE))
+    before = schema_of(tmp_path / "pay.db")
+    result = run(*command, journal="pay.db")
+
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert "payasync journal upgrade" in result.stderr
+    assert before == schema_of(tmp_path / "pay.db")
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each[1:2] != ("import",)], ids=" ".join)
+def test_no_command_but_the_import_makes_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """If the file is missing, a command makes none: a mistyped name would be an empty journal."""
+    result = run(*command, journal="pay.db")
+
+    assert 2 == result.exit_code
+    assert "journal upgrade" in result.stderr
+    assert ["refunds.csv"] == [each.name for each in tmp_path.iterdir()]
+
+
+def test_older_inbox_is_not_migrated_by_looking(tmp_path: Path) -> None:
+    """`payasync journal --inbox` shows an inbox of this version only, and names the next step."""
+    make_file(tmp_path / "pay.db", SQLITE)
+    make_file(tmp_path / "inbox.db", older(INBOX))
+    before = schema_of(tmp_path / "inbox.db")
+    result = run("journal", "--inbox", "inbox.db", journal="pay.db")
+
+    assert 2 == result.exit_code
+    assert "payasync journal upgrade --inbox" in result.stderr
+    assert before == schema_of(tmp_path / "inbox.db")
+
+
+def test_tables_elsewhere_are_no_empty_journal(postgres_dsn: str) -> None:
+    """For a role whose path leads elsewhere, the status fails and names the schema, instead of "In doubt nothing"."""
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA shop")
+        connection.execute("CREATE SCHEMA other")
+    make_tables(make_conninfo(postgres_dsn, options="-csearch_path=shop"), POSTGRES)
+    result = run("journal", journal=url(make_conninfo(postgres_dsn, options="-csearch_path=other")))
+
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert "its tables are in the schema shop" in result.stderr
+
+
+def lines(texts: Iterable[str]) -> list[str]:
+    """Return the first line of each output."""
+    return [" ".join(each.splitlines()[0].split()) for each in texts]
+
+
+@pytest.mark.parametrize("state", ["missing", "older"])
+def test_file_is_upgraded(tmp_path: Path, state: str) -> None:
+    """`journal upgrade` makes or migrates the file, as `SqliteJournal` does; a second run changes nothing."""
+    path, good = tmp_path / "pay.db", tmp_path / "good.db"
+    make_file(good, SQLITE)
+    if state == "older":
+        make_file(path, older(SQLITE))
+    had = f"version {KNOWN - 1}" if state == "older" else "no tables"
+    said = lines(run("journal", "upgrade", journal="pay.db").stdout for _ in range(2))
+
+    assert f"The journal {path} has version {KNOWN} now. Before, it had {had}." == said[0]
+    assert f"The journal {path} is up to date: version {KNOWN}." == said[1]
+    assert sorted(map(str, schema_of(good))) == sorted(map(str, schema_of(path)))
+    assert 0o600 == path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("state", ["empty", "older"])
+def test_postgresql_is_upgraded(postgres_dsn: str, state: str) -> None:
+    """`journal upgrade` makes or migrates the tables, and says in which schema; a second run changes nothing."""
+    if state == "older":
+        make_tables(postgres_dsn, older(POSTGRES))
+    had = f"version {KNOWN - 1}" if state == "older" else "no tables"
+    said = lines(run("journal", "upgrade", journal=url(postgres_dsn)).stdout for _ in range(2))
+
+    assert f"schema public has version {KNOWN} now. Before, it had {had}." in said[0]
+    assert f"schema public is up to date: version {KNOWN}." in said[1]
+    assert 0 == run("journal", journal=url(postgres_dsn)).exit_code
+
+
+def test_dry_run_prints_the_sql(tmp_path: Path, postgres_dsn: str) -> None:
+    """`--dry-run` changes nothing, and prints the SQL: executed as it is, it makes tables that payasync takes."""
+    file, server = (run("journal", "upgrade", "--dry-run", journal=each) for each in ("pay.db", url(postgres_dsn)))
+    assert (["refunds.csv"], []) == ([each.name for each in tmp_path.iterdir()], tables(postgres_dsn))
+
+    with closing(sqlite3.connect(tmp_path / "pay.db")) as db:
+        db.executescript(file.stdout)
+    (tmp_path / "pay.db").chmod(0o600)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(server.stdout.encode())
+
+    async def used() -> list[Any]:
+        async with SqliteJournal("pay.db", migrate=False) as first, PostgresJournal(postgres_dsn, migrate=False) as last:
+            return [await first.next_due(), await last.next_due()]
+
+    assert [None, None] == asyncio.run(used())
+
+
+def test_inbox_is_upgraded(tmp_path: Path, postgres_dsn: str) -> None:
+    """`journal upgrade --inbox` makes or migrates an inbox, in a file or in PostgreSQL, with or without a journal."""
+    make_file(tmp_path / "inbox.db", older(INBOX))
+    both = run("journal", "upgrade", "--inbox", "inbox.db", journal="pay.db").stdout.splitlines()
+    alone = run("journal", "upgrade", "--inbox", url(postgres_dsn)).stdout.splitlines()
+
+    assert ["The journal", "The inbox"] == [" ".join(each.split()[:2]) for each in both]
+    assert both[1].endswith("has version 2 now. Before, it had version 1.")
+    assert (1, True) == (len(alone), alone[0].endswith("schema public has version 2 now. Before, it had no tables."))
+
+
+def test_upgrade_needs_a_store() -> None:
+    """Without a journal and an inbox, `journal upgrade` says what to give."""
+    result = run("journal", "upgrade")
+
+    assert (2, True) == (result.exit_code, "neither --journal nor --inbox is given" in result.stderr)
