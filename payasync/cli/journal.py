@@ -357,7 +357,7 @@ def upgrade(address: Address | None, *, inbox: str | None, dry_run: bool) -> Non
     \b
     Exit codes:
       0    the tables are up to date now; with --dry-run, the SQL was printed
-      2    nothing changed: there is no such database, or its tables are of another program or a later payasync
+      2    nothing changed: it cannot be opened, or a later payasync made it
     """  # noqa: D301 - click does not wrap a paragraph after this character
     if address is None and inbox is None:
         fail("journal upgrade", f"neither --journal nor --inbox is given: {FORMS}")

@@ -64,6 +64,13 @@ def sandbox() -> Iterator[ThreadedSandbox]:
         sandbox.faults.clear()
 
 
+def journal_at(path: Path) -> str:
+    """Make an empty journal, and return its path: no command that sends one write makes it."""
+    made = CliRunner().invoke(payasync, ["journal", "upgrade", "--journal", str(path)])
+    assert 0 == made.exit_code
+    return str(path)
+
+
 class Shown:
     """The end of a command."""
 
@@ -199,7 +206,7 @@ def test_confirmation(
 ) -> None:
     """A person sees what is sent, how much, where to and for whom, and nothing is sent unless they agree."""
     monkeypatch.setattr(os, "isatty", lambda _: True)
-    journal = str(tmp_path / "pay.db")
+    journal = journal_at(tmp_path / "pay.db")
     ended = ran(sandbox, *PLACE, "--subject", "Coffee", "--extra", "n=7", "--journal", journal, given=f"{answer}\n")
     # From click 8.4 on, its test runner shows the answer, too.
     err = ended.err.replace(f"[y/N]: {answer}\n", "[y/N]:\n")
@@ -286,10 +293,12 @@ def test_ctrl_c_immediately_before_the_write(
         signal.raise_signal(signal.SIGINT)
         return stopped_by_signals()
 
+    journal = journal_at(tmp_path / "pay.db")
     monkeypatch.setattr("payasync.cli.calls.stopped_by_signals", late)
-    ended = ran(sandbox, *R1, "--yes", "--journal", str(tmp_path / "pay.db"))
+    ended = ran(sandbox, *R1, "--yes", "--journal", journal)
+    found = ran(sandbox, "journal", "list", "--json", "--journal", journal)
 
-    assert (130, 0, []) == (ended.code, sent(sandbox), list(tmp_path.iterdir()))
+    assert (130, 0, "") == (ended.code, sent(sandbox), found.out)
     assert "payasync refund create: interrupted; nothing was sent" == ended.err.splitlines()[-1]
 
 
@@ -309,6 +318,7 @@ def test_interrupted_query(sandbox: ThreadedSandbox, tmp_path: Path, number: sig
 def test_interrupted(sandbox: ThreadedSandbox, tmp_path: Path, number: signal.Signals) -> None:
     """A signal while a refund is under way: it may have been done. A killed command, too, has shown its number."""
     fault = sandbox.faults.hang("refunds.create", phase="after")
+    journal_at(tmp_path / "pay.db")
     arguments = (*REFUND, "--yes", "--json", "--journal", "pay.db")
     with Forked("payasync", *arguments, environment=environment(sandbox), folder=tmp_path) as process:
         sandbox.call(until, lambda: fault.fired)
@@ -348,7 +358,7 @@ def test_unknown_outcome(sandbox: ThreadedSandbox) -> None:
 @pytest.mark.parametrize("name", ["pay.db", "my 'pay' $HOME.db"])
 def test_unknown_outcome_in_a_journal(sandbox: ThreadedSandbox, tmp_path: Path, name: str) -> None:
     """With a journal, the first command that is shown settles the refund; the same refund again sends nothing."""
-    journal = str(tmp_path / name)
+    journal = journal_at(tmp_path / name)
     ended = unknown(sandbox, *R1, "--journal", journal)
     settle, look = ended.told["next"]
     settled = followed(sandbox, settle)
@@ -365,7 +375,7 @@ def test_unknown_outcome_in_the_journal_of_the_environment(
     sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the environment names the journal and the service, the commands that are shown work as they stand there."""
-    for name, value in {**environment(sandbox), "PAYASYNC_JOURNAL": str(tmp_path / "pay.db")}.items():
+    for name, value in {**environment(sandbox), "PAYASYNC_JOURNAL": journal_at(tmp_path / "pay.db")}.items():
         monkeypatch.setenv(name, value)
     settle, look = unknown(sandbox, *R1).told["next"]
 
@@ -375,7 +385,7 @@ def test_unknown_outcome_in_the_journal_of_the_environment(
 
 def test_unknown_payment(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """A payment has no number: the words say what to look for, and with a journal how to record what was found."""
-    journal = str(tmp_path / "pay.db")
+    journal = journal_at(tmp_path / "pay.db")
     alone, recorded = lost(sandbox, *PAY), lost(sandbox, *PAY, "--journal", journal, "--intent", "i42")
     again = ran(sandbox, *PAY, "--journal", journal, "--intent", "i42", "--yes", "--json")
     resolve = [
@@ -397,7 +407,7 @@ def test_used_number(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """A number that was used before is a case for a person: the command that is shown tells what it stands for."""
     ran(sandbox, *R1, "--yes")
     ended = ran(sandbox, *R1, "--yes", "--json")
-    other = ran(sandbox, *R1, "--yes", "--json", "--journal", str(tmp_path / "pay.db"))
+    other = ran(sandbox, *R1, "--yes", "--json", "--journal", journal_at(tmp_path / "pay.db"))
     (command,) = ended.told["next"]
 
     assert [(DOUBT, "duplicate")] * 2 == [(each.code, each.told["outcome"]) for each in (ended, other)]
@@ -407,7 +417,7 @@ def test_used_number(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
 
 def test_number_of_another_request(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If the journal has another refund under the number, nothing is sent, and a command shows the earlier one."""
-    journal = ("--journal", str(tmp_path / "pay.db"))
+    journal = ("--journal", journal_at(tmp_path / "pay.db"))
     ran(sandbox, *R1, "--yes", *journal)
     ended = ran(sandbox, *R1[:-3], "50", *R1[-2:], "--yes", "--json", *journal)
     (command,) = ended.told["next"]
@@ -602,7 +612,7 @@ def test_forms_of_a_customer(sandbox: ThreadedSandbox, customer: tuple[str, ...]
 
 def test_intent_is_sent_once(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """With a journal, a payment with the same intent is sent once."""
-    given = ("--journal", str(tmp_path / "pay.db"), "--intent", "i42", "--yes", "--json")
+    given = ("--journal", journal_at(tmp_path / "pay.db"), "--intent", "i42", "--yes", "--json")
     first, again = ran(sandbox, *PAY, *given).told, ran(sandbox, *PAY, *given).told
 
     assert (first["id"], 1, 0) == (again["id"], first["attempts"], again["attempts"])
@@ -764,7 +774,7 @@ def test_query_whose_result_cannot_be_shown(sandbox: ThreadedSandbox) -> None:
 
 def test_end_that_the_journal_cannot_record(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """If the journal cannot record that a payment was done, a line and the JSON say so, and name the payment."""
-    journal = str(tmp_path / "pay.db")
+    journal = journal_at(tmp_path / "pay.db")
     given = (*PAY, "--journal", journal, "--yes", "--json", "--intent")
     first = ran(sandbox, *given, "i1")
     with closing(sqlite3.connect(journal)) as database:
@@ -787,7 +797,7 @@ def test_journal_that_cannot_be_closed(
         raise StorageError("disk I/O error")
 
     monkeypatch.setattr(SqliteJournal, "aclose", fail)
-    ended = ran(sandbox, *PAY, "--journal", str(tmp_path / "pay.db"), "--yes", "--json")
+    ended = ran(sandbox, *PAY, "--journal", journal_at(tmp_path / "pay.db"), "--yes", "--json")
 
     assert (0, "done", True) == (ended.code, ended.told["outcome"], ended.told["recorded"])
     assert "payasync payment create: the journal could not be closed: disk I/O error\n" == ended.err
@@ -796,7 +806,7 @@ def test_journal_that_cannot_be_closed(
 @pytest.mark.parametrize("arguments", [REFUND, *(pytest.param(each, marks=pytest.mark.long) for each in (R1, PAY))])
 def test_full_disk(sandbox: ThreadedSandbox, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """If the disk has no room for the record of a write, one line says that nothing was sent, and what to do."""
-    journal = str(tmp_path / "pay.db")
+    journal = journal_at(tmp_path / "pay.db")
     full = command_line(sandbox, "ulimit -f 4; payasync", *arguments, "--journal", journal)
     *number, line = full.stderr.splitlines()
 

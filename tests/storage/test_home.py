@@ -126,7 +126,7 @@ async def test_tables_elsewhere_are_not_made_again(postgres_dsn: str, options: s
         await journal.add(refund(), merchant=MERCHANT)
     dsn = make_conninfo(postgres_dsn, options=options) if options else postgres_dsn
     async with PostgresJournal(dsn) as journal:
-        with pytest.raises(StorageError, match="its tables are in the schema a,.* Give schema='a'"):
+        with pytest.raises(StorageError, match="its tables are in the schema a,.* give schema='a'"):
             await journal.add(refund(), merchant=MERCHANT)
 
     assert ["a"] == homes(postgres_dsn)
