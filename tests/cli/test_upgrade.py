@@ -217,7 +217,10 @@ def test_dry_run_prints_the_sql(tmp_path: Path, postgres_dsn: str) -> None:
         connection.execute(server.stdout.encode())
 
     async def used() -> list[Any]:
-        async with SqliteJournal("pay.db", migrate=False) as first, PostgresJournal(postgres_dsn, migrate=False) as last:
+        async with (
+            SqliteJournal("pay.db", migrate=False) as first,
+            PostgresJournal(postgres_dsn, migrate=False) as last,
+        ):
             return [await first.next_due(), await last.next_due()]
 
     assert [None, None] == asyncio.run(used())

@@ -49,7 +49,9 @@ def fetch(dsn: str, statement: str) -> list[tuple[Any, ...]]:
 
 def homes(dsn: str, table: str = "payasync_intents") -> list[str]:
     """Return the schemas that have a table."""
-    found = fetch(dsn, f"SELECT schemaname FROM pg_tables WHERE tablename = '{table}' AND schemaname !~ '^pg_' ORDER BY 1")
+    found = fetch(
+        dsn, f"SELECT schemaname FROM pg_tables WHERE tablename = '{table}' AND schemaname !~ '^pg_' ORDER BY 1"
+    )
     return [str(name) for (name,) in found]
 
 
