@@ -1,6 +1,5 @@
 """`payasync journal`: lists and shows writes, and lets a person resolve those that the service cannot settle."""
 
-import asyncio
 import json
 import os
 import re
@@ -33,13 +32,12 @@ from payasync.cli.options import (
     FORMS,
     Address,
     existing_journal,
-    fail_with_journal,
     journal_option,
     run_with_journal,
+    run_with_store,
 )
 from payasync.cli.terminal import Lines, fail, plain, print_error
 from payasync.endpoints import OPERATIONS
-from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, format_moment, state_now, when_sent
 from payasync.notifications import InboxEvent, SqliteInbox
@@ -362,24 +360,12 @@ def upgrade(address: Address | None, *, inbox: str | None, dry_run: bool) -> Non
     if address is None and inbox is None:
         fail("journal upgrade", f"neither --journal nor --inbox is given: {FORMS}")
     if address is not None:
-        made = run_with_journal(address, lambda journal: journal.upgrade(dry_run=dry_run), command="journal upgrade")
+        made = run_with_journal(address, lambda store: store.upgrade(dry_run=dry_run), command="journal upgrade")
         _show_upgrade("journal", made, dry_run=dry_run)
     if inbox is not None:
-        _show_upgrade("inbox", _upgrade_inbox(Address(inbox), dry_run=dry_run), dry_run=dry_run)
-
-
-def _upgrade_inbox(address: Address, *, dry_run: bool) -> Upgrade:
-    async def work() -> Upgrade:
-        store = address.open_inbox()
-        try:
-            return await store.upgrade(dry_run=dry_run)
-        finally:
-            await store.aclose()
-
-    try:
-        return asyncio.run(work())
-    except PayasyncError as error:
-        fail_with_journal("journal upgrade", error, {"path": "--inbox", "dsn": "--inbox"})
+        opened, command = Address(inbox).open_inbox, "journal upgrade"
+        made = run_with_store(opened, lambda store: store.upgrade(dry_run=dry_run), command=command, option="--inbox")
+        _show_upgrade("inbox", made, dry_run=dry_run)
 
 
 def _show_upgrade(store: str, made: Upgrade, *, dry_run: bool) -> None:

@@ -139,7 +139,7 @@ async def run(
     stop = stopped_by_signals()
     because = "a tunnel or a proxy can forward notifications to this address"
     with closing(bind(host, port, because=because)) as listening, stray_logs_dropped():
-        store = SqliteInbox(inbox, migrate=not inbox.exists())
+        store = SqliteInbox(inbox, migrate=not await asyncio.to_thread(inbox.exists))
         try:
             await store.next_due()  # a file that is no inbox is refused here
             ingest = Ingest(verification, store, clock=time.time, on_stored=lambda: None)

@@ -15,7 +15,7 @@ from payasync.cli.terminal import existing_folder, fail, print_error
 from payasync.credentials import Environment, Hidden
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, PayasyncError, StorageError
 from payasync.journal import Journal, SqliteJournal
-from payasync.notifications import SqliteInbox
+from payasync.notifications import Inbox, SqliteInbox
 from payasync.profile.profile import Profile
 from payasync.session import PROFILE_PATH, SANDBOX_WORD, Session, load_profile
 from payasync.wire.validators import NOTHING
@@ -23,6 +23,7 @@ from payasync.wire.validators import NOTHING
 if TYPE_CHECKING:
     from payasync.notifications import PostgresInbox
 
+S = TypeVar("S", bound="Journal | Inbox")
 T = TypeVar("T")
 
 BASE_URL: Final = "PAYASYNC_BASE_URL"
@@ -269,21 +270,28 @@ def service_options(profile: str | None, base_url: str | None) -> str:
 
 def run_with_journal(address: Address, work: Callable[[Journal], Awaitable[T]], *, command: str) -> T:
     """Return what `work` returns about a journal; on an error, say why in one line and end with exit code 2."""
+    return run_with_store(address.open, work, command=command)
+
+
+def run_with_store(
+    open_store: Callable[[], S], work: Callable[[S], Awaitable[T]], *, command: str, option: str = "--journal"
+) -> T:
+    """Return what `work` returns about a journal or an inbox, as `run_with_journal` does."""
 
     async def run() -> T:
-        journal = address.open()
+        store = open_store()
         try:
-            return await work(journal)
+            return await work(store)
         finally:
-            await close_journal(command, journal)
+            await close_journal(command, store)
 
     try:
         return asyncio.run(run())
     except PayasyncError as error:
-        fail_with_journal(command, error)
+        fail_with_journal(command, error, {"path": option, "dsn": option})
 
 
-async def close_journal(command: str, journal: Journal) -> None:
+async def close_journal(command: str, journal: Journal | Inbox) -> None:
     """Close a journal. An error is shown, and changes no exit code: what was done is done, and recorded."""
     try:
         await journal.aclose()

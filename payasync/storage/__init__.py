@@ -65,6 +65,11 @@ class Upgrade:
     sql: str
 
 
+def read_sql(package: str, name: str) -> str:
+    """Return the script `sql/<name>.sql` of a package."""
+    return resources.files(package).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
 def read_migrations(package: str, database: str) -> tuple[str, ...]:
     """Return the scripts `sql/<database>/*.sql` of a package, in the order of their numbers."""
     folder = resources.files(package).joinpath("sql", database)

@@ -23,7 +23,7 @@ from psycopg.rows import DictRow, dict_row
 
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, StorageError
-from payasync.storage import Schema, Upgrade, upgrade_needed
+from payasync.storage import Schema, Upgrade, read_sql, upgrade_needed
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 Result: TypeAlias = list[DictRow] | Exception
@@ -70,34 +70,9 @@ MIGRATING: Final = f"SELECT set_config('lock_timeout', '30s', true), {_GUARDS}"
 """Who waits for a table makes all others wait, too, so this wait is bounded."""
 NOW: Final = "coalesce(CAST(%(now)s AS timestamptz), now())"
 """The present in a statement for `Database.run_grouped`: the journal's clock, else the server's."""
-MIGRATIONS: Final = """
-CREATE TABLE IF NOT EXISTS payasync_migrations (
-    name text NOT NULL,
-    version integer NOT NULL,
-    at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (name, version)
-);
-"""
+MIGRATIONS: Final = read_sql("payasync.storage", "migrations")
 MIGRATED: Final = "INSERT INTO payasync_migrations (name, version) VALUES ('{}', {});\n"
-FIND: Final = """
-SELECT
-    current_setting('server_encoding') AS encoding,
-    (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'search_path') AS path,
-    coalesce(
-        nullif((SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'role'), 'none'), session_user::text) AS role,
-    ARRAY(
-        SELECT nspname::text FROM pg_catalog.pg_namespace
-        WHERE pg_catalog.has_schema_privilege(oid, 'USAGE') AND nspname !~ '^pg_' AND nspname <> 'information_schema'
-    ) AS schemas,
-    ARRAY(
-        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace
-        WHERE relname = %(table)s AND relkind IN ('r', 'p') AND relpersistence <> 't' ORDER BY nspname
-    ) AS homes,
-    ARRAY(
-        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace
-        WHERE relname = 'payasync_migrations' AND relkind = 'r'
-    ) AS migrated"""
-"""Where the tables are. `reset_val` is the role's configured path, whatever another program has set since."""
+FIND: Final = read_sql("payasync.storage", "find_home")
 VERSION: Final = "SELECT coalesce(max(version), 0) AS version FROM payasync_migrations WHERE name = %s"
 _TABLES: Final = re.compile(r"\bpayasync_(?:intents|services|events|migrations)\b")
 _PATH: Final = re.compile(r'"((?:[^"]|"")*)"|([^\s,"]+)')

@@ -1,0 +1,18 @@
+-- Where the tables of a store are. `reset_val` is what is configured, whatever another program has set since.
+SELECT
+    current_setting('server_encoding') AS encoding,
+    (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'search_path') AS path,
+    coalesce(
+        nullif((SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'role'), 'none'), session_user::text) AS role,
+    ARRAY(
+        SELECT nspname::text FROM pg_catalog.pg_namespace
+        WHERE pg_catalog.has_schema_privilege(oid, 'USAGE') AND nspname !~ '^pg_' AND nspname <> 'information_schema'
+    ) AS schemas,
+    ARRAY(
+        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace
+        WHERE relname = %(table)s AND relkind IN ('r', 'p') AND relpersistence <> 't' ORDER BY nspname
+    ) AS homes,
+    ARRAY(
+        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace
+        WHERE relname = 'payasync_migrations' AND relkind = 'r'
+    ) AS migrated
