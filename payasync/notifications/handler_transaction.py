@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
@@ -12,11 +13,13 @@ from typing import Any, Final, TypeAlias
 
 from payasync.errors import ConfigurationError
 from payasync.middleware.observe import log
+from payasync.storage.home import choose_home, configured_path, find_home, quote_name
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
 """Returns a context manager that gives a connection. It commits at its end, and rolls back on an error."""
 
-TABLE: Final = "CREATE TABLE payasync_handled (event TEXT PRIMARY KEY, at TEXT)"
+MARKS: Final = "payasync_handled"
+TABLE: Final = f"CREATE TABLE {MARKS} (event TEXT PRIMARY KEY, at TEXT)"
 RIGHTS: Final = "GRANT SELECT, INSERT, DELETE ON payasync_handled TO ..."
 PATIENCE: Final = 10.0
 """Seconds that a starting receiver waits for a database."""
@@ -39,6 +42,7 @@ MUTE: Final = (
 )
 
 _UNDEFINED_TABLE: Final = "42P01"
+_UNDEFINED_FUNCTION: Final = "42883"
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 
 logger: Final = logging.getLogger("payasync.notifications")
@@ -55,10 +59,10 @@ def hash_mark(handler: str, merchant: str, key: str) -> str:
     return hashlib.sha256(f"{handler}\n{merchant}\n{key}".encode()).hexdigest()
 
 
-def build_insert(mark: str, at: datetime) -> str:
+def build_insert(mark: str, at: datetime, marks: str = MARKS) -> str:
     """Return the statement that inserts a mark. It has no parameters, because drivers write them differently."""
     return (
-        f"INSERT INTO payasync_handled (event, at) VALUES ('{mark}', '{at.isoformat()}') "  # noqa: S608 - see above
+        f"INSERT INTO {marks} (event, at) VALUES ('{mark}', '{at.isoformat()}') "  # noqa: S608 - see above
         "ON CONFLICT DO NOTHING"
     )
 
@@ -80,6 +84,7 @@ class HandlerTransaction:
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
+        self._marks = MARKS
         self._checked = False
 
     async def run_once(self, mark: str, at: datetime, handle: Callable[[Any], Awaitable[object]]) -> bool:
@@ -95,7 +100,7 @@ class HandlerTransaction:
         """
         await self.check()
         async with _enter(self._begin) as connection:
-            if await _changes_row(connection, build_insert(mark, at)):
+            if await _changes_row(connection, build_insert(mark, at, self._marks)):
                 await handle(connection)
                 return True
             return False
@@ -114,6 +119,7 @@ class HandlerTransaction:
         if self._checked:
             return
         try:
+            self._marks = await self._find_marks()
             for failure in (_ProbeError, _ProbeCancelledError):
                 await self._probe(failure)
         except Exception as error:
@@ -122,10 +128,41 @@ class HandlerTransaction:
             raise
         self._checked = True
 
+    async def _find_marks(self) -> str:
+        """Return the name of the table of marks; in PostgreSQL with its schema, which a pooler's connection may hide.
+
+        Raises:
+            ConfigurationError: The table is in a schema that no path leads to.
+        """
+        try:
+            await self._fetch_text("SELECT sqlite_version()")
+        except Exception as error:
+            if not _has_code(error, _UNDEFINED_FUNCTION):
+                raise
+        else:
+            return MARKS
+        found = json.loads(await self._fetch_text(find_home(MARKS)))
+        path = [*configured_path(found["path"], "", found["role"]), *found["current"]]
+        try:
+            return f"{quote_name(choose_home(None, path, found['homes'], found['schemas']))}.{MARKS}"
+        except LookupError as error:
+            why = str(error)
+        raise _error(why)
+
+    async def _fetch_text(self, statement: str) -> str:
+        async with _enter(self._begin) as connection:
+            if hasattr(connection, "fetchval"):  # asyncpg
+                return str(await connection.fetchval(statement))
+            fetch = getattr(await _execute(connection, statement), "fetchone", None)
+            if fetch is None:
+                raise _error(MUTE)
+            return str((await _resolve(fetch()))[0])
+        raise _error(SWALLOWED)
+
     async def _probe(self, failure: type[BaseException]) -> None:
         mark = token_hex(32)
-        delete = f"DELETE FROM payasync_handled WHERE event = '{mark}'"  # noqa: S608 - its own digits
-        await self._insert_first(build_insert(mark, datetime.now(UTC)))
+        delete = f"DELETE FROM {self._marks} WHERE event = '{mark}'"  # noqa: S608 - its own digits
+        await self._insert_first(build_insert(mark, datetime.now(UTC), self._marks))
         committed = raised = False
         try:
             async with _enter(self._begin) as connection:
@@ -150,7 +187,7 @@ class HandlerTransaction:
         failure: Exception = _error(LOST)
         try:
             async with _enter(self._begin) as connection:
-                await _execute(connection, TABLE)
+                await _execute(connection, TABLE.replace(MARKS, self._marks))
         except Exception as error:  # noqa: BLE001 - another process may have created it just now
             failure = error
         if not await self._insert(insert):

@@ -5,6 +5,7 @@ forked child leaves its parent's connections alone, and makes its own.
 """
 
 import asyncio
+import json
 import os
 import re
 import socket
@@ -24,6 +25,7 @@ from psycopg.rows import DictRow, dict_row
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, StorageError
 from payasync.storage import Schema, Upgrade, read_sql, upgrade_needed
+from payasync.storage.home import choose_home, configured_path, find_home, quote_name
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 Result: TypeAlias = list[DictRow] | Exception
@@ -72,11 +74,8 @@ NOW: Final = "coalesce(CAST(%(now)s AS timestamptz), now())"
 """The present in a statement for `Database.run_grouped`: the journal's clock, else the server's."""
 MIGRATIONS: Final = read_sql("payasync.storage", "migrations")
 MIGRATED: Final = "INSERT INTO payasync_migrations (name, version) VALUES ('{}', {});\n"
-FIND: Final = read_sql("payasync.storage", "find_home")
 VERSION: Final = "SELECT coalesce(max(version), 0) AS version FROM payasync_migrations WHERE name = %s"
 _TABLES: Final = re.compile(r"\bpayasync_(?:intents|services|events|migrations)\b")
-_PATH: Final = re.compile(r'"((?:[^"]|"")*)"|([^\s,"]+)')
-_OPTION: Final = re.compile(r"(?:-c\s*|--)search[_-]path=((?:\\.|\S)*)", re.IGNORECASE)
 
 _UNDONE: Final = (errors.UniqueViolation, errors.DeadlockDetected, errors.SerializationFailure)
 """Another transaction was in the way, and this one was undone as a whole: it is done again."""
@@ -139,54 +138,11 @@ def _parse_parts(dsn: Secret) -> dict[str, str] | None:
     return None if split or (ports and not ports.isdecimal()) else parts
 
 
-def configured_path(path: str, options: str, role: str) -> list[str]:
-    """Return the schemas in which a role looks for tables.
-
-    Args:
-        path: The role's configured `search_path`.
-        options: The options of the connection string. A `search_path` in them replaces the role's.
-        role: The role's name.
-    """
-    given = [re.sub(r"\\(.)", r"\1", found) for found in _OPTION.findall(options)]
-    names = [
-        quoted.replace('""', '"') or plain.lower() for quoted, plain in _PATH.findall(given[-1] if given else path)
-    ]
-    return [role if name == "$user" else name for name in names]
-
-
-def choose_home(given: str | None, path: Sequence[str], homes: Sequence[str], schemas: Sequence[str]) -> str:
-    """Return the schema of a store's tables, or the one to make them in.
-
-    Args:
-        given: The argument `schema`.
-        path: The configured path.
-        homes: The schemas that have such tables.
-        schemas: The schemas that the role may use.
-
-    Raises:
-        LookupError: There is no such schema, or the tables are elsewhere. The error says what to do.
-    """
-    candidates = [each for each in ([given] if given else path) if each in schemas]
-    if found := next((each for each in candidates if each in homes), None):
-        return found
-    if given and not candidates:
-        raise LookupError(f"the role has no schema {given!r}: run CREATE SCHEMA, and GRANT USAGE on it to the role")
-    if homes and not given:
-        raise LookupError(
-            f"its tables are in the schema {' and '.join(homes)}, and the search_path is {', '.join(path) or 'empty'}. "
-            f"To use them, give schema={homes[0]!r}, or options=-csearch_path%3D{homes[0]} in the connection string. "
-            "To make new ones, give schema= with another name"
-        )
-    if not candidates:
-        raise LookupError(f"no schema of the search_path {', '.join(path)} exists: create one, or give schema=")
-    return candidates[0]
-
-
 @cache
 def _qualify(statement: str, home: str) -> str:
     """Return a statement with the schema of our tables before their names."""
     # psycopg reads a percent sign as a placeholder.
-    return _TABLES.sub(lambda found: f"{_quote(home)}.{found[0]}".replace("%", "%%"), statement)
+    return _TABLES.sub(lambda found: f"{quote_name(home)}.{found[0]}".replace("%", "%%"), statement)
 
 
 @cache
@@ -195,11 +151,7 @@ def _guard(statement: str, home: str) -> bytes:
 
     A temporary table that another program left has no priority: `pg_temp` comes last.
     """
-    return statement.format(path=sql.Literal(f"{_quote(home)}, pg_temp").as_string(None)).encode()
-
-
-def _quote(name: str) -> str:
-    return sql.Identifier(name).as_string(None)
+    return statement.format(path=sql.Literal(f"{quote_name(home)}, pg_temp").as_string(None)).encode()
 
 
 @frozen
@@ -635,7 +587,8 @@ class Database:
 
     async def _find(self, connection: Connection) -> tuple[str, int]:
         """Return the schema of the tables, and their version; 0 if they are missing."""
-        (found,) = await (await connection.execute(FIND, {"table": self._schema.table})).fetchall()
+        (row,) = await (await connection.execute(find_home(self._schema.table).encode())).fetchall()
+        found = json.loads(row["found"])
         if found["encoding"] not in ENCODINGS:
             raise self._refuse(f"its encoding is {found['encoding']}: make a database with ENCODING 'UTF8'")
         options = next((each.val for each in connection.pgconn.info if each.keyword == b"options"), None) or b""

@@ -1,7 +1,8 @@
 """Where the tables of a journal and an inbox are in PostgreSQL, whatever another program has set on the connection."""
 
 import hashlib
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,8 +14,9 @@ from psycopg.conninfo import make_conninfo
 from payasync import ConfigurationError, CreateRefund, StorageError
 from payasync.journal import PostgresJournal
 from payasync.notifications import PostgresInbox
+from payasync.notifications.handler_transaction import HandlerTransaction
 from payasync.notifications.inbox import Added, Received
-from payasync.storage.postgres import choose_home, configured_path
+from payasync.storage.home import choose_home, configured_path
 from tests.pgbouncer import leave
 
 MERCHANT: Final = "M1"
@@ -49,15 +51,13 @@ def fetch(dsn: str, statement: str) -> list[tuple[Any, ...]]:
 
 def homes(dsn: str, table: str = "payasync_intents") -> list[str]:
     """Return the schemas that have a table."""
-    found = fetch(
-        dsn, f"SELECT schemaname FROM pg_tables WHERE tablename = '{table}' AND schemaname !~ '^pg_' ORDER BY 1"
-    )
-    return [str(name) for (name,) in found]
+    tables = fetch(dsn, "SELECT schemaname, tablename FROM pg_tables WHERE schemaname !~ '^pg_' ORDER BY 1")
+    return [str(schema) for schema, name in tables if name == table]
 
 
 @pytest.mark.parametrize("left", NEIGHBOURS.values(), ids=NEIGHBOURS)
 async def test_open_journal_stays_in_its_home(pooled_dsn: str, postgres_dsn: str, left: tuple[str, ...]) -> None:
-    """A journal and an inbox behind a pooler use their own tables, whatever another program leaves on the connection."""
+    """A journal and an inbox behind a pooler use their own tables, whatever another program leaves there."""
     leave(pooled_dsn, "CREATE SCHEMA other")
     async with PostgresJournal(pooled_dsn) as journal, aclosing(PostgresInbox(pooled_dsn)) as inbox:
         first = await journal.add(refund(), merchant=MERCHANT)
@@ -108,6 +108,42 @@ async def test_callers_transaction_keeps_its_settings(postgres_dsn: str) -> None
     assert [("shop",), ("German, DMY",), ("Asia/Kathmandu",), ("0",)] == settings
 
 
+@pytest.mark.parametrize(
+    "left", ["SET search_path = other", "CREATE TEMP TABLE payasync_handled (event text, at text)"]
+)
+async def test_marks_of_handlers_stay_in_their_home(pooled_dsn: str, postgres_dsn: str, left: str) -> None:
+    """Behind a pooler, a handler's mark is found again, whatever another program leaves, so it is handled once."""
+    leave(pooled_dsn, "CREATE SCHEMA other")
+    handled: list[Any] = []
+
+    @asynccontextmanager
+    async def begin() -> AsyncGenerator[Any]:
+        async with await psycopg.AsyncConnection.connect(pooled_dsn, prepare_threshold=None) as connection:
+            yield connection
+
+    async def handle(connection: Any) -> None:
+        handled.append(connection)
+
+    for each in ("SET search_path = public", left):
+        leave(pooled_dsn, each)
+        await HandlerTransaction(begin).run_once("ab", datetime.now(UTC), handle)
+
+    assert (1, ["public"]) == (len(handled), homes(postgres_dsn, "payasync_handled"))
+
+
+async def test_marks_elsewhere_are_not_made_again(postgres_dsn: str) -> None:
+    """If the table of marks is where no path leads, the handler is refused: its effects would be repeated."""
+    fetch(postgres_dsn, "CREATE SCHEMA a; CREATE TABLE a.payasync_handled (event text PRIMARY KEY, at text)")
+
+    @asynccontextmanager
+    async def begin() -> AsyncGenerator[Any]:
+        async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
+            yield connection
+
+    with pytest.raises(ConfigurationError, match="transaction: its tables are in the schema a"):
+        await HandlerTransaction(begin).check()
+
+
 @pytest.mark.parametrize("kind", [PostgresJournal, PostgresInbox])
 async def test_schema_is_named(postgres_dsn: str, kind: type[Any]) -> None:
     """With `schema=`, the tables are made and found there, so that each inbox of one database has its own."""
@@ -128,7 +164,7 @@ async def test_tables_elsewhere_are_not_made_again(postgres_dsn: str, options: s
         await journal.add(refund(), merchant=MERCHANT)
     dsn = make_conninfo(postgres_dsn, options=options) if options else postgres_dsn
     async with PostgresJournal(dsn) as journal:
-        with pytest.raises(StorageError, match="its tables are in the schema a,.* give schema='a'"):
+        with pytest.raises(StorageError, match=r"its tables are in the schema a,.* give schema='a'"):
             await journal.add(refund(), merchant=MERCHANT)
 
     assert ["a"] == homes(postgres_dsn)

@@ -1,5 +1,5 @@
 -- Where the tables of a store are. `reset_val` is what is configured, whatever another program has set since.
-SELECT
+SELECT row_to_json(home)::text AS found FROM (SELECT
     current_setting('server_encoding') AS encoding,
     (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'search_path') AS path,
     coalesce(
@@ -9,10 +9,12 @@ SELECT
         WHERE pg_catalog.has_schema_privilege(oid, 'USAGE') AND nspname !~ '^pg_' AND nspname <> 'information_schema'
     ) AS schemas,
     ARRAY(
-        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace
-        WHERE relname = %(table)s AND relkind IN ('r', 'p') AND relpersistence <> 't' ORDER BY nspname
+        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
+        WHERE relname = '<table>' AND relkind IN ('r', 'p') AND relpersistence <> 't' ORDER BY nspname
     ) AS homes,
     ARRAY(
-        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS home ON home.oid = relnamespace
+        SELECT nspname::text FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS space ON space.oid = relnamespace
         WHERE relname = 'payasync_migrations' AND relkind = 'r'
-    ) AS migrated
+    ) AS migrated,
+    current_schemas(false)::text[] AS current
+) AS home
