@@ -77,7 +77,7 @@ async def test_refund_above_the_payment(
     """Fir refuses the refund with its own code, and nothing is refunded."""
     order = await payasync_sandbox.given.paid_order(total_amt=450)
     with pytest.raises(ServiceError) as caught:
-        await refund(payasync_session, order, 450, 451)
+        await refund(payasync_session, order, 451, 451)
 
     assert caught.value.code == "E_AMOUNT"
     assert payasync_sandbox.ledger.refunded(order) == 0

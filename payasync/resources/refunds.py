@@ -10,7 +10,14 @@ from payasync.resources.polling import Namespace
 from payasync.strict_json import ABSENT, Absent
 from payasync.wire.request import Request
 from payasync.wire.response import RefundResponse
-from payasync.wire.validators import NOTHING, validate_amount, validate_text, validate_url, validate_word
+from payasync.wire.validators import (
+    NOTHING,
+    validate_amount,
+    validate_refund_amount,
+    validate_text,
+    validate_url,
+    validate_word,
+)
 
 
 @frozen(kw_only=True, slots=False, eq=False, repr=False)
@@ -21,7 +28,7 @@ class CreateRefund(Request[RefundResponse]):
         out_trade_no: The merchant's own number of the order.
         out_refund_no: The merchant's own number of this refund, unique for each.
         total_amt: Total amount of the order: an integer of 1 or more, in the service's unit, such as cents.
-        refund_amt: Amount to refund, in the same unit.
+        refund_amt: Amount to refund, in the same unit; at most `total_amt`.
         refund_desc: Reason for the refund.
         notify_url: Receives the refund notification.
         extra: Fields that the common interface does not have, by their wire names.
@@ -36,7 +43,7 @@ class CreateRefund(Request[RefundResponse]):
     out_trade_no: str = field(validator=validate_word)
     out_refund_no: str = field(validator=validate_word)
     total_amt: int = field(validator=validate_amount)
-    refund_amt: int = field(validator=validate_amount)
+    refund_amt: int = field(validator=validate_refund_amount)
     refund_desc: str | Absent = field(default=ABSENT, validator=validate_text)
     notify_url: str | Absent = field(default=ABSENT, validator=validate_url)
 
@@ -86,7 +93,7 @@ class Refunds(Namespace):
             out_refund_no: The merchant's own number of this refund. Keep it: a refund whose outcome is unknown
                 is asked about, and tried again, under the same number.
             total_amt: Total amount of the order: an integer of 1 or more, in the service's unit, such as cents.
-            refund_amt: Amount to refund, in the same unit.
+            refund_amt: Amount to refund, in the same unit; at most `total_amt`.
             refund_desc: Reason for the refund.
             notify_url: Receives the refund notification.
             extra: Fields that the common interface does not have, by their wire names.

@@ -66,6 +66,17 @@ def validate_amount(request: Any, attribute: "Attribute[Any]", value: object) ->
         _refuse(request, attribute, rule, value)
 
 
+def validate_refund_amount(request: Any, attribute: "Attribute[Any]", value: Any) -> None:
+    """Check the amount of a refund: an amount that is not above `total_amt`, which is checked before it."""
+    validate_amount(request, attribute, value)
+    if value > request.total_amt:
+        rule = f"at most total_amt, which is {request.total_amt}"
+        step = "total_amt is the amount of the whole order. Correct the one that is wrong"
+        message = f"{attribute.name} must be {rule}, not {value}: {step}"
+        about = request.operation.name
+        raise InvalidArgumentError(message, field=attribute.name, rule=rule, value=value, operation=about)
+
+
 def validate_text(request: Any, attribute: "Attribute[Any]", value: object) -> None:
     """Check a text; it may be empty."""
     if not isinstance(value, str) or not (value.isascii() or encodable(value)):

@@ -564,6 +564,7 @@ def test_pattern_that_no_made_number_follows(sandbox: ThreadedSandbox, tmp_path:
         ),
         ((*R1[:-3], "1_000"), "'--refund-amt': it must be an integer"),
         ((*R1[:-3], "0"), "payasync refund create: --refund-amt must be an int from 1 to"),
+        ((*R1[:-3], "451"), "payasync refund create: --refund-amt must be at most total_amt, which is 450, not 451"),
         (("order", "query", "a b"), "payasync order query: NUMBER must be an identifier that matches"),
         ((*PLACE, "--return-url", "shop"), "payasync order place: --return-url must be an absolute http or https URL"),
         ((*PLACE, "--extra", "x"), "'--extra': it must be NAME=VALUE, or a JSON object"),

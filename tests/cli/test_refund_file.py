@@ -104,6 +104,14 @@ def test_amount_is_digits(amount: str) -> None:
     assert amount[:10] in words
 
 
+def test_amount_is_at_most_the_total() -> None:
+    """A row whose refund is above its order's total is refused with both amounts."""
+    ((line, words),) = wrong("T1,R1,450,450", "T1,R2,450,451")
+
+    assert 3 == line
+    assert words.startswith("refund_amt must be at most total_amt, which is 450, not 451: ")
+
+
 @pytest.mark.parametrize("line", ["T1,R1,450", "T1,R1,450,200,", "T1"])
 def test_cells_are_as_many_as_columns(line: str) -> None:
     """A row with too few or too many cells is refused."""

@@ -754,9 +754,10 @@ APART: Final = evolve(PROFILE, sandbox=evolve(PROFILE.sandbox, codes={why: why.u
 async def test_refusals_of_a_paid_order_have_their_own_codes() -> None:
     """A paid order is not closed, only a paid one is refunded, and one code is for each amount that does not fit."""
     refund: Any = {"out_refund_no": "R1", "refund_amt": 1}
-    whole: Any = {**refund, "refund_amt": 451}
+    whole: Any = {"out_refund_no": "R2", "refund_amt": 450}
     async with Sandbox(APART) as sandbox, sandbox.session(retry=FAST) as pay:
         paid, pending = await sandbox.given.paid_order(total_amt=450), await sandbox.given.pending_order(total_amt=450)
+        await pay.refunds.create(out_trade_no=paid, out_refund_no="R0", total_amt=450, refund_amt=1)
         refused = [
             pay.orders.close(paid),
             pay.refunds.create(out_trade_no=paid, total_amt=449, **refund),
@@ -931,7 +932,7 @@ async def test_codes_in_failures_only_and_an_address_of_parts(failures: Any, tmp
         told: list[Any] = []
         for ask in (
             lambda: pay.orders.query("T9"),
-            lambda: pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=450, refund_amt=451),
+            lambda: pay.refunds.create(out_trade_no="T1", out_refund_no="R1", total_amt=451, refund_amt=451),
             lambda: pay.refunds.create(out_trade_no="T9", out_refund_no="R2", total_amt=450, refund_amt=1),
         ):
             with pytest.raises(ServiceError) as caught:

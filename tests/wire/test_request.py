@@ -23,7 +23,9 @@ from tests.building import FULL, codec
 AMOUNTS: Final[dict[str, Callable[[Any], Request[Response]]]] = {
     "amount": lambda value: CreatePayment(amount=value, currency="USD"),
     "total_amt": lambda value: PlaceOrder(total_amt=value, currency="USD"),
-    "refund_amt": lambda value: CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=1, refund_amt=value),
+    "refund_amt": lambda value: CreateRefund(
+        out_trade_no="T1", out_refund_no="R1", total_amt=MAX_AMOUNT, refund_amt=value
+    ),
     "update": lambda value: UpdateSubscription(subscription_id="S1", amount=value),
 }
 WORDS: Final[dict[str, Callable[[Any], Request[Response]]]] = {
@@ -97,6 +99,29 @@ def test_no_amount_is_converted(name: str, value: object) -> None:
     assert {"update": "amount"}.get(name, name) == caught.value.field
     assert "an int from 1 to 9007199254740991, in the unit that the service counts in" == caught.value.rule
     assert value is caught.value.value
+
+
+@pytest.mark.parametrize(("total", "amount"), [(1, 1), (450, 449), (450, 450), (MAX_AMOUNT, MAX_AMOUNT)])
+def test_refund_may_be_of_the_whole_order(total: int, amount: int) -> None:
+    """A refund's amount may be anything up to the order's total."""
+    request = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=total, refund_amt=amount)
+
+    assert (total, amount) == (request.total_amt, request.refund_amt)
+
+
+@pytest.mark.parametrize(("total", "amount"), [(1, 2), (450, 451), (450, 45_000), (MAX_AMOUNT - 1, MAX_AMOUNT)])
+def test_refund_above_its_order(total: int, amount: int) -> None:
+    """A refund of more than the order's total is refused with the field, both amounts, and what to do."""
+    whole = CreateRefund(out_trade_no="T1", out_refund_no="R1", total_amt=total, refund_amt=1)
+    with pytest.raises(InvalidArgumentError, match=r"Correct the one that is wrong$") as caught:
+        attrs.evolve(whole, refund_amt=amount)
+
+    assert ("refund_amt", amount, f"at most total_amt, which is {total}") == (
+        caught.value.field,
+        caught.value.value,
+        caught.value.rule,
+    )
+    assert f"refunds.create: refund_amt must be {caught.value.rule}, not {amount}: " in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["", " ", "\n", None, 1, True, b"T1", "\ud800"])
