@@ -82,8 +82,9 @@ class Hidden:
         return MASK
 
 
-_KEY: Final = r"\s*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)"
+_KEY: Final = r"[\s\ufeff]*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)"
 """Matches one of several keys: a PEM block, or the text between commas or line ends."""
+_QUOTES: Final = frozenset("\"'`\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb")
 
 
 Key: TypeAlias = str | Secret | None
@@ -150,14 +151,14 @@ class Credentials:
         `PAYASYNC_MERCHANT_ID`, `PAYASYNC_SECRET_KEY`, `PAYASYNC_PUBLIC_KEY`, `PAYASYNC_SIGNING_KEY`,
         `PAYASYNC_SERVICE_KEYS` and `PAYASYNC_NOTIFICATION_KEYS` are read. Each may have `_FILE` behind its name, and
         then holds the path of a file with the value. Several keys are separated by line ends or commas; PEM blocks
-        follow each other.
+        follow each other. White space, line ends and byte order marks at the ends of a value or a key are removed.
 
         Args:
             environ: The variables. Default: `os.environ`.
 
         Raises:
-            ConfigurationError: The merchant's number is missing, both forms of one variable are set, or a
-                file cannot be read.
+            ConfigurationError: The merchant's number is missing; both forms of one variable are set; a value has
+                quotes around it, or holds a NUL; or a file cannot be read.
         """
         read = Environment(os.environ if environ is None else environ)
         del environ  # a traceback may show local variables
@@ -198,6 +199,27 @@ def _to_secret(given: Hidden) -> Secret:
     return given.value if isinstance(given.value, Secret) else Secret(given.value)
 
 
+def trim(text: str) -> str:
+    """Return a text without white space, line ends and byte order marks at its ends."""
+    while text != (shorter := text.strip().strip("\ufeff")):
+        text = shorter
+    return text
+
+
+def _plain_value(name: str, given: Hidden) -> str:
+    """Return the trimmed value of a variable or file; raise as `Environment.optional` does, without the value."""
+    given = Hidden(trim(given.value))
+    if not given.value:
+        why = "is empty: give it a value, or unset it"
+    elif "\0" in given.value:
+        why = "holds a NUL character: write it again as UTF-8 text"
+    elif {given.value[0], given.value[-1]} <= _QUOTES:
+        why = "has quotes around it, which would be part of the value: remove them"
+    else:
+        return given.value  # type: ignore[no-any-return] # a text
+    raise invalid_setting(name, why)
+
+
 class Environment:
     """Settings from environment variables, each given as its value or as the path of a file (`…_FILE`)."""
 
@@ -205,22 +227,24 @@ class Environment:
         self.variables = variables
 
     def optional(self, name: str) -> str | None:
-        """Return a setting, or `None` if neither form is set.
+        """Return a trimmed setting, or `None` if neither form is set.
 
         Raises:
-            ConfigurationError: Both forms are set, a value is empty, or the file cannot be read.
+            ConfigurationError: Both forms are set; a value is empty, has quotes around it, or holds a NUL; or the file
+                cannot be read.
         """
-        file, value = f"{name}_FILE", self.variables.get(name)
-        in_file = file in self.variables
-        if in_file and name in self.variables:
-            del value  # a traceback may show local variables
-            raise invalid_setting(name, f"and {file} are both set: keep one")
-        if in_file:
-            value = read_guarded(file, self.variables[file]).strip()
-        if value is not None and not value.strip():
-            given = file if in_file else name
-            raise invalid_setting(given, "is empty: give it a value, or unset it")
-        return value
+        source = self._source(name)
+        # No variable holds the text, because a traceback could show it.
+        if source == name:
+            return _plain_value(source, Hidden(self.variables[source]))
+        return _plain_value(source, Hidden(read_guarded(source, self.variables[source]))) if source else None
+
+    def _source(self, name: str) -> str:
+        """Return the variable that gives a setting: its name, with `_FILE` for a file; empty if neither is set."""
+        given = [each for each in (name, f"{name}_FILE") if each in self.variables]
+        if len(given) > 1:
+            raise invalid_setting(name, f"and {name}_FILE are both set: keep one")
+        return "".join(given)
 
     def secret(self, name: str) -> Secret | None:
         """Return a setting that is a key; raise as `optional` does."""
@@ -228,9 +252,8 @@ class Environment:
 
     def secrets(self, name: str) -> tuple[Secret, ...]:
         """Return a setting that holds several keys: PEM blocks, or texts between commas or line ends."""
-        # No variable holds the text, because a traceback could show it.
-        stripped = map(str.strip, re.findall(_KEY, self.optional(name) or "", re.DOTALL))
-        return tuple(map(_to_secret, map(Hidden, filter(None, stripped))))
+        several = map(Hidden, filter(trim, re.findall(_KEY, self.optional(name) or "", re.DOTALL)))
+        return tuple(_to_secret(Hidden(_plain_value(self._source(name), each))) for each in several)
 
     def required(self, name: str) -> str:
         """Return a setting that is required.

@@ -211,6 +211,82 @@ def test_several_keys_in_one_variable(name: str, written: str, expected: list[st
     assert expected == revealed(getattr(by_file, name))
 
 
+ENDS: Final = ["\n", "\r", "\r\n", " ", "\t", "\u00a0", "\ufeff", "\ufeff\n", " \ufeff "]
+"""What editors, shells and copied pages leave at the ends of a value."""
+QUOTES: Final = ['""', "''", "``", "\u201c\u201d", "\u2018\u2019", "\u201e\u201c", "\u00ab\u00bb"]
+
+
+def environ_with(name: str, value: str, folder: Path, *, by_file: bool) -> dict[str, str]:
+    """Return an environment that gives one setting, and the merchant's number."""
+    (folder / "given").write_bytes(value.encode())
+    given = {f"{variable(name)}_FILE": str(folder / "given")} if by_file else {variable(name): value}
+    return given if name == "merchant_id" else {**MERCHANT, **given}
+
+
+def value_of(credentials: Credentials, name: str) -> list[str]:
+    """Return the merchant's number, or the keys of a name."""
+    return [credentials.merchant_id] if name == "merchant_id" else revealed(getattr(credentials, name))
+
+
+@pytest.mark.parametrize("name", ["merchant_id", *KEYS])
+@pytest.mark.parametrize("ends", ENDS, ids=repr)
+@pytest.mark.parametrize("by_file", [False, True])
+def test_ends_of_a_value_are_removed(name: str, ends: str, tmp_path: Path, *, by_file: bool) -> None:
+    """White space, line ends and byte order marks at the ends are no part of a value; white space inside is."""
+    credentials = Credentials.from_env(environ_with(name, f"{ends}a b{ends}", tmp_path, by_file=by_file))
+
+    assert ["a b"] == value_of(credentials, name)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("ends", ENDS, ids=repr)
+@pytest.mark.parametrize("by_file", [False, True])
+def test_ends_of_each_key_are_removed(name: str, ends: str, tmp_path: Path, *, by_file: bool) -> None:
+    """Each of several keys loses them, too. PEM blocks keep their inner lines."""
+    value = ",".join(f"{ends}{key}{ends}" for key in ("a", PEM, "b", OTHER_PEM))
+    credentials = Credentials.from_env(environ_with(name, value, tmp_path, by_file=by_file))
+
+    assert ["a", PEM, "b", OTHER_PEM] == value_of(credentials, name)
+
+
+@pytest.mark.parametrize("name", ["merchant_id", *KEYS])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [(f"{quotes[0]}canary{quotes[1]}", "has quotes around it") for quotes in QUOTES]
+    + [('\n"canary"\n', "has quotes around it"), ("can\0ary", "holds a NUL"), ("\0canary", "holds a NUL")],
+    ids=repr,
+)
+@pytest.mark.parametrize("by_file", [False, True])
+def test_quotes_and_nul_are_refused(name: str, value: str, why: str, tmp_path: Path, *, by_file: bool) -> None:
+    """Quotes around a value, or a NUL in it, are refused by the name of the variable; the value is not shown."""
+    given = f"{variable(name)}_FILE" if by_file else variable(name)
+    with pytest.raises(ConfigurationError, match=f"^{given} {why}") as caught:
+        Credentials.from_env(environ_with(name, value, tmp_path, by_file=by_file))
+
+    assert given == caught.value.field
+    assert "ary" not in shown(caught.value)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_pem_of_windows(name: str) -> None:
+    """A PEM text keeps its inner line ends, whatever they are."""
+    pem = PEM.replace("\n", "\r\n")
+    credentials = Credentials.from_env({**MERCHANT, variable(name): f"\ufeff{pem}\r\n"})
+
+    assert [pem] == revealed(getattr(credentials, name))
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("by_file", [False, True])
+def test_quotes_around_one_of_several_keys(name: str, tmp_path: Path, *, by_file: bool) -> None:
+    """Quotes around one of several keys are refused, too."""
+    given = f"{variable(name)}_FILE" if by_file else variable(name)
+    with pytest.raises(ConfigurationError, match=f"^{given} has quotes around it") as caught:
+        Credentials.from_env(environ_with(name, "a, 'canary'\nb", tmp_path, by_file=by_file))
+
+    assert "canary" not in shown(caught.value)
+
+
 @pytest.mark.parametrize("name", SINGLE)
 def test_one_key_is_never_split(name: str) -> None:
     """A single key keeps its lines and commas."""

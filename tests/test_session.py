@@ -605,6 +605,19 @@ async def test_session_from_the_environment(which: str, tmp_path: Path, *, in_fi
     assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M1") == sent["sign"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", " ", "\ufeff"], ids=repr)
+async def test_ends_of_the_environment(end: str) -> None:
+    """White space, line ends and byte order marks at the ends of variables change no address and no signature."""
+    with recorder() as service:
+        environ = ENVIRON | {"PAYASYNC_BASE_URL": service.url, "PAYASYNC_PROFILE": "sandbox"}
+        async with Session.from_env({name: f"{end}{value}{end}" for name, value in environ.items()}) as pay:
+            await query(pay)
+    sent = signatures.fields(service.only)
+
+    assert ("/payment/orderquery", "M1") == (service.only.path, sent["merchantId"])
+    assert signatures.hmac_sha256(signatures.signed_text(sent), "signing key of M1") == sent["sign"]
+
+
 async def test_environment_without_a_profile_knows_the_document() -> None:
     """Without PAYASYNC_PROFILE, payments can be made, because the document shows how."""
     with Recorder() as service:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import evolve, frozen
 
-from payasync.credentials import Secret
+from payasync.credentials import Secret, trim
 from payasync.errors import ConfigurationError
 from payasync.settings import invalid_setting
 
@@ -50,6 +50,8 @@ class _SharedSecret:
             )
 
     def weakness(self, key: Secret, *, signs: bool) -> str:  # noqa: ARG002 - one key signs and verifies
+        if trim(key.reveal()) != key.reveal():
+            return "has white space or a byte order mark at its ends, which change each signature: remove them"
         short = f"has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
         return short if len(key.reveal()) < LONG_ENOUGH else ""
 

@@ -408,6 +408,25 @@ def test_short_secret_is_a_warning(toml: str) -> None:
     assert (0, 1) == (warned.exit_code, wrong.exit_code)
 
 
+@pytest.mark.parametrize("name", ["merchant_id", "secret_key", "signing_key", "service_keys"])
+def test_quotes_around_a_key_are_wrong(toml: str, name: str) -> None:
+    """A value with a line end at its end is fine, because it is removed; one with quotes around it is "wrong"."""
+    variable = f"PAYASYNC_{name.upper()}"
+    ended, quoted = (
+        run("--profile", toml, environ={**KEYS, variable: each}, columns=1000)
+        for each in (f"{CANARY}\r\n", f'"{CANARY}"')
+    )
+
+    assert (0, [f"ok {variable}"]) == (
+        ended.exit_code,
+        [" ".join(each.split()[:2]) for each in marks(ended, "ok") if variable in each],
+    )
+    assert [
+        f"wrong {variable} {variable} has quotes around it, which would be part of the value: remove them"
+    ] == marks(quoted, "wrong")
+    assert (1, False) == (quoted.exit_code, CANARY in quoted.output)
+
+
 def test_secret_of_standard_webhooks_is_tried() -> None:
     """A notification key that a receiver would refuse is "wrong"."""
     environ = {**KEYS, "PAYASYNC_PROFILE": "sandbox", "PAYASYNC_NOTIFICATION_KEYS": "whsec_Y2FuYXJ5"}

@@ -912,6 +912,18 @@ def test_short_secret_is_warned_of_once(keys: Keys, caplog: pytest.LogCaptureFix
     assert [*first, *first] == [record.getMessage() for record in caplog.records]
 
 
+@pytest.mark.parametrize("key", [f"{SHARED}\n", f"{SHARED}\r", f"\ufeff{SHARED}", f" {SHARED}"], ids=ascii)
+def test_secret_with_a_line_end_is_warned_of(key: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A shared secret given in Python is used as it is; what is nearly always a mistake at its ends is warned of."""
+    caplog.set_level(logging.WARNING, "payasync")
+    session(Credentials("M1", signing_key=key, service_keys=[SHARED, key]), HMAC)
+
+    why = "has white space or a byte order mark at its ends, which change each signature: remove them"
+    assert [f"credentials.signing_key {why}", f"credentials.service_keys: key 2 {why}"] == [
+        record.getMessage() for record in caplog.records
+    ]
+
+
 TEMPLATE: Final = """
 [signature]
 family = "template"
