@@ -58,6 +58,8 @@ WHERE status = 'todo' AND task_name = %(name)s AND (args ->> 'intent_id')::bigin
 """
 DECLINED: Final = frozenset({"rejected", "sending"})
 """The states of an intent that a response has declined; *sending* if the journal is slow, or could not keep that."""
+ENDED: Final = frozenset({"accepted", "succeeded", "rejected", "manual"})
+"""The states of an intent whose task has nothing left to send or to ask."""
 UNREADABLE: Final = "this version of payasync cannot read it"
 
 
@@ -114,8 +116,9 @@ class PaymentTasks:
         reconciler: Resolves unknown writes; default: one with its defaults.
         queue: The name of procrastinate's queue.
         cron: When to reconcile.
-        on_result: A plain function, called with the result for each queried write. If `result.rejected` is true, inform
-            the people who believe that the write was done. An exception of the function is logged, and stops nothing.
+        on_result: A plain function, called with the result of each write that a task has sent or that was queried. If
+            `result.rejected` is true, inform the people who believe that the write was done. An exception of the
+            function is logged, and stops nothing.
         stalled: Seconds without a heartbeat after which a worker counts as dead.
 
     Attributes:
@@ -144,7 +147,7 @@ class PaymentTasks:
         self._on_result = on_result
         self._stalled = stalled
         self.blueprint: Final = procrastinate.Blueprint()
-        executing = self.blueprint.task(name="execute_intent", queue=queue, retry=Retries())
+        executing = self.blueprint.task(name="execute_intent", queue=queue, retry=Retries(), pass_context=True)
         # Of this merchant alone: of several in one queue, each is reconciled.
         waiting = f"{queue}:reconcile:{session.merchant_id}"
         reconciling = self.blueprint.task(name="reconcile", queue=queue, queueing_lock=waiting, pass_context=True)
@@ -192,21 +195,34 @@ class PaymentTasks:
             return
         raise failure
 
-    async def _execute(self, intent_id: int) -> None:
+    async def _execute(self, context: procrastinate.JobContext, intent_id: int) -> None:
         before = await self._journal.get(intent_id)
-        if before is not None and before.state == "rejected" and before.outcome is not None:
-            # Delivered again: somebody may have paid it back by other means since the task failed.
-            raise _not_done_error(before, before.reason)
         try:
+            if before is not None and before.state == "rejected":
+                # Delivered again: somebody may have paid it back by other means since the task failed.
+                raise _not_done_error(before, before.reason)
             response = await self._session.execute(intent_id)
         except OutcomeUnknownError as error:
             # `reconcile` asks about it. It must not be repeated.
             words = "intent %(intent_id)d is left to be asked about: %(reason)s"
             log(logger, logging.INFO, "tasks.outcome_unknown", words, intent_id=intent_id, reason=error.reason)
             return
+        except ServiceError:
+            self._notify_end(before, await self._journal.get(intent_id), context.job)
+            raise
         now = await self._journal.get(intent_id)
+        self._notify_end(before, now, context.job)
         if now is not None and now.state in DECLINED and write_state(now.operation, response.state) == "rejected":
             raise _not_done_error(now, f"the {response.thing}'s state is {response.state}", response=response)
+
+    def _notify_end(self, before: Intent | None, now: Intent | None, job: Job) -> None:
+        """Report how a task ended a write. Another task has reported a write that had ended before this one began."""
+        if before is None or now is None or now.state not in ENDED:
+            return
+        # If this job has made all attempts, its worker may have died, or lost the journal, before it reported the end.
+        if before.state not in ENDED or 0 < before.attempts <= job.attempts:
+            end: Final = "manual" if now.state == "manual" else "resolved"
+            self._notify(Result(intent=before, end=end, state=now.state, reason=now.reason))
 
     async def _reconcile(self, context: procrastinate.JobContext, timestamp: int) -> None:
         del timestamp  # of the minute that it was due in
@@ -220,7 +236,7 @@ class PaymentTasks:
         try:
             self._on_result(result)
         except Exception:  # noqa: BLE001 - it is logged
-            words = "on_result raised about intent %(intent_id)d; reconciling goes on"
+            words = "on_result raised about intent %(intent_id)d; the work goes on"
             log(logger, logging.ERROR, "tasks.on_result_failed", words, intent_id=result.intent.id, exc_info=True)
 
     async def _retry_stalled(self, jobs: Any) -> None:

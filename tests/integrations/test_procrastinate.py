@@ -221,6 +221,67 @@ def tomorrow() -> float:
     return time.time() + 86_400
 
 
+@frozen
+class Case:
+    """A way in which a task ends a write, and what `on_result` gets.
+
+    Attributes:
+        refunds: What the service does with refunds.
+        total: The order's total, as the merchant has it.
+        heard: The end, the state, and whether it was rejected.
+    """
+
+    refunds: Any
+    heard: tuple[str, str, bool]
+    total: int = 45_000
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("by hand", ("resolved", "accepted", False)),
+        Case("succeed", ("resolved", "succeeded", False)),
+        Case("fail", ("resolved", "rejected", True)),
+        Case("succeed", ("resolved", "rejected", True), total=44_000),
+    ],
+    ids=["accepted", "succeeded", "declined", "refused"],
+)
+async def test_end_of_a_task_is_told(postgres_dsn: str, case: Case) -> None:
+    """`on_result` gets the end of a write once, from the task that sent it. A second task sends and tells nothing."""
+    heard: list[Result] = []
+    async with Sandbox(clock="frozen", refunds=case.refunds) as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1", total_amt=45_000)
+        async with opened(postgres_dsn, sandbox) as shop:
+            other = shop.having(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
+            for _ in range(2):
+                await other.tasks.add(evolve(refund("R1"), total_amt=case.total))
+            await shop.work()
+            (intent,) = await shop.journal.list()
+        sent = sandbox.ledger.calls("refunds.create")
+
+    assert [case.heard] == [(each.end, each.state, each.rejected) for each in heard]
+    assert [intent.reason] == [each.reason for each in heard]
+    assert 1 == len(sent)
+
+
+async def test_end_after_a_doubt_is_told_by_the_reconciliation(shop: Shop, sandbox: Sandbox) -> None:
+    """A task tells nothing of a write in doubt, and the reconciliation tells its end."""
+    heard: list[Result] = []
+    sandbox.faults.reset_after_commit("refunds.create")
+    sandbox.faults.reset_before("refunds.status", times=None)
+    other = shop.having(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
+    for number in ("R1", "R2"):
+        await other.tasks.add(refund(number))
+    await shop.work()
+    by_tasks = list(heard)
+    sandbox.faults.clear()
+    await other.reconcile()
+
+    assert ["R2"] == [each.intent.reference for each in by_tasks]
+    ends = [(each.intent.reference, each.state) for each in heard if each.end != "waiting"]
+    assert [("R2", "accepted"), ("R1", "accepted")] == ends
+
+
 @pytest.mark.parametrize("wrong", [1, asyncio.sleep])
 async def test_on_result_is_a_plain_function(shop: Shop, wrong: Any) -> None:
     """`on_result` must be a plain function, because nobody awaits a coroutine."""
@@ -336,8 +397,10 @@ async def test_what_is_declined_at_once_fails(
 async def test_what_is_declined_as_the_journal_fails_is_not_sent_again(
     declining: tuple[Shop, Sandbox], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the journal fails after the response was declined, the task is retried, and fails without a send."""
+    """If the journal fails after a refund was declined, the task is retried. It tells the end, and sends nothing."""
     shop, sandbox = declining
+    heard: list[Result] = []
+    shop = shop.having(PaymentTasks(shop.pay, shop.journal, on_result=heard.append, cron=YEARLY))
     get = shop.journal.get
 
     async def failing(intent_id: int) -> Intent | None:
@@ -350,12 +413,12 @@ async def test_what_is_declined_as_the_journal_fails_is_not_sent_again(
     with monkeypatch.context() as patch:
         patch.setattr(shop.journal, "get", failing)
         await shop.work()
-    waiting = await shop.jobs()
+    waiting, before = await shop.jobs(), list(heard)
     await shop.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
     await shop.work()
 
-    assert ["todo 1"] == waiting
-    assert ["failed 2"] == await shop.jobs()
+    assert (["todo 1"], []) == (waiting, before)
+    assert (["failed 2"], [True]) == (await shop.jobs(), [each.rejected for each in heard])
     assert 1 == len(sandbox.ledger.calls("refunds.create"))
 
 

@@ -305,7 +305,7 @@ async def test_name_is_charged_once(shop: Shop, redis_server: Server) -> None:
 
 
 async def test_recipe_of_procrastinate(postgres_dsn: str, tmp_path: Path) -> None:
-    """The files refund an invoice in one transaction. If the refund was not done, the invoice is unmarked."""
+    """The files refund an invoice in one transaction. If the refund is refused, or fails later, it is unmarked."""
     recipe = text_of("procrastinate")
     for name, program in files(recipe).items():
         (tmp_path / name).write_text(program, encoding="utf-8")
@@ -315,6 +315,8 @@ async def test_recipe_of_procrastinate(postgres_dsn: str, tmp_path: Path) -> Non
         order = await sandbox.given.paid_order(total_amt=450)
         await db.execute(table.encode())
         await db.execute("INSERT INTO invoices VALUES ('I1', %s, 450)", (order,))
+        # The service refuses a refund of an order that it does not know.
+        await db.execute("INSERT INTO invoices VALUES ('I2', 'T0', 450)")
         await db.commit()
         own = {"DATABASE_URL": postgres_dsn, "PYTHONSAFEPATH": ""}  # the files find each other in their folder
         environment = {**os.environ, **environment_of(sandbox), **own}
@@ -323,20 +325,22 @@ async def test_recipe_of_procrastinate(postgres_dsn: str, tmp_path: Path) -> Non
             return await asyncio.create_subprocess_exec(sys.executable, *arguments, env=environment, cwd=tmp_path)
 
         schema, work, refund = commands
+        in_order = "SELECT number, refunded FROM invoices ORDER BY number"
         assert 0 == await (await start(*schema)).wait()
         worker = await start(*work)
         try:
             assert 0 == await (await start(*refund)).wait()
+            assert 0 == await (await start(*refund[:-1], "I2")).wait()
             async with asyncio.timeout(SECONDS), PostgresJournal(postgres_dsn) as journal:
-                while [each.state for each in await journal.list()] != ["succeeded"]:
+                while [each.state for each in await journal.list()] != ["succeeded", "rejected"]:
                     await db.execute("SELECT pg_sleep(0.05)")
         finally:
             worker.terminate()
             ended = await worker.wait()
-        invoices = await (await db.execute("SELECT number, refunded FROM invoices")).fetchall()
+        invoices = await (await db.execute(in_order)).fetchall()
         await db.commit()
         assert 0 == await (await start("-c", REJECTED)).wait()
-        taken_back = await (await db.execute("SELECT number, refunded FROM invoices")).fetchall()
+        taken_back = await (await db.execute(in_order)).fetchall()
 
         assert (450, 0) == (sandbox.ledger.refunded(order), ended)
-    assert ([("I1", True)], [("I1", False)]) == (invoices, taken_back)
+    assert ([("I1", True), ("I2", False)], [("I1", False), ("I2", False)]) == (invoices, taken_back)
