@@ -4,10 +4,11 @@ import csv
 import io
 import os
 import re
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -34,8 +35,12 @@ from payasync.settings import check_private, new_private
 from payasync.strict_json import ABSENT
 from payasync.wire.response import RefundResponse, scalar_at
 
+if sys.platform != "win32":
+    import fcntl
+
 REQUIRED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt")
 OPTIONAL: Final = ("refund_desc", "notify_url")
+WAIT: Final = "Nothing was sent. Wait until that run has ended, and run this command again"
 # No sign, no separators, and no more digits than an amount has: what a spreadsheet has made of it is not guessed.
 _AMOUNT: Final = re.compile(r"[0-9]{1,16}")
 
@@ -60,6 +65,43 @@ class Row:
     def number(self) -> str:
         """The number of the refund."""
         return self.cells.get("out_refund_no", "")
+
+
+@contextmanager
+def locked(file: Path) -> Generator[None]:
+    """Hold the lock of a file of refunds, by whatever path it is named; nothing but a regular file has one.
+
+    Raises:
+        InvalidArgumentError: Another run holds it.
+    """
+    with ExitStack() as stack:
+        if file.is_file():
+            try:
+                _hold_lock(file, stack)
+            except BlockingIOError:
+                why = f"{str(file)!r} is locked, because another run imports it. {WAIT}"
+                raise InvalidArgumentError(why, field="file", rule="no file that another run imports") from None
+        yield
+
+
+def _hold_lock(path: Path, stack: ExitStack) -> None:
+    """Lock a file until the stack is closed, or the process ends, unless it cannot be opened.
+
+    Raises:
+        BlockingIOError: Another run has locked it.
+    """
+    if sys.platform != "win32":  # which cannot remove an open file
+        with suppress(FileNotFoundError, PermissionError):  # whoever reads or makes the file says it
+            _take_lock(stack.enter_context(path.open("rb")).fileno())
+
+
+def _take_lock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # any other is of a file system without locks
+            if isinstance(error, BlockingIOError):
+                raise
 
 
 def read_rows(text: str, check: Callable[[CreateRefund], object]) -> tuple[Row, ...]:
@@ -136,10 +178,13 @@ def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Ca
 
 
 Word = Literal["succeeded", "accepted", "refused", "unsent", "left out", "unknown", "manual"]
+NOT_FINISHED: Final = "another run began it, and has not finished it"
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
 """The possible results of a row."""
 OPEN: Final[frozenset[Word]] = frozenset({"unknown", "manual"})
 """The refund may have been made."""
+NOT_DONE: Final[frozenset[Word]] = frozenset({"refused", "unsent"})
+"""Somebody may refund it by other means."""
 
 _WORD_OF_STATE: Final[dict[State, Word]] = {
     "new": "unsent",
@@ -216,7 +261,7 @@ def _row_result_of_unsent(row: Row, why: str, intent: Intent | None, profile: Pr
         return RowResult(row=row, state="unknown", message=f"{why}; an earlier run may have sent it: {unread}")
     if intent is None or intent.state == "new" or (intent.state == "rejected" and intent.sent_at is None):
         return RowResult(row=row, state="unsent", message=why)
-    found = row_result_of_intent(row, intent, profile, reason="an earlier run began it, and did not finish")
+    found = row_result_of_intent(row, intent, profile, reason=NOT_FINISHED)
     return evolve(found, earlier=intent.state in _TAKEN)
 
 
@@ -236,6 +281,20 @@ def row_result_of_intent(row: Row, intent: Intent | None, profile: Profile, *, r
         return _row_result_of_response(row, response, intent, profile)
     message = intent.reason or ("" if intent.state in _TAKEN else reason)
     return RowResult(row=row, state=_WORD_OF_STATE[intent.state], message=message)
+
+
+def row_result_now(known: RowResult, intent: Intent | None, profile: Profile, merchant: str) -> RowResult:
+    """Return the result of a row that this run has not refunded, after another run may have done it since.
+
+    Args:
+        known: The result as it was.
+        intent: What the journal has of it now.
+        profile: Says where code and message stand in a response.
+        merchant: The merchant's number.
+    """
+    if intent is None or intent.state in {"new", "rejected"} or intent.hash != _hash_of(known.row, merchant):
+        return known
+    return row_result_of_intent(known.row, intent, profile, reason=NOT_FINISHED)
 
 
 def never_arrived(intent: Intent | None) -> bool:
@@ -297,8 +356,12 @@ def resubmissions(rows: Iterable[Row], rejected: Iterable[Intent], merchant: str
         for intent in rejected
         if intent.operation == CREATE_REFUND.name and (intent.outcome is not None or intent.fence > intent.attempts)
     }
-    hashed = ((row, digest(CREATE_REFUND.name, merchant, asdict(row.request))) for row in rows if row.request)
+    hashed = ((row, _hash_of(row, merchant)) for row in rows if row.request)
     return [RowResult(row=row, state="refused", message=known[key].reason) for row, key in hashed if key in known]
+
+
+def _hash_of(row: Row, merchant: str) -> str:
+    return digest(CREATE_REFUND.name, merchant, asdict(row.request)) if row.request else ""
 
 
 COLUMNS: Final = ("line", "out_trade_no", "out_refund_no", "refund_amt", "state", "code", "message")
@@ -336,6 +399,8 @@ class ResultFile:
                 self.failed = "it exists, and is not a result of an import. Name another file"
             else:
                 self._partial = _begin(partial_file(path))
+        except BlockingIOError:
+            self.failed = f"it is locked, because another run writes it. {WAIT}, or name another file"
         except OSError as error:
             self.failed = error.strerror or str(error)
         if self.failed:
@@ -378,15 +443,19 @@ def partial_file(path: Path) -> Path:
 
 def _begin(path: Path) -> io.FileIO:
     check_private(path)
-    # Made anew, and not emptied: a hard link to the old file keeps its content.
-    path.unlink(missing_ok=True)
-    file = io.FileIO(new_private(path), "wb")
-    try:
-        file.write(_line(COLUMNS))
-    except OSError:
-        file.close()
-        raise
-    return file
+    with ExitStack() as stack:
+        # Held until the new file is locked, so that no third run removes that one.
+        _hold_lock(path, stack)
+        # Made anew, and not emptied: a hard link to the old file keeps its content.
+        path.unlink(missing_ok=True)
+        file = io.FileIO(new_private(path), "wb")
+        try:
+            _take_lock(file.fileno())
+            file.write(_line(COLUMNS))
+        except OSError:
+            file.close()
+            raise
+        return file
 
 
 def _is_result(path: Path) -> bool:

@@ -29,6 +29,7 @@ from payasync.cli.options import (
     session_with,
 )
 from payasync.cli.refund_file import (
+    NOT_DONE,
     OPEN,
     WORDS,
     ResultFile,
@@ -36,10 +37,12 @@ from payasync.cli.refund_file import (
     RowResult,
     Word,
     exit_code,
+    locked,
     never_arrived,
     partial_file,
     read_rows,
     resubmissions,
+    row_result_now,
     row_result_of_call,
     row_result_of_intent,
 )
@@ -53,6 +56,7 @@ from payasync.errors import (
     NotSentError,
     OutcomeUnknownError,
     PayasyncError,
+    SessionClosedError,
     StorageError,
 )
 from payasync.journal import Journal, Reconciler
@@ -140,12 +144,13 @@ def import_(
     try:
         journal = address.open(make=True)
         session = session_with(journal, profile=profile, base_url=base_url)
-        # No event loop runs yet, so that Ctrl-C ends it immediately, however long the file is.
-        rows = read_file(file, session)
-        if any(row.wrong for row in rows) and not keep_going:
-            screen.refused(rows)
-            sys.exit(CANNOT)
-        code = asyncio.run(run(session, journal, rows, screen, result=result, limit=limit))
+        with locked(file):
+            # No event loop runs yet, so that Ctrl-C ends it immediately, however long the file is.
+            rows = read_file(file, session)
+            if any(row.wrong for row in rows) and not keep_going:
+                screen.refused(rows)
+                sys.exit(CANNOT)
+            code = asyncio.run(run(session, journal, rows, screen, result=result, limit=limit))
     except StorageError as error:
         fail_unsent("refund import", error)
     except PayasyncError as error:
@@ -264,6 +269,7 @@ class RefundSending:
     # One cause may lose the responses of all calls in flight.
     _stops: "StopConditions" = Factory(lambda self: StopConditions(max(SILENT, 2 * self.limit)), takes_self=True)
     _unended: set[int] = Factory(set)
+    _not_begun: list[tuple[Row, Result[RefundResponse]]] = Factory(list)
     _over: bool = False
 
     async def run(self, rows: Sequence[Row], stop: asyncio.Event) -> None:
@@ -279,6 +285,7 @@ class RefundSending:
             if lost := await self._reconcile(stop):
                 await self._send(lost, stop)
                 await self._reconcile(stop)
+            await self._look_up()
         finally:
             self._over = True
             if not stop.is_set():
@@ -306,11 +313,26 @@ class RefundSending:
         async with aclosing(results):
             async for result in results:
                 row = by_number[str(result.request.reference)]
-                self._note(await self._row_result(row, result))
+                if isinstance(result, Done) or not isinstance(result.error, SessionClosedError):
+                    self._note(await self._row_result(row, result))
+                else:
+                    self._not_begun.append((row, result))
                 self._unended.discard(row.line)
                 if (why := self._stops.reason(result)) and not stop.is_set():
                     self.stopped = why
                     stop.set()
+
+    async def _look_up(self) -> None:
+        """Look up the rows that were not done, as late as possible: another run may have sent them since."""
+        with suppress(StorageError):
+            for known in [each for each in self.row_results.values() if each.state in NOT_DONE]:
+                now = row_result_now(
+                    known, await self._intent(known.row), self.session.profile, self.session.merchant_id
+                )
+                if now is not known:
+                    self._note(now)
+        for row, result in self._not_begun:
+            self._note(await self._row_result(row, result))
 
     async def _row_result(self, row: Row, result: Result[RefundResponse]) -> RowResult:
         profile = self.session.profile

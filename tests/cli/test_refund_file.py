@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from attrs import asdict, evolve
 
 from payasync import (
     ConfigurationError,
@@ -34,12 +34,15 @@ from payasync.cli.refund_file import (
     RowResult,
     Word,
     exit_code,
+    locked,
     never_arrived,
     read_rows,
     resubmissions,
+    row_result_now,
     row_result_of_call,
 )
 from payasync.journal import Journal, Outcome, SqliteJournal
+from payasync.journal.drafts import digest
 from payasync.journal.intents import Intent, State
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.session import Result as CallResult
@@ -261,6 +264,67 @@ def test_rows_that_ended_are_of_this_run_and_private(path: Path) -> None:
     assert f"{RESULT_HEADER}\n" == beside(path).read_text()
     assert former == path.with_name("copy").read_text()
     assert 0o600 == stat.S_IMODE(beside(path).stat().st_mode)
+
+
+def test_result_of_another_run_is_refused(path: Path) -> None:
+    """While a run writes a result, a second one with that result is refused, also by another path."""
+    folder = path.with_name("link")
+    folder.symlink_to(path.parent)
+    with closing(ResultFile(path)) as first:
+        for named in (path, folder / path.name):
+            with pytest.raises(
+                ConfigurationError, match=r"is locked, because another run writes it\. Nothing was sent"
+            ):
+                ResultFile(named)
+        first.add(row_result())
+        partial = beside(path).read_text()
+        first.finish([row_result()])
+    ResultFile(path).close()
+
+    assert 2 == len(partial.splitlines())
+    assert 2 == len(path.read_text().splitlines())
+
+
+def test_file_of_another_run_is_refused(path: Path) -> None:
+    """While a run imports a file, a second one is refused, by whatever path it names the file."""
+    path.write_text(HEADER)
+    path.chmod(0o400)
+    path.with_name("symlink").symlink_to(path)
+    os.link(path, path.with_name("hard"))
+    with locked(path):
+        for name in (path.name, "symlink", "hard"):
+            with (
+                pytest.raises(
+                    InvalidArgumentError, match=f"{name}' is locked, because another run imports it"
+                ) as caught,
+                locked(path.with_name(name)),
+            ):
+                pytest.fail("it was not locked")
+            assert "file" == caught.value.field
+    with locked(path), locked(path.with_name("missing")):
+        files = sorted(each.name for each in path.parent.iterdir())
+
+    assert ["hard", "out.csv", "symlink"] == files
+
+
+@pytest.mark.parametrize("state", ["sending", "unknown", "manual", "accepted", "succeeded"])
+def test_row_that_another_run_has_sent_since(state: State) -> None:
+    """A row that was not done is looked up again: if another run has sent the same refund since, that counts."""
+    word = {"sending": "unknown"}.get(state, state)
+    for known in (RowResult(row=ROW, state="refused", message="no"), RowResult(row=ROW, state="unsent", message="no")):
+        now = row_result_now(known, same(state), PROFILE, "M1")
+        others = [
+            row_result_now(known, intent, PROFILE, "M1")
+            for intent in (None, same("new"), same("rejected"), evolve(same(state), hash="of another amount"))
+        ]
+
+        assert word == now.state
+        assert [known] * 4 == others
+
+
+def same(state: State) -> Intent:
+    """Return an intent of the same refund as the row's."""
+    return evolve(kept(state=state), hash=digest("refunds.create", "M1", asdict(REFUND)))
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.csv.partial"])

@@ -3,7 +3,10 @@
 import asyncio
 import csv
 import io
+import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -395,6 +398,60 @@ async def waited(
         return code, terminal.export_text()
 
 
+class Overtaken(Session):
+    """A session whose bulk ends after another run has sent all refunds."""
+
+    def __init__(self, *address: str, **settings: Any) -> None:
+        super().__init__(*address, **settings)
+        self.another = Session(*address, **settings)
+
+    async def bulk(self, requests: Any, **options: Any) -> AsyncGenerator[Any]:
+        """Yield the results, and then send the refunds by another session."""
+        async for each in super().bulk(requests, **options):
+            yield each
+        async with self.another:
+            for request in requests:
+                await self.another.send(request)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_row_that_another_run_makes_is_not_called_unsent(
+    sandbox: ThreadedSandbox, tmp_path: Path, *, stopped: bool
+) -> None:
+    """If another run makes a refund before the end, its row is neither "unsent" nor "refused"."""
+    stop = asyncio.Event()
+    if stopped:
+        stop.set()
+    else:
+        sandbox.faults.rate_limited("refunds.create", times=3)
+    async with sending_of(sandbox, tmp_path, Clock(), kind=Overtaken) as (sending, _), asyncio.timeout(SECONDS):
+        await sending.run(rows(3), stop)
+
+    assert ["succeeded"] * 3 == [each.state for each in sending.row_results.values()]
+    assert [True] * 3 == [each.earlier for each in sending.row_results.values()]
+
+
+def test_second_run_is_refused(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """While a run imports a file, a second one sends nothing, and says why. A killed run leaves no lock."""
+    file = written(tmp_path, *GOOD)
+    command = [sys.executable, "-m", "payasync", "refund", "import", str(file), "--journal", str(tmp_path / "first.db")]
+    sandbox.faults.hang("refunds.create", phase="before", times=None)
+    own = {name: str(value) for name, value in environment(sandbox).items()}
+    with subprocess.Popen(command, env={**os.environ, **own}, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        shown = iter(first.stdout.readline, b"")
+        assert any(b"Amount" in line for line in shown)
+        second = imported(sandbox, file)
+        first.kill()
+    sandbox.faults.clear()
+    third = imported(sandbox, file)
+
+    assert 2 == second.exit_code
+    why = "is locked, because another run imports it. Nothing was sent. Wait until that run has ended"
+    assert why in words(second.stderr)
+    assert 0 == third.exit_code
+
+
 async def test_row_in_doubt_is_queried(
     sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,6 +521,7 @@ async def sending_of(
     folder: Path,
     clock: Clock,
     sleep: Callable[[float], Awaitable[None]] | None = None,
+    kind: type[Session] = Session,
 ) -> AsyncGenerator[tuple[RefundSending, Shown]]:
     """Yield an import whose clock each wait advances."""
 
@@ -473,7 +531,7 @@ async def sending_of(
     settings: Any = {"credentials": sandbox.credentials, "profile": PROFILE, "retry": RetryPolicy(attempts=1, quota=0)}
     async with (
         SqliteJournal(folder / "pay.db", clock=clock) as journal,
-        Session(sandbox.url, journal=journal, **settings) as pay,
+        kind(sandbox.url, journal=journal, **settings) as pay,
     ):
         pace, screen = Pace(clock=clock, sleep=sleep or moved, jitter=lambda bound: bound), Shown()
         yield RefundSending(pay, journal, screen, ResultFile(None), limit=50, pace=pace), screen
