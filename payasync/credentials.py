@@ -84,7 +84,7 @@ class Hidden:
 
 _KEY: Final = r"[\s\ufeff]*(-----BEGIN [^-]+-----.*?-----END [^-]+-----|[^,\n]+)"
 """Matches one of several keys: a PEM block, or the text between commas or line ends."""
-_QUOTES: Final = frozenset("\"'`\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb")
+QUOTES: Final = frozenset("\"'`\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb")
 
 
 Key: TypeAlias = str | Secret | None
@@ -213,7 +213,7 @@ def _plain_value(name: str, given: Hidden) -> str:
         why = "is empty: give it a value, or unset it"
     elif "\0" in given.value:
         why = "holds a NUL character: write it again as UTF-8 text"
-    elif {given.value[0], given.value[-1]} <= _QUOTES:
+    elif {given.value[0], given.value[-1]} <= QUOTES:
         why = "has quotes around it, which would be part of the value: remove them"
     else:
         return given.value  # type: ignore[no-any-return] # a text

@@ -12,7 +12,7 @@ import click
 from attrs import field, frozen
 
 from payasync.cli.terminal import existing_folder, fail, print_error
-from payasync.credentials import Environment, Hidden
+from payasync.credentials import QUOTES, Environment, Hidden, trim
 from payasync.errors import ConfigurationError, InvalidArgumentError, NotConfiguredError, PayasyncError, StorageError
 from payasync.journal import Journal, SqliteJournal
 from payasync.notifications import Inbox, SqliteInbox
@@ -57,7 +57,11 @@ profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.optio
     help="The service's profile, a TOML file, or the word sandbox. Default: PAYASYNC_PROFILE.",
 )
 base_url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--base-url", envvar=BASE_URL, metavar="URL", help="The service's address. Default: PAYASYNC_BASE_URL."
+    "--base-url",
+    envvar=BASE_URL,
+    callback=lambda _context, _option, text: text and trim(text),
+    metavar="URL",
+    help="The service's address. Default: PAYASYNC_BASE_URL.",
 )
 
 
@@ -134,11 +138,12 @@ def journal_option(
     def address(context: click.Context, option: click.Parameter, text: str | None) -> Address | None:
         if text is None:
             return None
+        text = trim(text)
         found = Address(text)
         if not found.is_file:
             return found
-        if not text:
-            raise click.BadParameter(f"it is empty: {FORMS}")
+        if not text or {text[0], text[-1]} <= QUOTES:
+            raise click.BadParameter(f"it {'has quotes around it' if text else 'is empty'}: {FORMS}")
         if scheme := _SCHEME.match(text):
             raise click.BadParameter(f"no journal's address begins with {scheme[0]!r}: {FORMS}")
         path = Path(text)

@@ -242,3 +242,20 @@ def test_upgrade_needs_a_store() -> None:
     result = run("journal", "upgrade")
 
     assert (2, True) == (result.exit_code, "neither --journal nor --inbox is given" in result.stderr)
+
+
+@pytest.mark.parametrize("around", [" {}\n", "\ufeff{}", "{}\r\n"])
+def test_journal_of_the_environment_is_trimmed(tmp_path: Path, around: str) -> None:
+    """White space and a byte order mark around the name are no part of it: another name is an empty journal."""
+    make_file(tmp_path / "pay.db", SQLITE)
+    result = run("journal", "list", journal=around.format("pay.db"))
+
+    assert (0, ["pay.db", "refunds.csv"]) == (result.exit_code, sorted(each.name for each in tmp_path.iterdir()))
+
+
+def test_journal_in_quotes_is_refused(tmp_path: Path) -> None:
+    """Quotes around the name, which a file of variables may leave, are refused by the import, too."""
+    result = run("refund", "import", "refunds.csv", journal="'pay.db'")
+
+    assert (2, True) == (result.exit_code, "it has quotes around it" in result.stderr)
+    assert ["refunds.csv"] == [each.name for each in tmp_path.iterdir()]
