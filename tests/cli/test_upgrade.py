@@ -45,6 +45,14 @@ COMMANDS: Final = (
 """Each command that uses a journal, but for `upgrade`."""
 
 
+COLUMNS: Final = """
+SELECT table_schema, table_name, column_name, data_type FROM information_schema.columns
+WHERE table_name LIKE 'payasync_%' UNION ALL
+SELECT schemaname, tablename, indexname, indexdef FROM pg_indexes WHERE tablename LIKE 'payasync_%' ORDER BY 1, 2, 3, 4
+"""
+"""All columns and indexes of our tables."""
+
+
 @pytest.fixture(autouse=True)
 def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run in an empty folder with a file of refunds."""
@@ -95,10 +103,7 @@ def make_tables(dsn: str, schema: Schema) -> None:
 def tables(dsn: str) -> list[tuple[Any, ...]]:
     """Return all columns and indexes, and the versions of the tables."""
     with psycopg.connect(dsn, autocommit=True) as connection:
-        where = "WHERE table_name LIKE 'payasync_%'"
-        columns = f"SELECT table_schema, table_name, column_name, data_type FROM information_schema.columns {where}"
-        indexes = "SELECT schemaname, tablename, indexname, indexdef FROM pg_indexes WHERE tablename LIKE 'payasync_%'"
-        found = connection.execute(f"{columns} UNION ALL {indexes} ORDER BY 1, 2, 3, 4".encode()).fetchall()
+        found = connection.execute(COLUMNS).fetchall()
         if any("payasync_migrations" in row for row in found):
             found += connection.execute("SELECT name, version FROM payasync_migrations ORDER BY 1, 2").fetchall()
         return found
