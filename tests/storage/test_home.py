@@ -9,7 +9,7 @@ from typing import Any, Final
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from payasync import ConfigurationError, CreateRefund, StorageError
 from payasync.journal import PostgresJournal
@@ -172,7 +172,7 @@ async def test_tables_elsewhere_are_not_made_again(postgres_dsn: str, options: s
 
 async def test_role_has_a_path_of_its_own(postgres_dsn: str) -> None:
     """Tables are found on the path that is configured for the role or its database, as the role itself finds them."""
-    name = psycopg.conninfo.conninfo_to_dict(postgres_dsn)["dbname"]
+    name = conninfo_to_dict(postgres_dsn)["dbname"]
     fetch(postgres_dsn, "CREATE SCHEMA a")
     fetch(postgres_dsn, f"ALTER DATABASE {name} SET search_path = missing, a")
     try:
