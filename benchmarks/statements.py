@@ -23,7 +23,7 @@ from payasync.journal.sqlite_journal import SCHEMA, sqlite_statement
 from payasync.journal.transactions import FOR_UPDATE, SKIP_LOCKED
 from payasync.storage.sqlite import open_database
 from payasync.storage.sqlite_statement import binding, fetch_rows, names_in, picker
-from tests.plans import plan
+from tests.plans import Plan, plan
 from tests.postgres import postgres
 
 FEW: Final = 1_000
@@ -34,6 +34,8 @@ START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 DUE, HELD, NEW, SENDING, ACCEPTED = range(5)
 KINDS: Final = 100
 """The kind of a row is its number modulo this. All other rows have ended, and all after the first `FEW`."""
+BESIDE: Final = 10_000
+"""Open rows of another merchant, of all kinds."""
 FIRST: Final = 10_000_000
 """Numbers of a merchant count from here: they are stored in the order of their time, as those of most programs."""
 HASH: Final = "0123456789abcdef" * 4
@@ -44,14 +46,14 @@ INSERT INTO payasync_intents
     (operation, merchant, reference, number, intent, hash, request, queued, attempts, fence, state, lease, due,
      created, updated)
 SELECT
-    'refunds.create', 'M1', 'R' || ({FIRST} + n), 'refunds.create:' || 'R' || ({FIRST} + n), 'intent ' || ({FIRST} + n),
-    '{HASH}', '{REQUEST}', 1 = 0, 1, 1,
+    'refunds.create', :merchant, 'R' || ({FIRST} + n), 'refunds.create:' || 'R' || ({FIRST} + n),
+    'intent ' || ({FIRST} + n), '{HASH}', '{REQUEST}', 1 = 0, 1, 1,
     CASE kind WHEN {DUE} THEN 'unknown' WHEN {HELD} THEN 'unknown' WHEN {NEW} THEN 'new' WHEN {SENDING} THEN 'sending'
         WHEN {ACCEPTED} THEN 'accepted' ELSE 'succeeded' END,
     CASE WHEN kind IN ({HELD}, {SENDING}) THEN moment END, CASE WHEN kind IN ({DUE}, {ACCEPTED}) THEN moment END,
     moment, moment
 FROM (
-    SELECT n, :start + n * :second AS moment, CASE WHEN n <= {FEW} THEN n % {KINDS} ELSE {KINDS} END AS kind FROM count
+    SELECT n, :start + n * :second AS moment, CASE WHEN n <= :open THEN n % :kinds ELSE :kinds END AS kind FROM count
 ) AS numbered"""  # noqa: S608 - numbers of ours
 SERVICES: Final = """
 INSERT INTO payasync_services (merchant, service)
@@ -62,6 +64,8 @@ STATEMENTS: Final[Mapping[str, str]] = {
 }
 """The statements that read or change intents, by their names. The merchants' services are one row each."""
 UNUSED: Final = "DONE_THERE, unused service"
+OF_ONE_MERCHANT: Final = ("DUE", "NEXT_DUE", "COUNT_UNSENT_OF")
+"""What a turn of a reconciler executes. These do not read the rows of another merchant."""
 CASES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     **{name: (name, {}) for name in STATEMENTS},
     "DUE, merchant without intents": ("DUE", {"merchant": "M2"}),
@@ -71,7 +75,7 @@ CASES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
 """What is measured: each statement, and some again with other values."""
 READING: Final = {UNUSED}
 """This reads all intents of the other services, and has no budget: a person asks for it once."""
-LOCKS: Final = {"MATCHING": FOR_UPDATE, "DUE": SKIP_LOCKED}
+LOCKS: Final = {"MATCHING": FOR_UPDATE, "DUE": SKIP_LOCKED, "DUE_OF_ALL": SKIP_LOCKED}
 STOPPING: Final = {"DONE_THERE"}
 """PostgreSQL reads rows until one fits. Most rows do."""
 OF_KIND: Final = {
@@ -98,6 +102,12 @@ DRAFT: Final[dict[str, Any]] = {
 """Of `ADD`, which stores a new row."""
 STATES: Final = {"RESOLVE": "succeeded", "COUNT": "manual", "LIST_OF_STATE": "manual"}
 """No row is `manual`: a statement that looks for one must not read the others."""
+
+
+def values_to_fill(first: int, last: int, merchant: str = "M1") -> dict[str, Any]:
+    """Return the values of `FILL`. Merchant `M1` has few open rows; all rows of any other merchant are open."""
+    values = {"first": first, "last": last, "merchant": merchant}
+    return values | ({"open": FEW, "kinds": KINDS} if merchant == "M1" else {"open": last, "kinds": ACCEPTED + 1})
 
 
 def values_for(name: str, number: int) -> dict[str, Any]:
@@ -157,10 +167,12 @@ class Measured:
     Attributes:
         seconds: The median time of an execution, by case.
         scans: The cases that read all rows.
+        beside: As `seconds`, of `OF_ONE_MERCHANT`, when the journal has many open rows of another merchant, too.
     """
 
     seconds: Mapping[str, float]
     scans: frozenset[str]
+    beside: Mapping[str, float]
 
 
 def statements(run: Run) -> Iterator[Figure]:
@@ -180,15 +192,27 @@ def _compare(database: str, few: Measured, many: Measured, measured: str) -> Ite
     for case, seconds in many.seconds.items():
         most = None if case in READING else MOST
         yield Figure(f"{database}, {case}", seconds / few.seconds[case], most=most, measured=measured)
+    for case, seconds in few.beside.items():
+        name = f"{database}, {case}, beside {BESIDE:,} open rows of another merchant"
+        yield Figure(name, seconds / few.seconds[case], most=MOST, measured=measured)
 
 
 def _on_sqlite(path: Path, rows: int) -> Measured:
     with closing(open_database(str(path), SCHEMA)) as db:
-        db.execute(FILL, {"first": 1, "last": rows, "start": START.timestamp(), "second": 1.0})
+        fill_sqlite(db, **values_to_fill(1, rows))
         db.execute(SERVICES)
         scans = {case for case in CASES if _reads_all(db, case)}
         seconds = {case: statistics.median(_seconds(db, case, rows) for _ in range(_times(case))) for case in CASES}
-        return Measured(seconds, frozenset(scans))
+        fill_sqlite(db, **values_to_fill(1, BESIDE, "M3"))
+        beside = {
+            case: statistics.median(_seconds(db, case, rows) for _ in range(EXECUTIONS)) for case in OF_ONE_MERCHANT
+        }
+        return Measured(seconds, frozenset(scans), beside)
+
+
+def fill_sqlite(db: sqlite3.Connection, **values: Any) -> None:
+    """Store intents, as `values_to_fill` says."""
+    db.execute(FILL, {**values, "start": START.timestamp(), "second": 1.0})
 
 
 def _reads_all(db: sqlite3.Connection, case: str) -> bool:
@@ -196,7 +220,7 @@ def _reads_all(db: sqlite3.Connection, case: str) -> bool:
     row = picker(names_in(text))(_values_of(case, FEW))
     bound = binding(text, tuple(map(type, row)))
     steps = db.execute(f"EXPLAIN QUERY PLAN {bound.text}", bound.bind(row))
-    return any("SCAN payasync_intents" in step for *_, step in steps)
+    return any(step == "SCAN payasync_intents" for *_, step in steps)
 
 
 def _seconds(db: sqlite3.Connection, case: str, rows: int) -> float:
@@ -241,30 +265,40 @@ async def _on_postgres(rows: int) -> Measured:
             await journal.next_due()
         async with await psycopg.AsyncConnection.connect(server.dsn, autocommit=True) as connection:
             await connection.execute(SERVICES)
-            await fill_postgres(connection, 1, rows)
+            await fill_postgres(connection, **values_to_fill(1, rows))
             # Statements that change rows come last: their rolled-back rows would slow down the others for a while.
             for case in sorted(CASES, key=_changes):
-                name, _ = CASES[case]
-                plans = []
-                for _ in range(_times(case)):
-                    values = _values_of(case, rows)
-                    await plan(connection, of_postgres(name), values)
-                    plans.append(await plan(connection, of_postgres(name), values))
-                    _check_changes(case, plans[-1].rows)
+                plans = await _plans(connection, case, rows)
                 seconds[case] = statistics.median(each.seconds for each in plans)
-                if name not in STOPPING and any("Seq Scan" in each.steps for each in plans):
+                if CASES[case][0] not in STOPPING and any("Seq Scan" in each.steps for each in plans):
                     scans.add(case)
-    return Measured(seconds, frozenset(scans))
+            await fill_postgres(connection, **values_to_fill(1, BESIDE, "M3"))
+            beside = {
+                case: statistics.median(each.seconds for each in await _plans(connection, case, rows))
+                for case in OF_ONE_MERCHANT
+            }
+    return Measured(seconds, frozenset(scans), beside)
+
+
+async def _plans(connection: psycopg.AsyncConnection[Any], case: str, rows: int) -> list[Plan]:
+    """Return the plans of second executions, each for one row."""
+    name, plans = CASES[case][0], []
+    for _ in range(_times(case)):
+        values = _values_of(case, rows)
+        await plan(connection, of_postgres(name), values)
+        plans.append(await plan(connection, of_postgres(name), values))
+        _check_changes(case, plans[-1].rows)
+    return plans
 
 
 def _times(case: str) -> int:
     return EXECUTIONS // 10 if case in READING else EXECUTIONS
 
 
-async def fill_postgres(connection: psycopg.AsyncConnection[Any], first: int, last: int) -> None:
-    """Store the intents from one number to another, and let the planner see them."""
+async def fill_postgres(connection: psycopg.AsyncConnection[Any], **values: Any) -> None:
+    """Store intents, as `values_to_fill` says, and let the planner see them."""
     text = postgres_statement(FILL.replace("% ", "%% "), "").encode()
-    await connection.execute(text, {"first": first, "last": last, "start": START, "second": timedelta(seconds=1)})
+    await connection.execute(text, {**values, "start": START, "second": timedelta(seconds=1)})
     await connection.execute("VACUUM ANALYZE payasync_intents")
 
 

@@ -34,10 +34,10 @@ _BELOW: Final = {"Write": "Number", "Amount": "Since"}
 """Columns of a narrow terminal, each with the one that stands below it."""
 
 
-async def all_intents(journal: Journal, state: State) -> AsyncGenerator[Intent]:
-    """Yield all intents of a state, by ID."""
+async def all_intents(journal: Journal, state: State, merchant: str | None = None) -> AsyncGenerator[Intent]:
+    """Yield all intents of a state, or of a state and a merchant, by ID."""
     after = 0
-    while page := await journal.list(state, limit=PAGE, after=after):
+    while page := await journal.list(state, limit=PAGE, after=after, merchant=merchant):
         for each in page:
             yield each
         after = page[-1].id

@@ -76,6 +76,10 @@ def pause(error: BaseException, attempts: int) -> float | None:
     return max(asked, min(float(GROWTH ** (attempts + 1)), LONGEST))
 
 
+def _is_forgotten(intent: Intent, now: datetime) -> bool:
+    return now - intent.updated > (TRIED_AGAIN_AFTER if intent.attempts else FORGOTTEN_AFTER)
+
+
 def _not_done_error(intent: Intent, reason: str, **facts: Any) -> ServiceError:
     about = {"operation": intent.operation, "reference": intent.reference}
     return ServiceError(f"it was not done: {reason}", reason=reason, **about, **facts)
@@ -247,18 +251,14 @@ class PaymentTasks:
 
     async def _enqueue_forgotten(self) -> None:
         """Enqueue new intents that are in no queue: nobody put them there, or their tasks have given up."""
-        now, after = datetime.now(UTC), 0
-        while page := await self._journal.list("new", limit=PAGE, after=after):
-            forgotten = [each for each in page if self._is_forgotten(each, now)]
+        now, after, merchant = datetime.now(UTC), 0, self._session.merchant_id
+        while page := await self._journal.list("new", limit=PAGE, after=after, merchant=merchant):
+            forgotten = [each for each in page if _is_forgotten(each, now)]
             waiting = await self._waiting(forgotten)
             for intent in forgotten:
                 if intent.id not in waiting and await self._is_sendable(intent):
                     await self._enqueue(intent.id, queueing_lock=f"payasync:{intent.id}")
             after = page[-1].id
-
-    def _is_forgotten(self, intent: Intent, now: datetime) -> bool:
-        age = TRIED_AGAIN_AFTER if intent.attempts else FORGOTTEN_AFTER
-        return intent.merchant == self._session.merchant_id and now - intent.updated > age
 
     async def _waiting(self, intents: Sequence[Intent]) -> set[int]:
         """Return the numbers of the intents that a task has still to try."""

@@ -378,6 +378,16 @@ class Journal(ABC):
         values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
         return bool(await self._run(lambda _: transactions.change_intents(transactions.NOTE, values)))
 
+    async def count_unsent(self, merchant: str, before: datetime) -> int:
+        """Return how many *new* intents of a merchant `Reconciler.unsent` would list.
+
+        Args:
+            merchant: The merchant's number.
+            before: Only those that have waited since before this aware moment.
+        """
+        values = {"merchant": merchant, "before": check_moment("before", before)}
+        return await self._run(lambda _: transactions.count_intents(transactions.COUNT_UNSENT_OF, values))
+
     async def backlog(self) -> Backlog:
         """Return how many intents are in each state but *succeeded* and *rejected*, and what is late."""
         return await self._run(transactions.backlog)
@@ -391,9 +401,11 @@ class Journal(ABC):
         """Return the intents of one operation about one order, refund or subscription, oldest first."""
         return await self._find(transactions.FIND, **transactions.values_to_find(operation, reference, merchant))
 
-    async def list(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> Intents:
-        """List intents, those of one state or all, in the order of their numbers, `after` one of them."""
-        values = {"limit": check_number("limit", limit), "after": check_number("after", after)}
+    async def list(
+        self, state: State | None = None, *, limit: int = 100, after: int = 0, merchant: str | None = None
+    ) -> Intents:
+        """List intents, those of one state, one merchant or all, in the order of their numbers, `after` one of them."""
+        values = {"limit": check_number("limit", limit), "after": check_number("after", after), "merchant": merchant}
         if state is None:
             return await self._find(transactions.LIST, **values)
         return await self._find(transactions.LIST_OF_STATE, state=_check_state(state), **values)

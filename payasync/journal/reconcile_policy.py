@@ -205,8 +205,9 @@ class Patience:
         questions: The number of queries without news after which a write becomes `manual`. An accepted write is only
             shown to a person, and the queries continue.
         give_up: Seconds since the last moment at which part of the write may have been sent. After this time and as
-            many `questions`, a write without a usable response becomes `manual`. An accepted write is shown to a person
-            after this time without a usable response. It becomes `manual` if the last response is about something else.
+            many queries as `questions`, a write without a usable response becomes `manual`. An accepted write is shown
+            to a person after this time without a usable response. It becomes `manual` if the last response is about
+            something else.
         sends: The number of sends after which a queued write that never arrives becomes `manual`.
 
     Raises:

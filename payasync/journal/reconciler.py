@@ -24,6 +24,7 @@ from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
 from payasync.journal.reconcile_policy import (
     NAMELESS,
+    UNSENT,
     UNUSABLE,
     Decision,
     End,
@@ -205,7 +206,7 @@ class Reconciler:
         except BaseExceptionGroup as several:
             error = several.exceptions[0]
         else:
-            unsent = len(await self.unsent())
+            unsent = await self._journal.count_unsent(self._session.merchant_id, self._now() - UNSENT)
             return Report.of(run.ends, silent=run.silent, unsent=unsent, rejected=run.rejected)
         raise error
 
@@ -251,9 +252,9 @@ class Reconciler:
 
     async def _list_own(self, state: State) -> Intents:
         mine: Intents = []
-        after = 0
-        while page := await self._journal.list(state, limit=PAGE, after=after):
-            mine += [each for each in page if each.merchant == self._session.merchant_id]
+        after, merchant = 0, self._session.merchant_id
+        while page := await self._journal.list(state, limit=PAGE, after=after, merchant=merchant):
+            mine += page
             after = page[-1].id
         return mine
 

@@ -972,6 +972,30 @@ async def test_silence_is_kept_until_it_ends(journal: Journal) -> None:
     assert [("succeeded", None)] == [(each.state, each.silent_since) for each in told]
 
 
+async def test_list_of_one_merchant(journal: Journal) -> None:
+    """`list` and `count_unsent` find only the intents of a merchant, if one is given."""
+    for merchant, number in (("M1", "R1"), ("M2", "R2"), ("M1", "R3")):
+        await journal.add(refund(number), merchant=merchant)
+    await sending(journal, draft(refund("R4"), merchant="M2"))
+    cases: list[tuple[State | None, str | None]] = [
+        (None, None),
+        (None, "M1"),
+        (None, "M2"),
+        ("new", "M2"),
+        ("new", "M3"),
+    ]
+    found = [
+        [each.reference for each in await journal.list(state, merchant=merchant, after=1)] for state, merchant in cases
+    ]
+    counts = [
+        await journal.count_unsent(merchant, START + timedelta(seconds=seconds))
+        for merchant, seconds in (("M1", 0), ("M1", -1), ("M2", 0), ("M3", 0))
+    ]
+
+    assert [["R2", "R3", "R4"], ["R3"], ["R2", "R4"], ["R2"], []] == found
+    assert [2, 0, 1, 0] == counts
+
+
 @pytest.mark.parametrize("end", ["settled", "sent"])
 async def test_silence_ends_with_a_verdict(journal: Journal, end: str) -> None:
     """If a write is settled or sent again, the journal clears `silent_since` and `denied`."""

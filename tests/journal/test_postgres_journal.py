@@ -9,7 +9,18 @@ import pytest
 from attrs import evolve
 from psycopg.conninfo import make_conninfo
 
-from benchmarks.statements import CASES, KINDS, READING, STOPPING, fill_postgres, of_postgres, values_for
+from benchmarks.statements import (
+    BESIDE,
+    CASES,
+    KINDS,
+    OF_ONE_MERCHANT,
+    READING,
+    STOPPING,
+    fill_postgres,
+    of_postgres,
+    values_for,
+    values_to_fill,
+)
 from payasync.credentials import Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, transactions
@@ -308,7 +319,31 @@ async def test_size_costs_nothing(journal: PostgresJournal, postgres_dsn: str) -
     found = list[dict[str, Plan]]()
     async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
         for first, last in ((1, 1000), (1001, 50_000)):
-            await fill_postgres(connection, first, last)
+            await fill_postgres(connection, **values_to_fill(first, last))
             found.append(await plans(connection))
+
+    assert {} == dearer(*found)
+
+
+async def test_idle_turn_reads_only_its_merchant(journal: PostgresJournal, postgres_dsn: str) -> None:
+    """What a turn for a merchant with few writes executes reads no more beside 10,000 open writes of another."""
+    cases: dict[str, tuple[str, dict[str, Any]]] = {
+        f"{name} of {merchant}": (name, {"merchant": merchant, "limit": 10})
+        for name in OF_ONE_MERCHANT
+        for merchant in ("M1", "M2")
+    }
+    # The regular task of procrastinate lists these. Merchant M2 has none.
+    cases["new ones"] = "LIST_OF_STATE", {"merchant": "M2", "state": "new", "limit": 100}
+    await journal.next_due()
+    found = list[dict[str, Plan]]()
+    async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as connection:
+        for values in (values_to_fill(1, 1000), values_to_fill(1, BESIDE, "M3")):
+            await fill_postgres(connection, **values)
+            found.append(
+                {
+                    case: await plan(connection, of_postgres(name), values_for(name, KINDS) | given)
+                    for case, (name, given) in cases.items()
+                }
+            )
 
     assert {} == dearer(*found)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing, nullcontext
+from contextlib import aclosing, asynccontextmanager, closing, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -15,16 +15,18 @@ import aiosqlite
 import pytest
 from attrs import evolve
 
-from benchmarks.statements import STATEMENTS
+from benchmarks.statements import BESIDE, OF_ONE_MERCHANT, STATEMENTS, fill_sqlite, values_to_fill
 from payasync.errors import ConfigurationError, StorageError
-from payasync.journal import transactions
+from payasync.journal import Reconciler, Report, transactions
 from payasync.journal.intents import State, Step
 from payasync.journal.journal import PRUNED_TOGETHER
 from payasync.journal.sqlite_journal import ROWS, SCHEMA, SqliteJournal, shared_statement, sqlite_statement
+from payasync.sandbox import Sandbox
+from payasync.settings import Pace
 from payasync.storage import Schema
 from payasync.storage.sqlite import SqliteFile
 from tests.foreign.recorder import Recorder, answer
-from tests.journal.building import LEASE, MERCHANT, Clock, content, draft, empty, move_away, refund
+from tests.journal.building import LEASE, MERCHANT, SERVICE, Clock, content, draft, empty, move_away, refund
 from tests.matrix.cells import session
 from tests.sessions import OK_BODY
 
@@ -291,7 +293,10 @@ async def test_pruning_much_goes_in_parts(journal: SqliteJournal, clock: Clock) 
 
 
 async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: SqliteJournal) -> None:
-    """SQLite reads all intents for no statement, and sorts only what has one key, or is open."""
+    """SQLite reads all intents for no statement, and sorts only what has one key, or is open.
+
+    It finds what one merchant waits for by the merchant.
+    """
     await journal.list()
     written = {name: sqlite_statement(statement).text for name, statement in STATEMENTS.items()}
     shared = shared_statement(transactions.SETTLE).replace(ROWS, "(1), (2)")
@@ -303,9 +308,56 @@ async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: Sq
         }
 
     assert {"DUE", "MATCHING", "FIND", "NEXT_DUE", "PRUNE"} < plans.keys()
-    assert not [name for name, plan in plans.items() if any("SCAN payasync_intents" in step for step in plan)]
+    assert not [name for name, plan in plans.items() if "SCAN payasync_intents" in plan]
+    scanning = {step for plan in plans.values() for step in plan if "SCAN payasync_intents" in step}
+    assert {"SCAN payasync_intents USING INDEX payasync_intents_due"} == scanning
     sorting = {name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)}
-    assert {"MATCHING", "OLDEST", "FIND"} == sorting
+    assert {"MATCHING", "OLDEST", "FIND", "DUE_OF_ALL", "NEXT_DUE_OF_ALL"} == sorting
+    assert all("(merchant=? AND <expr>" in plans[name][0] for name in OF_ONE_MERCHANT)
+
+
+async def idle_turn(path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the steps of SQLite's machine in one turn of a reconciler that finds nothing due for its merchant."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    def connect(*given: Any, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connecting(*given, **options)
+        db.set_progress_handler(count, 1)
+        return db
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+
+    connecting = sqlite3.connect
+    async with Sandbox() as sandbox, SqliteJournal(path, clock=clock) as journal, sandbox.session() as pay:
+        reconciler = Reconciler(pay, journal, pace=Pace(clock=clock, sleep=sleep))
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite3, "connect", connect)
+            async with aclosing(reconciler.watch()) as reports:
+                await anext(reports)
+                steps = 0
+                report = await anext(reports)
+    assert Report() == report
+    return steps
+
+
+async def test_idle_turn_reads_only_its_merchant(
+    path: Path, journal: SqliteJournal, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle turn takes at most twice as many steps beside 10,000 open writes and 1,000 services of others."""
+    await journal.add(refund(), merchant=MERCHANT)
+    alone = await idle_turn(path, clock, monkeypatch)
+    with closing(sqlite3.connect(path)) as db, db:
+        fill_sqlite(db, **values_to_fill(1, BESIDE, "M3"))
+        services = [(f"M{number}", SERVICE) for number in range(1000, 2000)]
+        db.executemany("INSERT INTO payasync_services (merchant, service) VALUES (?, ?)", services)
+    beside = await idle_turn(path, clock, monkeypatch)
+
+    assert alone <= beside <= 2 * alone
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
