@@ -138,6 +138,7 @@ def values_for(name: str, number: int) -> dict[str, Any]:
         "merchant": "M1",
         "now": moment,
         "number": f"refunds.create:R{FIRST + number}",
+        "odd": 1,
         "old": "https://used.example",
         "operation": "refunds.create",
         "questions": 8,
@@ -146,6 +147,7 @@ def values_for(name: str, number: int) -> dict[str, Any]:
         "reference": f"R{FIRST + number}",
         "request": REQUEST,
         "sent_at": moment,
+        "silent": 0,
         "state": STATES.get(name, "unknown"),
         "until": moment,
     }

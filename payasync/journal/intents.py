@@ -115,6 +115,9 @@ class Intent(Draft):
         state: One of `STATES`.
         attempts: How often a process began to send it.
         asked: The number of claims for a query since it was last sent.
+        odd: How many queries since the last send had a response that says nothing about this write, or is about
+            something else. The query that ends the intent is not counted.
+        silent: How many queries since the last send had no usable response, such as HTTP 503.
         denied: For an accepted intent, how many responses in a row said "not found", or did not say how it ended. A
             missing response does not count.
         silent_since: For an accepted intent, the time of the first query without a usable response, if none came since.
@@ -137,6 +140,8 @@ class Intent(Draft):
     state: State
     attempts: int = 0
     asked: int = 0
+    odd: int = 0
+    silent: int = 0
     denied: int = 0
     silent_since: datetime | None = None
     fence: int = 0

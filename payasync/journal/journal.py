@@ -317,6 +317,8 @@ class Journal(ABC):
         *,
         denied: int = 0,
         silent_since: datetime | None = None,
+        odd: int = 0,
+        silent: int = 0,
     ) -> bool:
         """End a claim without news, and ask again later; return `False` if the claim is lost.
 
@@ -326,10 +328,13 @@ class Journal(ABC):
             reason: In one line.
             denied: How many responses in a row did not say how an accepted intent ended.
             silent_since: The aware moment since which no usable response about an accepted intent came.
+            odd: What is added to `Intent.odd`.
+            silent: What is added to `Intent.silent`.
         """
         again = check_moment("due", due)
         since = None if silent_since is None else check_moment("silent_since", silent_since)
         facts = {"reason": " ".join(reason.split()), "denied": denied, "silent_since": since}
+        facts |= {"odd": check_number("odd", odd), "silent": check_number("silent", silent)}
         return await self._run(lambda _: transactions.postpone(intent, again, facts))
 
     async def next_due(self, merchant: str | None = None) -> datetime | None:

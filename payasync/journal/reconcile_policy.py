@@ -77,6 +77,8 @@ class Finding(Enum):
     """No query about the write is possible."""
 
 
+ODD: Final = frozenset({Finding.UNCLEAR, Finding.UNMATCHED})
+"""After so many of these findings as `Patience.questions` says, a person must find out about an unknown write."""
 UNUSABLE: Final = frozenset({Finding.SILENT, Finding.UNMATCHED})
 """After these findings, the reconciler asks again, as if the service had not responded."""
 
@@ -202,8 +204,8 @@ class Patience:
     Args:
         first: Seconds from a query without a result to the next; each further pause is twice as long.
         longest: The longest pause, in seconds.
-        questions: The number of queries without news after which a write becomes `manual`. An accepted write is only
-            shown to a person, and the queries continue.
+        questions: The number of responses without news after which a write becomes `manual`. Silence, such as HTTP 503,
+            does not count. An accepted write is only shown to a person, and the queries continue.
         give_up: Seconds since the last moment at which part of the write may have been sent. After this time and as
             many queries as `questions`, a write without a usable response becomes `manual`. An accepted write is shown
             to a person after this time without a usable response. It becomes `manual` if the last response is about
@@ -353,8 +355,11 @@ def _ask_again_or_give_up(
     reason = result.reason
     if result.finding is Finding.NOT_DONE or result.state == "rejected":
         reason = f"{reason}; {USED_BEFORE if intent.answered else NO_QUARANTINE}"
-    too_long = result.finding is not Finding.SILENT or in_doubt >= patience.give_up
-    if too_long and intent.asked >= patience.questions:
+    if result.finding is Finding.SILENT:
+        counted = intent.asked if in_doubt >= patience.give_up else 0
+    else:
+        counted = intent.odd + 1 if result.finding in ODD else intent.asked - intent.silent
+    if counted >= patience.questions:
         return Decision(state="manual", reason=f"asked {intent.asked} times: {reason}")
     return Decision(state="unknown", reason=reason, pause=pause)
 

@@ -24,6 +24,7 @@ from payasync.journal.intents import Intent, Intents, State
 from payasync.journal.journal import Journal
 from payasync.journal.reconcile_policy import (
     NAMELESS,
+    ODD,
     UNSENT,
     UNUSABLE,
     Decision,
@@ -393,7 +394,9 @@ class Reconciler:
         due = None if decision.pause is None else claimed.asked_at + timedelta(seconds=decision.pause)
         end: End
         if state == held.state and due is not None:
+            finding = queried.finding
             facts: dict[str, Any] = {"denied": decision.denied, "silent_since": decision.silent_since}
+            facts |= {"odd": int(finding in ODD), "silent": int(finding is Finding.SILENT)}
             still, end = await self._journal.postpone(held, due, reason, **facts), "waiting"
         else:
             still = await self._journal.settle(held, state, outcome=queried.outcome, reason=reason, due=due)

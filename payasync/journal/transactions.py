@@ -70,8 +70,8 @@ WHERE id = :id RETURNING id"""
 
 SEND: Final = """
 UPDATE payasync_intents SET
-    state = 'sending', attempts = attempts + 1, asked = 0, denied = 0, silent_since = NULL, fence = fence + 1,
-    lease = :until, tick = :tick, due = NULL, updated = :now, named = :named,
+    state = 'sending', attempts = attempts + 1, asked = 0, odd = 0, silent = 0, denied = 0, silent_since = NULL,
+    fence = fence + 1, lease = :until, tick = :tick, due = NULL, updated = :now, named = :named,
     idempotency_key = :key, key_sent = :key_sent, key_tick = :key_tick,
     answered = answered AND state <> 'unknown', outcome = NULL, reason = ''
 WHERE id = :id RETURNING *"""
@@ -94,7 +94,9 @@ WHERE id = :id AND ((attempts = :attempts AND state IN ('new', 'rejected'))
     OR (attempts >= :attempts AND state IN ('sending', 'unknown', 'manual'))) RETURNING id"""
 """This fact does not depend on the claim. A holder who queries the intent loses the claim."""
 POSTPONE: Final = f"""
-UPDATE payasync_intents SET lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason
+UPDATE payasync_intents SET
+    lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason,
+    odd = odd + :odd, silent = silent + :silent
 WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ({_ASKED}) RETURNING id"""  # noqa: S608 - as above
 
 DUE: Final = """

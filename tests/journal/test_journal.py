@@ -972,6 +972,22 @@ async def test_silence_is_kept_until_it_ends(journal: Journal) -> None:
     assert [("succeeded", None)] == [(each.state, each.silent_since) for each in told]
 
 
+async def test_odd_and_silent_queries_count_until_it_is_sent_again(journal: Journal) -> None:
+    """`postpone` adds to `odd` and `silent`, each apart. If the write is sent again, both begin at 0."""
+    await in_state(journal, "unknown")
+    found = list[tuple[int, int, int]]()
+    for odd, silent in ((1, 0), (0, 1), (0, 1), (0, 0)):
+        (held,) = await journal.ask(1, LEASE)
+        await journal.postpone(held, START, odd=odd, silent=silent)
+        after = await got(journal, held.id)
+        found.append((after.asked, after.odd, after.silent))
+    (held,) = await journal.ask(1, LEASE)
+    again = (await journal.claim(held.id, LEASE, fence=held.fence)).intent
+
+    assert [(1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 1, 2)] == found
+    assert (0, 0, 0) == (again.asked, again.odd, again.silent)
+
+
 async def test_list_of_one_merchant(journal: Journal) -> None:
     """`list` and `count_unsent` find only the intents of a merchant, if one is given."""
     for merchant, number in (("M1", "R1"), ("M2", "R2"), ("M1", "R3")):

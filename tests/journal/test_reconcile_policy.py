@@ -306,7 +306,9 @@ UNKNOWN_ONES: Final[dict[str, list[tuple[dict[str, Any], QueryResult, float, dic
             ({"answered": True, "asked": asked, **facts}, NOT_DONE, LONG, {"state": state, "reason": reason})
             for facts in ({}, QUEUED, TWICE)
             for asked, state, reason in ((3, "unknown", USED), (4, "manual", f"asked 4 times: {USED}"))
-        )
+        ),
+        ({"answered": True, "asked": 9, "silent": 6}, NOT_DONE, LONG, {"state": "unknown"}),
+        ({"answered": True, "asked": 9, "silent": 5}, NOT_DONE, LONG, {"state": "manual"}),
     ],
     "If a write was sent more than once, a refusal may be about an earlier attempt until the quarantine is over.": [
         (TWICE, said("rejected"), 59, {"state": "unknown", "reason": EARLIER}),
@@ -318,19 +320,19 @@ UNKNOWN_ONES: Final[dict[str, list[tuple[dict[str, Any], QueryResult, float, dic
     ],
     "After some responses about something else, a person must find out; a response for good is believed at once.": [
         *(
-            ({"asked": asked, **facts}, result, LONG, {"state": state})
+            ({"asked": 50, "odd": odd, **facts}, result, LONG, {"state": state})
             for facts in ({}, QUEUED, TWICE, {"answered": True})
-            for result, asked, state in (
-                (UNMATCHED, 3, "unknown"),
-                (UNMATCHED, 4, "manual"),
-                (UNMATCHED_FOR_GOOD, 1, "manual"),
+            for result, odd, state in (
+                (UNMATCHED, 2, "unknown"),
+                (UNMATCHED, 3, "manual"),
+                (UNMATCHED_FOR_GOOD, 0, "manual"),
             )
         )
     ],
-    "Refusals of a query count by their number. Silence counts by its time as well.": [
+    "Odd responses count by their number. Silence counts by its time as well, and is never odd.": [
         ({}, UNASKABLE, 0, {"state": "manual", "reason": "nothing names it"}),
-        ({"asked": 3}, UNCLEAR, LONG, {"state": "unknown"}),
-        ({"asked": 4}, UNCLEAR, 0, {"state": "manual", "reason": "asked 4 times: HTTP 302"}),
+        ({"asked": 50, "odd": 2, "silent": 47}, UNCLEAR, LONG, {"state": "unknown"}),
+        ({"asked": 4, "odd": 3}, UNCLEAR, 0, {"state": "manual", "reason": "asked 4 times: HTTP 302"}),
         ({"asked": 3}, SILENT, LONG, {"state": "unknown"}),
         ({"asked": 4}, SILENT, 999, {"state": "unknown", "reason": SILENT.reason, "silent_since": None}),
         ({"asked": 4}, SILENT, 1000, {"state": "manual"}),

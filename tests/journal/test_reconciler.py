@@ -547,7 +547,7 @@ async def test_interrupted_run_forgets_nothing(
     """If a run is interrupted during a query, it releases the write with its stored facts unchanged."""
     await pay.payments.create(amount=1000, currency="USD")
     (held,) = await journal.ask(1, 60.0)
-    await journal.postpone(held, held.created, "HTTP 403", denied=3, silent_since=held.created)
+    await journal.postpone(held, held.created, "HTTP 403", denied=3, silent_since=held.created, odd=1, silent=2)
     before = await only(journal)
     hanging = sandbox.faults.hang("payments.status")
     run = asyncio.ensure_future(reconciler.run_once())
@@ -626,6 +626,28 @@ async def test_queued_one_that_the_profile_refuses_now(
 
     assert [Report(waiting=1), Report(manual=1)] == reports
     assert "cannot be sent again" in (await only(journal)).reason
+
+
+@both_stores
+async def test_silence_is_never_odd(
+    sandbox: Sandbox, pay: Session, journal: Journal, reconciler: Reconciler, clock: Clock
+) -> None:
+    """Only odd responses count towards `patience.questions`: 503 is silence, and "not found" is neither."""
+    sandbox.faults.reset_before("refunds.create")
+    await lost(pay, await refund(sandbox))
+    await later(reconciler, clock, 1)
+    silence = sandbox.faults.server_error("refunds.status", times=None)
+    for _ in range(8):
+        await later(reconciler, clock, 3600)
+    silence.disarm()
+    sandbox.faults.redirect("refunds.status", times=None)
+    found = list[tuple[str, int, int]]()
+    for _ in range(8):
+        await later(reconciler, clock, 3600)
+        stored = await only(journal)
+        found.append((stored.state, stored.odd, stored.silent))
+
+    assert [*(("unknown", odd, 8) for odd in range(1, 8)), ("manual", 7, 8)] == found
 
 
 async def test_error_of_a_layer_stops_nothing_else(sandbox: Sandbox, journal: Journal, clock: Clock) -> None:
