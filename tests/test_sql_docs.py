@@ -221,7 +221,7 @@ async def end_held(inbox: Inbox, execute: Callable[[str], object]) -> tuple[list
 
         await receiver.receive(notified.raw, notified.headers, kind="payment")
         await receiver.settle()
-        (held,) = await receiver.events("quarantined")
+        (held,) = await receiver.events("held")
         execute(ENDING.replace("17", str(held.id)))
         await receiver.receive(notified.raw, notified.headers, kind="payment")
         await receiver.settle()

@@ -13,13 +13,20 @@ from attrs import field, fields, frozen
 from payasync.storage import Backlog, check_moment, check_number
 from payasync.wire.validators import invalid_argument
 
-State = Literal["pending", "leased", "done", "dead", "parked", "quarantined"]
+State = Literal["pending", "leased", "done", "dead", "parked", "held", "superseded"]
+StateName = Literal[State, "quarantined"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 """The states of an event."""
-ENDS: Final[frozenset[State]] = frozenset({"done", "dead", "parked", "quarantined"})
+ENDS: Final[frozenset[State]] = frozenset({"done", "dead", "parked", "held", "superseded"})
 """The states in which an event is no longer dispatched automatically."""
-REPLAYABLE: Final = ENDS - {"done"}
+REPLAYABLE: Final = ENDS - {"done", "superseded"}
 """The states from which an event can be replayed."""
+
+
+def state_of_name(name: StateName) -> State:
+    """Return a state by its name, or by the name that *held* had before."""
+    return "held" if name == "quarantined" else name
+
 
 STORED_HEADERS: Final = frozenset(
     {"content-type", "date", "user-agent", "webhook-id", "webhook-timestamp", "x-request-id"}
@@ -79,12 +86,14 @@ class InboxEvent:
         id: The inbox's number of the event, ascending.
         key: As in `Received`, like all attributes that are not listed here.
         raw: The body, as it was received; empty if only the key is still stored.
-        state: `pending`, `leased`, `done`, `dead`, `parked` or `quarantined`.
+        state: `pending`, `leased`, `done`, `dead`, `parked`, `held` or `superseded`.
         attempts: How often it was claimed since it arrived or was replayed.
         failures: How many of these attempts failed; the others succeeded or were interrupted.
         reason: Why it is in that state, in one line; may be empty.
         due: When it can be claimed, or when its lease ends; `None` in any other state.
         handled: The names of the handlers that have handled it.
+        event_time: When it happened, as the service says, if that is stored.
+        sends: How often the journal had sent the write that it is about, when it arrived.
     """
 
     id: int
@@ -103,6 +112,8 @@ class InboxEvent:
     reason: str = ""
     due: datetime | None = None
     handled: frozenset[str] = frozenset()
+    event_time: datetime | None = None
+    sends: int = 1
 
 
 @frozen(kw_only=True)
@@ -168,12 +179,12 @@ class Inbox(Protocol):
         """Return the seconds until the next event is due or a lease ends; `None` if there is neither."""
         ...
 
-    async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
+    async def events(self, state: StateName | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events of one state, or all, in the order of their numbers, beginning after the number `after`."""
         ...
 
     async def replay(self, event_id: int, kept: Received | None = None) -> bool:
-        """Make a dead, parked or quarantined event pending again, with all its attempts.
+        """Make a dead, parked or held event pending again, with all its attempts.
 
         Handlers that have handled it are not called again. Return `False`, and change nothing, if the event is in
         another state, or if another event has its new key.
@@ -187,7 +198,7 @@ class Inbox(Protocol):
     async def forget(self, before: datetime) -> int:
         """Delete events that have been done since before a moment; return how many were deleted.
 
-        Dead, parked and quarantined events are deleted, too, if they were never verified: anybody may have sent them.
+        Dead, parked and held events are deleted, too, if they were never verified: anybody may have sent them.
         A deleted event that comes again is handled again. So confirmed events, whose keys begin with `confirmed:`, and
         lasting ones are never deleted: they can come again at any time. Only their body and headers are deleted.
         """
@@ -236,13 +247,13 @@ SET state = :state, reason = :reason, due = :due, since = :now, failures = failu
 WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
 RENAME: Final = """
 UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak
-WHERE id = :id AND state IN ('dead', 'parked', 'quarantined')
+WHERE id = :id AND state IN ('dead', 'parked', 'held')
 AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
 RETURNING id"""
 REPLAY: Final = """
 UPDATE payasync_events
 SET state = 'pending', attempts = 0, failures = 0, reason = '', due = :now, since = :now
-WHERE id = :id AND state IN ('dead', 'parked', 'quarantined') RETURNING id"""
+WHERE id = :id AND state IN ('dead', 'parked', 'held') RETURNING id"""
 
 NEXT_DUE: Final = "SELECT min(due) AS due FROM payasync_events WHERE due IS NOT NULL"
 COUNT: Final = "SELECT count(*) AS count FROM payasync_events WHERE state = :state"
@@ -323,18 +334,19 @@ class StoredInbox(ABC):
         return await self._run(_next_due)
 
     async def backlog(self) -> Backlog:
-        """Return how many events are in each state but *done*, and what is late."""
+        """Return how many events wait or need a person, by state, and what is late."""
         return await self._run(_backlog)
 
-    async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
+    async def events(self, state: StateName | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events of one state, or all, in the order of their numbers, beginning after the number `after`."""
-        if state is not None and state not in STATES:
+        named = None if state is None else state_of_name(state)
+        if named is not None and named not in STATES:
             raise invalid_argument("state", f"one of {', '.join(STATES)}", state)
-        values = {"state": state, "limit": check_number("limit", limit), "after": check_number("after", after)}
+        values = {"state": named, "limit": check_number("limit", limit), "after": check_number("after", after)}
         return await self._run(lambda _: _events(values))
 
     async def replay(self, event_id: int, kept: Received | None = None) -> bool:
-        """Make a dead, parked or quarantined event pending again; return `False` if it is in another state."""
+        """Make a dead, parked or held event pending again; return `False` if it is in another state."""
         number = {"id": check_number("event_id", event_id)}
         if kept is None:
             return await self._run(lambda _: _replay(number))
@@ -358,7 +370,7 @@ def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
         yield ADD, {**values, "state": "pending", "reason": "", "due": now}
         return Added.NEW
     reason = f"event {others[0]['id']} came with the same key and another body"
-    yield ADD, {**values, "state": "quarantined", "reason": reason, "due": None}
+    yield ADD, {**values, "state": "held", "reason": reason, "due": None}
     return Added.CONFLICT
 
 
@@ -385,7 +397,7 @@ def _next_due(now: datetime) -> Statements[float | None]:
 def _backlog(now: datetime) -> Statements[Backlog]:
     counts: dict[str, int] = {}
     for state in STATES:
-        if state != "done":
+        if state not in ENDS - REPLAYABLE:
             ((counts[state],),) = [row.values() for row in (yield COUNT, {"state": state})]
     oldest = [_event(row).received_at for row in (yield OLDEST, {})]
     wait = yield from _next_due(now)

@@ -179,7 +179,7 @@ class Ingest:
             self._waiting -= 1
             self._waiting_bytes -= size
         if added is Added.CONFLICT:
-            words = 'a notification has the key of another one, and is held: see receiver.events("quarantined")'
+            words = 'a notification has the key of another one, and is held: see receiver.events("held")'
             log(logger, logging.WARNING, "notification.key_conflict", words, kind=received.kind)
         elif not self.closed:
             self._on_stored()

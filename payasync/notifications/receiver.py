@@ -14,7 +14,7 @@ from payasync.credentials import Credentials
 from payasync.errors import ConfigurationError, InvalidArgumentError, SessionClosedError, frameless_async
 from payasync.notifications.dispatcher import Dispatcher
 from payasync.notifications.handler_transaction import Begin, check_all
-from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, State
+from payasync.notifications.inbox import REPLAYABLE, Inbox, InboxEvent, StateName, state_of_name
 from payasync.notifications.ingest import MAX_WAITING, Answer, Ingest, Refusal, build_received
 from payasync.notifications.notification import MAX_BYTES, Headers, Raw, parse_event
 from payasync.notifications.transitions import ATTEMPTS, Confirmer, QueryLimiter, draw_upper_half, hold_refund
@@ -295,18 +295,18 @@ class Receiver:
         """
         await self._dispatcher().settle()
 
-    async def events(self, state: State | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
+    async def events(self, state: StateName | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
         """List events, oldest first.
 
         Args:
-            state: `pending`, `leased`, `done`, `dead`, `parked` or `quarantined`. Default: all.
+            state: `pending`, `leased`, `done`, `dead`, `parked`, `held` or `superseded`. Default: all.
             limit: The most events that are returned.
             after: Return only events with a higher number.
         """
         return await self._inbox.events(state, limit=limit, after=after)
 
     async def replay(self, event_id: int, *, kind: Kind | None = None) -> bool:
-        """Dispatch a dead, parked or quarantined event again.
+        """Dispatch a dead, parked or held event again.
 
         Handlers that have handled it are not called again.
 
@@ -349,19 +349,20 @@ class Receiver:
         read = parse_event(event, self._profile, kind)
         return await self._inbox.replay(event_id, build_received(read, self._profile, timed=False))
 
-    async def replay_all(self, state: State) -> int:
+    async def replay_all(self, state: StateName) -> int:
         """Replay all events of a state; return how many were replayed.
 
         Args:
-            state: `dead`, `parked` or `quarantined`.
+            state: `dead`, `parked` or `held`.
 
         Raises:
             InvalidArgumentError: The state is none of these.
         """
-        if state not in REPLAYABLE:
+        named = state_of_name(state)
+        if named not in REPLAYABLE:
             raise invalid_argument("state", f"one of {', '.join(sorted(REPLAYABLE))}", state)
         replayed, last = 0, 0
-        while found := await self._inbox.events(state, limit=REPLAY_PAGE, after=last):
+        while found := await self._inbox.events(named, limit=REPLAY_PAGE, after=last):
             last = found[-1].id
             replayed += sum(await asyncio.gather(*(self._inbox.replay(each.id) for each in found)))
         self._wake_current()

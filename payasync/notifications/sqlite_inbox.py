@@ -94,6 +94,5 @@ def _decode(db: sqlite3.Connection, rows: list[dict[str, Any]]) -> list[dict[str
     for each in fetch_rows(db, _HANDLERS, {"ids": json.dumps(list(events))}) if events else ():
         events[each["event"]]["handled"].append(each["handler"])
     for row in rows:
-        if row.get("due") is not None:
-            row["due"] = utc_moment(row["due"])
+        row |= {name: utc_moment(row[name]) for name in ("due", "event_time") if row.get(name) is not None}
     return rows

@@ -102,7 +102,7 @@ def hold_two_kinds(notification: Notification, profile: Profile) -> Transition |
     """Hold an event with fields that tell two kinds, because a handler of one would miss the other."""
     tells = profile.notification.tells
     told = [f"{tells[kind]} of a {kind}" for kind in kinds_told(profile.notification, notification.data)]
-    return Transition("quarantined", shorten(f"it holds {' and '.join(told)}")) if len(told) > 1 else None
+    return Transition("held", shorten(f"it holds {' and '.join(told)}")) if len(told) > 1 else None
 
 
 def hold_several(notification: Notification, profile: Profile) -> Transition | None:
@@ -112,7 +112,7 @@ def hold_several(notification: Notification, profile: Profile) -> Transition | N
         path = ".".join(steps[:place])
         entries = at(notification.document, path, None)
         if isinstance(entries, list) and len(entries) > 1:
-            return Transition("quarantined", f"{path} holds {len(entries)} entries, and notification.data reads one")
+            return Transition("held", f"{path} holds {len(entries)} entries, and notification.data reads one")
     return None
 
 
@@ -121,7 +121,7 @@ def hold_refund(notification: Notification, profile: Profile) -> Transition | No
     if notification.kind != "payment" or not (named := _find_refund(notification.data, profile)):
         return None
     advice = 'If it is a refund, receiver.replay(id, kind="refund") gives it to the handlers of refunds'
-    return Transition("quarantined", shorten(f"it came as a payment, but names a refund: {named}. {advice}"))
+    return Transition("held", shorten(f"it came as a payment, but names a refund: {named}. {advice}"))
 
 
 def _find_refund(data: Any, profile: Profile) -> str:
@@ -154,7 +154,7 @@ def compare_expected(notification: Notification, expected: object, profile: Prof
         profile: Has the service's name for an argument that stands in place of a path.
     """
     if expected is None:
-        return Transition("quarantined", "it is unexpected")
+        return Transition("held", "it is unexpected")
     if not isinstance(expected, Mapping):
         rule = "it must return a mapping of paths to values, or None"
         return Transition("pending", f"expect returned {type(expected).__name__}: {rule}")
@@ -171,7 +171,7 @@ def compare_expected(notification: Notification, expected: object, profile: Prof
 
 
 def _hold(path: str, reason: str) -> Transition:
-    return Transition("quarantined", shorten(reason), path=path)
+    return Transition("held", shorten(reason), path=path)
 
 
 def compare_merchant(notification: Notification, merchant_id: str, profile: Profile) -> Transition | None:
@@ -269,7 +269,7 @@ def judge_response(
     found = number_at(response.data, path)
     if found not in {None, number}:  # a query for `t1` may find `T1`, whose effect would then come under two keys
         reason = f"the query was about {number!r}, and its response is about {path} {found!r}"
-        return Transition("quarantined", shorten(reason))
+        return Transition("held", shorten(reason))
     thing = response.thing
     path, states = getattr(profile.answer, f"{thing}_status"), getattr(profile.states, thing)
     if not path:

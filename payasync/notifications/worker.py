@@ -329,7 +329,7 @@ class Worker:
             f"{words}: receiver.events() says why",
             event_id=event.id,
             kind=event.kind,
-            state="held" if transition.state == "quarantined" else transition.state,
+            state=transition.state,
             field=transition.path,
         )
 

@@ -293,7 +293,7 @@ async def test_payment_of_another_amount_is_held(client: Client) -> None:
         await sandbox.customer.authorize(NUMBER)
         await sandbox.settle()
         async with aclosing(SqliteInbox(client.place.folder / "inbox.db")) as inbox, asyncio.timeout(SECONDS):
-            while not (held := await inbox.events("quarantined")):
+            while not (held := await inbox.events("held")):
                 pass
 
     assert 1 == len(held)
@@ -309,7 +309,7 @@ async def test_refund_of_another_amount_is_held(client: Client) -> None:
         await sandbox.bank.settle_refund(f"{NUMBER}-R1")
         await sandbox.settle()
         async with aclosing(SqliteInbox(client.place.folder / "inbox.db")) as inbox, asyncio.timeout(SECONDS):
-            while not (held := await inbox.events("quarantined")):
+            while not (held := await inbox.events("held")):
                 pass
 
     assert ["refundAmt is 450, expected 449"] == [each.reason for each in held]

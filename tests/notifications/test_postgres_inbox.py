@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -164,3 +164,15 @@ async def test_size_costs_nothing(postgres_dsn: str, clock: Clock) -> None:
             )
 
     assert {} == dearer(*found)
+
+
+async def test_time_and_sends_of_an_event(postgres_dsn: str, clock: Clock) -> None:
+    """An event has the service's own time and the number of sends, if the inbox stores them."""
+    async with aclosing(PostgresInbox(postgres_dsn, clock=clock)) as inbox:
+        for key in ("1", "2"):
+            await inbox.add(received(key))
+        with psycopg.connect(postgres_dsn) as db:
+            db.execute("UPDATE payasync_events SET event_time = %s, sends = 2 WHERE key = '2'", (START,))
+        found = [(each.event_time, each.sends) for each in await inbox.events()]
+
+    assert [(None, 1), (START, 2)] == found

@@ -424,7 +424,7 @@ async def test_notification_of_two_kinds_is_held(tmp_path: Path) -> None:
         event = await merchant.handled({**PAID, "a": 1, "b": 2})
         other = await merchant.handled({**PAID, "a": 1, "outTradeNo": "T2"})
 
-    assert ("quarantined", "it holds a of a payment and b of a refund") == (event.state, event.reason)
+    assert ("held", "it holds a of a payment and b of a refund") == (event.state, event.reason)
     assert ("done", ["T2"]) == (other.state, [each.out_trade_no for each in got])
 
 
@@ -440,7 +440,7 @@ async def test_one_of_several_events_is_held(tmp_path: Path) -> None:
             last = await merchant.last()
             found.append((last.state, last.reason))
 
-    assert [("done", ""), ("quarantined", "events holds 2 entries, and notification.data reads one")] == found
+    assert [("done", ""), ("held", "events holds 2 entries, and notification.data reads one")] == found
     assert ["T1"] == [each.out_trade_no for each in got]
 
 

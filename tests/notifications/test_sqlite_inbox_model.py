@@ -82,7 +82,7 @@ class InboxMachine(RuleBasedStateMachine):
             now = self._clock.now
             event = Modelled(self._next, key, digest, "pending", now, since=now)
             if same:
-                event.end("quarantined", f"event {same[0].id} came with the same key and another body", now)
+                event.end("held", f"event {same[0].id} came with the same key and another body", now)
             self._model.append(event)
             self._next += 1
 

@@ -94,10 +94,10 @@ YET: Final = "the service does not confirm it yet: the state is"
         (
             ORDER,
             {"status": "SBX_PAID", "outTradeNo": "t1"},
-            "quarantined: the query was about 'T1', and its response is",
+            "held: the query was about 'T1', and its response is",
         ),
-        (QUERY_REFUNDED, {"outRefundNo": "R2"}, "quarantined: the query was about 'R1', and its response is about"),
-        (QUERY_PAID, {"paymentId": "p1"}, "quarantined: the query was about 'P1', and its response is about"),
+        (QUERY_REFUNDED, {"outRefundNo": "R2"}, "held: the query was about 'R1', and its response is about"),
+        (QUERY_PAID, {"paymentId": "p1"}, "held: the query was about 'P1', and its response is about"),
         (ORDER, {"status": "SBX_PENDING"}, f"pending: {YET} 'SBX_PENDING'"),
         (QUERY_PAID, {"status": "SBX_PENDING"}, f"pending: {YET} 'SBX_PENDING'"),
         (QUERY_REFUNDED, {"status": "SBX_PROCESSING"}, f"pending: {YET} 'SBX_PROCESSING'"),
@@ -210,11 +210,11 @@ def test_query_that_fails(error: Exception, state: str) -> None:
     ],
 )
 def test_what_is_expected(expected: dict[str, Any] | None, reason: str | None) -> None:
-    """An event that differs is quarantined; the reason names the field, and shows both values."""
+    """An event that differs is held; the reason names the field, and shows both values."""
     for verified in (True, False):  # an unsigned subscription is compared as it is
         found = compare_expected(notification({**PAID, "items": [{"no": 1}]}, verified=verified), expected, PROFILE)
 
-        assert (reason and Transition("quarantined", reason)) == found
+        assert (reason and Transition("held", reason)) == found
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_name_of_an_argument_is_no_path(path: str, fields: dict[str, str], hint:
     """If `expect` names an argument of ours in place of a path, the reason says the service's own name."""
     held = compare_expected(notification(), {path: 1}, Profile(fields=fields))
 
-    assert Transition("quarantined", f"{path} is absent, expected 1{hint}") == held
+    assert Transition("held", f"{path} is absent, expected 1{hint}") == held
 
 
 @pytest.mark.parametrize("expected", [450, [("totalAmt", 450)], True, "totalAmt"])
@@ -247,7 +247,7 @@ def test_confirmed_response_without_data_meets_nothing(data: Any) -> None:
 
     held = compare_expected(hint, {"totalAmt": 450}, PROFILE)
 
-    assert Transition("quarantined", "totalAmt is absent, expected 450") == held
+    assert Transition("held", "totalAmt is absent, expected 450") == held
 
 
 M9: Final = {"merchantId": "M9"}
@@ -275,13 +275,13 @@ IN_DOCUMENT: Final = evolve(IN_DATA, notification=evolve(IN_DATA.notification, s
     ],
 )
 def test_merchant_of_an_event(facts: dict[str, Any], profile: Profile, *, ours: bool) -> None:
-    """If an event names another merchant, in its payload or beside it, it is quarantined.
+    """If an event names another merchant, in its payload or beside it, it is held.
 
     A hint's own merchant, or an unsigned one, is ignored, because anybody could have an event held with it.
     """
     found = compare_merchant(notification(**facts), "7", profile)
 
-    assert ours or "quarantined" == state_of(found)
+    assert ours or "held" == state_of(found)
     assert ours is (found is None)
 
 
@@ -314,12 +314,12 @@ GENERAL_NAMES: Final = evolve(PROFILE, fields={**PROFILE.fields, "out_refund_no"
     ],
 )
 def test_refund_that_came_as_a_payment(data: dict[str, Any], profile: Profile, why: str) -> None:
-    """A payment that names a refund is quarantined: by its number, amount or state, whatever the service calls them."""
+    """A payment that names a refund is held: by its number, amount or state, whatever the service calls them."""
     told = {"data": {**PAID, **data}, "out_refund_no": data.get("back", {}).get("no")}
     held = hold_refund(notification(**told), profile)
 
     assert held
-    assert ("quarantined", True) == (held.state, f"names a refund: {why}." in held.reason)
+    assert ("held", True) == (held.state, f"names a refund: {why}." in held.reason)
     assert all(hold_refund(notification(**told, kind=kind), profile) is None for kind in ("refund", None))
 
 
@@ -852,7 +852,7 @@ async def test_expectation_is_of_the_service(tmp_path: Path) -> None:
             await shop.hint({"outTradeNo": order, "totalAmt": 451 - amount})
 
         assert [450] == [each.trusted["totalAmt"] for each in got]
-        assert ("quarantined", "totalAmt is 1, expected 450") == (
+        assert ("held", "totalAmt is 1, expected 450") == (
             (await shop.last()).state,
             (await shop.last()).reason,
         )
