@@ -23,8 +23,9 @@ from tests.sandbox.test_exchanges import run_bash
 from tests.test_readme import blocks
 
 GUIDES: Final = Path(__file__).parents[1] / "docs" / "how-to"
-RUN: Final = {"journal", "notifications", "rotate-keys", "procrastinate"}
-"""The pages whose SQL a test runs; tests/integrations/test_tasks_docs.py runs that of procrastinate.md."""
+RUN: Final = {"going-live", "journal", "notifications", "rotate-keys", "procrastinate"}
+"""The pages whose SQL a test runs. tests/storage/test_way_back.py runs that of going-live.md, and
+tests/integrations/test_tasks_docs.py that of procrastinate.md."""
 CREDENTIALS: Final = Credentials("M1", notification_keys="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 ROLES: Final = re.compile(r"\b(shop(?:_b)?)\b")
 
