@@ -265,13 +265,13 @@ SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id L
 FORGET: Final = """
 DELETE FROM payasync_events WHERE id IN (
     SELECT id FROM payasync_events
-    WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:'
-    AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
+    WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
+    AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:' AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
 RETURNING id"""
 EMPTY: Final = """
 UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
     SELECT id FROM payasync_events /* INDEXED BY payasync_events_to_empty */
-    WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
+    WHERE (state = 'done' OR state = 'superseded') AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
     AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
 RETURNING id"""
 """An event that can come again at any time is recognised by its key, without a payload.

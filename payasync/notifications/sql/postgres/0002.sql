@@ -8,3 +8,11 @@ ALTER TABLE payasync_events
     ADD CONSTRAINT payasync_events_state_check CHECK (
         state IN ('pending', 'leased', 'done', 'dead', 'parked', 'held', 'superseded', 'quarantined')
     );
+
+-- What superseded events are for is over: they are deleted as done ones are.
+DROP INDEX payasync_events_forgettable, payasync_events_to_empty;
+CREATE INDEX payasync_events_forgettable ON payasync_events (since)
+WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
+AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:';
+CREATE INDEX payasync_events_to_empty ON payasync_events (since)
+WHERE (state = 'done' OR state = 'superseded') AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0;

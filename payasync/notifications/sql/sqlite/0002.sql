@@ -44,6 +44,7 @@ CREATE INDEX events_due ON events (due) WHERE due IS NOT NULL;
 CREATE INDEX events_waiting ON events (since) WHERE due IS NOT NULL;
 CREATE INDEX events_by_state ON events (state, id);
 CREATE INDEX events_forgettable ON events (since)
-WHERE (state = 'done' OR (due IS NULL AND NOT verified)) AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:';
+WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
+AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:';
 CREATE INDEX events_to_empty ON events (since)
-WHERE state = 'done' AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0;
+WHERE (state = 'done' OR state = 'superseded') AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0;
