@@ -34,7 +34,7 @@ from payasync.errors import AuthenticationError, InvalidSignatureError, Payasync
 from payasync.journal import Journal
 from payasync.middleware.observe import Event, Retrying, Unknown, log
 from payasync.middleware.retry import QUERY_REASON
-from payasync.notifications.inbox import StoredInbox
+from payasync.notifications.inbox import Inbox
 from payasync.notifications.ingest import Refusal
 from payasync.settings import is_number
 from payasync.storage import Backlog
@@ -257,7 +257,7 @@ class OpenTelemetry:
 
     @asynccontextmanager
     async def watch(
-        self, *, journal: Journal | None = None, inbox: StoredInbox | None = None, interval: float = 15.0
+        self, *, journal: Journal | None = None, inbox: Inbox | None = None, interval: float = 15.0
     ) -> AsyncGenerator[None]:
         """Show what waits in a journal and in an inbox, as long as the block runs.
 
@@ -275,9 +275,9 @@ class OpenTelemetry:
         """
         if not is_number(interval) or not interval > 0:
             raise invalid_argument("interval", "a number of seconds above 0", interval)
-        given: dict[str, tuple[Journal | StoredInbox | None, type]] = {
+        given: dict[str, tuple[Journal | Inbox | None, type]] = {
             "journal": (journal, Journal),
-            "inbox": (inbox, StoredInbox),
+            "inbox": (inbox, Inbox),
         }
         for name, (store, kind) in given.items():
             if store is not None and not isinstance(store, kind):
@@ -300,12 +300,12 @@ class OpenTelemetry:
             for name in stores:
                 self._samples.pop(name, None)
 
-    async def _sample_repeatedly(self, stores: Mapping[str, Journal | StoredInbox], interval: float) -> None:
+    async def _sample_repeatedly(self, stores: Mapping[str, Journal | Inbox], interval: float) -> None:
         while True:
             await asyncio.sleep(interval)
             await self._sample(stores)
 
-    async def _sample(self, stores: Mapping[str, Journal | StoredInbox]) -> None:
+    async def _sample(self, stores: Mapping[str, Journal | Inbox]) -> None:
         for name, store in stores.items():
             try:
                 self._samples[name] = _Sample(await store.backlog(), monotonic())

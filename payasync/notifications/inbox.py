@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from attrs import field, fields, frozen
 
-from payasync.storage import Backlog, check_moment, check_number
+from payasync.storage import Backlog, Upgrade, check_moment, check_number, read_queries
 from payasync.wire.validators import invalid_argument
 
 State = Literal["pending", "leased", "done", "dead", "parked", "held", "superseded"]
@@ -129,163 +129,24 @@ class Claim:
     fence: int
 
 
-class Inbox(Protocol):
-    """Stores notifications durably, and leases each to one dispatcher at a time.
-
-    Several processes can use one inbox. Each method raises `StorageError` if the inbox cannot be read or written;
-    nothing has then been changed.
-    """
-
-    async def add(self, received: Received) -> Added:
-        """Store a notification; when this returns, it is on the disk and survives a power failure."""
-        ...
-
-    async def claim(self, limit: int, lease: float) -> list[Claim]:
-        """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
-
-        Each claim counts as an attempt, also if an earlier lease has expired. If the clock was set back, each waiting
-        event waits for its full time again, from now.
-        """
-        ...
-
-    async def extend(self, claim: Claim, lease: float) -> bool:
-        """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
-        ...
-
-    async def handled(self, claim: Claim, handler: str) -> bool:
-        """Record that a handler has handled the event; return `False` if the lease is lost."""
-        ...
-
-    async def own(self, claim: Claim, key: str) -> bool:
-        """Give the event another key, such as that of a confirmed state; the former key is then free.
-
-        Return `False`, and change nothing, if another event has the key or the lease is lost.
-        """
-        ...
-
-    async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
-        """End a lease; return `False`, and change nothing, if it is lost.
-
-        Args:
-            claim: The lease.
-            state: One of `ENDS`, or `pending`.
-            reason: Why, in one line.
-            wait: Seconds until a pending event can be claimed again; this counts as a failure. `None`: it has not
-                failed, and can be claimed immediately.
-        """
-        ...
-
-    async def next_due(self) -> float | None:
-        """Return the seconds until the next event is due or a lease ends; `None` if there is neither."""
-        ...
-
-    async def events(self, state: StateName | None = None, *, limit: int = 100, after: int = 0) -> list[InboxEvent]:
-        """List events of one state, or all, in the order of their numbers, beginning after the number `after`."""
-        ...
-
-    async def replay(self, event_id: int, kept: Received | None = None) -> bool:
-        """Make a dead, parked or held event pending again, with all its attempts.
-
-        Handlers that have handled it are not called again. Return `False`, and change nothing, if the event is in
-        another state, or if another event has its new key.
-
-        Args:
-            event_id: The event's number.
-            kept: Holds the event's new kind and key, if they change.
-        """
-        ...
-
-    async def forget(self, before: datetime) -> int:
-        """Delete events that have been done since before a moment; return how many were deleted.
-
-        Dead, parked and held events are deleted, too, if they were never verified: anybody may have sent them.
-        A deleted event that comes again is handled again. So confirmed events, whose keys begin with `confirmed:`, and
-        lasting ones are never deleted: they can come again at any time. Only their body and headers are deleted.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Finish what has begun, and close the inbox; any later call raises `StorageError`."""
-        ...
-
-
 FORGET_BATCH: Final = 500
 """Events that one transaction deletes, so that other transactions do not wait long."""
 MAX_AHEAD: Final = 60.0
 """Seconds by which a stored time may be ahead of now; if it is more, the clock was set back."""
 
-# SQLite and PostgreSQL share these: SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
-SAME_KEY: Final = "SELECT id, digest FROM payasync_events WHERE key = :key ORDER BY id"
-ADD: Final = """
-INSERT INTO payasync_events
-    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since)
-VALUES (
-    :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :state, :reason, :due,
-    :now)
-RETURNING id"""
-
-BEGIN_ANEW: Final = """
-UPDATE payasync_events SET due = :now + (due - since), since = :now WHERE id IN (
-    SELECT id FROM payasync_events WHERE due IS NOT NULL AND since > :ahead /* FOR UPDATE SKIP LOCKED */)
-RETURNING id"""
-"""After the clock was set back, waiting and leased events wait for their full time again, from now."""
-DUE: Final = """
-SELECT id FROM payasync_events WHERE due <= :now ORDER BY due, id LIMIT :limit /* FOR UPDATE SKIP LOCKED */"""
-LEASE: Final = """
-UPDATE payasync_events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
-WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) RETURNING *"""
-EXTEND: Final = """
-UPDATE payasync_events SET due = :until, since = :now
-WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
-OWN: Final = """
-UPDATE payasync_events SET key = :key WHERE id = :id AND state = 'leased' AND fence = :fence
-AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
-RETURNING id"""
-FINISH: Final = """
-UPDATE payasync_events
-SET state = :state, reason = :reason, due = :due, since = :now, failures = failures + :failed
-WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id"""
-RENAME: Final = """
-UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak
-WHERE id = :id AND state IN ('dead', 'parked', 'held')
-AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
-RETURNING id"""
-REPLAY: Final = """
-UPDATE payasync_events
-SET state = 'pending', attempts = 0, failures = 0, reason = '', due = :now, since = :now
-WHERE id = :id AND state IN ('dead', 'parked', 'held') RETURNING id"""
-
-NEXT_DUE: Final = "SELECT min(due) AS due FROM payasync_events WHERE due IS NOT NULL"
-COUNT: Final = "SELECT count(*) AS count FROM payasync_events WHERE state = :state"
-OLDEST: Final = """
-SELECT * FROM payasync_events WHERE state IN ('pending', 'leased') ORDER BY received_at LIMIT 1"""
-EVENTS: Final = "SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit"
-EVENTS_OF_STATE: Final = """
-SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit"""
-FORGET: Final = """
-DELETE FROM payasync_events WHERE id IN (
-    SELECT id FROM payasync_events
-    WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
-    AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:' AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
-RETURNING id"""
-EMPTY: Final = """
-UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
-    SELECT id FROM payasync_events /* INDEXED BY payasync_events_to_empty */
-    WHERE (state = 'done' OR state = 'superseded') AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
-    AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
-RETURNING id"""
-"""An event that can come again at any time is recognised by its key, without a payload.
-
-SQLite would sort all events that are done if it were not told its index; PostgreSQL takes this for a comment.
-"""
+_SQL: Final = read_queries("payasync.notifications", "inbox")
 
 T = TypeVar("T")
 Statements: TypeAlias = Generator[tuple[str, Mapping[str, Any]], list[dict[str, Any]], T]
 """Yields statements with their values, and is sent the rows of each; when it ends, it is committed."""
 
 
-class StoredInbox(ABC):
-    """Stores notifications in a database, as `Inbox` promises."""
+class Inbox(ABC):
+    """Stores notifications durably, and leases each to one dispatcher at a time.
+
+    Several processes can use one inbox. Each method raises `StorageError` if the inbox cannot be read or written;
+    nothing has then been changed. `SqliteInbox` and `PostgresInbox` are inboxes.
+    """
 
     _mark_handled: str
     """The statement that records that a handler has handled an event."""
@@ -304,30 +165,45 @@ class StoredInbox(ABC):
         return await self._run(partial(_add, _values(received)), received.key)
 
     async def claim(self, limit: int, lease: float) -> list[Claim]:
-        """Lease up to `limit` events that are due, for `lease` seconds, the longest due first."""
+        """Lease up to `limit` events that are due, for `lease` seconds, the longest due first.
+
+        Each claim counts as an attempt, also if an earlier lease has expired. If the clock was set back, each waiting
+        event waits for its full time again, from now.
+        """
         return await self._run(partial(_claim, limit, timedelta(seconds=lease)))
 
     async def extend(self, claim: Claim, lease: float) -> bool:
         """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
-        return await self._run(lambda now: _change(claim, EXTEND, until=now + timedelta(seconds=lease)))
+        return await self._run(lambda now: _change(claim, _SQL["extend"], until=now + timedelta(seconds=lease)))
 
     async def handled(self, claim: Claim, handler: str) -> bool:
         """Record that a handler has handled the event; return `False` if the lease is lost."""
         return await self._run(lambda _: _change(claim, self._mark_handled, handler=handler))
 
     async def own(self, claim: Claim, key: str) -> bool:
-        """Give the event another key; return `False` if another event has it, or the lease is lost."""
-        return await self._run(lambda _: _change(claim, OWN, key=key), key)
+        """Give the event another key, such as that of a confirmed state; the former key is then free.
+
+        Return `False`, and change nothing, if another event has the key or the lease is lost.
+        """
+        return await self._run(lambda _: _change(claim, _SQL["own"], key=key), key)
 
     async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
-        """End a lease; return `False`, and change nothing, if it is lost."""
+        """End a lease; return `False`, and change nothing, if it is lost.
+
+        Args:
+            claim: The lease.
+            state: One of `ENDS`, or `pending`.
+            reason: Why, in one line.
+            wait: Seconds until a pending event can be claimed again; this counts as a failure. `None`: it has not
+                failed, and can be claimed immediately.
+        """
         if state not in ENDS and state != "pending":
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
         values = {"state": state, "reason": reason, "failed": int(wait is not None), "due": None}
         if state != "pending":
-            return await self._run(lambda _: _change(claim, FINISH, **values))
+            return await self._run(lambda _: _change(claim, _SQL["finish"], **values))
         pause = timedelta(seconds=wait or 0)
-        return await self._run(lambda now: _change(claim, FINISH, **{**values, "due": now + pause}))
+        return await self._run(lambda now: _change(claim, _SQL["finish"], **{**values, "due": now + pause}))
 
     async def next_due(self) -> float | None:
         """Return the seconds until the next event is due or a lease ends; `None` if there is neither."""
@@ -346,7 +222,15 @@ class StoredInbox(ABC):
         return await self._run(lambda _: _events(values))
 
     async def replay(self, event_id: int, kept: Received | None = None) -> bool:
-        """Make a dead, parked or held event pending again; return `False` if it is in another state."""
+        """Make a dead, parked or held event pending again, with all its attempts.
+
+        Handlers that have handled it are not called again. Return `False`, and change nothing, if the event is in
+        another state, or if another event has its new key.
+
+        Args:
+            event_id: The event's number.
+            kept: Holds the event's new kind and key, if they change.
+        """
         number = {"id": check_number("event_id", event_id)}
         if kept is None:
             return await self._run(lambda _: _replay(number))
@@ -354,32 +238,45 @@ class StoredInbox(ABC):
         return await self._run(lambda _: _rename_and_replay(values), kept.key)
 
     async def forget(self, before: datetime) -> int:
-        """Delete events that have been done since before a moment; return how many were deleted."""
+        """Delete events that have been done since before a moment; return how many were deleted.
+
+        Dead, parked and held events are deleted, too, if they were never verified: anybody may have sent them.
+        A deleted event that comes again is handled again. So confirmed events, whose keys begin with `confirmed:`, and
+        lasting ones are never deleted: they can come again at any time. Only their body and headers are deleted.
+        """
         values = {"before": check_moment("before", before), "limit": FORGET_BATCH, "nothing": b""}
         total = 0
         while any(numbers := await self._run(lambda _: _forget(values))):
             total += numbers[0]
         return total
 
+    @abstractmethod
+    async def upgrade(self, *, dry_run: bool = False) -> Upgrade:
+        """Make or migrate the tables, and return what was executed; with `dry_run`, execute nothing."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Finish what has begun, and close the inbox; any later call raises `StorageError`."""
+
 
 def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
-    others = yield SAME_KEY, {"key": values["key"]}
+    others = yield _SQL["same_key"], {"key": values["key"]}
     if any(other["digest"] == values["digest"] for other in others):
         return Added.AGAIN
     if not others:
-        yield ADD, {**values, "state": "pending", "reason": "", "due": now}
+        yield _SQL["add"], {**values, "state": "pending", "reason": "", "due": now}
         return Added.NEW
     reason = f"event {others[0]['id']} came with the same key and another body"
-    yield ADD, {**values, "state": "held", "reason": reason, "due": None}
+    yield _SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
     return Added.CONFLICT
 
 
 def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim]]:
-    yield BEGIN_ANEW, {"ahead": now + timedelta(seconds=MAX_AHEAD)}
-    ids = [row["id"] for row in (yield DUE, {"limit": limit})]
+    yield _SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)}
+    ids = [row["id"] for row in (yield _SQL["due"], {"limit": limit})]
     if not ids:
         return []
-    rows = yield LEASE, {"ids": json.dumps(ids), "until": now + lease}
+    rows = yield _SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}
     claims = [Claim(event=_event(row), fence=row["fence"]) for row in rows]
     return sorted(claims, key=lambda claim: ids.index(claim.event.id))
 
@@ -390,7 +287,7 @@ def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
 
 
 def _next_due(now: datetime) -> Statements[float | None]:
-    ((due,),) = [row.values() for row in (yield NEXT_DUE, {})]
+    ((due,),) = [row.values() for row in (yield _SQL["next_due"], {})]
     return None if due is None else (due - now).total_seconds()
 
 
@@ -398,8 +295,8 @@ def _backlog(now: datetime) -> Statements[Backlog]:
     counts: dict[str, int] = {}
     for state in STATES:
         if state not in ENDS - REPLAYABLE:
-            ((counts[state],),) = [row.values() for row in (yield COUNT, {"state": state})]
-    oldest = [_event(row).received_at for row in (yield OLDEST, {})]
+            ((counts[state],),) = [row.values() for row in (yield _SQL["count"], {"state": state})]
+    oldest = [_event(row).received_at for row in (yield _SQL["oldest"], {})]
     wait = yield from _next_due(now)
     return Backlog(
         counts=counts,
@@ -409,23 +306,23 @@ def _backlog(now: datetime) -> Statements[Backlog]:
 
 
 def _events(values: Mapping[str, Any]) -> Statements[list[InboxEvent]]:
-    rows = yield EVENTS if values["state"] is None else EVENTS_OF_STATE, values
+    rows = yield _SQL["events"] if values["state"] is None else _SQL["events_of_state"], values
     return [_event(row) for row in rows]
 
 
 def _replay(values: Mapping[str, Any]) -> Statements[bool]:
-    return bool((yield REPLAY, values))
+    return bool((yield _SQL["replay"], values))
 
 
 def _rename_and_replay(values: Mapping[str, Any]) -> Statements[bool]:
-    renamed = yield RENAME, values
+    renamed = yield _SQL["rename"], values
     return bool(renamed) and (yield from _replay(values))
 
 
 def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:
     """Return how many events were deleted, and of how many others only the key is left."""
-    deleted = yield FORGET, values
-    emptied = yield EMPTY, values
+    deleted = yield _SQL["forget"], values
+    emptied = yield _SQL["empty"], values
     return len(deleted), len(emptied)
 
 

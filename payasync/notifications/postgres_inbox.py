@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final, TypeVar
 
 from payasync.credentials import Hidden, Secret
-from payasync.notifications.inbox import Statements, StoredInbox
+from payasync.notifications.inbox import Inbox, Statements
 from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.postgres import CONNECTIONS, Database, Transaction
 
@@ -20,7 +20,7 @@ _LOCK_KEY: Final = "SELECT pg_advisory_xact_lock(hashtextextended('payasync_even
 T = TypeVar("T")
 
 
-class PostgresInbox(StoredInbox):
+class PostgresInbox(Inbox):
     """Stores notifications in a PostgreSQL database, as `Inbox` promises.
 
     The first use connects, and creates the tables `payasync_events` and `payasync_migrations`. Due times and leases

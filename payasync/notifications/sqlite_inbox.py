@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from payasync.notifications.inbox import Statements, StoredInbox
+from payasync.notifications.inbox import Inbox, Statements
 from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import fetch_rows, with_indexes
@@ -24,7 +24,7 @@ _HANDLERS: Final = "SELECT event, handler FROM handled WHERE event IN (SELECT va
 T = TypeVar("T")
 
 
-class SqliteInbox(StoredInbox):
+class SqliteInbox(Inbox):
     """Stores notifications in an SQLite file, as `Inbox` promises.
 
     The file is opened at the first use. Only its owner can read it (mode 0600). Payloads are stored as they were

@@ -1,5 +1,6 @@
 """SQLite and PostgreSQL for journal and inbox: opening, migrations, durable transactions."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from importlib import resources
@@ -68,6 +69,13 @@ class Upgrade:
 def read_sql(package: str, name: str) -> str:
     """Return the script `sql/<name>.sql` of a package."""
     return resources.files(package).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def read_queries(package: str, name: str) -> Mapping[str, str]:
+    """Return the statements of `sql/<name>.sql` by the names in the lines `-- name: …` before them."""
+    _, *parts = re.split(r"^-- name: (\w+)\n", read_sql(package, name), flags=re.MULTILINE)
+    statements = (re.sub(r"^--.*\n", "", part, flags=re.MULTILINE).strip().rstrip(";") for part in parts[1::2])
+    return dict(zip(parts[::2], statements, strict=True))
 
 
 def read_migrations(package: str, database: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from typing import Any, Final
 import psycopg
 import pytest
 from attrs import evolve
-from psycopg.conninfo import make_conninfo
 
 from benchmarks.statements import (
     BESIDE,

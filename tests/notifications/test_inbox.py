@@ -443,7 +443,7 @@ async def test_listing_goes_page_by_page(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("verified", [True, False])
 async def test_what_is_forgotten(inbox: Inbox, clock: Clock, *, verified: bool) -> None:
-    """`forget` deletes old done and superseded events, and old unverified ones that have ended. Others stay for a person.
+    """`forget` deletes old done and superseded events, and old unverified ones that ended. Others stay for a person.
 
     Anybody may send an unverified event, and must not fill the disk with it.
     """

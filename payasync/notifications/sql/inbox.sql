@@ -1,0 +1,83 @@
+-- The statements of an inbox. SQLite takes the row locks for comments, and `to_psycopg` adapts the rest.
+
+-- name: same_key
+SELECT id, digest FROM payasync_events WHERE key = :key ORDER BY id;
+
+-- name: add
+INSERT INTO payasync_events
+    (key, digest, weak, kind, event, verified, lasting, raw, headers, received_at, state, reason, due, since)
+VALUES (
+    :key, :digest, :weak, :kind, :event, :verified, :lasting, :raw, :headers, :received_at, :state, :reason, :due,
+    :now)
+RETURNING id;
+
+-- name: begin_anew
+-- After the clock was set back, waiting and leased events wait for their full time again, from now.
+UPDATE payasync_events SET due = :now + (due - since), since = :now WHERE id IN (
+    SELECT id FROM payasync_events WHERE due IS NOT NULL AND since > :ahead /* FOR UPDATE SKIP LOCKED */)
+RETURNING id;
+
+-- name: due
+SELECT id FROM payasync_events WHERE due <= :now ORDER BY due, id LIMIT :limit /* FOR UPDATE SKIP LOCKED */;
+
+-- name: lease
+UPDATE payasync_events SET state = 'leased', attempts = attempts + 1, fence = fence + 1, due = :until, since = :now
+WHERE id IN (SELECT CAST(value AS bigint) FROM json_each(:ids)) RETURNING *;
+
+-- name: extend
+UPDATE payasync_events SET due = :until, since = :now
+WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
+
+-- name: own
+UPDATE payasync_events SET key = :key WHERE id = :id AND state = 'leased' AND fence = :fence
+AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
+RETURNING id;
+
+-- name: finish
+UPDATE payasync_events
+SET state = :state, reason = :reason, due = :due, since = :now, failures = failures + :failed
+WHERE id = :id AND state = 'leased' AND fence = :fence RETURNING id;
+
+-- name: rename
+UPDATE payasync_events SET kind = :kind, key = :key, weak = :weak
+WHERE id = :id AND state IN ('dead', 'parked', 'held')
+AND NOT EXISTS (SELECT 1 FROM payasync_events AS other WHERE other.key = :key AND other.id <> :id)
+RETURNING id;
+
+-- name: replay
+UPDATE payasync_events
+SET state = 'pending', attempts = 0, failures = 0, reason = '', due = :now, since = :now
+WHERE id = :id AND state IN ('dead', 'parked', 'held') RETURNING id;
+
+-- name: next_due
+SELECT min(due) AS due FROM payasync_events WHERE due IS NOT NULL;
+
+-- name: count
+SELECT count(*) AS count FROM payasync_events WHERE state = :state;
+
+-- name: oldest
+SELECT * FROM payasync_events WHERE state IN ('pending', 'leased') ORDER BY received_at LIMIT 1;
+
+-- name: events
+SELECT * FROM payasync_events WHERE id > :after ORDER BY id LIMIT :limit;
+
+-- name: events_of_state
+SELECT * FROM payasync_events WHERE state = :state AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: forget
+DELETE FROM payasync_events WHERE id IN (
+    SELECT id FROM payasync_events
+    WHERE (state = 'done' OR state = 'superseded' OR (due IS NULL AND NOT verified))
+    AND NOT lasting AND substr(key, 1, 10) <> 'confirmed:'
+    AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
+RETURNING id;
+
+-- name: empty
+-- An event that can come again at any time is recognised by its key, without a payload.
+-- SQLite would sort all events that are done if it were not told its index; PostgreSQL takes this for a comment.
+UPDATE payasync_events SET raw = :nothing, headers = '{}' WHERE id IN (
+    SELECT id FROM payasync_events /* INDEXED BY payasync_events_to_empty */
+    WHERE (state = 'done' OR state = 'superseded')
+    AND (lasting OR substr(key, 1, 10) = 'confirmed:') AND length(raw) > 0
+    AND since < :before ORDER BY since LIMIT :limit /* FOR UPDATE SKIP LOCKED */)
+RETURNING id;
