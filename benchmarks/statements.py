@@ -134,6 +134,7 @@ def values_for(name: str, number: int) -> dict[str, Any]:
         "intent": f"intent {FIRST + number}",
         "interrupted": "",
         "least": START,
+        "manual": False,
         "limit": PRUNED_TOGETHER if name == "PRUNE" else 5,
         "merchant": "M1",
         "now": moment,

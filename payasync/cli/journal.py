@@ -473,7 +473,8 @@ def _facts(intent: Intent, at: datetime) -> Iterator[tuple[str, str, str]]:
     if reason := reason_beside(intent.state, intent.reason):
         yield "", reason, ""
     yield "Merchant", intent.merchant, ""
-    for name, key in (("Intent", intent.intent), ("Key", intent.idempotency_key)):
+    damage = "" if intent.damaged == intent.reason else intent.damaged
+    for name, key in (("Damaged", damage), ("Intent", intent.intent), ("Key", intent.idempotency_key)):
         if key:
             yield name, key, ""
     yield "Recorded", _moment(intent.created, at), ""

@@ -60,7 +60,6 @@ DECLINED: Final = frozenset({"rejected", "sending"})
 """The states of an intent that a response has declined; *sending* if the journal is slow, or could not keep that."""
 ENDED: Final = frozenset({"accepted", "succeeded", "rejected", "manual"})
 """The states of an intent whose task has nothing left to send or to ask."""
-UNREADABLE: Final = "this version of payasync cannot read it"
 
 
 def pause(error: BaseException, attempts: int) -> float | None:
@@ -274,12 +273,10 @@ class PaymentTasks:
         try:
             self._session.check(request_from_intent(intent))
         except (InvalidArgumentError, NotConfiguredError) as error:
-            why = str(error.args[0])
-        except (KeyError, TypeError, ValueError):  # an operation or an argument that a newer payasync knows
-            why = UNREADABLE
+            why = str(error.reason or error.args[0])
         else:
             return True
-        if await self._journal.note(intent.id, why):
+        if await self._journal.note(intent.id, why, manual=bool(intent.damaged)):
             words = "intent %(intent_id)d cannot be sent, and is left to a person: %(reason)s"
             log(logger, logging.WARNING, "tasks.not_sendable", words, intent_id=intent.id, reason=why)
         return False

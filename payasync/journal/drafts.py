@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 import orjson
 from attrs import fields
 
-from payasync.endpoints import ARGUMENTS, Operation, camel_case
+from payasync.endpoints import ARGUMENTS, BY_NAME, Operation, camel_case
 from payasync.errors import ConfigurationError, InvalidArgumentError
 from payasync.journal.intents import Draft, Intent, check_queued, from_attributes
 from payasync.resources.orders import CloseOrder, PlaceOrder
@@ -41,6 +41,7 @@ _COUNTED_SETS: Final = {operation: frozenset(names) for operation, names in COUN
 
 CUSTOMER: Final = "customer"
 START: Final = "start_date"
+UNREADABLE: Final = "this version of payasync cannot read it"
 _COMPARABLE: Final = (str, int)
 """A union would be made anew for each value."""
 
@@ -194,13 +195,37 @@ def request_from_intent(intent: Intent) -> Request[Response]:
     """Return the request that was queued.
 
     Raises:
-        InvalidArgumentError: The intent is not queued.
+        InvalidArgumentError: The intent is not queued, its row is damaged, or its request cannot be made any more.
     """
     check_queued(intent)
-    arguments = dict(intent.request)
-    if START in arguments:
-        arguments[START] = _parse_date(arguments[START])
-    return cast("Request[Response]", WRITES[intent.operation](**arguments))
+    why = intent.damaged or UNREADABLE
+    # An operation or an argument may be one that a newer payasync knows.
+    with suppress(KeyError, TypeError, ValueError):
+        if not intent.damaged:
+            days = {START: _parse_date(intent.request[START])} if START in intent.request else {}
+            return cast("Request[Response]", WRITES[intent.operation](**{**intent.request, **days}))
+    rule = "an intent that can be sent"
+    words = f"intent_id must be {rule}: {why}; nothing was sent. Look at it: payasync journal show {intent.id}"
+    raise InvalidArgumentError(words, field="intent_id", rule=rule, value=intent.id, reason=why)
+
+
+def find_contradiction(stored: Intent) -> str:
+    """Return how a stored intent contradicts itself: it was changed or damaged. Return an empty text if it does not.
+
+    Only a queued request is stored whole, so that its hash can be compared.
+    """
+    if stored.operation in BY_NAME and stored.number not in {None, f"{stored.operation}:{stored.reference}"}:
+        return "was changed or damaged: its key and its number differ"
+    write = WRITES.get(stored.operation) if stored.queued else None
+    if write is None:
+        return ""
+    with suppress(TypeError, ValueError):  # a value of another type
+        request = stored.request
+        counted = {**request, START: _format_day(request[START])} if START in request else request
+        same = stored.reference == request.get(write.operation.reference or "")
+        if same and stored.hash == digest(stored.operation, stored.merchant, counted):
+            return ""
+    return "was changed or damaged: its stored request does not match its hash"
 
 
 def _format_day(text: str, form: str = "") -> str:

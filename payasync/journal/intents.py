@@ -29,7 +29,7 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 """The states of an intent."""
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    "new": frozenset({"sending", "succeeded", "rejected"}),
+    "new": frozenset({"sending", "succeeded", "rejected", "manual"}),
     "sending": frozenset({"new", "accepted", "succeeded", "rejected", "unknown", "manual"}),
     "unknown": frozenset({"accepted", "succeeded", "rejected", "sending", "manual"}),
     "accepted": frozenset({"succeeded", "rejected", "manual"}),
@@ -43,6 +43,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 - *sending* to *new*: an attempt at a queued intent has certainly done nothing, and a worker will find it again.
 - *new* to *succeeded* or *rejected*: a person records that it was done by other means, or is no longer wanted;
   or the service reports that the first attempt was carried out after all.
+- *new* to *manual*: its row is damaged, so that it cannot be sent.
 - *sending* to *manual*: a queued intent was sent again after a doubt, and was refused. Its caller has gone.
 - *rejected* to *manual*: the service reports that it was done after all.
 - *accepted* to *manual*: no response was usable for too long, and the last one was about something else.
@@ -134,6 +135,8 @@ class Intent(Draft):
             found" is not believed.
         outcome: The last response that counts, if there is one.
         reason: Why it is in that state, in one line.
+        damaged: How its row in the journal is damaged; empty if it is not. Nothing is sent or believed about a damaged
+            intent. What cannot be read of it is left out.
     """
 
     id: int
@@ -156,6 +159,7 @@ class Intent(Draft):
     answered: bool = False
     outcome: Outcome | None = None
     reason: str = ""
+    damaged: str = ""
 
     @property
     def key(self) -> str | None:
@@ -308,6 +312,8 @@ def next_step(stored: Intent, now: datetime, *, fence: int | None = None) -> Ste
         now: An aware moment.
         fence: The fence of a holder who has found out that it was never done.
     """
+    if stored.damaged:
+        return Step.ASK
     if fence is not None:
         return Step.SEND if stored.state == "unknown" and stored.fence == fence else Step.WAIT
     state = state_now(stored, now)
@@ -323,6 +329,8 @@ def match_draft(draft: Draft, stored: Sequence[Intent], now: datetime) -> BeginR
 
     If the number and the caller's own key stand for two intents, one of them stands for another request.
     """
+    if damaged := next((each for each in stored if each.damaged), None):
+        return BeginResult(Step.ASK, damaged)
     other = next((each for each in stored if _is_another(draft, each)), None)
     return BeginResult(next_step(stored[0], now), stored[0]) if other is None else BeginResult(Step.CONFLICT, other)
 

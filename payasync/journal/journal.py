@@ -32,7 +32,7 @@ from payasync.journal.intents import (
 )
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
-from payasync.journal.replay import conflict_error
+from payasync.journal.replay import refusal_error
 from payasync.journal.transactions import Add, Begin, Settle, Transaction, Write
 from payasync.middleware.observe import log
 from payasync.middleware.recovery import status_query
@@ -363,25 +363,27 @@ class Journal(ABC):
             InvalidArgumentError: The request is a read, or something of it may not be stored, such as a customer's
                 details.
             IntentConflictError: The key belongs to another request.
+            OutcomeUnknownError: The key is stored in a row that is damaged.
         """
         add = Add(draft_from_request(request, merchant, intent, self._keep))
         begun = await (self._write(add) if connection is None else self._run_within(connection, add.transaction))
-        if begun.step is Step.CONFLICT:
-            raise conflict_error(begun.intent)
+        if begun.step is Step.CONFLICT or begun.intent.damaged:
+            raise refusal_error(begun)
         return begun.intent.id
 
-    async def note(self, intent_id: int, reason: str) -> bool:
+    async def note(self, intent_id: int, reason: str, *, manual: bool = False) -> bool:
         """Record why a *new* intent cannot be sent. It waits as before, and `Reconciler.unsent` lists it.
 
         Args:
             intent_id: Its id.
             reason: In one line.
+            manual: Make it *manual*, so that nothing sends it, because its row is damaged.
 
         Returns:
             Whether anything has changed; `False` if the reason is stored already, or the intent is no longer *new*.
         """
-        values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split())}
-        return bool(await self._run(lambda _: transactions.change_intents(transactions.NOTE, values)))
+        values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split()), "manual": manual}
+        return bool(await self._run(lambda now: transactions.change_intents(transactions.NOTE, {**values, "now": now})))
 
     async def count_unsent(self, merchant: str, before: datetime) -> int:
         """Return how many *new* intents of a merchant `Reconciler.unsent` would list.
@@ -496,7 +498,7 @@ class Journal(ABC):
                 logger,
                 logging.WARNING,
                 "journal.report_mismatch",
-                "intent %(intent_id)d is %(state)s; the report is about another: %(reason)s",
+                "intent %(intent_id)d is %(state)s, and a report changes nothing: %(reason)s",
                 intent_id=stored.id,
                 state=stored.state,
                 reason=" ".join(why.split()),

@@ -100,7 +100,9 @@ class Recorder:
         """Return a request that was queued.
 
         Raises:
-            InvalidArgumentError: There is no such intent, or it is another merchant's.
+            InvalidArgumentError: There is no such intent, it is another merchant's, or its request cannot be made from
+                its row. The journal records that as the reason; if its row is damaged, it becomes *manual*.
+            OutcomeUnknownError: It may have been done, and its row is damaged.
         """
         intent = await self._journal.get(intent_id)
         if intent is None:
@@ -109,7 +111,13 @@ class Recorder:
             rule = f"the number of an intent of merchant {merchant!r}"
             why = f"intent_id must be {rule}; {intent_id} is of {intent.merchant!r}"
             raise InvalidArgumentError(why, field="intent_id", rule=rule, value=intent_id)
-        return request_from_intent(intent)
+        if intent.damaged and intent.state != "new":
+            raise refusal_error(BeginResult(Step.ASK, intent))
+        try:
+            return request_from_intent(intent)
+        except InvalidArgumentError as error:
+            await self._journal.note(intent_id, str(error.reason or error.args[0]), manual=bool(intent.damaged))
+            raise
 
     async def catch_up(self) -> None:
         """Record each "used before" that the storage could not store, so that later queries allow for it.

@@ -8,15 +8,13 @@ from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import psycopg
-from attrs import fields
 from psycopg.pq import TransactionStatus
 
 from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError
 from payasync.journal.drafts import Keep
-from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
-from payasync.journal.redaction import outcome_from_json
+from payasync.journal.rows import COLUMNS, JSON, MOMENTS, intent_of_row, with_columns
 from payasync.journal.transactions import Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, Upgrade, read_migrations
@@ -26,8 +24,12 @@ from payasync.storage.postgres import Transaction as Rows
 SCHEMA: Final = Schema(
     name="journal", table="payasync_intents", migrations=read_migrations("payasync.journal", "postgres")
 )
-_COLUMNS: Final = tuple(each.name for each in fields(Intent))
-_JSON: Final = ("request", "named")
+_AS_READ: Final = {
+    **dict.fromkeys(JSON, "CAST({0} AS text) AS {0}"),
+    **dict.fromkeys(MOMENTS, "CAST(extract(epoch FROM {0}) AS float8) AS {0}"),
+}
+_READ: Final = ", ".join(_AS_READ.get(name, "{0}").format(name) for name in COLUMNS)
+"""psycopg would read no row at all if Python could not hold a value in one of them, such as `infinity`."""
 _HOME: Final = """
 SELECT current_database() AS name, pg_postmaster_start_time() AS server, to_regclass('payasync_intents')::oid AS number
 """
@@ -149,31 +151,24 @@ async def _execute(rows: Rows, query: Query) -> list[Any]:
 
 
 def _written(values: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {name: json.dumps(dict(values[name])) for name in _JSON if values.get(name) is not None}
+    texts = {name: json.dumps(dict(values[name])) for name in JSON if values.get(name) is not None}
     return {**values, **texts}
 
 
 def _read_results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    return [row[query.column] if query.column else _intent_of_row(row) for row in rows]
+    return [row[query.column] if query.column else intent_of_row(row) for row in rows]
 
 
 @cache
 def postgres_statement(statement: str, lock: str) -> str:
     """Return a statement as psycopg reads it."""
-    return re.sub(r":(\w+)", r"%(\1)s", statement) + f" {lock}"
+    return re.sub(r":(\w+)", r"%(\1)s", with_columns(statement, _READ)) + f" {lock}"
 
 
 @cache
 def _grouped_statement(statement: str) -> str:
     """Return a statement that takes the time itself, and returns it."""
     return postgres_statement(f"{statement}, :now AS now", "").replace("%(now)s", NOW)
-
-
-def _intent_of_row(row: Mapping[str, Any]) -> Intent:
-    facts: dict[str, Any] = {name: row[name] for name in _COLUMNS}
-    if facts["outcome"] is not None:
-        facts["outcome"] = outcome_from_json(facts["outcome"])
-    return Intent(**facts)
 
 
 def _refuse_connection(rule: str) -> ConfigurationError:

@@ -335,10 +335,12 @@ class Reconciler:
 
     async def _ask(self, intent: Intent) -> QueryResult:
         profile = self._session.profile
-        query = query_for(intent, profile)
-        if query is None:
-            return QueryResult(finding=Finding.UNASKABLE, reason=NAMELESS)
+        if intent.damaged:
+            return QueryResult(finding=Finding.UNASKABLE, state="manual", reason=intent.damaged)
         try:
+            query = query_for(intent, profile)
+            if query is None:
+                return QueryResult(finding=Finding.UNASKABLE, reason=NAMELESS)
             call, reply = await self._asking.inquire(query, timeout=QUESTION_SECONDS, asked=names_of(intent, profile))
         except PayasyncError as error:
             return classify_error(error)

@@ -198,6 +198,14 @@ def outcome_to_json(outcome: Outcome) -> str:
 
 
 def outcome_from_json(text: str) -> Outcome:
-    """Return the outcome that `outcome_to_json` has written."""
+    """Return the outcome that `outcome_to_json` has written.
+
+    Raises:
+        Exception: The text is another.
+    """
     facts: dict[str, Any] = orjson.loads(text)
-    return Outcome(**{**facts, "body": facts["body"].encode()})
+    stored = Outcome(**{**facts, "body": facts["body"].encode()})
+    texts = isinstance(stored.headers, dict) and all(isinstance(each, str) for each in stored.headers.values())
+    if not texts or type(stored.status) is not int or stored.verified not in {None, True, False}:
+        raise ValueError("it is no response")
+    return stored

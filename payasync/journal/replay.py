@@ -47,7 +47,7 @@ def refusal_error(begun: BeginResult) -> PayasyncError:
     intent = begun.intent
     if begun.step is Step.CONFLICT:
         return conflict_error(intent)
-    reason = intent.reason or "an earlier attempt has no recognised response"
+    reason = intent.damaged or intent.reason or "an earlier attempt has no recognised response"
     if begun.step is Step.WAIT:
         reason = BEING_SENT if intent.state == "sending" else TAKEN_OVER
     return OutcomeUnknownError(
@@ -82,6 +82,8 @@ def lost_lease_error(intent: Intent, error: PayasyncError) -> OutcomeUnknownErro
 
 def _next_step(intent: Intent) -> str:
     """Return the caller's next step. A write that is being sent, or has no number, cannot be queried."""
+    if intent.damaged:
+        return f"nothing was sent; payasync journal show {intent.id} shows what is known"
     resolve = f"and record it: payasync journal resolve {intent.id}"
     if intent.state == "manual":
         return f"it may have been done: find out{_when(intent)}, {resolve}"

@@ -1,6 +1,5 @@
 """A journal in one SQLite file, which several processes of one machine can share."""
 
-import json
 import os
 import sqlite3
 import time
@@ -12,13 +11,12 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import fields, frozen
+from attrs import frozen
 
 from payasync.errors import ConfigurationError, StorageError
 from payasync.journal.drafts import Keep
-from payasync.journal.intents import Intent
 from payasync.journal.journal import Journal
-from payasync.journal.redaction import outcome_from_json
+from payasync.journal.rows import COLUMNS, TEXTS, intent_of_row, with_columns
 from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, Upgrade, read_migrations
@@ -33,9 +31,8 @@ SCHEMA: Final = Schema(
     application=0x5061796A,  # `Payj`
 )
 
-# A later payasync, to which another process was upgraded, may have added columns.
-_COLUMNS: Final = tuple(each.name for each in fields(Intent))
-_MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
+_READ: Final = ", ".join(f"CAST({name} AS BLOB) AS {name}" if name in TEXTS else name for name in COLUMNS)
+"""sqlite3 would read no row at all if a text in one of them were not valid UTF-8."""
 SHARED: Final = (32, 16, 8, 4, 2)
 """How many transactions share a statement."""
 ROWS: Final = "/* rows */"
@@ -59,7 +56,7 @@ class SqliteStatement:
 @cache
 def sqlite_statement(statement: str) -> SqliteStatement:
     """Return a statement as SQLite executes it."""
-    text = with_indexes(statement)
+    text = with_columns(with_indexes(statement), _READ)
     changes = text.removesuffix(" RETURNING id")
     one = changes != text and ("INSERT" in changes or "WHERE id = :id" in changes)
     return SqliteStatement(changes if one else text, one)
@@ -102,20 +99,7 @@ def _read_results(query: Query, description: Sequence[Sequence[Any]], rows: Sequ
     if query.column:
         place = names.index(query.column)
         return [row[place] for row in rows]
-    return [_intent_of_row(dict(zip(names, row, strict=True))) for row in rows]
-
-
-def _intent_of_row(row: Mapping[str, Any]) -> Intent:
-    facts: dict[str, Any] = {
-        **{name: row[name] for name in _COLUMNS},
-        **{name: None if row[name] is None else utc_moment(row[name]) for name in _MOMENTS},
-        "request": json.loads(row["request"]),
-        "named": None if row["named"] is None else json.loads(row["named"]),
-        "queued": bool(row["queued"]),
-        "answered": bool(row["answered"]),
-        "outcome": None if row["outcome"] is None else outcome_from_json(row["outcome"]),
-    }
-    return Intent(**facts)
+    return [intent_of_row(dict(zip(names, row, strict=True))) for row in rows]
 
 
 class SqliteJournal(Journal):
@@ -197,7 +181,8 @@ class SqliteJournal(Journal):
 
         async def execute(query: Query) -> list[Any]:
             values = {name: to_sqlite(value) for name, value in query.values.items()}
-            return _read_results(query, *(await _fetch_rows(connection, query.statement, values)))
+            statement = with_columns(query.statement, _READ)
+            return _read_results(query, *(await _fetch_rows(connection, statement, values)))
 
         try:
             marks = [(await _fetch_rows(connection, f"PRAGMA {name}"))[1][0][0] for name in MARKS]

@@ -109,7 +109,7 @@ ASK: Final = """
 UPDATE payasync_intents SET
     sent_at = coalesce(:sent_at, sent_at), tick = CASE state WHEN 'sending' THEN :tick ELSE tick END,
     reason = CASE state WHEN 'sending' THEN :interrupted ELSE reason END,
-    state = CASE state WHEN 'sending' THEN 'unknown' ELSE state END,
+    state = CASE state WHEN 'accepted' THEN state ELSE 'unknown' END,
     asked = asked + 1, fence = fence + 1, lease = :until, due = NULL, key_sent = coalesce(:key_sent, key_sent)
 WHERE id = :id RETURNING *"""
 NEXT_DUE: Final = """
@@ -120,8 +120,10 @@ ORDER BY coalesce(lease, due), id LIMIT 1"""
 NEXT_DUE_OF_ALL: Final = NEXT_DUE.replace("merchant = :merchant AND", "")
 
 NOTE: Final = """
-UPDATE payasync_intents SET reason = :reason
-WHERE id = :id AND state = 'new' AND reason <> :reason RETURNING id"""
+UPDATE payasync_intents SET
+    reason = :reason, state = CASE WHEN :manual THEN 'manual' ELSE state END,
+    updated = CASE WHEN :manual THEN :now ELSE updated END
+WHERE id = :id AND state = 'new' AND (reason <> :reason OR :manual) RETURNING id"""
 RESOLVE: Final = """
 UPDATE payasync_intents SET
     sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
@@ -373,7 +375,8 @@ class _StoreDraft(Write[BeginResult]):
         if not found:  # the stored intent was deleted in the meantime, or the merchant had no service yet
             return (yield from self.transaction(now))
         begun = match_draft(draft, found, now)
-        return begun if begun.step is Step.CONFLICT else (yield from self._repeat(begun))
+        unusable = begun.step is Step.CONFLICT or begun.intent.damaged
+        return begun if unusable else (yield from self._repeat(begun))
 
     @abstractmethod
     def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
@@ -707,7 +710,9 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
         if after is None:
             continue
         asked = asked_for(each)
-        if objection := mismatch(asked, report.things, report.data):
+        if each.damaged:
+            others.append((each, each.damaged))
+        elif objection := mismatch(asked, report.things, report.data):
             others.append((each, objection.words))
         elif each.answered and not names_number_and_amounts(report.write, asked, report.things, report.data):
             others.append((each, "its number was used before, and the number or an amount is missing"))

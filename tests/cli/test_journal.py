@@ -6,7 +6,9 @@ import os
 import pty
 import re
 import signal
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -322,6 +324,25 @@ def test_nothing_is_said_twice() -> None:
     assert [1, 1] == ["\n".join(listed([plain], 200)).count("succeeded"), shown(plain).count("succeeded")]
     assert plain.reason == str(alone)
     assert "the order is paid" in listed([paid], 200)[1]
+
+
+def test_damaged_rows_hide_no_other(path: Path) -> None:
+    """A row that cannot be read has its line in each command, with its id and why; the others are shown as usual."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE payasync_intents SET request = '{bad' WHERE id < 3")
+    listed, status = run("list", "--journal", str(path)), run("--journal", str(path))
+    lines = [" ".join(line.split()) for line in listed.output.splitlines()]
+    shown = [run("show", each, "--journal", str(path)) for each in ("1", "2")]
+    (first, *_) = map(json.loads, run("list", "--json", "--journal", str(path)).output.splitlines())
+
+    assert (0, 3, [0, 0]) == (listed.exit_code, status.exit_code, [each.exit_code for each in shown])
+    assert "2 unknown refunds.create R2 just now row 2 cannot be read: damaged in request" in lines[2]
+    assert lines[4].startswith("4 manual payments.create invoice-42 1000 USD")
+    assert "row 2 cannot be read" in status.output
+    assert ["row 1 cannot be read", "row 2 cannot be read"] == [
+        found[0] for each in shown if (found := re.findall(r"row \d cannot be read", each.output))
+    ]
+    assert "row 1 cannot be read: damaged in request" == first["damaged"]
 
 
 def test_show_as_json(path: Path) -> None:

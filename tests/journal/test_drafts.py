@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from attrs import asdict, evolve
 
 from payasync.endpoints import ARGUMENTS, OPERATIONS, custom_operation
 from payasync.errors import ConfigurationError, InvalidArgumentError
@@ -15,6 +15,7 @@ from payasync.journal.drafts import (
     digest,
     draft_from_call,
     draft_from_request,
+    find_contradiction,
     keep_all_but_customer,
     request_from_intent,
 )
@@ -46,8 +47,7 @@ def called(request: Request[Response], **facts: Any) -> Call:
 def queued(request: Request[Any], keep: Keep = whole) -> Intent:
     """Return a request as a journal has it."""
     made = draft_from_request(request, "M1", None, keep)
-    facts = {name: getattr(made, name) for name in ("operation", "merchant", "hash", "request", "queued")}
-    return Intent(**facts, id=1, state="new", created=START, updated=START)
+    return Intent(**asdict(made, recurse=False), id=1, state="new", created=START, updated=START)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -222,6 +222,32 @@ def test_keep_is_held_to_its_promise(wrong: Any) -> None:
 def test_queued_request_comes_out_as_it_went_in(name: str) -> None:
     """A queued request read from the journal equals the request that was added, with all types."""
     assert WRITTEN[name] == request_from_intent(queued(WRITTEN[name]))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_change_of_what_moves_money_is_found(name: str) -> None:
+    """A change of an argument of a queued row is found if the argument moves money, and otherwise not."""
+    stored = queued(WRITTEN[name])
+    others = {str: "other", int: 7, dict: {"email": "other"}}
+    days: dict[str, Any] = {"start_date": "2031-01-01"}
+    changed = {
+        each: evolve(stored, request={**stored.request, each: days.get(each, others[type(value)])})
+        for each, value in stored.request.items()
+    }
+    lost = {each: evolve(stored, request={**stored.request, each: None}) for each in COUNTED[name]}
+
+    assert "" == find_contradiction(stored)
+    assert {*COUNTED[name]} & {*changed} == {each for each, intent in changed.items() if find_contradiction(intent)}
+    assert [] == [each for each, intent in lost.items() if not find_contradiction(intent)]
+
+
+@pytest.mark.parametrize("column", ["operation", "merchant", "hash", "reference", "number"])
+def test_change_of_a_column_that_names_the_write_is_found(column: str) -> None:
+    """A change of the operation, merchant, hash or number of a queued row is found."""
+    others = {"operation": "orders.close", "number": "refunds.create:R2"}
+    changed: dict[str, Any] = {column: others.get(column, "R2")}
+
+    assert find_contradiction(evolve(queued(refund()), **changed))
 
 
 def test_queued_request_keeps_extra() -> None:

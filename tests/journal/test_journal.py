@@ -98,7 +98,8 @@ async def test_lease_of_no_time(journal: Journal) -> None:
 
 async def test_intent_as_a_draft(journal: Journal) -> None:
     """An intent that is begun as a draft passes on the draft's facts, and nothing of its own."""
-    given = unknown(id=7, queued=True, answered=True, reason="lost", denied=3, named={"currency": "CAD"})
+    facts: dict[str, Any] = {name: getattr(draft(), name) for name in ("hash", "request")}
+    given = unknown(id=7, queued=True, answered=True, reason="lost", denied=3, named={"currency": "CAD"}, **facts)
     begun = (await journal.begin(given, LEASE)).intent
     stored = await got(journal, begun.id)
 
@@ -336,7 +337,7 @@ async def test_number_and_intent_of_two_are_a_conflict(journal: Journal) -> None
 
 
 DESIGN: Final[dict[str, str]] = {
-    "new": "sending succeeded rejected",
+    "new": "sending succeeded rejected manual",
     "sending": "new accepted succeeded rejected unknown manual",
     "unknown": "accepted succeeded rejected sending manual",
     "accepted": "succeeded rejected manual",

@@ -1,0 +1,243 @@
+"""Damaged rows: each is an error of its own, stops no other row, and moves no money."""
+
+import json
+import math
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from payasync import InvalidArgumentError, OutcomeUnknownError, RetryPolicy, Session
+from payasync.journal import Journal, Outcome, Reconciler, Report, SqliteJournal
+from payasync.journal.intents import Step
+from payasync.sandbox import Sandbox
+from payasync.settings import Pace
+from tests.journal.building import LEASE, MERCHANT, Clock, draft, only, refund
+
+Damage = Callable[..., None]
+
+ONCE: Final = RetryPolicy(attempts=1, quota=0)
+BOMB: Final = '{"a":' + "[" * 3000 + "]" * 3000 + "}"
+"""JSON so deep that Python cannot read it."""
+both_stores = pytest.mark.parametrize("another", ["sqlite", "postgres"], indirect=True)
+DIGITS: Final = f'{{"a":{"9" * 5000}}}'
+"""An integer so long that Python does not read it."""
+INVALID: Final = b"\xff"
+"""No text in UTF-8."""
+BOTH: Final[list[tuple[str, object]]] = [
+    *(("request", each) for each in (BOMB, DIGITS, "[]", "450", "null", '{"extra": []}', '{"refund_amt": 450e999}')),
+    ("named", "[1]"),
+    *(("outcome", each) for each in ("{bad", "[]", '{"status": "x", "body": "", "headers": {}}')),
+    ("outcome", '{"status": 200, "body": "", "headers": {"a": 1}}'),
+    ("outcome", '{"status": 200, "body": 5, "headers": {}}'),
+    ("outcome", '{"status": 200, "body": "", "headers": {}, "verified": []}'),
+    *(("tick", each) for each in ("now", "a nan", "a b c")),
+    ("key_tick", "a 1e300"),
+    ("reference", "R9"),
+    ("number", "refunds.create:R9"),
+]
+SQLITE: Final[list[tuple[str, object]]] = [
+    *BOTH,
+    *((each, INVALID) for each in ("request", "reason", "outcome")),
+    ("request", "{bad"),
+    ("named", "{bad"),
+    ("state", "odd"),
+    ("updated", math.inf),
+    ("due", -math.inf),
+    ("created", 1e12),
+    ("asked", 9 * 10**18),
+]
+POSTGRES: Final[list[tuple[str, object]]] = [
+    *BOTH,
+    ("updated", "infinity"),
+    ("due", "-infinity"),
+    ("asked", 2 * 10**9),
+]
+CASES: Final = [
+    *(pytest.param("sqlite", *each, id=f"sqlite-{each}"[:60]) for each in SQLITE),
+    *(pytest.param("postgres", *each, id=f"postgres-{each}"[:60]) for each in POSTGRES),
+]
+
+
+@pytest.fixture
+async def journal(another: Callable[[], Journal]) -> AsyncIterator[Journal]:
+    """An empty journal."""
+    async with another() as journal:
+        yield journal
+
+
+@pytest.fixture
+def damage(request: pytest.FixtureRequest, path: Path, journal: Journal) -> Damage:
+    """Return a function that sets columns of the first intent, past the journal."""
+
+    def in_sqlite(**values: object) -> None:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("PRAGMA ignore_check_constraints = 1")
+            for name, value in values.items():
+                new = "CAST(? AS text)" if isinstance(value, bytes) else "?"
+                db.execute(f"UPDATE payasync_intents SET {name} = {new} WHERE id = 1", (value,))  # noqa: S608
+
+    def in_postgres(**values: object) -> None:
+        with psycopg.connect(request.getfixturevalue("postgres_dsn")) as db:
+            for name, value in values.items():
+                db.execute(f"UPDATE payasync_intents SET {name} = %s WHERE id = 1".encode(), (value,))  # noqa: S608
+
+    return in_sqlite if isinstance(journal, SqliteJournal) else in_postgres
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service with a paid order."""
+    async with Sandbox(clock="frozen") as sandbox:
+        await sandbox.given.paid_order(out_trade_no="T1")
+        yield sandbox
+
+
+@pytest.fixture
+async def pay(sandbox: Sandbox, journal: Journal) -> AsyncIterator[Session]:
+    """A session that leaves unknown writes to the reconciler."""
+    async with sandbox.session(journal=journal, retry=ONCE) as pay:
+        yield pay
+
+
+@pytest.mark.parametrize(("another", "column", "value"), CASES, indirect=["another"])
+async def test_damaged_row_is_one_error(
+    journal: Journal, damage: Damage, clock: Clock, column: str, value: object
+) -> None:
+    """Whatever stands in a row, the others are listed, counted and claimed; the damaged one names its id."""
+    for number in ("R1", "R2"):
+        begun = await journal.begin(draft(refund(number)), LEASE)
+        await journal.settle(begun.intent, "unknown", outcome=Outcome(status=503))
+        clock.advance(1)
+    damage(**{column: value})
+    first, second = await journal.list()
+    by_id, counted = await journal.get(1), await journal.backlog()
+    asked = await journal.ask(2, LEASE)
+
+    assert [first, ""] == [by_id, second.damaged]
+    assert first.damaged.startswith("row 1 ")
+    assert first.damaged == first.reason
+    assert [1, 2] == [first.id, second.id]
+    assert 2 >= counted.counts["unknown"] >= 1
+    assert {2} <= {each.id for each in asked}
+
+
+@both_stores
+async def test_repeated_write_whose_row_is_damaged_sends_nothing(
+    sandbox: Sandbox, pay: Session, journal: Journal, damage: Damage
+) -> None:
+    """A call or `add` that repeats a write whose row is damaged raises `OutcomeUnknownError`, in each state."""
+    number = await journal.add(refund(), merchant=pay.merchant_id)
+    damage(request=request_with(refund_amt=450))
+    for again in (pay.send(refund()), journal.add(refund(), merchant=pay.merchant_id)):
+        with pytest.raises(OutcomeUnknownError, match=r"row 1 was changed or damaged: .* nothing was sent") as caught:
+            await again
+        assert number == caught.value.intent_id
+
+    assert 0 == sandbox.ledger.refunds()
+    assert await journal.get(1) == await only(journal)
+
+
+@both_stores
+async def test_changed_amount_of_a_queued_write_is_not_sent(
+    sandbox: Sandbox, pay: Session, journal: Journal, damage: Damage
+) -> None:
+    """A queued write that was changed since is not sent: it becomes *manual*, and each worker gets an error."""
+    number = await journal.add(refund(refund_amt=2), merchant=pay.merchant_id)
+    damage(request=request_with(refund_amt=450))
+    with pytest.raises(InvalidArgumentError, match="does not match its hash; nothing was sent"):
+        await pay.execute(number)
+    after = await only(journal)
+    with pytest.raises(OutcomeUnknownError, match="is manual: row 1 was changed"):
+        await pay.execute(number)
+    ended = await journal.resolve(1, as_="rejected", reason="seen")
+
+    assert [] == sandbox.ledger.calls("refunds.create")
+    assert ("manual", "row 1 was changed or damaged: its stored request does not match its hash") == (
+        after.state,
+        after.reason,
+    )
+    assert ("rejected", "seen", "") == (ended.state, ended.reason, ended.damaged)
+
+
+@both_stores
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"operation": "refunds.newer"}, "this version of payasync cannot read it"),
+        ({"request": {"newer": 1}}, "this version of payasync cannot read it"),
+        ({"request": {"refund_desc": 5}}, "refund_desc must be"),
+    ],
+    ids=str,
+)
+async def test_queued_write_that_cannot_be_made_is_noted(
+    sandbox: Sandbox, journal: Journal, damage: Damage, change: dict[str, Any], words: str
+) -> None:
+    """If a queued request cannot be made from its row, `execute` raises an error of ours, and stores the reason."""
+    number = await journal.add(refund(), merchant=sandbox.credentials.merchant_id)
+    damage(**{each: request_with(**value) if each == "request" else value for each, value in change.items()})
+    async with sandbox.session(journal=journal) as pay:
+        with pytest.raises(InvalidArgumentError, match=words):
+            await pay.execute(number)
+    after = await only(journal)
+
+    assert [] == sandbox.ledger.calls("refunds.create")
+    assert ("new", "") == (after.state, after.damaged)
+    assert words in after.reason
+
+
+@both_stores
+@pytest.mark.parametrize(
+    "change", [{"request": "[]"}, {"tick": "now"}, {"reference": "R9"}, {"reference": "", "number": None}], ids=str
+)
+async def test_reconciler_leaves_a_damaged_row_to_a_person(
+    sandbox: Sandbox, journal: Journal, damage: Damage, clock: Clock, change: dict[str, Any]
+) -> None:
+    """A damaged row becomes *manual* in its first run, though it is the first that is due, and the others are asked."""
+    async with sandbox.session(journal=journal, retry=ONCE) as pay:
+        for number in ("R1", "R2"):
+            sandbox.faults.reset_after_commit("refunds.create")
+            with pytest.raises(OutcomeUnknownError):
+                await pay.send(refund(number, refund_amt=100))
+            clock.advance(1)
+        damage(**change)
+        reconciler = Reconciler(pay, journal, concurrency=1, pace=Pace(clock=clock))
+        reports = [await reconciler.run_once(), await reconciler.run_once()]
+
+    assert [Report(manual=1, resolved=1), Report()] == reports
+    assert ["manual", "succeeded"] == [each.state for each in await journal.list()]
+    assert [1] == [each.id for each in await reconciler.manual()]
+
+
+@both_stores
+async def test_report_about_a_damaged_row_changes_nothing(journal: Journal, damage: Damage) -> None:
+    """A notification ends no write whose row is damaged, because its amount cannot be compared."""
+    begun = await journal.begin(draft(), LEASE)
+    await journal.settle(begun.intent, "unknown")
+    damage(request="[]")
+    data = {"outTradeNo": "T1", "outRefundNo": "R1", "refundAmt": 450}
+
+    assert [] == await journal.told("refunds.create", "R1", "succeeded", data, merchant=MERCHANT)
+    assert "unknown" == (await only(journal)).state
+
+
+@both_stores
+async def test_claim_of_a_damaged_row_sends_nothing(journal: Journal, damage: Damage) -> None:
+    """Neither a worker nor the holder of a claim can begin to send an intent whose row was damaged in the meantime."""
+    number = await journal.add(refund(), merchant=MERCHANT)
+    begun = await journal.claim(number, LEASE)
+    await journal.settle(begun.intent, "unknown")
+    (held,) = await journal.ask(1, LEASE)
+    damage(request="[]")
+
+    assert Step.ASK is (await journal.claim(number, LEASE, fence=held.fence)).step
+    assert Step.ASK is (await journal.claim(number, LEASE)).step
+
+
+def request_with(**changes: object) -> str:
+    """Return the request of a refund as a row has it, with changes."""
+    return json.dumps({**draft().request, **changes})
