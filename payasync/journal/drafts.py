@@ -202,8 +202,10 @@ def request_from_intent(intent: Intent) -> Request[Response]:
     # An operation or an argument may be one that a newer payasync knows.
     with suppress(KeyError, TypeError, ValueError):
         if not intent.damaged:
-            days = {START: _parse_date(intent.request[START])} if START in intent.request else {}
-            return cast("Request[Response]", WRITES[intent.operation](**{**intent.request, **days}))
+            arguments = dict(intent.request)
+            if START in arguments:
+                arguments[START] = _parse_date(arguments[START])
+            return cast("Request[Response]", WRITES[intent.operation](**arguments))
     rule = "an intent that can be sent"
     words = f"intent_id must be {rule}: {why}; nothing was sent. Look at it: payasync journal show {intent.id}"
     raise InvalidArgumentError(words, field="intent_id", rule=rule, value=intent.id, reason=why)
@@ -214,23 +216,18 @@ def find_contradiction(stored: Intent) -> str:
 
     Only a queued request is stored whole, so that its hash can be compared.
     """
-    if stored.operation in BY_NAME and stored.number not in {None, f"{stored.operation}:{stored.reference}"}:
-        return "was changed or damaged: its key and its number differ"
-    write = WRITES.get(stored.operation) if stored.queued else None
-    if write is None:
-        return ""
-    with suppress(TypeError, ValueError):  # a value of another type
-        request = stored.request
+    request, write = stored.request, WRITES.get(stored.operation)
+    same = stored.operation not in BY_NAME or stored.number in {None, f"{stored.operation}:{stored.reference}"}
+    if write and stored.queued:
         counted = {**request, START: _format_day(request[START])} if START in request else request
-        same = stored.reference == request.get(write.operation.reference or "")
-        if same and stored.hash == digest(stored.operation, stored.merchant, counted):
-            return ""
-    return "was changed or damaged: its stored request does not match its hash"
+        same = same and stored.reference == request.get(write.operation.reference or "")
+        same = same and stored.hash == digest(stored.operation, stored.merchant, counted)
+    return "" if same else "was changed or damaged: its request does not match its hash or its number"
 
 
 def _format_day(text: str, form: str = "") -> str:
     """Return the day of a date in a profile's format, or in ISO's."""
-    with suppress(ValueError):
+    with suppress(TypeError, ValueError):  # a row may be damaged
         return (datetime.strptime(text, form) if form else _parse_date(text)).strftime("%Y-%m-%d")  # noqa: DTZ007 - a day
     return text
 

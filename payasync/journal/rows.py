@@ -14,29 +14,21 @@ from payasync.journal.intents import END_STATES, STATES, Intent
 from payasync.journal.redaction import outcome_from_json
 from payasync.strict_json import find_flaw
 
-COLUMNS: Final = tuple(each.name for each in fields(Intent) if each.name != "damaged")
+_TYPES: Final = {each.name: each.type for each in fields(Intent) if each.name != "damaged"}
+COLUMNS: Final = tuple(_TYPES)
 """A later payasync, to which another process was upgraded, may have added others."""
 JSON: Final = ("request", "named")
-MOMENTS: Final = ("lease", "due", "created", "updated", "sent_at", "silent_since", "key_sent")
-TEXTS: Final = (
-    *("operation", "merchant", "reference", "number", "intent", "hash", "state", "reason", "outcome"),
-    *("idempotency_key", "tick", "key_tick", *JSON),
-)
+MOMENTS: Final = tuple(name for name, kind in _TYPES.items() if kind in {datetime, datetime | None})
+TEXTS: Final = tuple(name for name, kind in _TYPES.items() if name not in MOMENTS and kind not in {int, bool})
+"""Of these, SQLite may hold bytes that are no text."""
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
-_UNREAD: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("operation", "merchant", "hash", "reason"), ""),
-    # A lease that cannot be read is over: nobody could end the intent otherwise.
-    **dict.fromkeys(("created", "updated", "lease"), _EPOCH),
-    "request": {},
-    "state": "manual",
-    "asked": 0,
-}
-"""What stands in an intent for a column that cannot be read; otherwise `None`."""
-_MOST: Final = 10**6
-"""No intent is asked about so often. The reconciler would count so far."""
-_LATEST: Final = 10**11
-"""Seconds of a monotonic clock. A duration between two of them can be added to a moment."""
+_UNREAD: Final = Intent(
+    id=0, operation="", merchant="", hash="", state="manual", created=_EPOCH, updated=_EPOCH, lease=_EPOCH
+)
+"""Has what stands in an intent for a column that cannot be read. Its lease is over: nobody could end it otherwise."""
+_TICK: Final = re.compile(r"\A\S+ (?:\d{1,10}(?:\.\d+)?|\d{1,19}e-9)\Z")
+"""A duration between two of them can be added to a moment."""
 
 
 def with_columns(statement: str, columns: str) -> str:
@@ -53,11 +45,11 @@ def intent_of_row(row: Mapping[str, Any]) -> Intent:
     facts: dict[str, Any] = {}
     wrong: list[str] = []
     for name in COLUMNS:
-        value = row[name]
         try:
+            value = row[name].decode() if isinstance(row[name], bytes) else row[name]
             facts[name] = value if value is None or name not in _READERS else _READERS[name](value)
         except Exception:  # noqa: BLE001 - whatever stands there, the other rows are read
-            facts[name] = _UNREAD.get(name)
+            facts[name] = getattr(_UNREAD, name)
             wrong.append(name)
     intent = Intent(**facts)
     why = f"cannot be read: damaged in {', '.join(wrong)}" if wrong else find_contradiction(intent)
@@ -67,39 +59,18 @@ def intent_of_row(row: Mapping[str, Any]) -> Intent:
     return evolve(intent, damaged=damaged, reason=intent.reason if intent.state in END_STATES else damaged)
 
 
-def _read_text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _read_tick(value: Any) -> str:
-    _, seconds = _read_text(value).split(" ")
-    _require(abs(float(seconds)) < _LATEST)
-    return _read_text(value)
-
-
-def _read_object(value: Any) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(_read_text(value))
-    _require(isinstance(document.get("extra", {}), dict) and not find_flaw(document))
+def _read_object(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text)
+    if not isinstance(document.get("extra", {}), dict) or find_flaw(document):
+        raise ValueError
     return document
 
 
-def _read_asked(value: int) -> int:
-    _require(0 <= value < _MOST)
-    return value
-
-
-def _require(good: bool) -> None:  # noqa: FBT001 - a condition
-    if not good:
-        raise ValueError
-
-
 _READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(TEXTS, _read_text),
     **dict.fromkeys(JSON, _read_object),
     **dict.fromkeys(MOMENTS, partial(datetime.fromtimestamp, tz=UTC)),
-    **dict.fromkeys(("tick", "key_tick"), _read_tick),
+    **dict.fromkeys(("tick", "key_tick"), lambda text: _TICK.findall(text)[0]),
     **dict.fromkeys(("queued", "answered"), bool),
-    "asked": _read_asked,
-    "outcome": lambda value: outcome_from_json(_read_text(value)),
-    "state": lambda value: STATES[STATES.index(_read_text(value))],
+    "outcome": outcome_from_json,
+    "state": lambda text: STATES[STATES.index(text)],
 }

@@ -32,7 +32,7 @@ BOTH: Final[list[tuple[str, object]]] = [
     *(("request", each) for each in (BOMB, DIGITS, "[]", "450", "null", '{"extra": []}', '{"refund_amt": 450e999}')),
     ("named", "[1]"),
     *(("outcome", each) for each in ("{bad", "[]", '{"status": "x", "body": "", "headers": {}}')),
-    ("outcome", '{"status": 200, "body": "", "headers": {"a": 1}}'),
+    ("outcome", '{"status": 200, "body": "", "headers": []}'),
     ("outcome", '{"status": 200, "body": 5, "headers": {}}'),
     ("outcome", '{"status": 200, "body": "", "headers": {}, "verified": []}'),
     *(("tick", each) for each in ("now", "a nan", "a b c")),
@@ -49,13 +49,11 @@ SQLITE: Final[list[tuple[str, object]]] = [
     ("updated", math.inf),
     ("due", -math.inf),
     ("created", 1e12),
-    ("asked", 9 * 10**18),
 ]
 POSTGRES: Final[list[tuple[str, object]]] = [
     *BOTH,
     ("updated", "infinity"),
     ("due", "-infinity"),
-    ("asked", 2 * 10**9),
 ]
 CASES: Final = [
     *(pytest.param("sqlite", *each, id=f"sqlite-{each}"[:60]) for each in SQLITE),
@@ -149,7 +147,7 @@ async def test_changed_amount_of_a_queued_write_is_not_sent(
     """A queued write that was changed since is not sent: it becomes *manual*, and each worker gets an error."""
     number = await journal.add(refund(refund_amt=2), merchant=pay.merchant_id)
     damage(request=request_with(refund_amt=450))
-    with pytest.raises(InvalidArgumentError, match="does not match its hash; nothing was sent"):
+    with pytest.raises(InvalidArgumentError, match="does not match its hash or its number; nothing was sent"):
         await pay.execute(number)
     after = await only(journal)
     with pytest.raises(OutcomeUnknownError, match="is manual: row 1 was changed"):
@@ -157,7 +155,7 @@ async def test_changed_amount_of_a_queued_write_is_not_sent(
     ended = await journal.resolve(1, as_="rejected", reason="seen")
 
     assert [] == sandbox.ledger.calls("refunds.create")
-    assert ("manual", "row 1 was changed or damaged: its stored request does not match its hash") == (
+    assert ("manual", "row 1 was changed or damaged: its request does not match its hash or its number") == (
         after.state,
         after.reason,
     )
