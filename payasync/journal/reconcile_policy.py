@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from itertools import islice
@@ -29,6 +30,7 @@ from payasync.journal.intents import (
     Outcome,
     State,
     asked_for,
+    format_moment,
     has_states,
     key_age,
     may_be_of_an_earlier_attempt,
@@ -323,6 +325,38 @@ def needs_person(sent: Intent, now: datetime, patience: Patience) -> bool:
     return state == "manual" or (state == "unknown" and not may_be_settled(sent))
 
 
+def may_arrive_until(sent: Intent, quarantine: float | None) -> datetime | None:
+    """Return until when the service may carry out a write that may have been sent; `None` if nobody can say.
+
+    Args:
+        sent: The intent.
+        quarantine: `recovery.quarantine` of the profile.
+    """
+    latest = {"sending": sent.lease, "accepted": sent.updated}.get(sent.state, sent.sent_at)
+    with suppress(OverflowError):
+        return (latest or sent.updated) + timedelta(seconds=absence_final_after(quarantine))
+    return None
+
+
+def resolve_objection(seen: Intent, now: datetime, quarantine: float | None) -> str:
+    """Return why a person should not record yet how a write ended, and what to do; an empty text if nothing is wrong.
+
+    Args:
+        seen: An intent that a person may end.
+        now: An aware moment.
+        quarantine: `recovery.quarantine` of the profile.
+    """
+    until = may_arrive_until(seen, quarantine)
+    if seen.state == "new":
+        return ""
+    late = f"may carry it out until {format_moment(until)}" if until and until > now else ""
+    if state_now(seen, now) == "unknown" and may_be_settled(seen):
+        return f"payasync reconcile still asks the service{late and f', which {late}'}: run payasync reconcile"
+    if until is None:
+        return "no recovery.quarantine says until when the service may carry it out: give a profile that has it"
+    return late and f"the service {late}: wait until then"
+
+
 def _is_too_long(since: datetime | None, now: datetime, patience: Patience) -> bool:
     return since is not None and (now - since).total_seconds() >= patience.give_up
 
@@ -364,11 +398,15 @@ def _ask_again_or_give_up(
     return Decision(state="unknown", reason=reason, pause=pause)
 
 
+_STEPS: Final = 64
+"""No pause grows after so many."""
+
+
 def _draw_pause(intent: Intent, result: QueryResult, patience: Patience, jitter: Callable[[float], float]) -> float:
     """Return a pause with jitter, whose bound doubles with each query, and not below the service's `Retry-After`."""
     bounds = backoff.expo(base=2, factor=patience.first, max_value=patience.longest)
     # backoff's generators begin with an empty step.
-    bound = next(islice(bounds, max(1, intent.asked), None))
+    bound = next(islice(bounds, min(max(1, intent.asked), _STEPS), None))
     floor = min(result.retry_after or 0.0, LONGEST_RETRY_AFTER)
     return max(bound / 2 + jitter(bound / 2), floor)
 

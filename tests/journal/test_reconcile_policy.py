@@ -36,6 +36,7 @@ from payasync.journal.reconcile_policy import (
     names_of,
     needs_person,
     query_for,
+    resolve_objection,
 )
 from payasync.profile.profile import Profile
 from payasync.profile.schema import AnswerShape, States
@@ -54,6 +55,7 @@ PROFILE: Final = evolve(REQUESTS, answer=ENVELOPE, states=STATES)
 NOT_DONE: Final = QueryResult(finding=Finding.NOT_DONE, reason="the service does not know it")
 
 
+MINUTE: Final = timedelta(minutes=1)
 UNASKABLE: Final = QueryResult(finding=Finding.UNASKABLE, reason="nothing names it")
 
 
@@ -413,6 +415,47 @@ def test_without_a_quarantine_not_found_is_never_final() -> None:
 def test_accepted_that_a_person_is_shown(facts: dict[str, Any], *, expected: bool) -> None:
     """A person is shown an accepted write after some unclear responses in a row, or a day without a usable one."""
     assert expected is needs_person(unknown(state="accepted", **facts), START, PATIENCE)
+
+
+AT_START: Final = {"reference": None, "number": None}
+"""No query names it, so that nothing but a person settles it."""
+MANUAL: Final = {"state": "manual"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "seconds", "quarantine", "expected"),
+    [
+        ({"state": "new"}, 0, 900.0, ""),
+        ({"state": "new"}, 0, None, ""),
+        ({}, 9, 900.0, "still asks the service, which may carry it out until 2027-01-01 00:15:00 UTC: run"),
+        ({}, 900, 900.0, "still asks the service: run payasync reconcile"),
+        ({}, 900, None, "still asks the service: run payasync reconcile"),
+        ({"state": "sending", "lease": START}, 9, 900.0, "still asks the service, which may"),
+        (AT_START, 899, 900.0, "the service may carry it out until 2027-01-01 00:15:00 UTC: wait until then"),
+        (AT_START, 900, 900.0, ""),
+        ({**AT_START, "state": "sending", "sent_at": None, "lease": START + MINUTE}, 901, 900.0, "00:16:00 UTC"),
+        (MANUAL, 899, 900.0, "until 2027-01-01 00:15:00 UTC"),
+        (MANUAL, 900, 900.0, ""),
+        ({**MANUAL, "answered": True}, 899, 900.0, "until 2027-01-01 00:15:00 UTC"),
+        ({**MANUAL, "sent_at": None, "updated": START + MINUTE}, 901, 900.0, "00:16:00 UTC"),
+        (MANUAL, 10**9, None, "no recovery.quarantine says"),
+        (MANUAL, 10**9, 1e300, "no recovery.quarantine says"),
+        ({"state": "accepted", "updated": START + MINUTE}, 901, 900.0, "00:16:00 UTC"),
+        ({"state": "accepted"}, 900, 900.0, ""),
+    ],
+)
+def test_what_a_person_should_not_end_yet(
+    facts: dict[str, Any], seconds: float, quarantine: float | None, expected: str
+) -> None:
+    """A person waits for the reconciler, if it can settle a write, and for the end of the quarantine."""
+    objection = resolve_objection(unknown(**facts), START + timedelta(seconds=seconds), quarantine)
+
+    assert (bool(expected), True) == (bool(objection), expected in objection)
+
+
+def test_many_queries_take_no_time() -> None:
+    """A pause is drawn without counting the queries, because a damaged row may have any number of them."""
+    assert PATIENCE.longest == decided(unknown(asked=10**15), NOT_DONE, 1, LONG).pause
 
 
 def test_half_of_a_pause_is_chance() -> None:
