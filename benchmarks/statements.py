@@ -40,6 +40,8 @@ FIRST: Final = 10_000_000
 """Numbers of a merchant count from here: they are stored in the order of their time, as those of most programs."""
 HASH: Final = "0123456789abcdef" * 4
 REQUEST: Final = '{"out_trade_no": "T1", "total_amt": 450}'
+REQUESTS: Final = f"""'{{"out_trade_no": "T' || ({FIRST} + n) || '", "total_amt": 450}}'"""
+"""Each refund is of an order of its own."""
 FILL: Final = f"""
 WITH RECURSIVE count (n) AS (SELECT CAST(:first AS integer) UNION ALL SELECT n + 1 FROM count WHERE n < :last)
 INSERT INTO payasync_intents
@@ -47,7 +49,7 @@ INSERT INTO payasync_intents
      created, updated)
 SELECT
     'refunds.create', :merchant, 'R' || ({FIRST} + n), 'refunds.create:' || 'R' || ({FIRST} + n),
-    'intent ' || ({FIRST} + n), '{HASH}', '{REQUEST}', 1 = 0, 1, 1,
+    'intent ' || ({FIRST} + n), '{HASH}', {REQUESTS}, 1 = 0, 1, 1,
     CASE kind WHEN {DUE} THEN 'unknown' WHEN {HELD} THEN 'unknown' WHEN {NEW} THEN 'new' WHEN {SENDING} THEN 'sending'
         WHEN {ACCEPTED} THEN 'accepted' ELSE 'succeeded' END,
     CASE WHEN kind IN ({HELD}, {SENDING}) THEN moment END, CASE WHEN kind IN ({DUE}, {ACCEPTED}) THEN moment END,
@@ -100,7 +102,7 @@ DRAFT: Final[dict[str, Any]] = {
     "hash": HASH,
 }
 """Of `ADD`, which stores a new row."""
-STATES: Final = {"RESOLVE": "succeeded", "COUNT": "manual", "LIST_OF_STATE": "manual"}
+STATES: Final = {"RESOLVE": "succeeded", "COUNT": "manual", "LIST_OF_STATE": "manual", "LIST_OF_ORDER": None}
 """No row is `manual`: a statement that looks for one must not read the others."""
 
 
@@ -121,11 +123,13 @@ def values_for(name: str, number: int) -> dict[str, Any]:
     nothing = dict.fromkeys(("key", "key_sent", "key_tick", "named", "outcome", "silent_since", "tick"))
     values = {
         **nothing,
-        "after": 0 if name == "LIST_OF_STATE" else number,
+        "after": 0 if name in {"LIST_OF_STATE", "LIST_OF_ORDER"} else number,
         "again": False,
         "answered": False,
         "attempts": 1,
         "before": START + timedelta(days=1000),
+        "order": f"T{FIRST + number}",
+        "since": None,
         "by": START + timedelta(days=1000),
         "denied": 0,
         "due": moment,
@@ -150,7 +154,7 @@ def values_for(name: str, number: int) -> dict[str, Any]:
         "sent_at": moment,
         "silent": 0,
         "state": STATES.get(name, "unknown"),
-        "until": moment,
+        "until": None if name.startswith("LIST") else moment,
     }
     return values | DRAFT if name == "ADD" else values
 
@@ -300,7 +304,7 @@ def _times(case: str) -> int:
 
 async def fill_postgres(connection: psycopg.AsyncConnection[Any], **values: Any) -> None:
     """Store intents, as `values_to_fill` says, and let the planner see them."""
-    text = postgres_statement(FILL.replace("% ", "%% "), "").encode()
+    text = postgres_statement(FILL.replace("% ", "%% ").replace(REQUESTS, f"CAST({REQUESTS} AS json)"), "").encode()
     await connection.execute(text, {**values, "start": START, "second": timedelta(seconds=1)})
     await connection.execute("VACUUM ANALYZE payasync_intents")
 

@@ -34,10 +34,11 @@ _BELOW: Final = {"Write": "Number", "Amount": "Since"}
 """Columns of a narrow terminal, each with the one that stands below it."""
 
 
-async def all_intents(journal: Journal, state: State, merchant: str | None = None) -> AsyncGenerator[Intent]:
-    """Yield all intents of a state, or of a state and a merchant, by ID."""
-    after = 0
-    while page := await journal.list(state, limit=PAGE, after=after, merchant=merchant):
+async def all_intents(
+    journal: Journal, state: State | None = None, *, after: int = 0, **filters: Any
+) -> AsyncGenerator[Intent]:
+    """Yield all intents of a state, or all, by ID; the filters are those of `Journal.list`."""
+    while page := await journal.list(state, limit=PAGE, after=after, **filters):
         for each in page:
             yield each
         after = page[-1].id

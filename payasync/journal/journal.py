@@ -409,13 +409,40 @@ class Journal(ABC):
         return await self._find(transactions.FIND, **transactions.values_to_find(operation, reference, merchant))
 
     async def list(
-        self, state: State | None = None, *, limit: int = 100, after: int = 0, merchant: str | None = None
+        self,
+        state: State | None = None,
+        *,
+        limit: int = 100,
+        after: int = 0,
+        order: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        merchant: str | None = None,
     ) -> Intents:
-        """List intents, those of one state, one merchant or all, in the order of their numbers, `after` one of them."""
-        values = {"limit": check_number("limit", limit), "after": check_number("after", after), "merchant": merchant}
-        if state is None:
-            return await self._find(transactions.LIST, **values)
-        return await self._find(transactions.LIST_OF_STATE, state=_check_state(state), **values)
+        """List the first `limit` intents, in the order of their numbers. Repeat the call with `after` for the others.
+
+        Args:
+            state: Only those of this state.
+            limit: The most intents.
+            after: Only those with a higher number.
+            order: Only those about the order of this number: to place it, to close it, and its refunds.
+            since: Only those recorded at this aware moment or later.
+            until: Only those recorded before this aware moment.
+            merchant: Only this merchant's.
+        """
+        values: dict[str, Any] = {
+            "limit": check_number("limit", limit),
+            "after": check_number("after", after),
+            "merchant": merchant,
+            "state": None if state is None else _check_state(state),
+            "since": None if since is None else check_moment("since", since),
+            "until": None if until is None else check_moment("until", until),
+        }
+        if order is None:
+            return await self._find(transactions.LIST_OF_STATE if state else transactions.LIST, **values)
+        if not isinstance(order, str):
+            raise invalid_argument("order", "the number of an order, which is a text", order)
+        return await self._find(transactions.LIST_OF_ORDER, order=order, **values)
 
     async def resolve(
         self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None

@@ -15,7 +15,7 @@ from payasync.errors import ConfigurationError
 from payasync.journal.drafts import Keep
 from payasync.journal.journal import Journal
 from payasync.journal.rows import COLUMNS, JSON, MOMENTS, intent_of_row, with_columns
-from payasync.journal.transactions import Query, Transaction, Write, run_transaction
+from payasync.journal.transactions import ORDER_OF, Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
 from payasync.storage import Schema, Upgrade, read_migrations
 from payasync.storage.postgres import CONNECTIONS, NOW, Database
@@ -162,7 +162,8 @@ def _read_results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
 @cache
 def postgres_statement(statement: str, lock: str) -> str:
     """Return a statement as psycopg reads it."""
-    return re.sub(r":(\w+)", r"%(\1)s", with_columns(statement, _READ)) + f" {lock}"
+    text = with_columns(statement, _READ).replace(ORDER_OF, "(request ->> 'out_trade_no')")
+    return re.sub(r":(\w+)", r"%(\1)s", text) + f" {lock}"
 
 
 @cache

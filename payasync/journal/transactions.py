@@ -175,10 +175,20 @@ OLDEST: Final = """
 SELECT * FROM payasync_intents
 WHERE state = 'unknown' OR (state = 'sending' AND lease <= :now)
 ORDER BY updated LIMIT 1"""
-LIST: Final = """
+_TO_LIST: Final = """id > :after AND merchant = coalesce(:merchant, merchant)
+    AND NOT coalesce(created < :since OR created >= :until, FALSE) ORDER BY id LIMIT :limit"""
+LIST: Final = f"SELECT * FROM payasync_intents WHERE {_TO_LIST}"  # noqa: S608 - as above
+LIST_OF_STATE: Final = f"SELECT * FROM payasync_intents WHERE state = :state AND {_TO_LIST}"  # noqa: S608 - as above
+ORDER_OF: Final = "CASE WHEN json_valid(request) THEN json_extract(request, '$.out_trade_no') END"
+"""The order of a refund, as the index has it in SQLite."""
+LIST_OF_ORDER: Final = f"""
 SELECT * FROM payasync_intents
-WHERE id > :after AND merchant = coalesce(:merchant, merchant) ORDER BY id LIMIT :limit"""
-LIST_OF_STATE: Final = LIST.replace("WHERE", "WHERE state = :state AND")
+WHERE id IN (
+    SELECT id FROM payasync_intents WHERE operation = 'refunds.create' AND {ORDER_OF} = :order
+    UNION ALL SELECT id FROM payasync_intents
+    WHERE number IN ('orders.place:' || CAST(:order AS text), 'orders.close:' || CAST(:order AS text)))
+    AND state = coalesce(:state, state) AND 0 + {_TO_LIST}"""  # noqa: S608 - as above
+"""With `id` alone, SQLite would read each intent after the one that is given."""
 FIND: Final = """
 SELECT * FROM payasync_intents
 WHERE (number = :number OR (number IS NULL AND reference = :reference AND operation = :operation))

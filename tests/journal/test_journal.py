@@ -19,7 +19,7 @@ from payasync.journal.intents import END_STATES, STATES, TRANSITIONS, BeginResul
 from payasync.journal.postgres_journal import PostgresJournal
 from payasync.journal.sqlite_journal import SqliteJournal
 from payasync.profile.profile import Profile
-from payasync.resources.orders import CloseOrder
+from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.resources.subscriptions import CancelSubscription
 from payasync.storage import Backlog
@@ -1070,6 +1070,30 @@ async def test_listing_goes_page_by_page(journal: Journal) -> None:
     assert [] == await journal.list("manual")
 
 
+async def test_list_finds_what_is_about_an_order(journal: Journal, clock: Clock) -> None:
+    """`list` finds the order, its close and its refunds by the order's number, and combines this with all filters."""
+    order = PlaceOrder(out_trade_no="B20", subject="Tea", total_amt=450, currency="CAD")
+    close = CloseOrder(out_trade_no="B20")
+    about = [order, refund("Z1", out_trade_no="B20"), refund("R1"), close, refund("Z2", out_trade_no="B20")]
+    for each in about:
+        await sending(journal, draft(each))
+        clock.advance(60)
+    await journal.settle((await journal.list(limit=1))[0], "succeeded")
+    to_minute = [START + timedelta(minutes=minutes) for minutes in range(5)]
+    filters: list[dict[str, Any]] = [
+        {"order": "B20"},
+        {"order": "B20", "limit": 2, "after": 1},
+        {"order": "B20", "state": "succeeded"},
+        {"order": "B20", "since": to_minute[3]},
+        {"since": to_minute[1], "until": to_minute[3]},
+        {"state": "sending", "until": to_minute[2]},
+        {"order": "Z1"},
+    ]
+    found = [await journal.list(**each) for each in filters]
+
+    assert [[1, 2, 4, 5], [2, 4], [1], [4, 5], [2, 3], [2], []] == [[each.id for each in some] for some in found]
+
+
 @pytest.mark.parametrize("name", ["keep", "clock"])
 def test_functions_are_checked(path: Path, name: str) -> None:
     """If `keep` or `clock` is not a function, the journal's constructor raises `ConfigurationError`."""
@@ -1106,6 +1130,9 @@ CHECKED: Final[list[tuple[str, str, list[Any], dict[str, dict[str, Any]]]]] = [
     ("due", MOMENT, [NAIVE, 1.0, "2027-01-01"], {"settle": {**HELD, "state": "unknown"}, "postpone": HELD}),
     ("silent_since", MOMENT, [NAIVE, "2027-01-01"], {"postpone": {**HELD, "due": START}}),
     ("before", MOMENT, [NAIVE, "2027-01-01"], {"prune": {}}),
+    ("since", MOMENT, [NAIVE, "2027-01-01"], {"list": {}}),
+    ("until", MOMENT, [NAIVE, "2027-01-01"], {"list": {}}),
+    ("order", "the number of an order", [20, b"B20"], {"list": {}}),
 ]
 
 

@@ -307,7 +307,7 @@ async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: Sq
             for name, text in written.items()
         }
 
-    assert {"DUE", "MATCHING", "FIND", "NEXT_DUE", "PRUNE"} < plans.keys()
+    assert {"DUE", "MATCHING", "FIND", "LIST_OF_ORDER", "NEXT_DUE", "PRUNE"} < plans.keys()
     assert not [name for name, plan in plans.items() if "SCAN payasync_intents" in plan]
     scanning = {step for plan in plans.values() for step in plan if "SCAN payasync_intents" in step}
     assert {"SCAN payasync_intents USING INDEX payasync_intents_due"} == scanning
