@@ -4,9 +4,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import click
@@ -32,20 +33,26 @@ from payasync.cli.options import (
     FORMS,
     Address,
     existing_journal,
+    fail_with_journal,
     journal_option,
+    profile_named,
+    profile_option,
     run_with_journal,
     run_with_store,
 )
 from payasync.cli.terminal import Lines, fail, plain, print_error
 from payasync.endpoints import OPERATIONS
+from payasync.errors import PayasyncError
 from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, format_moment, state_now, when_sent
+from payasync.journal.reconcile_policy import may_arrive_until, resolve_objection
+from payasync.journal.reconciler import PAGE
 from payasync.notifications import InboxEvent, SqliteInbox
 from payasync.notifications.inbox import REPLAYABLE
 from payasync.storage import Upgrade
 
-MOST_EVENTS: Final = 1000
-"""The greatest number of notifications of one state that the status shows."""
+ROWS: Final = 100
+"""The greatest number of rows of a table, unless `--limit` is given."""
 SHORTEST: Final = timedelta(days=1)
 _NOBODY: Final = "nothing changed: without a terminal, nobody can confirm it. Pass --yes"
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
@@ -56,6 +63,7 @@ _QUESTIONS: Final[dict[tuple[bool, State], str]] = {
     (True, "rejected"): "payasync has not sent it, and will not send it. Are you sure that it is no longer wanted?",
 }
 """By whether the intent is new, and by its end."""
+_SEARCHED: Final = "Searched: the numbers of orders, refunds and subscriptions, and the orders of refunds."
 
 
 def _positive_id(_context: click.Context, _argument: click.Parameter, text: str) -> int:
@@ -65,6 +73,16 @@ def _positive_id(_context: click.Context, _argument: click.Parameter, text: str)
             "payasync journal list --number NUMBER"
         )
     return int(text)
+
+
+def _moment_given(_context: click.Context, _option: click.Parameter, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError:
+        raise click.BadParameter(f"it must be a time such as 2026-11-29 or 2026-11-29T08:30, not {text!r}") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _age(_context: click.Context, _option: click.Parameter, text: str) -> timedelta:
@@ -163,9 +181,14 @@ def status(address: Address, *, inbox: Path | None, json: bool) -> None:
 async def _events_for_person(inbox: Path | None) -> list[InboxEvent]:
     if inbox is None:
         return []
-    store = SqliteInbox(inbox, migrate=False)
+    store, events = SqliteInbox(inbox, migrate=False), list[InboxEvent]()
     try:
-        return [each for state in sorted(REPLAYABLE) for each in await store.events(state, limit=MOST_EVENTS)]
+        for state in sorted(REPLAYABLE):
+            last = 0
+            while page := await store.events(state, limit=PAGE, after=last):
+                events += page
+                last = page[-1].id
+        return events
     finally:
         await store.aclose()
 
@@ -173,36 +196,69 @@ async def _events_for_person(inbox: Path | None) -> list[InboxEvent]:
 @journal.command("list", short_help="List intents.")
 @existing_journal
 @click.option("--state", type=click.Choice(STATES), help="Only intents in this state.")
-@click.option("--number", metavar="NUMBER", help="Only intents for this order, refund or subscription.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The greatest number of intents.")
+@click.option("--order", metavar="NUMBER", help="Only intents for this order: to place or close it, and its refunds.")
+@click.option(
+    "--number", metavar="NUMBER", help="Only intents for this order, its refunds, a refund or a subscription."
+)
+@click.option("--since", callback=_moment_given, metavar="TIME", help="Only intents recorded at this time or later.")
+@click.option("--until", callback=_moment_given, metavar="TIME", help="Only intents recorded before this time.")
+@click.option("--limit", type=click.IntRange(1), help=f"The greatest number of intents. Default: {ROWS} in a table.")
 @click.option("--after", type=click.IntRange(0), default=0, metavar="ID", help="Only intents with a higher ID.")
-@click.option("--json", is_flag=True, help="Print one line of JSON per intent.")
+@click.option("--json", is_flag=True, help="Print all, one line of JSON per intent.")
 def list_intents(
-    address: Address, *, state: State | None, number: str | None, limit: int, after: int, json: bool
+    address: Address, *, number: str | None, order: str | None, limit: int | None, json: bool, **filters: Any
 ) -> None:
     """List intents by ID.
+
+    TIME is such as 2026-11-29 or 2026-11-29T08:30+01:00. Without an offset, it is in UTC. --number searches the numbers
+    of orders, refunds and subscriptions, and the orders of refunds. It does not search intent= or the service's own
+    numbers.
 
     \b
     Examples:
       payasync journal list --journal pay.db --state manual
-      payasync journal list --journal pay.db --number R1 --json
+      payasync journal list --journal pay.db --order T1
+      payasync journal list --journal pay.db --since 2026-11-29 --json
 
     \b
     Exit codes:
-      0    listed, even if there are none
+      0    listed
+      1    nothing has the number of --number or --order
       2    the journal cannot be read
     """  # noqa: D301 - click does not wrap a paragraph after this character
+    if number is not None and order is not None:
+        raise click.UsageError("Give --number or --order: --number finds the refunds of an order, too")
+    screen, shown = JournalScreen(json=json), list[Intent]()
+    take, most = (screen.line, limit or sys.maxsize) if json else (shown.append, limit or ROWS)
 
-    async def work(journal: Journal) -> list[Intent]:
-        if number is None:
-            return await journal.list(state, limit=limit + 1, after=after)
-        about = [each for operation in OPERATIONS for each in await journal.find(operation.name, number)]
-        found = [each for each in about if each.id > after and state in {None, each.state}]
-        return sorted(found, key=lambda each: each.id)[: limit + 1]
+    async def work(journal: Journal) -> int:
+        count = 0
+        async for each in (
+            _about(journal, number, **filters) if number else all_intents(journal, order=order, **filters)
+        ):
+            if (count := count + 1) > most:
+                break
+            take(each)
+        return count
 
-    found = run_with_journal(address, work, command="journal list")
-    more = len(found) > limit
-    JournalScreen(json=json).listed(found[:limit], state=state, number=number, after=after, more=more)
+    count = run_with_journal(address, work, command="journal list")
+    if not json:
+        given = {"number": number, "order": order, "limit": limit, **filters}
+        screen.listed(shown, given, address, more=count > most)
+    sys.exit(0 if count or number is order is None else 1)
+
+
+async def _about(
+    journal: Journal, number: str, *, state: State | None, after: int, since: datetime | None, until: datetime | None
+) -> AsyncGenerator[Intent]:
+    """Yield what is about a number, and the refunds of the order that has it."""
+    found = {each.id: each async for each in all_intents(journal, order=number)}
+    for operation in OPERATIONS:
+        found |= {each.id: each for each in await journal.find(operation.name, number)}
+    for intent_id, each in sorted(found.items()):
+        in_time = (since is None or since <= each.created) and (until is None or each.created < until)
+        if in_time and intent_id > after and state in {None, each.state}:
+            yield each
 
 
 @journal.command(short_help="Show one intent in full.")
@@ -232,12 +288,20 @@ def show(address: Address, intent_id: int, *, json: bool) -> None:
 @click.argument("intent_id", callback=_positive_id, metavar="ID")
 @click.option("--as", "end", type=click.Choice(sorted(END_STATES, reverse=True)), required=True, help="What happened.")
 @click.option("--reason", required=True, metavar="TEXT", help="How you know. The journal records it.")
+@profile_option
+@click.option("--force", is_flag=True, help="Record it although payasync still asks, or the service may carry it out.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: bool) -> None:
+def resolve(
+    address: Address, intent_id: int, end: State, reason: str, *, profile: str | None, force: bool, yes: bool
+) -> None:
     """Record what happened to the intent ID, as you know it from the service's back office.
 
     The intent must be new, unknown, accepted or manual. A succeeded intent is never sent again. A rejected intent is
     sent again if a request repeats its number, so make sure that it was not done.
+
+    Without --force, the command refuses an unknown intent that payasync reconcile can settle. It also refuses any sent
+    intent until the profile's recovery.quarantine is over, because the service may still carry it out. If no profile
+    has a quarantine, ask the service how late it may carry out a request.
 
     A new intent was never sent. Reject it if it is no longer wanted. Record it as succeeded if it was done by other
     means. A task that still waits for it then sends nothing.
@@ -251,21 +315,30 @@ def resolve(address: Address, intent_id: int, end: State, reason: str, *, yes: b
     Exit codes:
       0    recorded
       1    there is no such intent, or you did not confirm
-      2    nothing changed: the journal cannot be read, or the state forbids it
+      2    nothing changed: the journal cannot be read, the state forbids it, or
+           it is too early without --force
     """  # noqa: D301 - click does not wrap a paragraph after this character
-    seen = attempts = None
     found = _existing(address, intent_id, "journal resolve")
-    if not yes:
-        seen, attempts = state_now(found, now()), found.attempts
-        # The journal refuses any other state, so there is nothing to confirm.
-        if seen in RESOLVABLE_STATES:
+    try:
+        quarantine = profile_named(profile)[0].recovery.quarantine
+    except PayasyncError as error:
+        fail_with_journal("journal resolve", error)
+    seen = state_now(found, now())
+    # The journal refuses any other state, so there is nothing to confirm.
+    if seen in RESOLVABLE_STATES:
+        if not force and (why := resolve_objection(found, now(), quarantine)):
+            fail("journal resolve", f"nothing changed: {why}. To record it all the same, pass --force")
+        if not yes:
             if not (os.isatty(0) and os.isatty(1)):
                 fail("journal resolve", _NOBODY)
             JournalScreen().shown(found, address, hint=False)
-            _confirm("journal resolve", _QUESTIONS[seen == "new", end])
+            until = may_arrive_until(found, quarantine)
+            late = f"until {format_moment(until)}" if until else "at any time, because no quarantine is known"
+            about = f"It was sent {when_sent(found) or 'before'}. The service may carry it out {late}. "
+            _confirm("journal resolve", f"{'' if seen == 'new' else about}{_QUESTIONS[seen == 'new', end]}")
     resolved = run_with_journal(
         address,
-        lambda journal: journal.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=attempts),
+        lambda journal: journal.resolve(intent_id, as_=end, reason=reason, seen=seen, attempts=found.attempts),
         command="journal resolve",
     )
     Lines(strict=True).write(
@@ -417,31 +490,33 @@ class JournalScreen:
         self._lines = Lines(console, strict=True)
         self._json = json
 
+    def line(self, intent: Intent) -> None:
+        """Show an intent as a line of JSON."""
+        self._lines.write(intent_json(intent))
+
     def listed(
-        self, intents: Sequence[Intent], *, state: State | None, number: str | None = None, after: int = 0, more: bool
+        self, intents: Sequence[Intent], given: Mapping[str, Any], address: Address, *, more: bool = False
     ) -> None:
         """Show intents, and how to list the rest if there are more.
 
         Args:
             intents: In the order of their numbers.
-            state: The state of all of them; `None`: any.
-            number: The number that all of them are about; `None`: any.
-            after: All of them have a higher id.
+            given: The options of the command.
+            address: The journal.
             more: There are others.
         """
-        if self._json:
-            for each in intents:
-                self._lines.write(intent_json(each))
-            return
+        options = {**given, "after": intents[-1].id} if intents else given
+        words = "".join(f" --{name} {quote(str(each))}" for name, each in options.items() if each)
         if not intents:
-            under = f" for {plain(number)}" if number is not None else ""
-            later = f" after intent {after}" if after else ""
-            self._lines.write((f"The journal has no {f'{state} ' if state else ''}intents{under}{later}.", "dim"))
+            self._lines.write((plain(f"The journal has no intents{' with' * bool(words)}{words}."), "dim"))
+            if given.get("number") or given.get("order"):
+                self._lines.write((_SEARCHED, "dim"))
             return
         self._lines.print(intent_table(intents, width=self._lines.console.width))
         if more:
             self._lines.write()
-            self._lines.write((f"There are more: --after {intents[-1].id}", "dim"))
+            self._lines.write("There are more; --json prints all. The next ones:")
+            self._lines.write((plain(f"  payasync journal list{address.option}{words}"), "cyan"))
 
     def shown(self, intent: Intent, address: Address, *, hint: bool = True) -> None:
         """Show all that the journal records about an intent, and the commands for a person."""

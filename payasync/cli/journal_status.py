@@ -160,7 +160,8 @@ class StatusScreen:
             what = f"{each.event or each.kind or 'unknown kind'} {each.key}"
             since = time_ago(each.received_at, status.at)
             self._item(each.id, f"{plain(what)}  ", (each.state, "bold red"), since=since, reason=each.reason)
-        self._count_others(many)
+        if self._count_others(many):
+            self._say("--json prints all.")
         self._lines.write()
 
     def _heading(self, intents: Sequence[Intent], words: tuple[str, str], style: str) -> None:

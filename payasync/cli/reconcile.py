@@ -182,9 +182,9 @@ async def _show_runs(
 
 
 async def _find_upcoming(journal: Journal, merchant: str) -> Remaining:
-    leases = [each.lease async for each in all_intents(journal, "sending", merchant)]
+    leases = [each.lease async for each in all_intents(journal, "sending", merchant=merchant)]
     sending = [lease for lease in leases if lease and lease > now()]
-    doubtful = [each.due async for each in all_intents(journal, "unknown", merchant)]
+    doubtful = [each.due async for each in all_intents(journal, "unknown", merchant=merchant)]
     not_due = sum(due is not None and due > now() for due in doubtful)
     return Remaining(due=await journal.next_due(merchant), sending=sending, not_due=not_due)
 

@@ -23,12 +23,14 @@ from rich.console import Console
 
 from payasync.cli import intent_table
 from payasync.cli.commands import payasync
-from payasync.cli.journal import JournalScreen
+from payasync.cli.journal import ROWS, JournalScreen
 from payasync.cli.options import Address
 from payasync.errors import ConfigurationError
 from payasync.journal import Journal, Outcome, PostgresJournal, SqliteJournal
 from payasync.journal.drafts import draft_from_request, keep_all_but_customer
-from payasync.journal.intents import Intent, State
+from payasync.journal.intents import Intent, State, format_moment
+from payasync.journal.reconciler import PAGE
+from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
 from payasync.wire.request import Request
 from tests.chaos.forked import Forked
@@ -112,26 +114,92 @@ def test_list_shows_each(path: Path) -> None:
     assert "Id State Write Number Amount Since Why" == lines[0]
     assert "1 succeeded refunds.create R1 200 just now" == lines[1]
     assert "4 manual payments.create invoice-42 1000 USD just now nothing names it" == lines[4]
-    assert (False, True) == ("There are more" in result.output, "There are more: --after 2" in page)
+    assert (False, True) == ("There are more" in result.output, "There are more; --json prints all." in page)
+    assert f"  payasync journal list --journal {path} --limit 2 --after 2" == page.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "words", "code"),
     [
-        (("--number", "R9"), "The journal has no intents for R9."),
-        (("--number", "R1", "--state", "manual"), "The journal has no manual intents for R1."),
-        (("--number", "R1", "--after", "1"), "The journal has no intents for R1 after intent 1."),
-        (("--after", "4"), "The journal has no intents after intent 4."),
-        (("--state", "accepted"), "The journal has no accepted intents."),
-        (("--number", "\x1b[2J"), "The journal has no intents for ?[2J."),
+        (("--number", "R9"), "--number R9", 1),
+        (("--order", "R1"), "--order R1", 1),
+        (("--number", "R1", "--state", "manual"), "--number R1 --state manual", 1),
+        (("--number", "R1", "--after", "1"), "--number R1 --after 1", 1),
+        (("--number", "\x1b[2J"), "--number '?[2J'", 1),
+        (("--after", "4"), "--after 4", 0),
+        (("--state", "accepted"), "--state accepted", 0),
+        (("--until", "2001-01-31"), "--until '2001-01-31 00:00:00+00:00'", 0),
     ],
-    ids=["number", "number and state", "number and place", "place", "state", "no number"],
+    ids=str,
 )
-def test_list_of_nothing_says_of_what(path: Path, asked: tuple[str, ...], words: str) -> None:
-    """If no intent matches, the line repeats the filters, and the exit code is 0."""
+def test_list_of_nothing_says_of_what(path: Path, asked: tuple[str, ...], words: str, code: int) -> None:
+    """If no intent matches, a line repeats the filters. If nothing has a number, it says where it was searched."""
     result = run("list", "--journal", str(path), *asked)
+    scripted = run("list", "--journal", str(path), *asked, "--json")
+    searched = "Searched: the numbers of orders, refunds and subscriptions, and the orders of refunds.\n" * code
 
-    assert (0, f"{words}\n") == (result.exit_code, result.output)
+    assert (code, f"The journal has no intents with {words}.\n{searched}") == (result.exit_code, result.output)
+    assert (code, "") == (scripted.exit_code, scripted.output)
+
+
+@pytest.mark.parametrize("option", ["--order", "--number"])
+def test_list_finds_the_refunds_of_an_order(tmp_path: Path, option: str) -> None:
+    """Support that knows only the number of an order finds the order, its close and its refunds."""
+    path = tmp_path / "pay.db"
+
+    async def work(journal: SqliteJournal) -> None:
+        for each in ("B20", "T1"):
+            await sending(journal, PlaceOrder(out_trade_no=each, subject="Tea", total_amt=450, currency="CAD"))
+            await sending(journal, refund(f"Z{each}", out_trade_no=each))
+
+    in_journal(path, work)
+    in_journal(path, lambda journal: sending(journal, CloseOrder(out_trade_no="B20")))
+    found = run("list", "--journal", str(path), option, "B20", "--json")
+    one = run("list", "--journal", str(path), "--number", "ZB20", "--json")
+
+    assert (0, [1, 2, 5]) == (found.exit_code, [json.loads(line)["id"] for line in found.output.splitlines()])
+    assert [2] == [json.loads(line)["id"] for line in one.output.splitlines()]
+
+
+def test_list_for_scripts_is_whole(tmp_path: Path) -> None:
+    """`list --json` prints all intents, however many there are; a table says how to see those after the first 100."""
+    path = tmp_path / "pay.db"
+
+    async def work(journal: SqliteJournal) -> None:
+        await asyncio.gather(*(journal.add(refund(f"R{each}"), merchant="M1") for each in range(PAGE + 1)))
+
+    in_journal(path, work)
+    whole, cut = (run("list", "--journal", str(path), *more, "--json") for more in ((), ("--limit", "7")))
+    *table, hint = run("list", "--journal", str(path), "--state", "new").output.splitlines()
+
+    assert [PAGE + 1, 7] == [len(each.output.splitlines()) for each in (whole, cut)]
+    assert 1 + ROWS + 2 == len(table)
+    assert f"  payasync journal list --journal {path} --state new --after 100" == hint
+
+
+def test_list_by_time(path: Path) -> None:
+    """`--since` and `--until` take a day, a time as payasync prints it, or one with an offset; they combine."""
+    at = datetime(2027, 1, 31, 23, 30, tzinfo=UTC)
+    in_journal(path, lambda journal: sending(journal, refund("R5")), clock=at.timestamp)
+    within = ("--since", "2027-01-31 23:30:00 UTC", "--until", "2027-02-01T00:31+01:00")
+    cases = within, (*within, "--number", "R5"), ("--since", "2027-02-01"), ("--until", "2027-01-31T23:30")
+    found = [run("list", "--journal", str(path), *each, "--json").output.splitlines() for each in cases]
+
+    assert [[5], [5], [], [1, 2, 3, 4]] == [[json.loads(line)["id"] for line in each] for each in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--since", "yesterday"), "it must be a time such as 2026-11-29 or 2026-11-29T08:30, not 'yesterday'"),
+        (("--number", "R1", "--order", "T1"), "Give --number or --order"),
+    ],
+)
+def test_list_refuses(path: Path, options: tuple[str, ...], words: str) -> None:
+    """`list` refuses a time that it cannot read, and two options of which one would have no effect."""
+    result = run("list", "--journal", str(path), *options)
+
+    assert (2, True) == (result.exit_code, words in result.stderr)
 
 
 def test_list_as_json(path: Path) -> None:
@@ -272,7 +340,7 @@ def test_list_has_room_for_each_fact_on_80_columns() -> None:
 @pytest.mark.parametrize(
     ("arguments", "question"),
     [
-        (("resolve", "4", "--as", "rejected", "--reason", "seen"), "Are you sure that it was not done?"),
+        (("resolve", "4", "--as", "rejected", "--reason", "seen", "--force"), "Are you sure that it was not done?"),
         (("move", "https://pay.example", "https://b.example"), "with all its writes?"),
     ],
     ids=["resolve", "move"],
@@ -394,7 +462,8 @@ def test_control_characters_are_replaced(path: Path) -> None:
 @pytest.mark.parametrize(("intent_id", "end"), [("2", "rejected"), ("3", "rejected"), ("4", "succeeded")])
 def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
     """A person can resolve an intent that is manual, unknown or new; the reason is stored."""
-    result = run("resolve", intent_id, "--journal", str(path), "--as", end, "--reason", "seen there", "--yes")
+    given = ("--journal", str(path), "--as", end, "--reason", "seen there", "--yes", "--force")
+    result = run("resolve", intent_id, *given)
     intent = kept(path, int(intent_id))
 
     assert 0 == result.exit_code
@@ -413,7 +482,8 @@ def test_resolve_ends(path: Path, intent_id: str, end: str) -> None:
 def test_resolve_asks_first(path: Path, intent_id: str, end: str, answer: str, question: str) -> None:
     """`resolve` shows the intent and explains a yes. Without a clear yes, nothing changes."""
     before = kept(path, int(intent_id))
-    result = run("resolve", intent_id, "--journal", str(path), "--as", end, "--reason", "seen", given=answer)
+    given = ("--journal", str(path), "--as", end, "--reason", "seen", "--force")
+    result = run("resolve", intent_id, *given, given=answer)
     expected = (0, end) if answer == "y\n" else (1 if answer else 2, before.state)
 
     assert expected == (result.exit_code, kept(path, before.id).state)
@@ -425,7 +495,7 @@ def test_resolve_asks_first(path: Path, intent_id: str, end: str, answer: str, q
 def test_resolve_asks_nobody_without_a_terminal(path: Path) -> None:
     """Without a terminal and without --yes, `resolve` refuses in one line, and shows neither intent nor question."""
     before = kept(path, 4)
-    result = run("resolve", "4", "--journal", str(path), "--as", "rejected", "--reason", "seen")
+    result = run("resolve", "4", "--journal", str(path), "--as", "rejected", "--reason", "seen", "--force")
     refused = "payasync journal resolve: nothing changed: without a terminal, nobody can confirm it. Pass --yes\n"
 
     assert (2, "", refused) == (result.exit_code, result.stdout, result.stderr)
@@ -438,7 +508,7 @@ def test_resolve_asks_about_an_interrupted_write(path: Path, given: str | None) 
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
     in_journal(path, lambda journal: sending(journal, refund("R5")), clock=an_hour_ago.timestamp)
     before = kept(path, 5)
-    arguments = "resolve", "5", "--as", "rejected", "--reason", "seen", "--journal", str(path)
+    arguments = "resolve", "5", "--as", "rejected", "--reason", "seen", "--force", "--journal", str(path)
     asked = run(*arguments, given=given)
     unchanged = kept(path, 5)
     confirmed = run(*arguments, given="y\n")
@@ -467,7 +537,7 @@ def test_resolve_is_about_what_it_has_shown(path: Path, monkeypatch: pytest.Monk
     [
         (("1", "--reason", "seen"), "intent 1 is succeeded already"),
         (("1", "--reason", "seen", "--yes"), "intent 1 is succeeded already; only new, accepted, unknown or manual"),
-        (("4", "--reason", " ", "--yes"), "reason must be a text that says how you know"),
+        (("4", "--reason", " ", "--yes", "--force"), "reason must be a text that says how you know"),
     ],
 )
 def test_resolve_refuses(path: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -478,6 +548,63 @@ def test_resolve_refuses(path: Path, arguments: tuple[str, ...], words: str) -> 
     assert (2, "", 1) == (result.exit_code, result.stdout, len(result.stderr.splitlines()))
     assert words in result.stderr
     assert before == kept(path, before.id)
+
+
+SLOW: Final = "[recovery]\nquarantine = 900\n"
+
+
+@pytest.mark.parametrize("end", ["succeeded", "rejected"])
+@pytest.mark.parametrize(
+    ("intent_id", "times", "words"),
+    [
+        ("1", (9, SLOW), "payasync reconcile still asks the service, which may carry it out until "),
+        ("1", (901, SLOW), "payasync reconcile still asks the service: run payasync reconcile"),
+        ("2", (9, SLOW), "the service may carry it out until "),
+        ("2", (9999, ""), "no recovery.quarantine says until when the service may carry it out"),
+        ("2", (9999, None), "no recovery.quarantine says until when the service may carry it out"),
+        ("2", (901, SLOW), ""),
+    ],
+)
+def test_resolve_waits_for_the_service(
+    tmp_path: Path, end: str, intent_id: str, times: tuple[int, str | None], words: str
+) -> None:
+    """Without --force, and also with --yes, `resolve` records nothing that the service may still contradict."""
+    age, profile = times
+    path, sent = tmp_path / "pay.db", datetime.now(UTC) - timedelta(seconds=age)
+
+    async def work(journal: SqliteJournal) -> None:
+        await journal.settle(await sending(journal, refund()), "unknown")
+        await journal.settle(await sending(journal, refund("R2")), "manual")
+
+    in_journal(path, work, clock=sent.timestamp)
+    given = ["--journal", str(path), "--as", end, "--reason", "seen", "--yes"]
+    if profile is not None:
+        (tmp_path / "p.toml").write_text(profile)
+        given += ["--profile", str(tmp_path / "p.toml")]
+    result = run("resolve", intent_id, *given)
+    unchanged = kept(path, int(intent_id))
+    forced = run("resolve", intent_id, *given, "--force")
+
+    if words:
+        assert (2, True) == (result.exit_code, f"nothing changed: {words}" in result.stderr)
+        assert result.stderr.endswith("To record it all the same, pass --force\n")
+        assert unchanged.state in {"unknown", "manual"}
+        assert 0 == forced.exit_code
+    assert end == kept(path, int(intent_id)).state
+
+
+def test_question_of_resolve_says_until_when(path: Path) -> None:
+    """The question says when the write was sent, and until when the service may still carry it out."""
+    (path.parent / "p.toml").write_text(SLOW)
+    given = ("--journal", str(path), "--as", "rejected", "--reason", "seen", "--force")
+    known = run("resolve", "2", *given, "--profile", str(path.parent / "p.toml"), given="n\n").output
+    unknown = run("resolve", "2", *given, given="n\n").output
+    sent = kept(path, 2).sent_at
+    assert sent
+
+    assert "It was sent " in known
+    assert f"The service may carry it out until {format_moment(sent + timedelta(seconds=900))}. Are you sure" in known
+    assert "The service may carry it out at any time, because no quarantine is known. Are you sure" in unknown
 
 
 def test_prune_deletes_what_ended_long_ago(path: Path) -> None:
@@ -539,7 +666,6 @@ def test_options_of_list(path: Path, options: list[str], expected: list[int]) ->
     """Each filter of `list` leaves out the intents that do not match."""
     result = run("list", "--journal", str(path), "--json", *options)
 
-    assert 0 == result.exit_code
     assert expected == [json.loads(line)["id"] for line in result.output.splitlines()]
 
 
@@ -741,7 +867,7 @@ def test_journal_in_postgresql(postgres_dsn: str) -> None:
     asyncio.run(work())
     url = f"postgresql:///?{urlencode(conninfo_to_dict(postgres_dsn))}"
     listed = CliRunner().invoke(payasync, ["journal", "list"], env={"PAYASYNC_JOURNAL": url})
-    resolved = run("resolve", "1", "--journal", url, "--as", "rejected", "--reason", "seen", "--yes")
+    resolved = run("resolve", "1", "--journal", url, "--as", "rejected", "--reason", "seen", "--yes", "--force")
 
     assert (0, 0) == (listed.exit_code, resolved.exit_code)
     assert "R1" in listed.output
@@ -761,7 +887,7 @@ def listed(intents: Sequence[Intent], width: int, **console: Any) -> list[str]:
     """Return the lines of a list."""
     out = StringIO()
     terminal = Console(file=out, width=width, highlight=False, **console)
-    JournalScreen(console=terminal).listed(intents, state=None, more=False)
+    JournalScreen(console=terminal).listed(intents, {}, Address("pay.db"))
     return out.getvalue().splitlines()
 
 
