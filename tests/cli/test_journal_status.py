@@ -280,6 +280,26 @@ def test_notifications_that_need_a_person(tmp_path: Path) -> None:
     assert [("payment:1", "payment", "dead")] == [(each["key"], each["kind"], each["state"]) for each in found]
 
 
+def test_no_notification_is_cut_off(tmp_path: Path) -> None:
+    """However many notifications need a person, all are counted, and `--json` prints all."""
+    journal, inbox, many = tmp_path / "pay.db", tmp_path / "inbox.db", 1001
+    in_journal(journal, lambda journal: journal.list())
+
+    async def park() -> None:
+        store = SqliteInbox(inbox, clock=START.timestamp)
+        await asyncio.gather(*(store.add(received(f"payment:{each}")) for each in range(many)))
+        await asyncio.gather(*(store.finish(each, "dead") for each in await store.claim(many, 60.0)))
+        await store.aclose()
+
+    asyncio.run(park())
+    arguments = ("--journal", str(journal), "--inbox", str(inbox))
+    shown, found = run(*arguments).stdout, json.loads(run(*arguments, "--json").stdout)["notifications"]
+
+    assert many == len(found)
+    assert f"  {many} notifications need a person" in shown.splitlines()
+    assert "  --json prints all." in shown.splitlines()
+
+
 def test_nothing_to_do() -> None:
     """If nothing is in doubt, the summary says so, and no section follows."""
     lines = [line.strip() for line in shown().splitlines() if line]

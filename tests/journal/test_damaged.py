@@ -128,16 +128,20 @@ async def test_damaged_row_is_one_error(
 async def test_repeated_write_whose_row_is_damaged_sends_nothing(
     sandbox: Sandbox, pay: Session, journal: Journal, damage: Damage
 ) -> None:
-    """A call or `add` that repeats a write whose row is damaged raises `OutcomeUnknownError`, in each state."""
-    number = await journal.add(refund(), merchant=pay.merchant_id)
-    damage(request=request_with(refund_amt=450))
-    for again in (pay.send(refund()), journal.add(refund(), merchant=pay.merchant_id)):
-        with pytest.raises(OutcomeUnknownError, match=r"row 1 was changed or damaged: .* nothing was sent") as caught:
+    """A call or `add` that repeats a write whose row is damaged raises `OutcomeUnknownError`, and changes nothing."""
+    request = refund(extra={"currency": "CAD"})
+    number = await journal.add(request, merchant=pay.merchant_id)
+    damage(request="[]")
+    before = await only(journal)
+    for again in (pay.send(request), journal.add(request, merchant=pay.merchant_id)):
+        with pytest.raises(
+            OutcomeUnknownError, match=r"row 1 cannot be read: damaged in request; nothing was sent"
+        ) as caught:
             await again
         assert number == caught.value.intent_id
 
-    assert 0 == sandbox.ledger.refunds()
-    assert await journal.get(1) == await only(journal)
+    assert [] == sandbox.ledger.calls("refunds.create")
+    assert before == await only(journal)
 
 
 @both_stores
