@@ -62,7 +62,7 @@ INSERT INTO payasync_services (merchant, service)
 VALUES ('M1', 'https://used.example'), ('M2', 'https://unused.example')"""
 
 STATEMENTS: Final[Mapping[str, str]] = {
-    name: value for name, value in vars(transactions).items() if isinstance(value, str) and "payasync_intents" in value
+    name.upper(): value for name, value in transactions.SQL.items() if "payasync_intents" in value
 }
 """The statements that read or change intents, by their names. The merchants' services are one row each."""
 UNUSED: Final = "DONE_THERE, unused service"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 from attrs import field, frozen
+from click.core import ParameterSource
 
 from payasync.cli.terminal import existing_folder, fail, print_error
 from payasync.credentials import QUOTES, Environment, Hidden, trim
@@ -50,6 +51,16 @@ _MISSING: Final = (
 _FILE: Final = click.Path(readable=False)
 """A text for which a shell completes the names of files; it is checked later."""
 
+
+def _trimmed(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    """Return a value; one of the environment without what is around it there, as keys are read."""
+    if not text or context.get_parameter_source(option.name or "") is not ParameterSource.ENVIRONMENT:
+        return text
+    if {(inner := trim(text))[:1], inner[-1:]} <= QUOTES:
+        raise click.BadParameter("it has quotes around it, which would be part of the value: remove them")
+    return inner
+
+
 profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--profile",
     type=_FILE,
@@ -59,7 +70,7 @@ profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.optio
 base_url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--base-url",
     envvar=BASE_URL,
-    callback=lambda _context, _option, text: text and trim(text),
+    callback=_trimmed,
     metavar="URL",
     help="The service's address. Default: PAYASYNC_BASE_URL.",
 )
@@ -136,14 +147,14 @@ def journal_option(
     """
 
     def address(context: click.Context, option: click.Parameter, text: str | None) -> Address | None:
+        text = _trimmed(context, option, text)
         if text is None:
             return None
-        text = trim(text)
         found = Address(text)
         if not found.is_file:
             return found
-        if not text or {text[0], text[-1]} <= QUOTES:
-            raise click.BadParameter(f"it {'has quotes around it' if text else 'is empty'}: {FORMS}")
+        if not text:
+            raise click.BadParameter(f"it is empty: {FORMS}")
         if scheme := _SCHEME.match(text):
             raise click.BadParameter(f"no journal's address begins with {scheme[0]!r}: {FORMS}")
         path = Path(text)

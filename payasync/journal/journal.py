@@ -33,7 +33,7 @@ from payasync.journal.intents import (
 from payasync.journal.middleware import Recorder
 from payasync.journal.redaction import outcome_to_json, redact_outcome
 from payasync.journal.replay import refusal_error
-from payasync.journal.transactions import Add, Begin, Settle, Transaction, Write
+from payasync.journal.transactions import SQL, Add, Begin, Settle, Transaction, Write
 from payasync.middleware.observe import log
 from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
@@ -383,7 +383,7 @@ class Journal(ABC):
             Whether anything has changed; `False` if the reason is stored already, or the intent is no longer *new*.
         """
         values = {"id": check_number("intent_id", intent_id), "reason": " ".join(reason.split()), "manual": manual}
-        return bool(await self._run(lambda now: transactions.change_intents(transactions.NOTE, {**values, "now": now})))
+        return bool(await self._run(lambda now: transactions.change_intents(SQL["note"], {**values, "now": now})))
 
     async def count_unsent(self, merchant: str, before: datetime) -> int:
         """Return how many *new* intents of a merchant `Reconciler.unsent` would list.
@@ -393,7 +393,7 @@ class Journal(ABC):
             before: Only those that have waited since before this aware moment.
         """
         values = {"merchant": merchant, "before": check_moment("before", before)}
-        return await self._run(lambda _: transactions.count_intents(transactions.COUNT_UNSENT_OF, values))
+        return await self._run(lambda _: transactions.count_intents(SQL["count_unsent_of"], values))
 
     async def backlog(self) -> Backlog:
         """Return how many intents are in each state but *succeeded* and *rejected*, and what is late."""
@@ -401,12 +401,12 @@ class Journal(ABC):
 
     async def get(self, intent_id: int) -> Intent | None:
         """Return an intent by its number, or `None`."""
-        found = await self._find(transactions.INTENT, id=check_number("intent_id", intent_id))
+        found = await self._find(SQL["intent"], id=check_number("intent_id", intent_id))
         return found[0] if found else None
 
     async def find(self, operation: str, reference: str, *, merchant: str | None = None) -> Intents:
         """Return the intents of one operation about one order, refund or subscription, oldest first."""
-        return await self._find(transactions.FIND, **transactions.values_to_find(operation, reference, merchant))
+        return await self._find(SQL["find"], **transactions.values_to_find(operation, reference, merchant))
 
     async def list(
         self,
@@ -439,10 +439,10 @@ class Journal(ABC):
             "until": None if until is None else check_moment("until", until),
         }
         if order is None:
-            return await self._find(transactions.LIST_OF_STATE if state else transactions.LIST, **values)
+            return await self._find(SQL["list_of_state"] if state else SQL["list"], **values)
         if not isinstance(order, str):
             raise invalid_argument("order", "the number of an order, which is a text", order)
-        return await self._find(transactions.LIST_OF_ORDER, order=order, **values)
+        return await self._find(SQL["list_of_order"], order=order, **values)
 
     async def resolve(
         self, intent_id: int, *, as_: State, reason: str, seen: State | None = None, attempts: int | None = None
@@ -539,7 +539,7 @@ class Journal(ABC):
         """
         values = {"before": check_moment("before", before), "limit": PRUNED_TOGETHER}
         pruned = 0
-        while deleted := len(await self._run(lambda _: transactions.change_intents(transactions.PRUNE, values))):
+        while deleted := len(await self._run(lambda _: transactions.change_intents(SQL["prune"], values))):
             pruned += deleted
         return pruned
 

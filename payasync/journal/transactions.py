@@ -34,170 +34,16 @@ from payasync.journal.intents import (
 )
 from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
-from payasync.storage import Backlog
+from payasync.storage import Backlog, read_queries
 from payasync.wire.call import Comparison, number_key
 from payasync.wire.match import mismatch, names_number_and_amounts
 from payasync.wire.validators import invalid_argument
 
-_ASKED: Final = ", ".join(f"'{each}'" for each in sorted(ASKED_STATES))
-
-ADD: Final = """
-INSERT INTO payasync_intents
-    (operation, merchant, reference, number, intent, hash, request, queued, named, idempotency_key, key_sent, key_tick,
-     state, attempts, fence, lease, tick, created, updated)
-SELECT
-    :operation, :merchant, :reference, :number, :intent, :hash, :request, :queued, :named, :idempotency_key,
-    :now + :key_sent, :key_tick, :state, :attempts, :fence, :now + :lease, :tick, :now, :now
-WHERE CAST(:service AS text) IS NULL
-    OR EXISTS (SELECT * FROM payasync_services WHERE merchant = :merchant AND service = :service)
-ON CONFLICT DO NOTHING RETURNING id"""
-"""A write to a service other than the merchant's is not stored. A second statement would make each write slower.
-
-All moments follow from `:now`, so that a database may put its own time there. `:lease` and `:key_sent` are durations.
-"""
-MATCHING: Final = """
-SELECT * FROM payasync_intents
-WHERE (merchant = :merchant AND number = :number) OR (merchant = :merchant AND intent = :intent)
-ORDER BY id"""
-SET_INTENT: Final = "UPDATE payasync_intents SET intent = coalesce(intent, :intent) WHERE id = :id RETURNING id"
-QUEUE: Final = """
-UPDATE payasync_intents SET
-    intent = coalesce(intent, :intent), queued = TRUE, request = :request,
-    updated = CASE state WHEN 'rejected' THEN :now ELSE updated END,
-    reason = CASE state WHEN 'rejected' THEN '' ELSE reason END,
-    state = CASE state WHEN 'rejected' THEN 'new' ELSE state END
-WHERE id = :id RETURNING id"""
-
-SEND: Final = """
-UPDATE payasync_intents SET
-    state = 'sending', attempts = attempts + 1, asked = 0, odd = 0, silent = 0, denied = 0, silent_since = NULL,
-    fence = fence + 1, lease = :until, tick = :tick, due = NULL, updated = :now, named = :named,
-    idempotency_key = :key, key_sent = :key_sent, key_tick = :key_tick,
-    answered = answered AND state <> 'unknown', outcome = NULL, reason = ''
-WHERE id = :id RETURNING *"""
-SETTLE: Final = f"""
-UPDATE payasync_intents SET
-    state = CASE WHEN queued AND :again THEN 'new' ELSE :state END,
-    reason = CASE WHEN queued AND :again THEN '' ELSE :reason END, queued = queued AND :queued,
-    lease = NULL, due = CASE WHEN :state IN ({_ASKED}) THEN coalesce(:due, :now) END, updated = :now,
-    sent_at = CASE :state WHEN 'unknown' THEN :now ELSE sent_at END,
-    tick = CASE :state WHEN 'unknown' THEN :tick ELSE tick END,
-    answered = :answered OR (answered AND :state = 'unknown'), outcome = coalesce(:outcome, outcome), denied = 0,
-    silent_since = NULL
-WHERE id = :id AND fence = :fence AND lease IS NOT NULL RETURNING id"""  # noqa: S608 - names of states
-NOTE_USED: Final = """
-UPDATE payasync_intents SET
-    answered = TRUE, fence = CASE state WHEN 'unknown' THEN fence + 1 ELSE fence END,
-    lease = CASE state WHEN 'unknown' THEN NULL ELSE lease END,
-    due = CASE state WHEN 'unknown' THEN coalesce(due, :now) ELSE due END
-WHERE id = :id AND ((attempts = :attempts AND state IN ('new', 'rejected'))
-    OR (attempts >= :attempts AND state IN ('sending', 'unknown', 'manual'))) RETURNING id"""
-"""This fact does not depend on the claim. A holder who queries the intent loses the claim."""
-POSTPONE: Final = f"""
-UPDATE payasync_intents SET
-    lease = NULL, due = :due, denied = :denied, silent_since = :silent_since, reason = :reason,
-    odd = odd + :odd, silent = silent + :silent
-WHERE id = :id AND fence = :fence AND lease IS NOT NULL AND state IN ({_ASKED}) RETURNING id"""  # noqa: S608 - as above
-
-DUE: Final = """
-SELECT * FROM payasync_intents
-WHERE merchant = :merchant AND coalesce(lease, due) <= :by
-ORDER BY coalesce(lease, due), id LIMIT :limit"""
-DUE_OF_ALL: Final = DUE.replace("merchant = :merchant AND", "")
-"""This sorts what is open, because the index begins with the merchant. `NEXT_DUE_OF_ALL` does so, too."""
-ASK: Final = """
-UPDATE payasync_intents SET
-    sent_at = coalesce(:sent_at, sent_at), tick = CASE state WHEN 'sending' THEN :tick ELSE tick END,
-    reason = CASE state WHEN 'sending' THEN :interrupted ELSE reason END,
-    state = CASE state WHEN 'accepted' THEN state ELSE 'unknown' END,
-    asked = asked + 1, fence = fence + 1, lease = :until, due = NULL, key_sent = coalesce(:key_sent, key_sent)
-WHERE id = :id RETURNING *"""
-NEXT_DUE: Final = """
-SELECT * FROM payasync_intents
-WHERE merchant = :merchant AND coalesce(lease, due) >= :least
-ORDER BY coalesce(lease, due), id LIMIT 1"""
-"""With `IS NOT NULL`, SQLite would read every row."""
-NEXT_DUE_OF_ALL: Final = NEXT_DUE.replace("merchant = :merchant AND", "")
-
-NOTE: Final = """
-UPDATE payasync_intents SET
-    reason = :reason, state = CASE WHEN :manual THEN 'manual' ELSE state END,
-    updated = CASE WHEN :manual THEN :now ELSE updated END
-WHERE id = :id AND state = 'new' AND (reason <> :reason OR :manual) RETURNING id"""
-RESOLVE: Final = """
-UPDATE payasync_intents SET
-    sent_at = CASE state WHEN 'sending' THEN :now ELSE sent_at END,
-    outcome = CASE WHEN :state = 'succeeded' AND state <> 'accepted' THEN NULL ELSE outcome END,
-    state = :state, lease = NULL, due = NULL, fence = fence + 1, updated = :now, reason = :reason,
-    silent_since = NULL, queued = queued AND :queued, answered = FALSE
-WHERE id = :id RETURNING *"""
-"""If the intent was done after all, a recorded response that contradicts this is dropped."""
-PRUNE: Final = """
-DELETE FROM payasync_intents /* NOT INDEXED */ WHERE id IN (
-    SELECT id FROM payasync_intents /* INDEXED BY payasync_intents_ended */
-    WHERE state IN ('succeeded', 'rejected') AND updated < :before
-    ORDER BY updated LIMIT :limit)
-    AND state IN ('succeeded', 'rejected') AND updated < :before
-RETURNING id"""
-"""The condition stands twice. For a row that another transaction has changed, PostgreSQL repeats only the outer one.
-SQLite would sort all ended rows for each batch if it were not told its indexes; PostgreSQL takes this for comments."""
-
-BIND: Final = """
-INSERT INTO payasync_services (merchant, service) VALUES (:merchant, :service)
-ON CONFLICT DO NOTHING RETURNING service"""
-SERVICE: Final = "SELECT service FROM payasync_services WHERE merchant = :merchant"
-SERVICES: Final = "SELECT service FROM payasync_services ORDER BY service"
-DONE_THERE: Final = """
-SELECT id FROM payasync_intents
-WHERE state IN ('sending', 'accepted', 'succeeded', 'unknown', 'manual')
-    AND merchant IN (SELECT merchant FROM payasync_services WHERE service = :old)
-LIMIT 1"""
-MOVE: Final = "UPDATE payasync_services SET service = :new WHERE service = :old RETURNING merchant"
-
-INTENT: Final = "SELECT * FROM payasync_intents WHERE id = :id"
-COUNT: Final = "SELECT count(*) AS count FROM payasync_intents WHERE state = :state"
-COUNT_INTERRUPTED: Final = "SELECT count(*) AS count FROM payasync_intents WHERE state = 'sending' AND lease <= :now"
-COUNT_UNSENT: Final = """
-SELECT count(*) AS count FROM payasync_intents
-WHERE state = 'new' AND CASE reason WHEN '' THEN updated ELSE created END <= :before"""
-COUNT_UNSENT_OF: Final = f"{COUNT_UNSENT} AND merchant = :merchant"
-COUNT_WITHOUT_NEWS: Final = """
-SELECT count(*) AS count FROM payasync_intents
-WHERE state = 'accepted' AND (denied >= :questions OR silent_since <= :before)"""
-COUNT_UNSETTLED: Final = """
-SELECT count(*) AS count FROM payasync_intents
-WHERE (state = 'unknown' OR (state = 'sending' AND lease <= :now))
-    AND NOT (queued AND idempotency_key IS NOT NULL)
-    AND CASE WHEN operation = 'payments.create' THEN outcome IS NULL
-        ELSE reference IS NULL OR operation NOT IN ('orders.place', 'orders.close', 'refunds.create') END"""
-"""These count what `state_now`, `is_unsent` and `needs_person` find. A journal may have too many rows to read all."""
-OLDEST: Final = """
-SELECT * FROM payasync_intents
-WHERE state = 'unknown' OR (state = 'sending' AND lease <= :now)
-ORDER BY updated LIMIT 1"""
-_TO_LIST: Final = """id > :after AND merchant = coalesce(:merchant, merchant)
-    AND NOT coalesce(created < :since OR created >= :until, FALSE) ORDER BY id LIMIT :limit"""
-LIST: Final = f"SELECT * FROM payasync_intents WHERE {_TO_LIST}"  # noqa: S608 - as above
-LIST_OF_STATE: Final = f"SELECT * FROM payasync_intents WHERE state = :state AND {_TO_LIST}"  # noqa: S608 - as above
+SQL: Final = read_queries("payasync.journal", "journal")
+ADD: Final = SQL["add"]
 ORDER_OF: Final = "CASE WHEN json_valid(request) THEN json_extract(request, '$.out_trade_no') END"
 """The order of a refund, as the index has it in SQLite."""
-LIST_OF_ORDER: Final = f"""
-SELECT * FROM payasync_intents
-WHERE id IN (
-    SELECT id FROM payasync_intents WHERE operation = 'refunds.create' AND {ORDER_OF} = :order
-    UNION ALL SELECT id FROM payasync_intents
-    WHERE number IN ('orders.place:' || CAST(:order AS text), 'orders.close:' || CAST(:order AS text)))
-    AND state = coalesce(:state, state) AND 0 + {_TO_LIST}"""  # noqa: S608 - as above
-"""With `id` alone, SQLite would read each intent after the one that is given."""
-FIND: Final = """
-SELECT * FROM payasync_intents
-WHERE (number = :number OR (number IS NULL AND reference = :reference AND operation = :operation))
-    AND merchant = coalesce(:merchant, merchant)
-ORDER BY id"""
-"""The number of an order or a refund has an index already, and a second one would make each write slower."""
-
-
-GROUPED: Final = (SETTLE, ADD)
+GROUPED: Final = (SQL["settle"], ADD)
 """The statements of `Write`, in the order in which a group executes them: claims end before new intents are stored."""
 
 FOR_UPDATE: Final = "FOR UPDATE"
@@ -226,7 +72,7 @@ class Query(NamedTuple):
     """One statement for a database.
 
     Attributes:
-        statement: One of `statements`.
+        statement: One of `SQL`.
         values: By their names in the statement.
         lock: How to lock the rows found, unless the whole database is locked anyway.
         column: The one column to return instead of whole intents.
@@ -298,12 +144,12 @@ def bind_service(merchant: str, binding: ServiceBinding | None) -> Transaction[N
     """
     if binding is None:
         return
-    known = Query(SERVICE, {"merchant": merchant}, column="service")
+    known = Query(SQL["service"], {"merchant": merchant}, column="service")
     stored: Sequence[str] = yield known
     if not stored:
         # Of two processes that come together, one waits here for the other.
         values = {"merchant": merchant, "service": binding.service}
-        stored = (yield Query(BIND, values, column="service")) or (yield known)
+        stored = (yield Query(SQL["bind"], values, column="service")) or (yield known)
     if stored[0] != binding.service:
         raise other_service_error(merchant, stored[0], binding.service, binding.journal)
 
@@ -316,12 +162,12 @@ def move_service(old: str, new: str, *, unused: bool) -> Transaction[tuple[Seque
         new: The new address.
         unused: Move the service only if it has done nothing yet.
     """
-    if unused and (done := (yield from change_intents(DONE_THERE, {"old": old}))):
+    if unused and (done := (yield from change_intents(SQL["done_there"], {"old": old}))):
         rule = "a real service, or a sandbox that has done no write"
         why = f"intent {done[0]} was done there, or may have been. Use a new journal for the real service"
         raise InvalidArgumentError(f"old must be {rule}: {why}", field="old", rule=rule, value=old)
-    merchants: Sequence[str] = yield Query(MOVE, {"old": old, "new": new}, column="merchant")
-    services: Sequence[str] = yield Query(SERVICES, {}, column="service")
+    merchants: Sequence[str] = yield Query(SQL["move"], {"old": old, "new": new}, column="merchant")
+    services: Sequence[str] = yield Query(SQL["services"], {}, column="service")
     return merchants, services
 
 
@@ -381,7 +227,7 @@ class _StoreDraft(Write[BeginResult]):
     def otherwise(self) -> Transaction[BeginResult]:
         now, draft = self.values["now"], self.draft
         yield from bind_service(draft.merchant, self.binding)
-        found = yield from find_intents(MATCHING, vars(draft), FOR_UPDATE)
+        found = yield from find_intents(SQL["matching"], vars(draft), FOR_UPDATE)
         if not found:  # the stored intent was deleted in the meantime, or the merchant had no service yet
             return (yield from self.transaction(now))
         begun = match_draft(draft, found, now)
@@ -421,7 +267,7 @@ class Begin(_StoreDraft):
     def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
         draft, values = self.draft, self.values
         if draft.intent is not None:
-            yield from change_intents(SET_INTENT, {"id": begun.intent.id, "intent": draft.intent})
+            yield from change_intents(SQL["set_intent"], {"id": begun.intent.id, "intent": draft.intent})
         until = values["now"] + values["lease"]
         facts = {"now": values["now"], "until": until, "tick": values["tick"], "named": draft.named}
         return (yield from _send(begun, facts, draft.idempotency_key))
@@ -442,7 +288,7 @@ class Add(_StoreDraft):
     def _repeat(self, begun: BeginResult) -> Transaction[BeginResult]:
         draft = self.draft
         queued = {"id": begun.intent.id, "intent": draft.intent, "request": draft.request, "now": self.values["now"]}
-        yield from change_intents(QUEUE, queued)
+        yield from change_intents(SQL["queue"], queued)
         return begun
 
 
@@ -478,14 +324,14 @@ def _send(begun: BeginResult, facts: Mapping[str, Any], key: str | None) -> Tran
         key = next_idempotency_key(stored, key)
         key_sent, key_tick = (None, None) if key is None else (facts["now"], facts["tick"])
     values = {"id": stored.id, **facts, "key": key, "key_sent": key_sent, "key_tick": key_tick}
-    (sent,) = yield from find_intents(SEND, values)
+    (sent,) = yield from find_intents(SQL["send"], values)
     return BeginResult(Step.SEND, sent)
 
 
 def note_used(held: Intent, now: datetime) -> Transaction[bool]:
     """Record that the service called the number used before, unless the end of the intent is known."""
     values = {"id": held.id, "attempts": held.attempts, "now": now}
-    return bool((yield from change_intents(NOTE_USED, values)))
+    return bool((yield from change_intents(SQL["note_used"], values)))
 
 
 class Settle(Write[bool]):
@@ -499,7 +345,7 @@ class Settle(Write[bool]):
     """
 
     __slots__ = ()
-    statement: ClassVar[str] = SETTLE
+    statement: ClassVar[str] = SQL["settle"]
 
     def __init__(
         self,
@@ -547,7 +393,7 @@ class Settle(Write[bool]):
 def postpone(held: Intent, due: datetime, facts: Mapping[str, Any]) -> Transaction[bool]:
     """End a claim without news, if it is still valid."""
     values = {"id": held.id, "fence": held.fence, "due": due, **facts}
-    return bool((yield from change_intents(POSTPONE, values)))
+    return bool((yield from change_intents(SQL["postpone"], values)))
 
 
 def ask(
@@ -566,10 +412,10 @@ def ask(
     due = {"by": now if before is None else min(now, before), "merchant": merchant, "limit": limit}
     values = {"now": now, "until": now + timedelta(seconds=lease), "interrupted": INTERRUPTED}
     claimed: Intents = []
-    for each in (yield from find_intents(DUE_OF_ALL if merchant is None else DUE, due, SKIP_LOCKED)):
+    for each in (yield from find_intents(SQL["due_of_all"] if merchant is None else SQL["due"], due, SKIP_LOCKED)):
         sent_at, since = _in_doubt_since(each, now, tick)
         changes = {"sent_at": sent_at, "tick": since, "key_sent": _key_sent(each, now, tick)}
-        claimed += yield from find_intents(ASK, {**values, "id": each.id, **changes})
+        claimed += yield from find_intents(SQL["ask"], {**values, "id": each.id, **changes})
     return claimed
 
 
@@ -614,7 +460,7 @@ def _tick_after(tick: str | None, seconds: float) -> str | None:
 
 def next_due(merchant: str | None) -> Transaction[datetime | None]:
     """Return when the first query is due or the first lease ends, or `None`."""
-    statement = NEXT_DUE_OF_ALL if merchant is None else NEXT_DUE
+    statement = SQL["next_due_of_all"] if merchant is None else SQL["next_due"]
     found = yield from find_intents(statement, {"merchant": merchant, "least": _LEAST})
     return (found[0].lease or found[0].due) if found else None
 
@@ -624,16 +470,16 @@ def backlog(now: datetime) -> Transaction[Backlog]:
     counts: dict[str, int] = {}
     for state in STATES:
         if state not in END_STATES:
-            counts[state] = yield from count_intents(COUNT, {"state": state})
-    interrupted = yield from count_intents(COUNT_INTERRUPTED, {"now": now})
+            counts[state] = yield from count_intents(SQL["count"], {"state": state})
+    interrupted = yield from count_intents(SQL["count_interrupted"], {"now": now})
     counts["sending"] -= interrupted
     counts["unknown"] += interrupted
-    unsent = yield from count_intents(COUNT_UNSENT, {"before": now - UNSENT})
+    unsent = yield from count_intents(SQL["count_unsent"], {"before": now - UNSENT})
     patience = Patience()
     silent = {"questions": patience.questions, "before": now - timedelta(seconds=patience.give_up)}
-    accepted = yield from count_intents(COUNT_WITHOUT_NEWS, silent)
-    unsettled = yield from count_intents(COUNT_UNSETTLED, {"now": now})
-    unknown = yield from find_intents(OLDEST, {"now": now})
+    accepted = yield from count_intents(SQL["count_without_news"], silent)
+    unsettled = yield from count_intents(SQL["count_unsettled"], {"now": now})
+    unknown = yield from find_intents(SQL["oldest"], {"now": now})
     due = yield from next_due(None)
     return Backlog(
         counts=counts,
@@ -660,7 +506,7 @@ def resolve(
         raise invalid_argument("attempts", rule, attempts)
     check_transition(before, state)
     values = {"id": intent_id, "state": state, "reason": reason, "now": now, "queued": state != "rejected"}
-    (resolved,) = yield from find_intents(RESOLVE, values)
+    (resolved,) = yield from find_intents(SQL["resolve"], values)
     return resolved
 
 
@@ -714,7 +560,7 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
     changed: Intents = []
     others: list[tuple[Intent, str]] = []
     about = values_to_find(report.write.name, report.reference, report.merchant)
-    for each in (yield from find_intents(FIND, about, FOR_UPDATE)):
+    for each in (yield from find_intents(SQL["find"], about, FOR_UPDATE)):
         stands = state_now(each, now)
         after = _state_by_report(each, stands, report.state)
         if after is None:
@@ -729,7 +575,7 @@ def apply_state_report(report: StateReport, now: datetime) -> Transaction[tuple[
         else:
             why = f"rejected, and {report.reason}" if stands == "rejected" else report.reason
             values = {"id": each.id, "state": after, "reason": why, "now": now, "queued": after != "rejected"}
-            changed += yield from find_intents(RESOLVE, values)
+            changed += yield from find_intents(SQL["resolve"], values)
     return changed, others
 
 
@@ -748,7 +594,7 @@ def _state_by_report(stored: Intent, stands: State, end: State) -> State | None:
 
 
 def _lock_intent(intent_id: int) -> Transaction[Intent]:
-    found = yield from find_intents(INTENT, {"id": intent_id}, FOR_UPDATE)
+    found = yield from find_intents(SQL["intent"], {"id": intent_id}, FOR_UPDATE)
     if not found:
         raise invalid_argument("intent_id", "the number of an intent in the journal", intent_id)
     return found[0]

@@ -277,7 +277,7 @@ async def test_what_is_sent_again_is_not_pruned(journal: PostgresJournal, postgr
     """If a rejected write is being sent again, `prune` waits for that transaction, and leaves the intent."""
     begun = await journal.begin(draft(), LEASE)
     await journal.settle(begun.intent, "rejected")
-    again = postgres_statement(transactions.SEND, "")
+    again = postgres_statement(transactions.SQL["send"], "")
     async with await psycopg.AsyncConnection.connect(postgres_dsn) as other:
         until = START + timedelta(seconds=LEASE)
         unset = dict.fromkeys(("tick", "named", "key", "key_sent", "key_tick"))

@@ -299,7 +299,7 @@ async def test_each_statement_finds_its_rows_by_an_index(path: Path, journal: Sq
     """
     await journal.list()
     written = {name: sqlite_statement(statement).text for name, statement in STATEMENTS.items()}
-    shared = shared_statement(transactions.SETTLE).replace(ROWS, "(1), (2)")
+    shared = shared_statement(transactions.SQL["settle"]).replace(ROWS, "(1), (2)")
     written["SETTLE, shared"] = re.sub(r":\w+", "one.column1", shared)
     with closing(sqlite3.connect(path)) as db:
         plans = {

@@ -1,7 +1,7 @@
 """A transaction, statement by statement, without a database."""
 
 from payasync.journal.intents import Intents, Step
-from payasync.journal.transactions import ADD, MATCHING, Begin, Query, run_transaction
+from payasync.journal.transactions import ADD, SQL, Begin, Query, run_transaction
 from tests.journal.building import LEASE, START, draft, kept
 
 
@@ -17,4 +17,4 @@ async def test_key_that_is_deleted_at_that_moment() -> None:
     begun = await run_transaction(Begin(draft(), None, LEASE).transaction(START), answer)
 
     assert begun.step is Step.SEND
-    assert [ADD, MATCHING, ADD] == asked
+    assert [ADD, SQL["matching"], ADD] == asked
