@@ -84,19 +84,22 @@ class PendingResult(asyncio.Future[Any]):
 
         If a task waits, call it in a callback of the loop: a task cannot be resumed inside another one.
         """
-        waiting = self._later or self
-        if waiting.done():
-            return
-        if self._deadlines is not None:
-            self._deadlines.running.discard(self)
-        if isinstance(result, BaseException):
-            waiting.set_exception(result)
-        else:
-            waiting.set_result(result)
-        resume, context = self._resume, self._context
-        if resume is not None and context is not None:
-            self._resume = self._context = None
-            context.run(resume, self)
+        try:
+            waiting = self._later or self
+            if not waiting.done():
+                if self._deadlines is not None:
+                    self._deadlines.running.discard(self)
+                if isinstance(result, BaseException):
+                    waiting.set_exception(result)
+                else:
+                    waiting.set_result(result)
+            resume, context = self._resume, self._context
+            if resume is not None and context is not None:
+                self._resume = self._context = None
+                context.run(resume, self)
+        except BaseException:  # of a signal, or of the waiter: it must not wait for ever
+            self.get_loop().call_soon(self.deliver, result)
+            raise
 
     def _deliver_of(self, task: "asyncio.Future[Any]") -> None:
         if task.cancelled():

@@ -11,8 +11,9 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from secrets import token_hex
-from threading import Condition, Lock
+from threading import Lock
 from typing import Any, Final, TypeVar
 
 from payasync.errors import ConfigurationError, StorageError
@@ -137,8 +138,7 @@ class SqliteFile:
         self._draining = False
         self._expected = 0
         self._gap = 0.0
-        self._lock = Lock()
-        self._enough = Condition(self._lock)
+        self._enough: SimpleQueue[None] = SimpleQueue()
         self._using = Lock()
         self._db: sqlite3.Connection | None = None
         self._thread = WriterThread(f"payasync-{self._schema.name}")
@@ -167,13 +167,16 @@ class SqliteFile:
         if self._closed:
             job.deliver(self._closed_error())
             return job
-        with self._lock:
+        try:
             self._waiting.append(job)
-            sleeping, self._draining = not self._draining, True
-            if not sleeping and len(self._waiting) == self._expected:
-                self._enough.notify()
-        if sleeping:
-            self._thread.submit(self._drain)
+            # Only the thread says that it is at work. A signal's exception may end this call at any moment.
+            if not self._draining:
+                self._thread.submit(self._drain)
+            elif len(self._waiting) == self._expected:
+                self._enough.put(None)
+        except BaseException:
+            job.cancel()
+            raise
         return job
 
     async def upgrade(self, *, dry_run: bool) -> Upgrade:
@@ -210,50 +213,54 @@ class SqliteFile:
     async def aclose(self) -> None:
         """Finish the waiting jobs, and close the file; a second call does nothing."""
         if not self._closed:
-            self._closed = True
             closed = asyncio.Event()
             self._thread.submit(partial(self._close, asyncio.get_running_loop(), closed))
             self._thread.close()
+            self._closed = True  # last, so that a second call repeats what a signal's exception prevents
             await closed.wait()
 
     def pause(self) -> None:
         """Close the file, and keep it closed until `resume`."""
         self._using.acquire()
-        self._lock.acquire()
         self._disconnect()
 
     def resume(self) -> None:
         """End a pause."""
-        self._lock.release()
         self._using.release()
 
     def _drain(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._draining = False
-                    return
-                if len(self._waiting) < self._expected:
-                    self._wait_for_more()
-                jobs, self._waiting = self._waiting, []
+        while self._waiting:
+            self._draining = True
+            try:
+                self._run_waiting()
+            finally:
+                self._draining = False
+
+    def _run_waiting(self) -> None:
+        """Run what waits, in one transaction."""
+        if len(self._waiting) < self._expected:
+            self._wait_for_more()
+        with self._using:
+            jobs = self._waiting[:]
+            del self._waiting[: len(jobs)]
             # `abandoned` alone would do, but is slower, and few are cancelled.
             jobs = [job for job in jobs if not (job.cancelled() and job.abandoned)]
             if not jobs:
-                continue
+                return
             began = time.monotonic()
-            with self._using:
-                results = self._run_jobs(jobs)
-            self._expected, self._gap = len(jobs), min(time.monotonic() - began, LONGEST_GAP)
-            _deliver_results(jobs, results)
-            del jobs, results  # they hold what was stored, and the next jobs may come late
+            results = self._run_jobs(jobs)
+        self._expected, self._gap = len(jobs), min(time.monotonic() - began, LONGEST_GAP)
+        _deliver_results(jobs, results)
 
     def _wait_for_more(self) -> None:
         """Wait for as many jobs as came together before, as long as they keep coming."""
         # A commit takes as long as many jobs. A gap as long as the last transaction shows that no more will come.
+        self._enough = SimpleQueue()
         count, until = 0, time.monotonic() + min(self._gap * GAPS, LONGEST_WAIT)
         while count < len(self._waiting) < self._expected and (left := until - time.monotonic()) > 0:
             count = len(self._waiting)
-            self._enough.wait(min(self._gap, left))
+            with suppress(Empty):
+                self._enough.get(timeout=min(self._gap, left))
 
     def _run_jobs(self, jobs: Sequence[PendingResult]) -> list[Any]:
         """Return what each job returned, or the error that it ended with."""

@@ -4,8 +4,10 @@ import os
 import sys
 import threading
 import weakref
+from _thread import start_new_thread
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread, main_thread
 from typing import Final, TypeAlias
 
@@ -28,39 +30,58 @@ class WriterThread:
     def __init__(self, name: str) -> None:
         self._name = name
         self._works: Final[SimpleQueue[Work | None]] = SimpleQueue()
-        self._lock = Lock()
+        self._starting = Lock()
         self._thread: Thread | None = None
         self._closed = False
         weakref.finalize(self, self._works.put, None).atexit = False
 
     def submit(self, work: Work) -> None:
-        """Run a function, which raises nothing, after all earlier ones."""
-        with self._lock:
-            if not self._closed and self._start():
-                self._works.put(work)
-                return
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        work()
+        """Run a function, which raises nothing, after all earlier ones.
+
+        A signal may raise an exception anywhere in here, in the main thread. Then nothing stays locked, and the next
+        call starts the thread if there is none.
+        """
+        if self._thread is None and not self._closed:
+            self._start()
+        self._works.put(work)
+        if self._closed or self._thread is None:
+            self._run_rest()
 
     def close(self) -> None:
         """End the thread after the functions that it was given. This does not wait."""
-        with self._lock:
-            self._closed = True
-            self._works.put(None)
+        self._closed = True
+        self._works.put(None)
 
-    def _start(self) -> bool:
-        """Return whether the thread runs. A program that ends, or has too many threads, starts none."""
-        if self._thread is None:
-            if not _EXIT.close_later(self):
-                return False
-            thread = Thread(target=_run, args=(self._works,), name=self._name)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
-        return True
+    def _start(self) -> None:
+        """Start the thread. A program that ends, or has too many threads, starts none."""
+        # Another thread does it, in which no signal raises: `threading` remembers wrong things when it is interrupted.
+        started: SimpleQueue[None] = SimpleQueue()
+        try:
+            start_new_thread(self._start_here, (started,))
+        except RuntimeError:
+            return
+        started.get()
+
+    def _start_here(self, started: "SimpleQueue[None]") -> None:
+        try:
+            with self._starting, suppress(RuntimeError):
+                if self._thread is None and _EXIT.close_later(self):
+                    # Otherwise it would be a daemon, as this thread is.
+                    thread = Thread(target=_run, args=(self._works,), name=self._name, daemon=False)
+                    thread.start()
+                    self._thread = thread
+        finally:
+            started.put(None)
+
+    def _run_rest(self) -> None:
+        """Run here what the thread does not run any more."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._works.put(None)  # in case that `close` was interrupted
+            self._thread.join()
+        with suppress(Empty):
+            while True:
+                if work := self._works.get_nowait():
+                    work()
 
 
 def _run(works: "SimpleQueue[Work | None]") -> None:
@@ -90,16 +111,17 @@ class _Exit:
         self._ended = False
 
     def close_later(self, writer: WriterThread) -> bool:
-        """Close a thread at the end. Return `False` if the end has come."""
+        """Close a thread at the end. Return `False` if the end has come.
+
+        Raises:
+            RuntimeError: The program has too many threads.
+        """
         with self._lock:
             self._ended = self._ended or not main_thread().is_alive()
             if not self._ended and self._watcher is None:
                 # A daemon: a program may wait for all threads but daemons, and Python waits for the writers anyway.
                 watcher = Thread(target=self._watch, name="payasync-exit", daemon=True)
-                try:
-                    watcher.start()
-                except RuntimeError:
-                    return False
+                watcher.start()
                 self._watcher = watcher
             self._writers.add(writer)
             return not self._ended

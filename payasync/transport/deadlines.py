@@ -188,27 +188,32 @@ class Deadlines:
     def add(self, deadline: "Deadline | PendingResult") -> None:
         """End an attempt or a wait when its time is over, unless it is discarded from `running` before."""
         self.running.add(deadline)
-        if self.timer is None:
+        # If its time was over long ago, a signal's exception came at the very beginning of its check.
+        if self.timer is None or self.timer.when() < self.time() - BLOCKED:
             self.schedule_check(RESOLUTION)
 
     def schedule_check(self, seconds: float) -> None:
         """Schedule the next check. It schedules another one as long as there are deadlines."""
-        self.timer = self.loop.call_later(seconds, self._check)
+        due = self.loop.time() + seconds
+        self.timer = self.loop.call_at(due, self._check, due)
 
-    def _check(self) -> None:
-        now = self.time()
-        late = now - self.timer.when() if self.timer else 0
-        if late > BLOCKED:  # what happened meanwhile is not read yet
-            for deadline in self.running:
-                deadline.postpone(late)
-        near = [each for each in self.running if each.when <= now + RESOLUTION]
-        for deadline in sorted((each for each in near if each.when <= now), key=attrgetter("when")):
-            self.running.discard(deadline)
-            deadline.expire()
-        earliest = min((each.when for each in near if each.when > now), default=inf)
-        self.timer = None
-        if self.running:
-            self.schedule_check(min(RESOLUTION, max(CLOSEST, earliest - now)))
+    def _check(self, due: float) -> None:
+        now = earliest = self.time()
+        try:
+            if now - due > BLOCKED:  # what happened meanwhile is not read yet
+                for deadline in self.running:
+                    deadline.postpone(now - due)
+            near = [each for each in self.running if each.when <= now + RESOLUTION]
+            for deadline in sorted((each for each in near if each.when <= now), key=attrgetter("when")):
+                self.running.discard(deadline)
+                deadline.expire()
+            earliest = min((each.when for each in near if each.when > now), default=inf)
+        finally:  # also after a signal's exception
+            if self.timer is not None:
+                self.timer.cancel()  # such an exception may have left two timers
+                self.timer = None
+            if self.running:
+                self.schedule_check(min(RESOLUTION, max(CLOSEST, earliest - now)))
 
     def close(self) -> None:
         """Stop the timer, and end all other tasks' attempts as if their time were over."""

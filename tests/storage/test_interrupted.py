@@ -1,0 +1,145 @@
+"""A signal's exception at any moment: what remembers that somebody is at work would wait for nobody."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from payasync.storage import Schema
+from payasync.storage.pending import PendingResult
+from payasync.storage.sqlite import SqliteFile
+from payasync.storage.writer_thread import WriterThread
+from payasync.transport import deadlines as module
+from payasync.transport.deadlines import BLOCKED, Deadlines
+from tests.inside import Time, turns
+from tests.interruptions import Interrupted, interruption, moments
+
+SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
+SECONDS: Final = 10
+
+
+def note(text: str) -> Callable[[sqlite3.Connection], object]:
+    """Return a job that writes a text."""
+    return lambda db: db.execute("INSERT INTO notes VALUES (?)", (text,)).rowcount
+
+
+def ends(work: Callable[..., object], *args: Any) -> bool:
+    """Return whether a function ends, in a thread of its own, because it may block."""
+    thread = threading.Thread(target=work, args=args, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    return not thread.is_alive()
+
+
+def left(name: str) -> list[threading.Thread]:
+    """Wait for threads of a name, and return those that do not end."""
+    named = [each for each in threading.enumerate() if each.name == name]
+    for each in named:
+        each.join(SECONDS)
+    return [each for each in named if each.is_alive()]
+
+
+async def begin(work: Coroutine[Any, Any, object], number: int) -> list[str]:
+    """Let a coroutine run until it waits, and interrupt it on the way. Return where, if it does not wait before."""
+    with suppress(Interrupted), interruption(number) as where:
+        work.send(None)
+    work.close()
+    return where
+
+
+def test_file_works_after_its_first_use_was_interrupted(tmp_path: Path) -> None:
+    """Whatever a signal raises during the first use, the next call works, and the first is done whole or not at all."""
+    found = set[tuple[str, ...]]()
+
+    async def finish(file: SqliteFile) -> None:
+        await file.run(note("second"))
+        await file.aclose()
+
+    def interrupt(number: int) -> list[str]:
+        file = SqliteFile(tmp_path / f"{number}.db", SCHEMA)
+        where = asyncio.run(begin(file.run(note("first")), number))
+        assert ends(asyncio.run, finish(file)), where
+        with closing(sqlite3.connect(file.path)) as db:
+            found.add(tuple(text for (text,) in db.execute("SELECT text FROM notes ORDER BY text")))
+        return where
+
+    assert moments(interrupt) > 0
+    assert {("second",), ("first", "second")} == found
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'Event.wait' was never awaited")
+def test_closing_that_was_interrupted_is_repeated(tmp_path: Path) -> None:
+    """If a signal ends `aclose`, the next `aclose` closes the file, and ends its thread."""
+
+    def interrupt(number: int) -> list[str]:
+        file = SqliteFile(tmp_path / f"{number}.db", Schema(name=f"notes {number}", migrations=SCHEMA.migrations))
+        asyncio.run(file.run(note("kept")))
+        where = asyncio.run(begin(file.aclose(), number))
+        assert ends(asyncio.run, file.aclose()), where
+        assert not left(f"payasync-notes {number}"), where
+        assert not [*tmp_path.glob(f"{number}.db-*")], where
+        return where
+
+    assert moments(interrupt) > 0
+
+
+def test_thread_runs_functions_after_an_interruption() -> None:
+    """If a signal ends the first `submit`, the thread runs the next function, the first at most once, and then ends."""
+
+    def interrupt(number: int) -> list[str]:
+        name, ran = f"interrupted {number}", list[str]()
+        writer = WriterThread(name)
+        with suppress(Interrupted), interruption(number) as where:
+            writer.submit(lambda: ran.append("first"))
+        assert ends(writer.submit, lambda: ran.append(threading.current_thread().name)), where
+        writer.close()
+        assert not left(name), where
+        assert ran in ([name], ["first", name]), where
+        return where
+
+    assert moments(interrupt) > 0
+
+
+async def test_deadlines_are_checked_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a signal raises in the first `add`, or in a check, later deadlines end, and there is one timer."""
+    monkeypatch.setattr(module, "RESOLUTION", 0)
+    loop, time = asyncio.get_running_loop(), Time()
+    loop.set_exception_handler(lambda loop, context: None)  # noqa: ARG005 - asyncio calls it so
+    number, where = 0, ["not yet"]
+    while where:
+        deadlines = Deadlines(loop)
+        with suppress(Interrupted), interruption(number, "deadlines.py") as where:
+            _ = PendingResult(loop).within(deadlines, loop.time() + SECONDS)
+            await turns(3)
+        time.block(2 * BLOCKED)
+        later = PendingResult(loop).within(deadlines, loop.time() + 1)
+        await time.pass_by(2)
+        assert later.done(), where
+        deadlines.close()
+        number += 1
+
+    assert number > 1
+
+
+async def test_result_that_is_there_wakes_its_waiter() -> None:
+    """Whatever a signal raises in `deliver`, the waiter gets the result."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # noqa: ARG005 - asyncio calls it so
+    number, where = 0, ["not yet"]
+    while where:
+        pending = PendingResult(loop)
+        waiting = asyncio.ensure_future(asyncio.wait_for(pending.within(Deadlines(loop), loop.time() + SECONDS), None))
+        await turns(1)
+        with interruption(number, "pending.py") as where:
+            loop.call_soon(pending.deliver, "stored")  # because no task can resume another one
+            await turns(3)
+        await asyncio.wait([waiting], timeout=SECONDS)
+        assert "stored" == waiting.result(), where
+        number += 1
+
+    assert number > 1
