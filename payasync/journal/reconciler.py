@@ -199,17 +199,23 @@ class Reconciler:
         """
         if on_result is not None and (not callable(on_result) or iscoroutinefunction(on_result)):
             raise invalid_argument("on_result", "a plain function of a result, or None", on_result)
-        run = _Run(self._now(), on_result)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._concurrency):
-                    group.create_task(self._work(run))
-        except BaseExceptionGroup as several:
-            error = several.exceptions[0]
-        else:
-            unsent = await self._journal.count_unsent(self._session.merchant_id, self._now() - UNSENT)
-            return Report.of(run.ends, silent=run.silent, unsent=unsent, rejected=run.rejected)
-        raise error
+        run, errors = _Run(self._now(), on_result), list[BaseException]()
+        workers = [asyncio.ensure_future(self._work(run)) for _ in range(self._concurrency)]
+
+        def end_all(worker: asyncio.Task[None]) -> None:
+            if not worker.cancelled() and (error := worker.exception()):
+                errors.append(error)
+                for each in workers:
+                    each.cancel()
+
+        for worker in workers:
+            worker.add_done_callback(end_all)
+        # Not a task group, in which a cancellation is lost if a worker fails.
+        await asyncio.gather(*workers, return_exceptions=True)
+        if errors:
+            raise errors[0]
+        unsent = await self._journal.count_unsent(self._session.merchant_id, self._now() - UNSENT)
+        return Report.of(run.ends, silent=run.silent, unsent=unsent, rejected=run.rejected)
 
     async def watch(self, on_result: OnResult | None = None) -> AsyncGenerator[Report]:
         """Run whenever something is due, and yield the report of each run.

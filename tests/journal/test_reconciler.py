@@ -28,6 +28,7 @@ from payasync.profile.schema import Accept, Recovery
 from payasync.resources.refunds import CreateRefund
 from payasync.sandbox import PROFILE, Sandbox
 from payasync.settings import Pace
+from payasync.transport.deadlines import running_task
 from payasync.wire.call import Call, Reply, Send
 from tests.inside import turns, until
 from tests.journal.building import Clock, only
@@ -539,6 +540,46 @@ async def test_worker_that_fails_silences_no_other(
         await run
 
     assert [(asked[0].id, True)] == [(each.intent.id, each.rejected) for each in heard]
+
+
+@pytest.mark.parametrize(
+    ("interruption", "expected"), [("cancel", asyncio.CancelledError), ("timeout", TimeoutError), ("", StorageError)]
+)
+async def test_run_that_is_interrupted_while_it_fails(
+    pay: Session, journal: Journal, clock: Clock, *, monkeypatch: pytest.MonkeyPatch, interruption: str, expected: type
+) -> None:
+    """A cancellation wins over the error of a worker, and a timeout around the run is over. Nothing stays requested."""
+    failed, gate = asyncio.Event(), asyncio.Event()
+    limits = list[asyncio.Timeout]()
+
+    async def ask(*_: Any, **__: Any) -> list[Intent]:
+        if not failed.is_set():
+            failed.set()
+            raise StorageError("the journal is full")
+        await gate.wait()
+        return []
+
+    async def ended() -> tuple[type[BaseException], int]:
+        try:
+            async with asyncio.timeout(None) as limit:
+                limits.append(limit)
+                await reconciling(pay, journal, clock, concurrency=2).run_once()
+        except (asyncio.CancelledError, TimeoutError, StorageError) as error:
+            return type(error), running_task().cancelling()
+        raise AssertionError("the run has not failed")
+
+    monkeypatch.setattr(journal, "ask", ask)
+    run = asyncio.ensure_future(ended())
+    await failed.wait()
+    await turns(10)
+    if interruption == "cancel":
+        run.cancel()
+    if interruption == "timeout":
+        limits[0].reschedule(0)
+    await turns(10)
+    gate.set()
+
+    assert (expected, int(interruption == "cancel")) == await run
 
 
 async def test_interrupted_run_forgets_nothing(
