@@ -455,12 +455,14 @@ def new_private(path: Location) -> int:
 
     Raises:
         FileExistsError: The name exists, also as a symbolic link.
+        PermissionError: Another user can write its folder.
     """
+    _check_folder(path)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def check_private(path: Location) -> None:
-    """Refuse a file that this program writes, if another user can write it or if it is a symbolic link.
+    """Refuse a file that this program writes, if another user can write it or its folder, or if it is a symbolic link.
 
     The file is not opened, because closing it would release the locks that SQLite holds on it. It may be missing.
 
@@ -468,6 +470,7 @@ def check_private(path: Location) -> None:
         PermissionError: The file must not be used. The error says why, and what to do.
     """
     try:
+        _check_folder(path)
         found = os.lstat(path)
     except FileNotFoundError:
         return
@@ -482,6 +485,30 @@ def check_private(path: Location) -> None:
         raise _not_permitted(f"{name!r} belongs to another user. Run this as its owner, or name another file")
     if _POSIX and found.st_mode & _WRITE:
         raise _not_permitted(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quote(path)}")
+
+
+def _check_folder(path: Location) -> None:
+    """Refuse a file that another user could move away, to put another one in its place."""
+    # Not the folders above it, too: volumes of containers are often open, and the program cannot change them.
+    folder = Path(path).absolute().parent
+    found = folder.stat()
+    shared = "g" if found.st_mode & stat.S_IWGRP and _POSIX and not _is_own_group(found.st_gid) else ""
+    who = shared + ("o" if found.st_mode & stat.S_IWOTH else "")
+    if _POSIX and who and not found.st_mode & stat.S_ISVTX:
+        raise _not_permitted(
+            f"other users can write its folder {str(folder)!r} (mode {stat.S_IMODE(found.st_mode):04o}), and could "
+            f"replace it. Run: chmod {who}-w {_quote(folder)}, or use a folder that only you can write"
+        )
+
+
+def _is_own_group(number: int) -> bool:
+    """Return whether a group is that of this user alone, which many systems make for each user."""
+    grp, pwd = map(importlib.import_module, ("grp", "pwd"))  # Windows has neither
+    try:
+        user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(number)
+    except KeyError:
+        return False
+    return group.gr_name == user and {*group.gr_mem} <= {user}
 
 
 def read_guarded(name: str, path: object) -> str:

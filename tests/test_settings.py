@@ -1,7 +1,9 @@
 """Settings: refused values, allowed addresses and files, and missing extras."""
 
 import asyncio
+import grp
 import os
+import pwd
 import ssl
 import stat
 import subprocess
@@ -9,7 +11,8 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, Final, TypeAlias
 
 import pytest
 from yarl import URL
@@ -31,6 +34,8 @@ from payasync.settings import (
     parse_proxy_url,
 )
 from tests.postgres import NOBODY
+
+Groups: TypeAlias = Callable[[str], None]
 
 NO_NUMBERS: Final[list[object]] = [-1, True, False, "5", None]
 NO_SECONDS: Final[list[object]] = [-0.001, float("nan"), float("inf"), 10**400, *NO_NUMBERS]
@@ -229,6 +234,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "kept.db"
 
 
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> Groups:
+    """Return a function that names the group of all folders, "alice" for that of the user, because few may make one."""
+
+    def name(group: str) -> None:
+        first, *members = group.replace("with", "").split()
+        monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="alice"))
+        monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name=first, gr_mem=members))
+
+    return name
+
+
 @contextmanager
 def refused(path: Path, *words: str) -> Generator[None]:
     """Expect that a file is refused with its path and these words, and that it is not changed."""
@@ -262,6 +279,60 @@ def test_file_that_others_can_write_is_refused(path: Path, use: Callable[[Path],
     path.chmod(0o600)
 
     use(path)
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "old"])
+@pytest.mark.parametrize(
+    ("mode", "group", "command"),
+    [
+        (0o707, "", "chmod o-w"),
+        (0o2703, "", "chmod o-w"),
+        (0o777, "", "chmod o-w"),
+        (0o770, "shop", "chmod g-w"),
+        (0o2775, "shop", "chmod g-w"),
+        (0o777, "shop", "chmod go-w"),
+        (0o770, "alice with bob", "chmod g-w"),
+    ],
+)
+def test_folder_that_others_can_write_is_refused(
+    path: Path, use: Callable[[Path], None], groups: Groups, *, mode: int, group: str, command: str, exists: bool
+) -> None:
+    """Others could move a file of their folder away. It is refused before it is made, and used after the command."""
+    if exists:
+        use(path)
+    groups(group or "alice")
+    path.parent.chmod(mode)
+    words = f"other users can write its folder {str(path.parent)!r} (mode {mode:04o}), and could replace it"
+    with pytest.raises(ConfigurationError) as caught:
+        use(path)
+    made = path.exists()
+    path.parent.chmod(mode & ~0o22)
+    use(path)
+
+    assert words in str(caught.value)
+    assert f"Run: {command} {path.parent}, or use a folder" in str(caught.value)
+    assert exists == made
+
+
+@pytest.mark.parametrize(("mode", "group"), [(0o1777, "shop"), (0o3770, "shop"), (0o775, "alice"), (0o755, "shop")])
+def test_folder_that_only_its_owner_can_change_is_used(
+    path: Path, use: Callable[[Path], None], groups: Groups, mode: int, group: str
+) -> None:
+    """A sticky folder, such as /tmp, and one of the user's own group, which a umask of 002 makes, are used."""
+    groups(group)
+    path.parent.chmod(mode)
+
+    use(path)
+
+
+def test_folder_that_a_link_leads_to_is_checked(tmp_path: Path, use: Callable[[Path], None]) -> None:
+    """If the folder is a link, its target is checked."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    with pytest.raises(ConfigurationError, match="other users can write its folder"):
+        use(tmp_path / "link" / "kept.db")
 
 
 def test_file_that_others_can_read_is_used(path: Path, use: Callable[[Path], None]) -> None:

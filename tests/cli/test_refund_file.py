@@ -337,6 +337,15 @@ def test_file_that_others_can_write_is_no_result(path: Path, name: str) -> None:
         ResultFile(path)
 
 
+def test_result_in_a_folder_that_others_can_write(path: Path) -> None:
+    """A result is not put into a folder that others can write, because they could put false results in its place."""
+    path.parent.chmod(0o757)
+    with pytest.raises(ConfigurationError, match=f"Run: chmod o-w {path.parent}"):
+        ResultFile(path)
+
+    assert [] == list(path.parent.iterdir())
+
+
 def test_numbers_are_found_again(path: Path) -> None:
     """A number that begins with a hyphen is written unchanged, unless a spreadsheet would compute it."""
     with closing(ResultFile(path)) as result:
