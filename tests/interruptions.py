@@ -1,59 +1,48 @@
 """Exceptions that come at any moment of the main thread, as those of a signal do."""
 
-import dis
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import count
 from types import FrameType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-Tracer: TypeAlias = Callable[[FrameType, str, Any], Any]
-
-LOOKS: Final = ("CALL", "JUMP_BACKWARD", "RESUME")
-"""The beginnings of the names of the instructions after which Python looks whether a signal has come."""
+LOOKS: Final = frozenset({"call", "c_return"})
+"""When Python looks whether a signal has come: at the beginning of a function, and after one that is written in C."""
 
 
 class Interrupted(Exception):  # noqa: N818 - as Celery names its own
     """What the handler of a signal raises, for example at Celery's soft time limit."""
 
 
-@contextmanager
-def interruption(number: int, file: str = "") -> Generator[list[str]]:
-    """Interrupt what this thread does inside, at one of the moments at which Python looks whether a signal has come.
+class Interruption:
+    """Interrupts what this thread does inside: `with Interruption(0) as where`.
+
+    `where` is a list with the name of the interrupted function; it is empty as long as nothing is interrupted.
 
     Args:
-        number: How many such moments pass before, in functions that begin inside.
+        number: How many moments pass before, at which Python looks whether a signal has come.
         file: The end of the name of the only file whose functions count.
-
-    Yields:
-        A list with the name of the interrupted function; empty as long as nothing is interrupted.
     """
-    left, where = iter(range(number)), list[str]()
-    last = dict[FrameType, str]()
 
-    def trace(frame: FrameType, event: str, _: Any) -> Tracer | None:  # noqa: ARG001 - Python calls it so
-        if where or not frame.f_code.co_filename.endswith(file):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return interrupt
+    def __init__(self, number: int, file: str = "") -> None:
+        self._left = iter(range(number))
+        self._file = file
+        self._where: list[str] = []
 
-    def interrupt(frame: FrameType, event: str, _: Any) -> Tracer:
-        if event == "opcode" and not where:
-            looks = last.get(frame, "").startswith(LOOKS)
-            last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if looks and next(left, None) is None:
-                where.append(frame.f_code.co_qualname)
-                raise Interrupted
-        return interrupt
+    def __enter__(self) -> list[str]:
+        self._before = sys.getprofile()
+        sys.setprofile(self._look)
+        return self._where
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield where
-    finally:
-        sys.settrace(before)
-        last.clear()
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _look(self, frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename
+        counts = event in LOOKS and name != __file__ and name.endswith(self._file)
+        if counts and not self._where and next(self._left, None) is None:
+            self._where.append(frame.f_code.co_qualname)
+            raise Interrupted
 
 
 def moments(interrupt: Callable[[int], object]) -> int:

@@ -17,7 +17,7 @@ from payasync.storage.writer_thread import WriterThread
 from payasync.transport import deadlines as module
 from payasync.transport.deadlines import BLOCKED, Deadlines
 from tests.inside import Time, turns
-from tests.interruptions import Interrupted, interruption, moments
+from tests.interruptions import Interrupted, Interruption, moments
 
 SCHEMA: Final = Schema(name="inbox", application=0x1234, migrations=("CREATE TABLE notes (text TEXT NOT NULL);\n",))
 SECONDS: Final = 10
@@ -46,7 +46,7 @@ def left(name: str) -> list[threading.Thread]:
 
 async def begin(work: Coroutine[Any, Any, object], number: int) -> list[str]:
     """Let a coroutine run until it waits, and interrupt it on the way. Return where, if it does not wait before."""
-    with suppress(Interrupted), interruption(number) as where:
+    with suppress(Interrupted), Interruption(number) as where:
         work.send(None)
     work.close()
     return where
@@ -94,7 +94,7 @@ def test_thread_runs_functions_after_an_interruption() -> None:
     def interrupt(number: int) -> list[str]:
         name, ran = f"interrupted {number}", list[str]()
         writer = WriterThread(name)
-        with suppress(Interrupted), interruption(number) as where:
+        with suppress(Interrupted), Interruption(number) as where:
             writer.submit(lambda: ran.append("first"))
         assert ends(writer.submit, lambda: ran.append(threading.current_thread().name)), where
         writer.close()
@@ -105,15 +105,15 @@ def test_thread_runs_functions_after_an_interruption() -> None:
     assert moments(interrupt) > 0
 
 
-async def test_deadlines_are_checked_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deadlines_are_checked_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a signal raises in the first `add`, or in a check, later deadlines end, and there is one timer."""
     monkeypatch.setattr(module, "RESOLUTION", 0)
-    loop, time = asyncio.get_running_loop(), Time()
-    loop.set_exception_handler(lambda loop, context: None)  # noqa: ARG005 - asyncio calls it so
-    number, where = 0, ["not yet"]
-    while where:
+
+    async def interrupt(number: int) -> list[str]:
+        loop, time = asyncio.get_running_loop(), Time()
+        loop.set_exception_handler(lambda loop, context: None)  # noqa: ARG005 - asyncio calls it so
         deadlines = Deadlines(loop)
-        with suppress(Interrupted), interruption(number, "deadlines.py") as where:
+        with suppress(Interrupted), Interruption(number, "deadlines.py") as where:
             _ = PendingResult(loop).within(deadlines, loop.time() + SECONDS)
             await turns(3)
         time.block(2 * BLOCKED)
@@ -121,25 +121,27 @@ async def test_deadlines_are_checked_after_an_interruption(monkeypatch: pytest.M
         await time.pass_by(2)
         assert later.done(), where
         deadlines.close()
-        number += 1
+        return where
 
-    assert number > 1
+    assert moments(lambda number: asyncio.run(interrupt(number))) > 0
 
 
-async def test_result_that_is_there_wakes_its_waiter() -> None:
-    """Whatever a signal raises in `deliver`, the waiter gets the result."""
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda loop, context: None)  # noqa: ARG005 - asyncio calls it so
-    number, where = 0, ["not yet"]
-    while where:
+def test_result_that_is_there_wakes_its_waiter() -> None:
+    """Whatever a signal raises in `deliver`, no result is there for which its waiter still waits."""
+
+    async def interrupt(number: int) -> list[str]:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: None)  # noqa: ARG005 - asyncio calls it so
         pending = PendingResult(loop)
         waiting = asyncio.ensure_future(asyncio.wait_for(pending.within(Deadlines(loop), loop.time() + SECONDS), None))
         await turns(1)
-        with interruption(number, "pending.py") as where:
+        with Interruption(number, "pending.py") as where:
             loop.call_soon(pending.deliver, "stored")  # because no task can resume another one
             await turns(3)
-        await asyncio.wait([waiting], timeout=SECONDS)
+        assert pending.done() == waiting.done(), where
+        loop.call_soon(pending.deliver, "stored")  # nothing has come if the very beginning was interrupted
+        await turns(3)
         assert "stored" == waiting.result(), where
-        number += 1
+        return where
 
-    assert number > 1
+    assert moments(lambda number: asyncio.run(interrupt(number))) > 0
