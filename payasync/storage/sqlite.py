@@ -319,13 +319,12 @@ class SqliteFile:
         _call_in_loop(loop, closed.set)
 
     def _disconnect(self) -> None:
-        if self._db is not None:
-            if journaling(sqlite3.sqlite_version_info)[0] == "persist":
-                # Deletes the log, unless another process is using it.
-                with suppress(sqlite3.Error):
-                    self._db.execute("PRAGMA journal_mode = DELETE")
-            self._db.close()
-            self._db = None
+        db, self._db = self._db, None
+        if db is not None:
+            with closing(db), suppress(sqlite3.Error):
+                if journaling(sqlite3.sqlite_version_info)[0] == "persist":
+                    # Deletes the log, unless another process is using it.
+                    db.execute("PRAGMA journal_mode = DELETE")
 
 
 def _concerns_file(error: Exception) -> bool:

@@ -793,8 +793,10 @@ def test_journal_that_cannot_be_closed(
     sandbox: ThreadedSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If closing the journal fails after a payment, the exit code and the result are those of the payment."""
+    close = SqliteJournal.aclose
 
-    async def fail(_journal: SqliteJournal) -> None:
+    async def fail(journal: SqliteJournal) -> None:
+        await close(journal)
         raise StorageError("disk I/O error")
 
     monkeypatch.setattr(SqliteJournal, "aclose", fail)
