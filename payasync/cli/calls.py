@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, date, datetime
 from inspect import cleandoc
 from typing import Any, Final, TypeAlias
@@ -99,36 +99,18 @@ _WIDTH: Final = 12
 
 
 def call_command(
-    words: str,
-    kind: type[Request[Response]],
-    help: str,  # noqa: A002 - as click calls it
-    *,
-    send: Send = Session.send,
-    options: Sequence[Callable[[Any], Any]] = (),
-) -> click.Command:
-    """Return a command that makes one call.
+    group: click.Group, kind: type[Request[Response]], *options: Callable[[Any], Any]
+) -> Callable[[Send], click.Command]:
+    """Return a decorator that makes a command of the function that sends a request.
+
+    The command has the function's name, and its docstring as `--help`; the exit codes are added.
 
     Args:
-        words: The command's words after `payasync`.
+        group: The command that it is part of.
         kind: The class of its request; its arguments become options.
-        help: Its `--help`; the exit codes are added.
-        send: Sends the request.
-        options: Further options, which `send` takes.
+        options: Further options, which the function takes.
     """
     operation = kind.operation
-
-    def run(profile: str | None, base_url: str | None, *, json: bool, **given: Any) -> None:
-        spelled = {name: f"--{name.replace('_', '-')}" for name in given}
-        spelled |= {each.name: _spell(each, operation) for each in _arguments_of(operation)}
-        command = CallCommand(words, kind, send, json=json, yes=given.pop("yes", True))
-        try:
-            sys.exit(command.run(profile, base_url, given.pop("address", None), given.pop("intent", None), given))
-        except (ConfigurationError, InvalidArgumentError, StorageError) as error:
-            error.add(operation=None, reference=None)
-            if isinstance(error, NotConfiguredError) and not is_profile_given(profile):
-                error.args = (f"no profile is given, and {operation.name} needs one ({error.field}). {GIVE_PROFILE}",)
-            fail_with_journal(words, error, spelled)
-
     decorators = [
         *(_parameter(each, operation) for each in _arguments_of(operation)),
         *options,
@@ -138,10 +120,30 @@ def call_command(
         base_url_option,
         click.option("--json", is_flag=True, help="Print one JSON object on standard output."),
     ]
-    for decorate in reversed(decorators):
-        decorate(run)
-    codes = _QUERY_CODES if operation.read else _WRITE_CODES
-    return click.command(words.rpartition(" ")[2], help=f"{cleandoc(help)}\n{codes}")(run)
+
+    def decorate(send: Send) -> click.Command:
+        words = f"{group.name} {send.__name__}"
+
+        def run(profile: str | None, base_url: str | None, *, json: bool, **given: Any) -> None:
+            spelled = {name: f"--{name.replace('_', '-')}" for name in given}
+            spelled |= {each.name: _spell(each, operation) for each in _arguments_of(operation)}
+            command = CallCommand(words, kind, send, json=json, yes=given.pop("yes", True))
+            try:
+                sys.exit(command.run(profile, base_url, given.pop("address", None), given.pop("intent", None), given))
+            except (ConfigurationError, InvalidArgumentError, StorageError) as error:
+                error.add(operation=None, reference=None)
+                if isinstance(error, NotConfiguredError) and not is_profile_given(profile):
+                    why = f"no profile is given, and {operation.name} needs one ({error.field}). {GIVE_PROFILE}"
+                    error.args = (why,)
+                fail_with_journal(words, error, spelled)
+
+        for option in reversed(decorators):
+            option(run)
+        # click does not wrap a paragraph after "\b".
+        help = cleandoc(send.__doc__ or "").replace("Example:", "\b\nExample:")  # noqa: A001 - as click calls it
+        return group.command(send.__name__, help=f"{help}\n{_QUERY_CODES if operation.read else _WRITE_CODES}")(run)
+
+    return decorate
 
 
 def _arguments_of(operation: Operation) -> tuple[Argument, ...]:
@@ -295,7 +297,9 @@ class CallCommand:
             request = self.kind(**arguments)
             session.check(request)
             return request
-        for number in _make_numbers():
+        now = datetime.now(UTC)
+        # The second one is for services that take digits only.
+        for number in f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}", f"{now:%y%m%d%H%M%S}{secrets.randbelow(10**8):08}":
             numbered: dict[str, Any] = {**arguments, name: number}
             request = self.kind(**numbered)
             try:
@@ -405,13 +409,6 @@ class CallCommand:
             print_error(self.words, f"done, but the result could not be written{again}")
             return FAILED
         return code
-
-
-def _make_numbers() -> Iterator[str]:
-    """Yield numbers of the time and random digits; the second one is for services that take digits only."""
-    now = datetime.now(UTC)
-    yield f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
-    yield f"{now:%y%m%d%H%M%S}{secrets.randbelow(10**8):08}"
 
 
 def _facts_to_confirm(request: Request[Response], unit: str) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,5 @@
 """`payasync order`: places, queries and closes orders, and waits for their state."""
 
-from typing import Any
-
 import click
 
 from payasync.cli.calls import call_command
@@ -22,64 +20,50 @@ def order() -> None:
     """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
-async def _wait(session: Session, request: Any, *, until: str, timeout: float) -> OrderResponse:
+@call_command(order, PlaceOrder)
+async def place(session: Session, request: PlaceOrder) -> OrderResponse:
+    """Place an order, and show the address where the customer pays.
+
+    The number of the order is shown before the order is sent.
+
+    Example:
+      payasync order place --total-amt 450 --currency CAD --subject Coffee
+    """
+    return await session.send(request)
+
+
+@call_command(order, QueryOrder)
+async def query(session: Session, request: QueryOrder) -> OrderResponse:
+    """Show the state of the order NUMBER.
+
+    Example:
+      payasync order query T1
+    """
+    return await session.send(request)
+
+
+@call_command(order, CloseOrder)
+async def close(session: Session, request: CloseOrder) -> OrderResponse:
+    """Close the order NUMBER, so that it cannot be paid any more.
+
+    Example:
+      payasync order close T1
+    """
+    return await session.send(request)
+
+
+@call_command(
+    order,
+    QueryOrder,
+    click.option("--until", type=click.Choice(ORDER_STATES), required=True, help="The state."),
+    click.option("--timeout", type=float, default=60.0, show_default=True, help="The longest wait in seconds."),
+)
+async def wait(session: Session, request: QueryOrder, *, until: str, timeout: float) -> OrderResponse:
+    """Wait until the order NUMBER has the given state.
+
+    If the state does not come in time, the exit code is 1.
+
+    Example:
+      payasync order wait T1 --until paid --timeout 60
+    """
     return await session.orders.wait(request.out_trade_no, until=until, timeout=timeout, extra=request.extra)
-
-
-order.add_command(
-    call_command(
-        "order place",
-        PlaceOrder,
-        """Place an order, and show the address where the customer pays.
-
-        The number of the order is shown before the order is sent.
-
-        \b
-        Example:
-          payasync order place --total-amt 450 --currency CAD --subject Coffee
-        """,
-    )
-)
-order.add_command(
-    call_command(
-        "order query",
-        QueryOrder,
-        """Show the state of the order NUMBER.
-
-        \b
-        Example:
-          payasync order query T1
-        """,
-    )
-)
-order.add_command(
-    call_command(
-        "order close",
-        CloseOrder,
-        """Close the order NUMBER, so that it cannot be paid any more.
-
-        \b
-        Example:
-          payasync order close T1
-        """,
-    )
-)
-order.add_command(
-    call_command(
-        "order wait",
-        QueryOrder,
-        """Wait until the order NUMBER has the given state.
-
-        If the state does not come in time, the exit code is 1.
-
-        \b
-        Example:
-          payasync order wait T1 --until paid --timeout 60
-        """,
-        send=_wait,
-        options=(
-            click.option("--until", type=click.Choice(ORDER_STATES), required=True, help="The state."),
-            click.option("--timeout", type=float, default=60.0, show_default=True, help="The longest wait in seconds."),
-        ),
-    )
-)

@@ -4,6 +4,8 @@ import click
 
 from payasync.cli.calls import call_command
 from payasync.resources.payments import CreatePayment, QueryPayment
+from payasync.session import Session
+from payasync.wire.response import PaymentResponse
 
 
 @click.group()
@@ -17,31 +19,25 @@ def payment() -> None:
     """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
-payment.add_command(
-    call_command(
-        "payment create",
-        CreatePayment,
-        """Create a payment that has no number of yours.
+@call_command(payment, CreatePayment)
+async def create(session: Session, request: CreatePayment, intent: str | None = None) -> PaymentResponse:
+    """Create a payment that has no number of yours.
 
-        With --journal and --intent, the payment is sent only once, even if you repeat the command.
+    With --journal and --intent, the payment is sent only once, even if you repeat the command.
 
-        \b
-        Example:
-          payasync payment create --amount 1000 --currency USD --description Shoes
-        """,
-    )
-)
-payment.add_command(
-    call_command(
-        "payment status",
-        QueryPayment,
-        """Show the state of the payment NUMBER.
+    Example:
+      payasync payment create --amount 1000 --currency USD --description Shoes
+    """
+    return await session.send(request, intent=intent)
 
-        NUMBER is what the service expects in this query, such as an order's number.
 
-        \b
-        Example:
-          payasync payment status T1
-        """,
-    )
-)
+@call_command(payment, QueryPayment)
+async def status(session: Session, request: QueryPayment) -> PaymentResponse:
+    """Show the state of the payment NUMBER.
+
+    NUMBER is what the service expects in this query, such as an order's number.
+
+    Example:
+      payasync payment status T1
+    """
+    return await session.send(request)

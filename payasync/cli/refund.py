@@ -5,6 +5,8 @@ import click
 from payasync.cli.calls import call_command
 from payasync.cli.refund_import import import_
 from payasync.resources.refunds import CreateRefund, QueryRefund
+from payasync.session import Session
+from payasync.wire.response import RefundResponse
 
 
 @click.group()
@@ -19,30 +21,26 @@ def refund() -> None:
     """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
-refund.add_command(
-    call_command(
-        "refund create",
-        CreateRefund,
-        """Refund a paid order, in whole or in part.
+@call_command(refund, CreateRefund)
+async def create(session: Session, request: CreateRefund) -> RefundResponse:
+    """Refund a paid order, in whole or in part.
 
-        The number of the refund is shown before the refund is sent. Use the same number to try it again.
+    The number of the refund is shown before the refund is sent. Use the same number to try it again.
 
-        \b
-        Example:
-          payasync refund create --out-trade-no T1 --total-amt 450 --refund-amt 200
-        """,
-    )
-)
-refund.add_command(
-    call_command(
-        "refund status",
-        QueryRefund,
-        """Show the state of the refund NUMBER.
+    Example:
+      payasync refund create --out-trade-no T1 --total-amt 450 --refund-amt 200
+    """
+    return await session.send(request)
 
-        \b
-        Example:
-          payasync refund status R1 --out-trade-no T1
-        """,
-    )
-)
+
+@call_command(refund, QueryRefund)
+async def status(session: Session, request: QueryRefund) -> RefundResponse:
+    """Show the state of the refund NUMBER.
+
+    Example:
+      payasync refund status R1 --out-trade-no T1
+    """
+    return await session.send(request)
+
+
 refund.add_command(import_)

@@ -4,6 +4,8 @@ import click
 
 from payasync.cli.calls import call_command
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
+from payasync.session import Session
+from payasync.wire.response import SubscriptionResponse
 
 
 @click.group()
@@ -17,43 +19,35 @@ def subscription() -> None:
     """  # noqa: D301 - click does not wrap a paragraph after this character
 
 
-subscription.add_command(
-    call_command(
-        "subscription create",
-        CreateSubscription,
-        """Start a recurring payment.
+@call_command(subscription, CreateSubscription)
+async def create(session: Session, request: CreateSubscription, intent: str | None = None) -> SubscriptionResponse:
+    r"""Start a recurring payment.
 
-        The service gives the subscription a number. With --journal and --intent, the request is sent only once,
-        even if you repeat the command.
+    The service gives the subscription a number. With --journal and --intent, the request is sent only once,
+    even if you repeat the command.
 
-        \b
-        Example:
-          payasync subscription create --frequency monthly --amount 900 \\
-            --start-date 2027-01-31 --customer email=a@example.com
-        """,
-    )
-)
-subscription.add_command(
-    call_command(
-        "subscription update",
-        UpdateSubscription,
-        """Change the subscription NUMBER. Options that you leave out change nothing.
+    Example:
+      payasync subscription create --frequency monthly --amount 900 \
+        --start-date 2027-01-31 --customer email=a@example.com
+    """
+    return await session.send(request, intent=intent)
 
-        \b
-        Example:
-          payasync subscription update S1 --amount 1000
-        """,
-    )
-)
-subscription.add_command(
-    call_command(
-        "subscription cancel",
-        CancelSubscription,
-        """End the subscription NUMBER.
 
-        \b
-        Example:
-          payasync subscription cancel S1
-        """,
-    )
-)
+@call_command(subscription, UpdateSubscription)
+async def update(session: Session, request: UpdateSubscription, intent: str | None = None) -> SubscriptionResponse:
+    """Change the subscription NUMBER. Options that you leave out change nothing.
+
+    Example:
+      payasync subscription update S1 --amount 1000
+    """
+    return await session.send(request, intent=intent)
+
+
+@call_command(subscription, CancelSubscription)
+async def cancel(session: Session, request: CancelSubscription, intent: str | None = None) -> SubscriptionResponse:
+    """End the subscription NUMBER.
+
+    Example:
+      payasync subscription cancel S1
+    """
+    return await session.send(request, intent=intent)
