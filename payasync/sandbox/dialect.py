@@ -92,14 +92,6 @@ def _put(holder: Any, step: str, value: object) -> None:
         holder[step] = value
 
 
-def _remove(document: Mapping[str, Any], path: str) -> None:
-    """Remove what stands at a dotted path, if it is there."""
-    above, _, name = path.rpartition(".")
-    holder = at(document, above)
-    if isinstance(holder, dict):
-        holder.pop(name, None)
-
-
 def write_time(moment: datetime, shape: NotificationShape) -> str:
     """Return a time as the service writes it in notifications: `2026-11-22 10:30:00`, if it has a time zone."""
     if shape.zone is None:
@@ -696,7 +688,9 @@ class Dialect:
                 set_at(data, path, given)
         omitted = names.profile.sandbox.omits.get(operation.name, ())
         for path in omitted:
-            _remove(data, path)
+            above, _, last = path.rpartition(".")
+            if isinstance(holder := at(data, above), dict):
+                holder.pop(last, None)
         set_at(document, names.answer.data, data)
         status = HTTPStatus.NO_CONTENT if "*" in omitted else HTTPStatus.OK
         code = names.answer.ok[0]

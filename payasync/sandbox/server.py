@@ -143,7 +143,10 @@ class Server:
             return
         self._stop()
         # Bound, to keep the port; not listening, so that the kernel resets new connections.
-        self._socket = _bind_socket(self._socket.family, self._address)
+        bound = socket.socket(self._socket.family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(self._address)
+        self._socket = bound
         known = frozenset(self._connections())
         self._close_connections(known)
         self._task = loop.create_task(self._close_late_connections(known), name="payasync sandbox server")
@@ -208,13 +211,6 @@ class Server:
     def _release(self, by: object) -> None:
         if timer := self._stopped_by.pop(by, None):
             timer.cancel()
-
-
-def _bind_socket(family: int, address: object) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind(address)  # type: ignore[arg-type] # as another socket of this family gave it
-    return made
 
 
 BODY: Final = web.RequestKey("payasync_sandbox_body", bytes)

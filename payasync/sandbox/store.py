@@ -351,16 +351,12 @@ def _prepare_database(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     if database.execute("PRAGMA page_count").fetchone()[0]:
         _check_marks(database)
-    _create_tables(database)
+    # All missing tables or none; in a new file before there is a log: the header must say whose file it is.
+    schema = resources.files("payasync.sandbox").joinpath("schema.sql").read_text(encoding="utf-8")
+    marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
+    database.executescript(f"BEGIN EXCLUSIVE; {marks} {schema} COMMIT;")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA foreign_keys = ON")
     database.execute("BEGIN EXCLUSIVE")
     database.execute("COMMIT")
-
-
-def _create_tables(database: sqlite3.Connection) -> None:
-    """Create all missing tables or none; in a new file before there is a log: the header must say whose file it is."""
-    schema = resources.files("payasync.sandbox").joinpath("schema.sql").read_text(encoding="utf-8")
-    marks = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
-    database.executescript(f"BEGIN EXCLUSIVE; {marks} {schema} COMMIT;")

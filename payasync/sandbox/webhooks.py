@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import aiohttp
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from payasync.endpoints import PLACE_ORDER
 from payasync.profile.sandbox_profile import PROFILE
@@ -117,10 +117,11 @@ def _is_same_document(expected: str, body: str) -> bool:
     return expected.strip() == body.strip() or (document is not ABSENT and document == loads(expected.encode()))
 
 
+@define(eq=False)
 class Deliveries:
     """Delivers the notifications that are due, and records each attempt.
 
-    Args:
+    Attributes:
         store: The outbox.
         clock: The sandbox's time.
         faults: The faults that notifications meet.
@@ -129,25 +130,15 @@ class Deliveries:
         http: Sends them.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        faults: ArmedFaults,
-        *,
-        signer: ServiceSigner,
-        names: WireNames,
-        http: aiohttp.ClientSession,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._faults = faults
-        self._signer = signer
-        self._names = names
-        self._http = http
-        self._busy = set[str]()
-        self._delayed = set[str]()
-        self._overtaken = list[Notification]()
+    store: Store
+    clock: Clock
+    faults: ArmedFaults
+    signer: ServiceSigner
+    names: WireNames
+    http: aiohttp.ClientSession
+    _busy: set[str] = field(init=False, factory=set[str])
+    _delayed: set[str] = field(init=False, factory=set[str])
+    _overtaken: list[Notification] = field(init=False, factory=list[Notification])
 
     @property
     def under_way(self) -> bool:
@@ -156,7 +147,7 @@ class Deliveries:
 
     def next(self, after: datetime) -> datetime | None:
         """Return when the next attempt is due after a time."""
-        notification = self._store.next_notification(after)
+        notification = self.store.next_notification(after)
         return notification.due if notification else None
 
     def begin(self, group: asyncio.TaskGroup, by: datetime, ended: Callable[[ClockEvent], object]) -> None:
@@ -167,7 +158,7 @@ class Deliveries:
             by: They were due at this time or before.
             ended: Called when one has ended and is recorded.
         """
-        while len(self._busy) < MAX_CONCURRENT and (notification := self._store.due_notification(by, self._busy)):
+        while len(self._busy) < MAX_CONCURRENT and (notification := self.store.due_notification(by, self._busy)):
             self._busy.add(notification.url)
             group.create_task(self._deliver(notification, ended), name="payasync sandbox delivery")
 
@@ -183,10 +174,10 @@ class Deliveries:
                 became = {"waiting": "not acknowledged", "delivered": "delivered", "dead": "given up"}[after.state]
                 while self._overtaken:
                     delayed = self._overtaken.pop(0)
-                    self._move(delayed, evolve(delayed, due=self._clock.now()))
+                    self._move(delayed, evolve(delayed, due=self.clock.now()))
         finally:
             self._busy.discard(notification.url)
-        ended(ClockEvent(self._clock.now(), f"{notification.event} {became}", notification.reference))
+        ended(ClockEvent(self.clock.now(), f"{notification.event} {became}", notification.reference))
 
     def _plan(self, notification: Notification) -> DeliveryPlan:
         """Return what a fault does to this delivery; one that was held back meets no second one."""
@@ -195,19 +186,19 @@ class Deliveries:
             return UNALTERED
         numbers = {notification.reference, *iterate_strings(json.loads(notification.body))}
         kind = notification.event.partition(".")[0]
-        return self._faults.plan_delivery(kind, numbers, timed=self._signer.timed)
+        return self.faults.plan_delivery(kind, numbers, timed=self.signer.timed)
 
     def _delay(self, notification: Notification, plan: DeliveryPlan) -> str:
         self._delayed.add(notification.notification_id)
-        later = evolve(notification, due=self._clock.now() + plan.later)
+        later = evolve(notification, due=self.clock.now() + plan.later)
         self._move(notification, later)
         if plan.overtaken:
             self._overtaken.append(later)
         return f"held back by {plan.fault}"
 
     def _move(self, before: Notification, after: Notification) -> None:
-        with self._store.transaction():
-            self._store.move(before, after)
+        with self.store.transaction():
+            self.store.move(before, after)
 
     async def _attempt(self, notification: Notification, plan: DeliveryPlan) -> Notification:
         """Send a notification once, record the attempt, and return the notification after it."""
@@ -217,18 +208,18 @@ class Deliveries:
         attempt = Attempt(
             notification_id=notification.notification_id,
             url=notification.url,
-            at=self._clock.now(),
+            at=self.clock.now(),
             status=status,
             error=error,
             answer=answer[:MAX_STORED],
             acknowledged=not error,
         )
-        stored = after = after_attempt(notification, attempt, self._names.profile.sandbox.redelivery)
-        with self._store.transaction():
-            self._store.add(attempt)
+        stored = after = after_attempt(notification, attempt, self.names.profile.sandbox.redelivery)
+        with self.store.transaction():
+            self.store.add(attempt)
             # If it was resent during this attempt, it stays due.
-            if not self._store.move(notification, after):
-                stored = self._store.find(Notification, notification_id=notification.notification_id) or after
+            if not self.store.move(notification, after):
+                stored = self.store.find(Notification, notification_id=notification.notification_id) or after
         self._log(attempt, stored)
         return after
 
@@ -246,25 +237,25 @@ class Deliveries:
             where=shorten_address(attempt.url),
             state=notification.state,
             tries=notification.tries,
-            wait=self._clock.seconds_until(notification.due) if notification.due else None,
+            wait=self.clock.seconds_until(notification.due) if notification.due else None,
         )
         LOGGER.info("%s", format_entry(entry), extra={"event_name": "sandbox.delivery", "delivery": delivery})
 
     async def _send(self, notification: Notification, plan: DeliveryPlan) -> tuple[int | None, str, str]:
         """Return the response's status and body, and why it is missing or does not acknowledge."""
         try:
-            body, headers = await self._signer.sign_notification(
+            body, headers = await self.signer.sign_notification(
                 notification.notification_id, notification.body, plan.age, notification.event
             )
         except Exception as failure:  # noqa: BLE001 - the profile's signature may be anybody's code
             return None, "", f"{type(failure).__name__}: {failure}"
-        data = plan.body(body, self._names.name(PLACE_ORDER.name, "nonce")).encode()
+        data = plan.body(body, self.names.name(PLACE_ORDER.name, "nonce")).encode()
         try:
-            async with self._http.post(notification.url, data=data, headers=headers, allow_redirects=False) as response:
+            async with self.http.post(notification.url, data=data, headers=headers, allow_redirects=False) as response:
                 answer = (await _read_start(response.content)).decode(errors="replace")
         except (aiohttp.ClientError, OSError, ValueError) as failure:
             return None, "", explain_failure(failure)
-        return response.status, answer, explain_refusal(self._names, response.status, answer)
+        return response.status, answer, explain_refusal(self.names, response.status, answer)
 
 
 async def _read_start(content: aiohttp.StreamReader) -> bytes:

@@ -231,7 +231,11 @@ class FaultInjector:
             commit: Does what is asked, and returns the response.
             fail: Returns a response of this status in which the service says that it failed.
         """
-        fault = self._armed_faults.fire_for_call(operation, numbers, reused=self._reused(request))
+        transport = request.transport
+        reused = transport in self._used
+        if transport:
+            self._used.add(transport)
+        fault = self._armed_faults.fire_for_call(operation, numbers, reused=reused)
         if fault is None:
             return await commit()
         add_facts(request, fault=str(fault))
@@ -247,13 +251,6 @@ class FaultInjector:
         self.closing.set()
         for injection in self._injections:
             injection.reset()
-
-    def _reused(self, request: web.Request) -> bool:
-        transport = request.transport
-        if transport is None or transport in self._used:
-            return transport is not None
-        self._used.add(transport)
-        return False
 
 
 PIECE: Final = 1 << 20

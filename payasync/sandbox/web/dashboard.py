@@ -3,7 +3,7 @@
 import hmac
 import re
 from collections import ChainMap, Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from attrs import frozen
 
 from payasync.credentials import Secret
 from payasync.errors import PayasyncError
-from payasync.sandbox.clock import Clock, ClockEvent, ClockRate
+from payasync.sandbox.clock import Clock, ClockRate
 from payasync.sandbox.dialect import STATUSES
 from payasync.sandbox.exchanges import CUSTOMER, format_curl, format_request, format_response
 from payasync.sandbox.faults.armed_faults import CALLS, EVENTS
@@ -330,8 +330,10 @@ class Dashboard:
         unit, text = read_choice(fields, "unit", {unit: unit for unit in UNITS}), require_text(fields, "amount")
         if not (_NUMBER.fullmatch(text) and int(text)):
             raise RefusedError("invalid", f"amount must be a whole number from 1 to {MAX_ADVANCE}", field="amount")
-        happened = await self.clock.advance(**{unit: int(text)})
-        return f"The clock was advanced by {int(text)} {unit}. {_describe_due(happened)}"
+        happened = Counter(each.what for each in await self.clock.advance(**{unit: int(text)}))
+        listed = ", ".join(f"{what} ({count})" for what, count in happened.items())
+        due = f"Fell due: {listed}." if listed else "Nothing fell due."
+        return f"The clock was advanced by {int(text)} {unit}. {due}"
 
     async def _arm_fault(self, fields: Fields) -> Fields:
         kind, on = require_text(fields, "kind"), fields.get("on", "").strip() or None
@@ -360,13 +362,6 @@ async def _read_fields(request: web.Request) -> Fields:
                 raise RefusedError("invalid", f"{name} must be a text or a number", field=name)
         return {name: str(value) for name, value in document.items()}
     return await read_form(request)
-
-
-def _describe_due(happened: Iterable[ClockEvent]) -> str:
-    counted = Counter(each.what for each in happened)
-    if not counted:
-        return "Nothing fell due."
-    return f"Fell due: {', '.join(f'{what} ({count})' for what, count in counted.items())}."
 
 
 def _is_script(request: web.Request) -> bool:
