@@ -232,9 +232,7 @@ def _keys_needed(profile: Profile, environ: Mapping[str, str]) -> Iterator[tuple
 
 def list_methods(methods: tuple[str, ...]) -> str:
     """Return methods by their namespaces: `orders.place, .query`."""
-    if set(methods) >= ARGUMENTS.keys():
-        return "all methods"
-    return list_keys(methods)
+    return "all methods" if set(methods) >= ARGUMENTS.keys() else list_keys(methods)
 
 
 def list_keys(keys: Iterable[str]) -> str:

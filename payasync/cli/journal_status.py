@@ -108,23 +108,17 @@ class StatusScreen:
             self._lines.row(name, plain(value), style)
         self._lines.row("Journal", plain(self._address.shown), "")
         self._lines.write()
-        self._show_sending(status)
-        self._show_overdue(status)
-        self._show_manual(status)
-        self._show_unsent(status)
-        self._show_events(status)
-        self._show_doubtful(status)
-
-    def _show_sending(self, status: JournalStatus) -> None:
         if status.leases:
             many = len(status.leases)
             are = "1 write is being sent, or was" if many == 1 else f"{many} writes are being sent, or were"
             self._say(f"{are} interrupted: look again at {format_moment(max(status.leases))}.")
-
-    def _show_overdue(self, status: JournalStatus) -> None:
         if status.overdue >= UNSENT:
             late = duration(status.overdue.total_seconds())
             self._say(f"A query is overdue for {late}: does payasync reconcile --watch run, and reach the service?")
+        self._show_manual(status)
+        self._show_unsent(status)
+        self._show_events(status)
+        self._show_doubtful(status)
 
     def _show_manual(self, status: JournalStatus) -> None:
         if status.manual:
