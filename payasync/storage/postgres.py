@@ -258,9 +258,10 @@ class _Pool:
         self._begin_sender()
         return await done
 
-    def _begin_sender(self, ended: asyncio.Task[None] | None = None) -> None:
-        # Also called after a sender has ended, because a job that came just before began none.
-        self._senders -= {ended}
+    def _begin_sender(self, _ended: asyncio.Task[None] | None = None) -> None:
+        # Also called after a sender has ended, because a job that came just before began none. A signal's exception may
+        # have left one that has ended.
+        self._senders = {each for each in self._senders if not each.done()}
         if len(self._senders) < SENDERS and any(not done.cancelled() for *_, done in self._jobs):
             sender = asyncio.ensure_future(self._send())
             self._senders.add(sender)
