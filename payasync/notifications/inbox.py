@@ -134,7 +134,7 @@ FORGET_BATCH: Final = 500
 MAX_AHEAD: Final = 60.0
 """Seconds by which a stored time may be ahead of now; if it is more, the clock was set back."""
 
-_SQL: Final = read_queries("payasync.notifications", "inbox")
+SQL: Final = read_queries("payasync.notifications", "inbox")
 
 T = TypeVar("T")
 Statements: TypeAlias = Generator[tuple[str, Mapping[str, Any]], list[dict[str, Any]], T]
@@ -174,7 +174,7 @@ class Inbox(ABC):
 
     async def extend(self, claim: Claim, lease: float) -> bool:
         """Extend a lease to `lease` seconds from now; return `False` if it is lost."""
-        return await self._run(lambda now: _change(claim, _SQL["extend"], until=now + timedelta(seconds=lease)))
+        return await self._run(lambda now: _change(claim, SQL["extend"], until=now + timedelta(seconds=lease)))
 
     async def handled(self, claim: Claim, handler: str) -> bool:
         """Record that a handler has handled the event; return `False` if the lease is lost."""
@@ -185,7 +185,7 @@ class Inbox(ABC):
 
         Return `False`, and change nothing, if another event has the key or the lease is lost.
         """
-        return await self._run(lambda _: _change(claim, _SQL["own"], key=key), key)
+        return await self._run(lambda _: _change(claim, SQL["own"], key=key), key)
 
     async def finish(self, claim: Claim, state: State, reason: str = "", wait: float | None = None) -> bool:
         """End a lease; return `False`, and change nothing, if it is lost.
@@ -201,9 +201,9 @@ class Inbox(ABC):
             raise invalid_argument("state", f"pending, {', '.join(sorted(ENDS))}", state)
         values = {"state": state, "reason": reason, "failed": int(wait is not None), "due": None}
         if state != "pending":
-            return await self._run(lambda _: _change(claim, _SQL["finish"], **values))
+            return await self._run(lambda _: _change(claim, SQL["finish"], **values))
         pause = timedelta(seconds=wait or 0)
-        return await self._run(lambda now: _change(claim, _SQL["finish"], **{**values, "due": now + pause}))
+        return await self._run(lambda now: _change(claim, SQL["finish"], **{**values, "due": now + pause}))
 
     async def next_due(self) -> float | None:
         """Return the seconds until the next event is due or a lease ends; `None` if there is neither."""
@@ -260,23 +260,23 @@ class Inbox(ABC):
 
 
 def _add(values: Mapping[str, Any], now: datetime) -> Statements[Added]:
-    others = yield _SQL["same_key"], {"key": values["key"]}
+    others = yield SQL["same_key"], {"key": values["key"]}
     if any(other["digest"] == values["digest"] for other in others):
         return Added.AGAIN
     if not others:
-        yield _SQL["add"], {**values, "state": "pending", "reason": "", "due": now}
+        yield SQL["add"], {**values, "state": "pending", "reason": "", "due": now}
         return Added.NEW
     reason = f"event {others[0]['id']} came with the same key and another body"
-    yield _SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
+    yield SQL["add"], {**values, "state": "held", "reason": reason, "due": None}
     return Added.CONFLICT
 
 
 def _claim(limit: int, lease: timedelta, now: datetime) -> Statements[list[Claim]]:
-    yield _SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)}
-    ids = [row["id"] for row in (yield _SQL["due"], {"limit": limit})]
+    yield SQL["begin_anew"], {"ahead": now + timedelta(seconds=MAX_AHEAD)}
+    ids = [row["id"] for row in (yield SQL["due"], {"limit": limit})]
     if not ids:
         return []
-    rows = yield _SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}
+    rows = yield SQL["lease"], {"ids": json.dumps(ids), "until": now + lease}
     claims = [Claim(event=_event(row), fence=row["fence"]) for row in rows]
     return sorted(claims, key=lambda claim: ids.index(claim.event.id))
 
@@ -287,7 +287,7 @@ def _change(claim: Claim, statement: str, **values: Any) -> Statements[bool]:
 
 
 def _next_due(now: datetime) -> Statements[float | None]:
-    ((due,),) = [row.values() for row in (yield _SQL["next_due"], {})]
+    ((due,),) = [row.values() for row in (yield SQL["next_due"], {})]
     return None if due is None else (due - now).total_seconds()
 
 
@@ -295,8 +295,8 @@ def _backlog(now: datetime) -> Statements[Backlog]:
     counts: dict[str, int] = {}
     for state in STATES:
         if state not in ENDS - REPLAYABLE:
-            ((counts[state],),) = [row.values() for row in (yield _SQL["count"], {"state": state})]
-    oldest = [_event(row).received_at for row in (yield _SQL["oldest"], {})]
+            ((counts[state],),) = [row.values() for row in (yield SQL["count"], {"state": state})]
+    oldest = [_event(row).received_at for row in (yield SQL["oldest"], {})]
     wait = yield from _next_due(now)
     return Backlog(
         counts=counts,
@@ -306,23 +306,23 @@ def _backlog(now: datetime) -> Statements[Backlog]:
 
 
 def _events(values: Mapping[str, Any]) -> Statements[list[InboxEvent]]:
-    rows = yield _SQL["events"] if values["state"] is None else _SQL["events_of_state"], values
+    rows = yield SQL["events"] if values["state"] is None else SQL["events_of_state"], values
     return [_event(row) for row in rows]
 
 
 def _replay(values: Mapping[str, Any]) -> Statements[bool]:
-    return bool((yield _SQL["replay"], values))
+    return bool((yield SQL["replay"], values))
 
 
 def _rename_and_replay(values: Mapping[str, Any]) -> Statements[bool]:
-    renamed = yield _SQL["rename"], values
+    renamed = yield SQL["rename"], values
     return bool(renamed) and (yield from _replay(values))
 
 
 def _forget(values: Mapping[str, Any]) -> Statements[tuple[int, int]]:
     """Return how many events were deleted, and of how many others only the key is left."""
-    deleted = yield _SQL["forget"], values
-    emptied = yield _SQL["empty"], values
+    deleted = yield SQL["forget"], values
+    emptied = yield SQL["empty"], values
     return len(deleted), len(emptied)
 
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 
-from payasync.notifications import inbox as statements
+from payasync.notifications.inbox import SQL
 from payasync.notifications.sqlite_inbox import SqliteInbox, sqlite_statement
 from tests.journal.building import START
 from tests.notifications.inbox_building import received
@@ -26,16 +26,15 @@ async def test_each_statement_finds_its_rows_by_an_index(tmp_path: Path) -> None
     inbox = SqliteInbox(tmp_path / "inbox.db")
     await inbox.events()
     await inbox.aclose()
-    texts = {name: text for name, text in vars(statements).items() if isinstance(text, str) and "_events" in text}
     with closing(sqlite3.connect(tmp_path / "inbox.db")) as db:
         plans = {
             name: [step for *_, step in db.execute(f"EXPLAIN QUERY PLAN {sqlite_statement(text)}", defaultdict(int))]
-            for name, text in texts.items()
+            for name, text in SQL.items()
         }
 
-    assert {"EMPTY", "FORGET", "NEXT_DUE", "EVENTS_OF_STATE"} < plans.keys()
+    assert {"empty", "forget", "next_due", "events_of_state"} < plans.keys()
     assert {} == {name: plan for name, plan in plans.items() if any(step == "SCAN events" for step in plan)}
-    assert {"OLDEST", "SAME_KEY"} == {
+    assert {"oldest", "same_key"} == {
         name for name, plan in plans.items() if any("TEMP B-TREE" in step for step in plan)
     }
 
