@@ -494,6 +494,8 @@ def _check_folder(path: Location) -> None:
     found = folder.stat()
     shared = "g" if found.st_mode & stat.S_IWGRP and _POSIX and not _is_own_group(found.st_gid) else ""
     who = shared + ("o" if found.st_mode & stat.S_IWOTH else "")
+    if _POSIX and found.st_uid not in {0, os.geteuid()}:
+        raise _not_permitted(f"its folder {str(folder)!r} belongs to another user, who could replace it. Use your own")
     if _POSIX and who and not found.st_mode & stat.S_ISVTX:
         raise _not_permitted(
             f"other users can write its folder {str(folder)!r} (mode {stat.S_IMODE(found.st_mode):04o}), and could "

@@ -4,8 +4,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -47,7 +48,7 @@ from payasync.journal import STATES, Intent, Journal, State
 from payasync.journal.intents import END_STATES, RESOLVABLE_STATES, doubt_since, format_moment, state_now, when_sent
 from payasync.journal.reconcile_policy import may_arrive_until, resolve_objection
 from payasync.journal.reconciler import PAGE
-from payasync.notifications import InboxEvent, SqliteInbox
+from payasync.notifications import Inbox, InboxEvent, SqliteInbox
 from payasync.notifications.inbox import REPLAYABLE
 from payasync.storage import Upgrade
 
@@ -63,7 +64,10 @@ _QUESTIONS: Final[dict[tuple[bool, State], str]] = {
     (True, "rejected"): "payasync has not sent it, and will not send it. Are you sure that it is no longer wanted?",
 }
 """By whether the intent is new, and by its end."""
-_SEARCHED: Final = "Searched: the numbers of orders, refunds and subscriptions, and the orders of refunds."
+SEARCHED: Final = {
+    "number": "Searched: the numbers of orders, refunds and subscriptions, and the orders of refunds.",
+    "order": "Searched: orders, and the orders of refunds. For the number of a refund, give --number.",
+}
 
 
 def _positive_id(_context: click.Context, _argument: click.Parameter, text: str) -> int:
@@ -226,6 +230,8 @@ def list_intents(
       1    nothing has the number of --number or --order
       2    the journal cannot be read
     """  # noqa: D301 - click does not wrap a paragraph after this character
+    if "" in {number, order}:
+        raise click.UsageError("The number is empty")
     if number is not None and order is not None:
         raise click.UsageError("Give --number or --order: --number finds the refunds of an order, too")
     screen, shown = JournalScreen(json=json), list[Intent]()
@@ -413,8 +419,9 @@ def move(address: Address, old: str, new: str, *, yes: bool) -> None:
 @journal.command(short_help="Make or migrate the tables.")
 @journal_option(existing=False, required=False, help="The journal; a missing SQLite file is made.")
 @click.option("--inbox", metavar="FILE|URL", help="Also upgrade this inbox.")
+@click.option("--schema", metavar="SCHEMA", help="In PostgreSQL: the schema of the tables, which must exist.")
 @click.option("--dry-run", is_flag=True, help="Only print the SQL.")
-def upgrade(address: Address | None, *, inbox: str | None, dry_run: bool) -> None:
+def upgrade(address: Address | None, *, inbox: str | None, schema: str | None, dry_run: bool) -> None:
     """Make the tables of a journal, or migrate those of an earlier payasync.
 
     Your program does this at its first use, too. No other command does. Stop all processes that use the tables before,
@@ -432,24 +439,34 @@ def upgrade(address: Address | None, *, inbox: str | None, dry_run: bool) -> Non
     """  # noqa: D301 - click does not wrap a paragraph after this character
     if address is None and inbox is None:
         fail("journal upgrade", f"neither --journal nor --inbox is given: {FORMS}")
+    stores: list[tuple[str, str, Callable[[], Journal | Inbox]]] = []
     if address is not None:
-        made = run_with_journal(address, lambda store: store.upgrade(dry_run=dry_run), command="journal upgrade")
-        _show_upgrade("journal", made, dry_run=dry_run)
+        stores.append(("journal", "--journal", partial(address.open, schema=schema)))
     if inbox is not None:
-        opened, command = Address(inbox).open_inbox, "journal upgrade"
-        made = run_with_store(opened, lambda store: store.upgrade(dry_run=dry_run), command=command, option="--inbox")
-        _show_upgrade("inbox", made, dry_run=dry_run)
+        stores.append(("inbox", "--inbox", partial(Address(inbox).open_inbox, schema=schema)))
+    # All are looked at before one is changed.
+    for looking in (True,) if dry_run else (True, False):
+        for name, option, opened in stores:
+            work = partial(_upgrade, dry_run=looking)
+            made = run_with_store(opened, work, command="journal upgrade", option=option)
+            if looking is dry_run:
+                _show_upgrade(name, made, dry_run=dry_run)
+
+
+async def _upgrade(store: Journal | Inbox, *, dry_run: bool) -> Upgrade:
+    return await store.upgrade(dry_run=dry_run)
 
 
 def _show_upgrade(store: str, made: Upgrade, *, dry_run: bool) -> None:
-    before = f"version {made.before}" if made.before else "no tables"
     if not made.sql:
         words = f"is up to date: version {made.after}."
-    elif dry_run:
-        words = f"would have version {made.after}. Now it has {before}."
+    elif made.before:
+        words = f"{'would be' if dry_run else 'is'} migrated from version {made.before} to {made.after}."
     else:
-        words = f"has version {made.after} now. Before, it had {before}."
-    Lines(strict=True).write(f"{'-- ' if dry_run else ''}The {store} {plain(made.place)} {words}")
+        words = (
+            f"{'would be' if dry_run else 'is'} new and empty: version {made.after}. If you have one, check the name."
+        )
+    Lines(strict=True).write(f"{'-- ' if dry_run else ''}The {store} {plain(made.place)} {words}", hang=3)
     if dry_run:
         click.echo(made.sql, nl=False)
 
@@ -509,8 +526,8 @@ class JournalScreen:
         words = "".join(f" --{name} {quote(str(each))}" for name, each in options.items() if each)
         if not intents:
             self._lines.write((plain(f"The journal has no intents{' with' * bool(words)}{words}."), "dim"))
-            if given.get("number") or given.get("order"):
-                self._lines.write((_SEARCHED, "dim"))
+            for searched in filter(given.get, SEARCHED):
+                self._lines.write((SEARCHED[searched], "dim"), hang=2)
             return
         self._lines.print(intent_table(intents, width=self._lines.console.width))
         if more:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from attrs import field, frozen
@@ -20,9 +20,6 @@ from payasync.notifications import Inbox, SqliteInbox
 from payasync.profile.profile import Profile
 from payasync.session import PROFILE_PATH, SANDBOX_WORD, Session, load_profile
 from payasync.wire.validators import NOTHING
-
-if TYPE_CHECKING:
-    from payasync.notifications import PostgresInbox
 
 S = TypeVar("S", bound="Journal | Inbox")
 T = TypeVar("T")
@@ -108,11 +105,12 @@ class Address:
         """The option with which a command uses this journal; empty if the environment names it."""
         return "" if os.environ.get(_JOURNAL) == self.text else f" --journal {shlex.quote(self.shown)}"
 
-    def open(self, *, make: bool = False) -> Journal:
+    def open(self, *, make: bool = False, schema: str | None = None) -> Journal:
         """Return the journal; nothing is read or written yet. Missing and older tables are refused.
 
         Args:
             make: Make a missing SQLite file.
+            schema: The schema of the tables in PostgreSQL.
 
         Raises:
             ConfigurationError: The connection string is invalid, or the extra `[postgres]` is not installed.
@@ -121,15 +119,15 @@ class Address:
             return SqliteJournal(self.text, migrate=make and not Path(self.text).exists())
         from payasync.journal import PostgresJournal  # noqa: PLC0415 - the extra may be missing
 
-        return PostgresJournal(self.text, migrate=False)
+        return PostgresJournal(self.text, schema=schema, migrate=False)
 
-    def open_inbox(self) -> "SqliteInbox | PostgresInbox":
+    def open_inbox(self, *, schema: str | None = None) -> Inbox:
         """Return the inbox at this place, as `open` returns a journal; its tables are made or migrated by `upgrade`."""
         if self.is_file:
             return SqliteInbox(self.text, migrate=False)
         from payasync.notifications import PostgresInbox  # noqa: PLC0415 - the extra may be missing
 
-        return PostgresInbox(self.text, migrate=False)
+        return PostgresInbox(self.text, schema=schema, migrate=False)
 
 
 def journal_option(

@@ -30,9 +30,12 @@ _AS_READ: Final = {
 }
 _READ: Final = ", ".join(_AS_READ.get(name, "{0}").format(name) for name in COLUMNS)
 """psycopg would read no row at all if Python could not hold a value in one of them, such as `infinity`."""
+_ORDER_OF: Final = "CASE WHEN strpos(CAST(request AS text), chr(92) || 'u0000') = 0 THEN request ->> 'out_trade_no' END"
+"""As the index has it."""
 _HOME: Final = """
-SELECT current_database() AS name, pg_postmaster_start_time() AS server, to_regclass('payasync_intents')::oid AS number
-"""
+SELECT current_database() AS name, pg_postmaster_start_time() AS server, CAST(relation.oid AS bigint) AS number
+FROM pg_catalog.pg_class AS relation JOIN pg_catalog.pg_namespace AS home ON home.oid = relation.relnamespace
+WHERE relation.relname = 'payasync_' || 'intents' AND home.nspname = %(home)s"""
 
 T = TypeVar("T")
 
@@ -141,7 +144,7 @@ class PostgresJournal(Journal):
 
 async def _fetch_home(rows: Rows) -> list[dict[str, Any]]:
     """Return the identity of a database."""
-    return await rows.rows(_HOME)
+    return await rows.rows(_HOME, {"home": rows.home})
 
 
 async def _execute(rows: Rows, query: Query) -> list[Any]:
@@ -162,7 +165,7 @@ def _read_results(query: Query, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
 @cache
 def postgres_statement(statement: str, lock: str) -> str:
     """Return a statement as psycopg reads it."""
-    text = with_columns(statement, _READ).replace(ORDER_OF, "(request ->> 'out_trade_no')")
+    text = with_columns(statement, _READ).replace(ORDER_OF, _ORDER_OF)
     return re.sub(r":(\w+)", r"%(\1)s", text) + f" {lock}"
 
 

@@ -353,7 +353,7 @@ def resolve_objection(seen: Intent, now: datetime, quarantine: float | None) -> 
     if state_now(seen, now) == "unknown" and may_be_settled(seen):
         return f"payasync reconcile still asks the service{late and f', which {late}'}: run payasync reconcile"
     if until is None:
-        return "no recovery.quarantine says until when the service may carry it out: give a profile that has it"
+        return "no recovery.quarantine says until when the service may carry it out: give --profile FILE that has it"
     return late and f"the service {late}: wait until then"
 
 

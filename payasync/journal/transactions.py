@@ -496,7 +496,7 @@ def resolve(
     stored = yield from _lock_intent(intent_id)
     before = state_now(stored, now)
     if before not in RESOLVABLE_STATES:
-        raise _not_resolvable_error(stored)
+        raise _not_resolvable_error(stored, state)
     shown, attempts = seen
     if shown not in {None, stored.state, before}:
         rule = f"the state of intent {intent_id}, which is now {before}: look at it again"
@@ -510,12 +510,18 @@ def resolve(
     return resolved
 
 
-def _not_resolvable_error(stored: Intent) -> InvalidArgumentError:
+def _not_resolvable_error(stored: Intent, wanted: State) -> InvalidArgumentError:
     rule = "only new, accepted, unknown or manual ones can be ended"
     stands = f"{stored.state} already" if stored.state in END_STATES else stored.state
     if stored.lease is not None:
         stands += f", and held by a process until {format_moment(stored.lease)} at the latest"
-    done = f". Nothing is left to do: payasync journal show {stored.id} shows it" if stored.state in END_STATES else ""
+    done = ""
+    if stored.state == wanted:
+        done = f". Nothing is left to do: payasync journal show {stored.id} shows it"
+    elif stored.state in END_STATES:
+        done = (
+            f". An end cannot be changed: if it is wrong, let nobody repeat {stored.reference or stored.intent or 'it'}"
+        )
     return InvalidArgumentError(
         f"intent {stored.id} is {stands}; {rule}{done}", field="intent_id", rule=rule, value=stored.id
     )

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import evolve, frozen
 
-from payasync.credentials import Secret, trim
+from payasync.credentials import QUOTES, Secret, trim
 from payasync.errors import ConfigurationError
 from payasync.settings import invalid_setting
 
@@ -50,8 +50,13 @@ class _SharedSecret:
             )
 
     def weakness(self, key: Secret, *, signs: bool) -> str:  # noqa: ARG002 - one key signs and verifies
-        if trim(key.reveal()) != key.reveal():
-            return "has white space or a byte order mark at its ends, which change each signature: remove them"
+        odd = next((each for each in key.reveal() if not each.isprintable()), "")
+        if odd:
+            return f"holds U+{ord(odd):04X}, which nobody sees and which changes each signature: copy the key again"
+        if trim(key.reveal()) != key.reveal() or QUOTES.intersection(key.reveal()[:1] + key.reveal()[-1:]):
+            return (
+                "has white space or a quote at an end, which changes each signature: remove it if it is not of the key"
+            )
         short = f"has fewer than {LONG_ENOUGH} characters, and could be guessed: ask for a longer one"
         return short if len(key.reveal()) < LONG_ENOUGH else ""
 

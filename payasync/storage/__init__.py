@@ -87,11 +87,12 @@ def read_migrations(package: str, database: str) -> tuple[str, ...]:
 
 def upgrade_needed(schema: Schema, version: int) -> str:
     """Return why a command cannot use a store whose tables are missing or older, and the next step."""
-    why = f"its tables are of an earlier payasync (version {version}, here {len(schema.migrations)})"
     option = "" if schema.name == "journal" else " --inbox"
+    if not version:
+        return f"there are no tables yet. If that is the right place, run payasync journal upgrade{option}"
     return (
-        f"{why if version else 'it has no tables yet'}, and only a program that uses them changes them: start the "
-        f"program, or run payasync journal upgrade{option}. Earlier versions of payasync refuse tables of a later one"
+        f"the tables have version {version}, and this payasync needs {len(schema.migrations)}. Stop all processes of "
+        f"the earlier payasync, which refuse newer tables, and run payasync journal upgrade{option}"
     )
 
 

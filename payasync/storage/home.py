@@ -61,8 +61,8 @@ def choose_home(given: str | None, path: Sequence[str], homes: Sequence[str], sc
     if homes and not given:
         raise LookupError(
             f"its tables are in the schema {' and '.join(homes)}, and the search_path is {', '.join(path) or 'empty'}. "
-            f"To use them, give schema={homes[0]!r}, or options=-csearch_path%3D{homes[0]} in the connection string. "
-            "To make new ones, give schema= with another name"
+            f"Give {' or '.join(f'schema={each!r}' for each in homes)}, or this schema as the search_path in the "
+            "options of the connection string. To make other tables, run payasync journal upgrade --schema NAME"
         )
     if not candidates:
         raise LookupError(f"no schema of the search_path {', '.join(path)} exists: create one, or give schema=")

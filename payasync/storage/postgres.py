@@ -56,7 +56,8 @@ START: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _CLOCK: Final = """to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US+00:00') AS now"""
 """The server's time as a text that does not depend on `DateStyle`: ISO 8601."""
 _GUARDS: Final = """
-    set_config('idle_in_transaction_session_timeout', '30s', true), set_config('search_path', {path}, true),
+    set_config('idle_in_transaction_session_timeout', '30s', true), set_config('statement_timeout', '30s', true),
+    set_config('search_path', {path}, true),
     set_config('DateStyle', 'ISO', true), set_config('TimeZone', 'UTC', true),
     CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"""
 BEGIN: Final = f"{START}; SELECT {_CLOCK}, set_config('lock_timeout', '5s', true), {_GUARDS}"
@@ -68,7 +69,9 @@ GROUP_GUARDS: Final = f"SELECT set_config('lock_timeout', '100ms', true), {_GUAR
 """A group waits for a locked row only briefly, because that row is one caller's."""
 PATIENT: Final = "SELECT set_config('lock_timeout', '0', true), set_config('statement_timeout', '0', true)"
 """Another process may need minutes to migrate many rows."""
-MIGRATING: Final = f"SELECT set_config('lock_timeout', '30s', true), {_GUARDS}"
+MIGRATING: Final = (
+    f"SELECT {_GUARDS}, set_config('lock_timeout', '30s', true), set_config('statement_timeout', '0', true)"
+)
 """Who waits for a table makes all others wait, too, so this wait is bounded."""
 NOW: Final = "coalesce(CAST(%(now)s AS timestamptz), now())"
 """The present in a statement for `Database.run_grouped`: the journal's clock, else the server's."""

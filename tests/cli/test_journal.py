@@ -23,7 +23,7 @@ from rich.console import Console
 
 from payasync.cli import intent_table
 from payasync.cli.commands import payasync
-from payasync.cli.journal import ROWS, JournalScreen
+from payasync.cli.journal import ROWS, SEARCHED, JournalScreen
 from payasync.cli.options import Address
 from payasync.errors import ConfigurationError
 from payasync.journal import Journal, Outcome, PostgresJournal, SqliteJournal
@@ -136,7 +136,7 @@ def test_list_of_nothing_says_of_what(path: Path, asked: tuple[str, ...], words:
     """If no intent matches, a line repeats the filters. If nothing has a number, it says where it was searched."""
     result = run("list", "--journal", str(path), *asked)
     scripted = run("list", "--journal", str(path), *asked, "--json")
-    searched = "Searched: the numbers of orders, refunds and subscriptions, and the orders of refunds.\n" * code
+    searched = f"{SEARCHED[asked[0][2:]]}\n" if code else ""
 
     assert (code, f"The journal has no intents with {words}.\n{searched}") == (result.exit_code, result.output)
     assert (code, "") == (scripted.exit_code, scripted.output)

@@ -27,6 +27,10 @@ from payasync.storage.sqlite import SqliteFile
 from tests.test_readme import ENVIRONMENT
 
 KNOWN: Final = len(SQLITE.migrations)
+DONE: Final = {
+    "missing": f"new and empty: version {KNOWN}. If you have one, check the name.",
+    "older": f"migrated from version {KNOWN - 1} to {KNOWN}.",
+}
 REFUNDS: Final = "out_trade_no,out_refund_no,total_amt,refund_amt\nT1,R1,450,200\n"
 RESOLVING: Final = ("--as", "rejected", "--reason", "looked up", "--yes")
 REFUND: Final = ("--out-trade-no", "T1", "--out-refund-no", "R1", "--total-amt", "450", "--refund-amt", "200", "--yes")
@@ -188,10 +192,9 @@ def test_file_is_upgraded(tmp_path: Path, state: str) -> None:
     make_file(good, SQLITE)
     if state == "older":
         make_file(path, older(SQLITE))
-    had = f"version {KNOWN - 1}" if state == "older" else "no tables"
     said = lines(run("journal", "upgrade", journal="pay.db").stdout for _ in range(2))
 
-    assert f"The journal {path} has version {KNOWN} now. Before, it had {had}." == said[0]
+    assert f"The journal {path} is {DONE[state]}" == said[0]
     assert f"The journal {path} is up to date: version {KNOWN}." == said[1]
     assert sorted(map(str, schema_of(good))) == sorted(map(str, schema_of(path)))
     assert 0o600 == path.stat().st_mode & 0o777
@@ -202,10 +205,9 @@ def test_postgresql_is_upgraded(postgres_dsn: str, state: str) -> None:
     """`journal upgrade` makes or migrates the tables, and says in which schema; a second run changes nothing."""
     if state == "older":
         make_tables(postgres_dsn, older(POSTGRES))
-    had = f"version {KNOWN - 1}" if state == "older" else "no tables"
     said = lines(run("journal", "upgrade", journal=url(postgres_dsn)).stdout for _ in range(2))
 
-    assert f"schema public has version {KNOWN} now. Before, it had {had}." in said[0]
+    assert f"schema public is {DONE['missing' if state == 'empty' else state]}" in said[0]
     assert f"schema public is up to date: version {KNOWN}." in said[1]
     assert 0 == run("journal", journal=url(postgres_dsn)).exit_code
 
@@ -238,8 +240,33 @@ def test_inbox_is_upgraded(tmp_path: Path, postgres_dsn: str) -> None:
     alone = run("journal", "upgrade", "--inbox", url(postgres_dsn)).stdout.splitlines()
 
     assert ["The journal", "The inbox"] == [" ".join(each.split()[:2]) for each in both]
-    assert both[1].endswith("has version 2 now. Before, it had version 1.")
-    assert (1, True) == (len(alone), alone[0].endswith("schema public has version 2 now. Before, it had no tables."))
+    assert both[1].endswith("is migrated from version 1 to 2.")
+    assert (1, True) == (len(alone), "schema public is new and empty: version 2." in alone[0])
+
+
+def test_all_is_looked_at_before_one_is_changed(tmp_path: Path) -> None:
+    """If the inbox cannot be upgraded, the journal stays as it is, too."""
+    (tmp_path / "inbox.db").write_bytes(b"")
+    make_file(tmp_path / "pay.db", older(SQLITE))
+    before = schema_of(tmp_path / "pay.db")
+    result = run("journal", "upgrade", "--inbox", "inbox.db", journal="pay.db")
+
+    assert (2, "", True) == (result.exit_code, result.stdout, "--inbox" in result.stderr)
+    assert before == schema_of(tmp_path / "pay.db")
+
+
+def test_upgrade_makes_tables_in_a_named_schema(postgres_dsn: str) -> None:
+    """With `--schema`, a second merchant's tables are made, though another schema has some; none is made by mistake."""
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA cafe")
+    make_tables(postgres_dsn, POSTGRES)
+    mine = url(make_conninfo(postgres_dsn, options="-csearch_path=cafe"))
+    codes = [
+        run(*words, journal=mine).exit_code
+        for words in (("journal", "upgrade"), ("journal", "upgrade", "--schema", "cafe"), ("journal",))
+    ]
+
+    assert [2, 0, 0] == codes
 
 
 def test_upgrade_needs_a_store() -> None:

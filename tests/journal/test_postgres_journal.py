@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -20,11 +21,12 @@ from benchmarks.statements import (
     values_for,
     values_to_fill,
 )
-from payasync.credentials import Secret
+from payasync.credentials import Hidden, Secret
 from payasync.errors import ConfigurationError, IntentConflictError, StorageError
 from payasync.journal import PostgresJournal, transactions
 from payasync.journal.intents import BeginResult, Step
-from payasync.journal.postgres_journal import postgres_statement
+from payasync.journal.postgres_journal import SCHEMA, postgres_statement
+from payasync.storage.postgres import Database
 from tests.journal.building import LEASE, MERCHANT, SERVICE, START, Clock, draft, refund
 from tests.plans import Plan, dearer, plan
 from tests.postgres import database
@@ -346,3 +348,24 @@ async def test_idle_turn_reads_only_its_merchant(journal: PostgresJournal, postg
             )
 
     assert {} == dearer(*found)
+
+
+async def test_zero_in_a_text_is_no_obstacle(postgres_dsn: str) -> None:
+    """A text with a zero, which PostgreSQL's JSON functions refuse, is stored, upgraded and listed as any other."""
+    request = evolve(refund("R1"), refund_desc="a\0b", extra={"note": "\0"})
+    older = Database(Hidden(postgres_dsn), evolve(SCHEMA, migrations=SCHEMA.migrations[:-1]))
+    await older.run(lambda rows: rows.rows("SELECT 1 AS one"))
+    await older.aclose()
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO payasync_intents (operation, merchant, hash, request, queued, state, created, updated) "
+            "VALUES ('refunds.create', 'M1', 'a', %s, false, 'succeeded', now(), now())",
+            (json.dumps({"refund_desc": "a\0b", "out_trade_no": "T9"}),),
+        )
+    async with PostgresJournal(postgres_dsn) as journal:
+        await journal.add(request, merchant=MERCHANT)
+        await journal.add(refund("R2"), merchant=MERCHANT)
+        listed = [each.reference for each in await journal.list()]
+        of_order = [each.reference for each in await journal.list(order=refund().out_trade_no)]
+
+    assert ([None, "R1", "R2"], ["R2"]) == (listed, of_order)

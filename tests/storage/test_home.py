@@ -4,12 +4,14 @@ import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row, kwargs_row, namedtuple_row, scalar_row, tuple_row
 
 from payasync import ConfigurationError, CreateRefund, StorageError
 from payasync.journal import PostgresJournal
@@ -131,6 +133,35 @@ async def test_marks_of_handlers_stay_in_their_home(pooled_dsn: str, postgres_ds
     assert (1, ["public"]) == (len(handled), homes(postgres_dsn, "payasync_handled"))
 
 
+@pytest.mark.parametrize("rows", [dict_row, tuple_row, scalar_row, namedtuple_row, kwargs_row(lambda **row: row)])
+async def test_marks_are_found_by_rows_of_any_kind(postgres_dsn: str, rows: Any) -> None:
+    """A handler's transaction works, whatever its connection makes of rows."""
+    begun = partial(psycopg.AsyncConnection.connect, postgres_dsn, row_factory=rows)
+
+    @asynccontextmanager
+    async def begin() -> AsyncGenerator[Any]:
+        async with await begun() as connection:
+            yield connection
+
+    async def handle(connection: Any) -> None:
+        await connection.execute("SELECT 1")
+
+    done = [await HandlerTransaction(begin).run_once("ab", datetime.now(UTC), handle) for _ in range(2)]
+
+    assert [True, False] == done
+
+
+async def test_name_of_a_schema_is_any_text(postgres_dsn: str) -> None:
+    """A schema with quotes in its name is used in the journal's own transaction, and in the caller's."""
+    fetch(postgres_dsn, """CREATE SCHEMA "o'b ""%" """)
+    async with PostgresJournal(postgres_dsn, schema="o'b \"%") as journal:
+        first = await journal.add(refund(), merchant=MERCHANT)
+        async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
+            again = await journal.add(refund(), merchant=MERCHANT, connection=connection)
+
+    assert first == again
+
+
 async def test_marks_elsewhere_are_not_made_again(postgres_dsn: str) -> None:
     """If the table of marks is where no path leads, the handler is refused: its effects would be repeated."""
     fetch(postgres_dsn, "CREATE SCHEMA a; CREATE TABLE a.payasync_handled (event text PRIMARY KEY, at text)")
@@ -164,7 +195,7 @@ async def test_tables_elsewhere_are_not_made_again(postgres_dsn: str, options: s
         await journal.add(refund(), merchant=MERCHANT)
     dsn = make_conninfo(postgres_dsn, options=options) if options else postgres_dsn
     async with PostgresJournal(dsn) as journal:
-        with pytest.raises(StorageError, match=r"its tables are in the schema a,.* give schema='a'"):
+        with pytest.raises(StorageError, match=r"its tables are in the schema a,.* Give schema='a'"):
             await journal.add(refund(), merchant=MERCHANT)
 
     assert ["a"] == homes(postgres_dsn)
@@ -224,7 +255,8 @@ CHOICES: Final[list[tuple[str | None, list[str], list[str], str]]] = [
     (None, ["a", "b"], ["b", "a"], "a"),
     ("b", ["a"], ["a"], "b"),
     ("b", ["a"], ["a", "b"], "b"),
-    (None, ["a"], ["b"], "its tables are in the schema b"),
+    (None, ["a"], ["b"], "its tables are in the schema b, and the search_path is a. Give schema='b', or"),
+    (None, ["a"], ["b", "c"], "its tables are in the schema b and c, and the search_path is a. Give schema='b' or"),
     (None, ["missing"], [], "no schema of the search_path missing exists"),
     (None, [], [], "no schema of the search_path"),
     ("missing", ["a"], [], "the role has no schema 'missing'"),

@@ -5,8 +5,9 @@ WHERE coalesce(lease, due) IS NOT NULL;
 CREATE INDEX payasync_intents_waiting ON payasync_intents
 (merchant, (CASE reason WHEN '' THEN updated ELSE created END)) WHERE state = 'new';
 
--- The refunds of an order.
-CREATE INDEX payasync_intents_of_order ON payasync_intents ((request ->> 'out_trade_no'))
+-- The refunds of an order. PostgreSQL reads no key of an object that has the escape of a zero anywhere.
+CREATE INDEX payasync_intents_of_order ON payasync_intents
+((CASE WHEN strpos(CAST(request AS text), chr(92) || 'u0000') = 0 THEN request ->> 'out_trade_no' END))
 WHERE operation = 'refunds.create';
 
 -- Queries since the last send whose response said nothing about the write, and queries without a usable response.
