@@ -325,6 +325,22 @@ def test_folder_that_only_its_owner_can_change_is_used(
     use(path)
 
 
+@pytest.mark.parametrize("mode", [0o700, 0o1777])
+def test_folder_of_another_user_is_refused(
+    path: Path, use: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """The owner of a folder could move its files away, so that only this user and root may own it."""
+    path.parent.chmod(mode)
+    if os.geteuid() == 0:
+        os.chown(path.parent, NOBODY, NOBODY)
+    else:  # only root can give a folder away
+        monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    with pytest.raises(ConfigurationError, match="belongs to another user, who could replace it"):
+        use(path)
+
+    assert not path.exists()
+
+
 def test_folder_that_a_link_leads_to_is_checked(tmp_path: Path, use: Callable[[Path], None]) -> None:
     """If the folder is a link, its target is checked."""
     (tmp_path / "real").mkdir()

@@ -912,13 +912,28 @@ def test_short_secret_is_warned_of_once(keys: Keys, caplog: pytest.LogCaptureFix
     assert [*first, *first] == [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.parametrize("key", [f"{SHARED}\n", f"{SHARED}\r", f"\ufeff{SHARED}", f" {SHARED}"], ids=ascii)
+@pytest.mark.parametrize(
+    "key",
+    [
+        f"{SHARED}\n",
+        f"{SHARED}\r",
+        f"\ufeff{SHARED}",
+        f" {SHARED}",
+        f"{SHARED}'",
+        f'"{SHARED}',
+        f"{SHARED}\u200b{SHARED}",
+    ],
+    ids=ascii,
+)
 def test_secret_with_a_line_end_is_warned_of(key: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A shared secret given in Python is used as it is; what is nearly always a mistake at its ends is warned of."""
+    """A shared secret given in Python is used as it is; what nobody sees in it, or is at its ends, is warned of."""
     caplog.set_level(logging.WARNING, "payasync")
     session(Credentials("M1", signing_key=key, service_keys=[SHARED, key]), HMAC)
 
-    why = "has white space or a byte order mark at its ends, which change each signature: remove them"
+    odd = next((each for each in key if not each.isprintable()), "")
+    why = "has white space or a quote at an end, which changes each signature: remove it if it is not of the key"
+    if odd:
+        why = f"holds U+{ord(odd):04X}, which nobody sees and which changes each signature: copy the key again"
     assert [f"credentials.signing_key {why}", f"credentials.service_keys: key 2 {why}"] == [
         record.getMessage() for record in caplog.records
     ]
