@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Generator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any, Final
 
 import psycopg
@@ -60,9 +61,11 @@ def pooled_dsn(postgres_dsn: str) -> Generator[str]:
                     break
             else:
                 pytest.fail(f"{path} did not start:\n{said}")
+            # Otherwise it would wait at some moment until somebody reads what it says.
+            Thread(target=process.stderr.read, daemon=True).start()
             yield make_conninfo(postgres_dsn, host=folder, port=PORT)
             process.terminate()
-            process.communicate()
+            process.wait()
 
 
 def leave(dsn: str, *statements: str) -> None:

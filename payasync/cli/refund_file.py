@@ -178,6 +178,7 @@ def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Ca
 
 
 Word = Literal["succeeded", "accepted", "refused", "unsent", "left out", "unknown", "manual"]
+QUEUED: Final = "it is queued, and a worker may still send it"
 NOT_FINISHED: Final = "another run began it, and has not finished it"
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
 """The possible results of a row."""
@@ -259,7 +260,7 @@ def _row_result_of_unsent(row: Row, why: str, intent: Intent | None, profile: Pr
     """Return what the journal says of a row of which this run sent nothing: an earlier run may have."""
     if unread:
         return RowResult(row=row, state="unknown", message=f"{why}; an earlier run may have sent it: {unread}")
-    if intent is None or intent.state == "new" or (intent.state == "rejected" and intent.sent_at is None):
+    if intent is None or _waits_unsent(intent) or (intent.state == "rejected" and intent.sent_at is None):
         return RowResult(row=row, state="unsent", message=why)
     found = row_result_of_intent(row, intent, profile, reason=NOT_FINISHED)
     return evolve(found, earlier=intent.state in _TAKEN)
@@ -276,11 +277,18 @@ def row_result_of_intent(row: Row, intent: Intent | None, profile: Profile, *, r
     """
     if intent is None or intent.state == "sending":
         return RowResult(row=row, state="unknown", message=reason)
+    if intent.state == "new" and intent.queued:
+        return RowResult(row=row, state="unknown", message=QUEUED)
     if intent.state in _TAKEN and intent.outcome:
         response = RefundResponse(recorded_reply(intent), profile.answer, profile.states)
         return _row_result_of_response(row, response, intent, profile)
     message = intent.reason or ("" if intent.state in _TAKEN else reason)
     return RowResult(row=row, state=_WORD_OF_STATE[intent.state], message=message)
+
+
+def _waits_unsent(intent: Intent) -> bool:
+    """Return whether an intent was not sent, and no worker will send it."""
+    return intent.state == "new" and not intent.queued
 
 
 def row_result_now(known: RowResult, intent: Intent | None, profile: Profile, merchant: str) -> RowResult:
@@ -292,7 +300,12 @@ def row_result_now(known: RowResult, intent: Intent | None, profile: Profile, me
         profile: Says where code and message stand in a response.
         merchant: The merchant's number.
     """
-    if intent is None or intent.state in {"new", "rejected"} or intent.hash != _hash_of(known.row, merchant):
+    if (
+        intent is None
+        or intent.state == "rejected"
+        or _waits_unsent(intent)
+        or intent.hash != _hash_of(known.row, merchant)
+    ):
         return known
     return row_result_of_intent(known.row, intent, profile, reason=NOT_FINISHED)
 

@@ -217,7 +217,8 @@ def find_contradiction(stored: Intent) -> str:
     Only a queued request is stored whole, so that its hash can be compared.
     """
     request, write = stored.request, WRITES.get(stored.operation)
-    same = stored.operation not in BY_NAME or stored.number in {None, f"{stored.operation}:{stored.reference}"}
+    operation = BY_NAME.get(stored.operation)
+    same = operation is None or stored.number == number_key(operation, stored.reference)
     if write and stored.queued:
         counted = {**request, START: _format_day(request[START])} if START in request else request
         same = same and stored.reference == request.get(write.operation.reference or "")

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from payasync.errors import ConfigurationError
 from payasync.middleware.observe import log
-from payasync.storage.home import choose_home, configured_path, find_home, quote_name
+from payasync.storage.home import configured_path, find_home, quote_name
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]
 """Returns a context manager that gives a connection. It commits at its end, and rolls back on an error."""
@@ -129,11 +129,7 @@ class HandlerTransaction:
         self._checked = True
 
     async def _find_marks(self) -> str:
-        """Return the name of the table of marks; in PostgreSQL with its schema, which a pooler's connection may hide.
-
-        Raises:
-            ConfigurationError: The table is in a schema that no path leads to.
-        """
+        """Return the name of the table of marks; in PostgreSQL with its schema, which a pooler may hide."""
         try:
             await self._fetch("SELECT sqlite_version()")
         except Exception as error:
@@ -148,12 +144,11 @@ class HandlerTransaction:
         if "{" not in value:  # the connection makes objects of its own of rows: its path is believed
             return MARKS
         found = json.loads(row if isinstance(row, str) else value)
+        # The caller may set a path of its own for each transaction, so that a schema on this one counts, too.
         path = [*configured_path(found["path"], "", found["role"]), *found["current"]]
-        try:
-            return f"{quote_name(choose_home(None, path, found['homes'], found['schemas']))}.{MARKS}"
-        except LookupError as error:
-            why = str(error)
-        raise _error(why)
+        wanted = ("homes", "creatable", "schemas")
+        home = next((each for kind in wanted for each in path if each in found[kind]), None)
+        return MARKS if home is None else f"{quote_name(home)}.{MARKS}"
 
     async def _fetch(self, statement: str) -> Any:
         async with _enter(self._begin) as connection:

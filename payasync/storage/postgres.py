@@ -514,9 +514,9 @@ class Database:
         try:
             home, version = await self._find(connection)
             if version < len(self._schema.migrations):
-                self._check_may_migrate(home, version)
+                self._check_may_make(home, version)
                 home = (await self._migrate(connection))[0]
-            self.home = home
+            self.home = self.home or home
             (row,) = await (await connection.execute("SELECT pg_backend_pid() AS id")).fetchall()
             if row["id"] == connection.info.backend_pid:
                 # Behind a pooler, which has ids of its own, the next statement may reach another server process.
@@ -526,7 +526,9 @@ class Database:
             raise
         return connection
 
-    def _check_may_migrate(self, home: str, version: int) -> None:
+    def _check_may_make(self, home: str, version: int) -> None:
+        if self.home and not version:
+            raise self._convert(LookupError(f"its tables have vanished from the schema {home!r}: restore them"))
         if not self._migrates:
             raise self._refuse(f"in the schema {home!r}, {upgrade_needed(self._schema, version)}")
 

@@ -455,6 +455,7 @@ def test_response_without_a_readable_journal() -> None:
     [
         (None, "unsent"),
         (kept(state="new"), "unsent"),
+        (kept(state="new", queued=True), "unknown"),
         (kept(state="rejected"), "unsent"),
         (kept(state="rejected", sent_at=START, reason="never arrived"), "refused"),
         (kept(state="sending"), "unknown"),

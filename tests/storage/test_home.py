@@ -162,17 +162,68 @@ async def test_name_of_a_schema_is_any_text(postgres_dsn: str) -> None:
     assert first == again
 
 
-async def test_marks_elsewhere_are_not_made_again(postgres_dsn: str) -> None:
-    """If the table of marks is where no path leads, the handler is refused: its effects would be repeated."""
-    fetch(postgres_dsn, "CREATE SCHEMA a; CREATE TABLE a.payasync_handled (event text PRIMARY KEY, at text)")
+async def test_marks_are_where_the_caller_says(postgres_dsn: str) -> None:
+    """If the caller's transaction sets a path of its own, its marks are there; marks elsewhere do not matter."""
+    fetch(postgres_dsn, "CREATE SCHEMA shop; CREATE SCHEMA other; REVOKE CREATE ON SCHEMA public FROM public")
+    fetch(postgres_dsn, "CREATE TABLE other.payasync_handled (event text PRIMARY KEY, at text)")
+    role = f"shop_{conninfo_to_dict(postgres_dsn)['dbname']}"
+    fetch(postgres_dsn, f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA shop TO {role}")
 
     @asynccontextmanager
     async def begin() -> AsyncGenerator[Any]:
-        async with await psycopg.AsyncConnection.connect(postgres_dsn) as connection:
+        async with await psycopg.AsyncConnection.connect(postgres_dsn, user=role) as connection:
+            await connection.execute("SET LOCAL search_path = shop")
             yield connection
 
-    with pytest.raises(ConfigurationError, match="transaction: its tables are in the schema a"):
-        await HandlerTransaction(begin).check()
+    async def handle(connection: Any) -> None:
+        await connection.execute("SELECT 1")
+
+    try:
+        done = [await HandlerTransaction(begin).run_once("ab", datetime.now(UTC), handle) for _ in range(2)]
+        made = homes(postgres_dsn, "payasync_handled")
+    finally:
+        fetch(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+    assert ([True, False], ["other", "shop"]) == (done, made)
+
+
+@pytest.mark.parametrize("left", ["SET ROLE {role}", "SET SESSION AUTHORIZATION {role}"])
+async def test_role_that_another_program_left_moves_no_journal(pooled_dsn: str, postgres_dsn: str, left: str) -> None:
+    """If a role that may not use the journal's schema is left, the journal fails, and does not use another schema."""
+    role = f"report_{conninfo_to_dict(postgres_dsn)['dbname']}"
+    name = conninfo_to_dict(postgres_dsn)["dbname"]
+    fetch(postgres_dsn, f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role}")
+    try:
+        fetch(postgres_dsn, f"CREATE SCHEMA pay; CREATE SCHEMA old; GRANT ALL ON SCHEMA old TO {role}")
+        for schema in ("pay", "old"):
+            async with PostgresJournal(postgres_dsn, schema=schema) as journal:
+                await journal.next_due()
+        fetch(postgres_dsn, f"GRANT ALL ON ALL TABLES IN SCHEMA old TO {role}")
+        fetch(postgres_dsn, f"ALTER DATABASE {name} SET search_path = pay, old")
+        leave(pooled_dsn, left.format(role=role))
+        async with PostgresJournal(pooled_dsn) as journal:
+            with pytest.raises((StorageError, ConfigurationError), match="permission denied for schema pay"):
+                await journal.add(refund(), merchant=MERCHANT)
+        stored = fetch(postgres_dsn, "SELECT count(*) FROM old.payasync_intents")
+    finally:
+        fetch(postgres_dsn, f"ALTER DATABASE {name} RESET search_path")
+        fetch(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+    assert [(0,)] == stored
+
+
+async def test_tables_that_vanish_are_not_made_again(postgres_dsn: str) -> None:
+    """If the tables of an open journal vanish, it fails: an empty journal would send finished writes again."""
+    async with PostgresJournal(postgres_dsn) as journal:
+        await journal.add(refund(), merchant=MERCHANT)
+        fetch(postgres_dsn, "ALTER SCHEMA public RENAME TO moved; CREATE SCHEMA public")
+        fetch(
+            postgres_dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'payasync'"
+        )
+        with pytest.raises(StorageError, match="its tables have vanished from the schema 'public'"):
+            await journal.add(refund(), merchant=MERCHANT)
+
+    assert ["moved"] == homes(postgres_dsn)
 
 
 @pytest.mark.parametrize("kind", [PostgresJournal, PostgresInbox])
