@@ -11,7 +11,7 @@ import re
 import socket
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
@@ -285,7 +285,9 @@ class _Pool:
             connection = await self._take_idle() or await self._open_another()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    async with connection.pipeline():
+                    # A pipeline sends a Flush after its Sync. If it reaches PgBouncer after the transaction has ended, it
+                    # holds a server connection, for which others then wait.
+                    async with nullcontext() if connection.prepare_threshold is None else connection.pipeline():
                         await connection.execute(START)
                         await connection.execute(_guard(GROUP_GUARDS, self._database.home))
                         cursors = [

@@ -695,7 +695,10 @@ async def test_person_ends_nothing_else(journal: Journal, state: State) -> None:
     intent = await in_state(journal, state)
     held = f"{START + timedelta(seconds=LEASE):%Y-%m-%d %H:%M:%S}"
     more = f", and held by a process until {held} UTC at the latest" if state == "sending" else " already"
-    step = "" if state == "sending" else rf"\. Nothing is left to do: payasync journal show {intent.id} shows it"
+    step = {
+        "succeeded": rf"\. Nothing is left to do: payasync journal show {intent.id} shows it",
+        "rejected": r"\. An end cannot be changed: if it is wrong, let nobody repeat R1",
+    }.get(state, "")
     words = f"intent {intent.id} is {state}{more}; only new, accepted, unknown or manual ones can be ended{step}"
     with pytest.raises(InvalidArgumentError, match=f"^{words}$") as caught:
         await journal.resolve(intent.id, as_="succeeded", reason="seen")
