@@ -285,8 +285,8 @@ class _Pool:
             connection = await self._take_idle() or await self._open_another()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    # A pipeline sends a Flush after its Sync. If it reaches PgBouncer after the transaction has ended, it
-                    # holds a server connection, for which others then wait.
+                    # A pipeline sends a Flush after its Sync. If it reaches PgBouncer after the end of the transaction,
+                    # it holds a server connection, for which others then wait.
                     async with nullcontext() if connection.prepare_threshold is None else connection.pipeline():
                         await connection.execute(START)
                         await connection.execute(_guard(GROUP_GUARDS, self._database.home))
