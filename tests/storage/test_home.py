@@ -219,7 +219,8 @@ async def test_tables_that_vanish_are_not_made_again(postgres_dsn: str) -> None:
         fetch(postgres_dsn, "ALTER SCHEMA public RENAME TO moved; CREATE SCHEMA public")
         fetch(
             postgres_dsn,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()",
         )
         with pytest.raises(StorageError, match="its tables have vanished from the schema 'public'"):
             await journal.add(refund(), merchant=MERCHANT)
