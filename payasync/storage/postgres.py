@@ -514,9 +514,10 @@ class Database:
         """
         connection = await self._open()
         try:
+            used = self.home  # by a connection that is open already, while this one finds out
             home, version = await self._find(connection)
             if version < len(self._schema.migrations):
-                self._check_may_make(home, version)
+                self._check_may_make(home, version, used=bool(used))
                 home = (await self._migrate(connection))[0]
             self.home = self.home or home
             (row,) = await (await connection.execute("SELECT pg_backend_pid() AS id")).fetchall()
@@ -528,8 +529,8 @@ class Database:
             raise
         return connection
 
-    def _check_may_make(self, home: str, version: int) -> None:
-        if self.home and not version:
+    def _check_may_make(self, home: str, version: int, *, used: bool) -> None:
+        if used and not version:
             raise self._convert(LookupError(f"its tables have vanished from the schema {home!r}: restore them"))
         if not self._migrates:
             raise self._refuse(f"in the schema {home!r}, {upgrade_needed(self._schema, version)}")
