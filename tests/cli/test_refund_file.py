@@ -1,5 +1,7 @@
 """The file of refunds, the result of each row, and the result file."""
 
+import errno
+import fcntl
 import os
 import resource
 import stat
@@ -632,3 +634,18 @@ async def test_rows_are_listed_in_the_order_of_the_file(journal: SqliteJournal) 
     found = resubmissions(REFUNDS, await journal.list("rejected"), MERCHANT)
 
     assert [RowResult(row=row, state="refused", message=FAILED) for row in REFUNDS] == found
+
+
+def test_file_system_without_locks_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file on a file system that has no locks is imported without one."""
+
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    # Such a file system cannot be had in a test.
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    (tmp_path / "refunds.csv").touch()
+    with locked(tmp_path / "refunds.csv"):
+        held = True
+
+    assert held
