@@ -39,6 +39,7 @@ BOTH: Final[list[tuple[str, object]]] = [
     ("key_tick", "a 1e300"),
     ("reference", "R9"),
     ("number", "refunds.create:R9"),
+    ("number", None),
 ]
 SQLITE: Final[list[tuple[str, object]]] = [
     *BOTH,
