@@ -416,7 +416,7 @@ class Database:
             raise ConfigurationError(f"schema must be the name of a schema, or None, not {home!r}", field="schema")
         self.address: Final = parse_dsn(dsn)
         self._schema = schema
-        self.home = ""
+        self.home: str = ""
         self._given = home
         self._migrates = migrate
         self._most = connections
