@@ -28,6 +28,9 @@ from yarl import URL
 
 from payasync.errors import ConfigurationError, NotConfiguredError
 
+if sys.platform != "win32":
+    import fcntl
+
 Validator: TypeAlias = Callable[[Any, "Attribute[Any]", Any], None]
 Fields: TypeAlias = list["Attribute[Any]"]
 
@@ -296,10 +299,6 @@ def boot_time() -> float:
     return time.time() if BOOT_CLOCK is None else time.clock_gettime(BOOT_CLOCK)
 
 
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
 @frozen(kw_only=True)
 class Pace:
     """The clock, the sleep and the jitter, which tests replace.
@@ -310,7 +309,7 @@ class Pace:
         jitter: Returns a random number of seconds, from 0 to its argument.
     """
 
-    clock: Callable[[], float] = _loop_time
+    clock: Callable[[], float] = lambda: asyncio.get_running_loop().time()
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
     jitter: Callable[[float], float] = backoff.full_jitter
 
@@ -485,6 +484,28 @@ def check_private(path: Location) -> None:
         raise _not_permitted(f"{name!r} belongs to another user. Run this as its owner, or name another file")
     if _POSIX and found.st_mode & _WRITE:
         raise _not_permitted(f"other users can write {name!r}, and only its owner may. Run: chmod 600 {_quote(path)}")
+
+
+def open_folder(path: Location) -> int:
+    """Return a descriptor of the folder of a file. Windows cannot open one, and opens nothing."""
+    return os.open(os.devnull if sys.platform == "win32" else Path(path).absolute().parent, os.O_RDONLY)
+
+
+def lock_file(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock an open file or folder until it is closed, or the process ends; return whether it is locked.
+
+    A file system without locks counts as one that nobody else uses.
+
+    Args:
+        descriptor: The file.
+        shared: Others can lock it so, too. Then this function waits for whoever locks it alone.
+    """
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return not isinstance(error, BlockingIOError)
+    return True
 
 
 def _check_folder(path: Location) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -447,14 +448,10 @@ def upgrade(address: Address | None, *, inbox: str | None, schema: str | None, d
     # All are looked at before one is changed.
     for looking in (True,) if dry_run else (True, False):
         for name, option, opened in stores:
-            work = partial(_upgrade, dry_run=looking)
-            made = run_with_store(opened, work, command="journal upgrade", option=option)
+            work = methodcaller("upgrade", dry_run=looking)
+            made: Upgrade = run_with_store(opened, work, command="journal upgrade", option=option)
             if looking is dry_run:
                 _show_upgrade(name, made, dry_run=dry_run)
-
-
-async def _upgrade(store: Journal | Inbox, *, dry_run: bool) -> Upgrade:
-    return await store.upgrade(dry_run=dry_run)
 
 
 def _show_upgrade(store: str, made: Upgrade, *, dry_run: bool) -> None:

@@ -31,12 +31,9 @@ from payasync.journal.replay import recorded_reply
 from payasync.profile.profile import Profile
 from payasync.resources.refunds import CreateRefund
 from payasync.session import Done, Result, Unknown
-from payasync.settings import check_private, new_private
+from payasync.settings import check_private, lock_file, new_private
 from payasync.strict_json import ABSENT
 from payasync.wire.response import RefundResponse, scalar_at
-
-if sys.platform != "win32":
-    import fcntl
 
 REQUIRED: Final = ("out_trade_no", "out_refund_no", "total_amt", "refund_amt")
 OPTIONAL: Final = ("refund_desc", "notify_url")
@@ -75,33 +72,19 @@ def locked(file: Path) -> Generator[None]:
         InvalidArgumentError: Another run holds it.
     """
     with ExitStack() as stack:
-        if file.is_file():
-            try:
-                _hold_lock(file, stack)
-            except BlockingIOError:
-                why = f"{str(file)!r} is locked, because another run imports it. {WAIT}"
-                raise InvalidArgumentError(why, field="file", rule="no file that another run imports") from None
+        if file.is_file() and not _hold_lock(file, stack):
+            why = f"{str(file)!r} is locked, because another run imports it. {WAIT}"
+            raise InvalidArgumentError(why, field="file", rule="no file that another run imports")
         yield
 
 
-def _hold_lock(path: Path, stack: ExitStack) -> None:
-    """Lock a file until the stack is closed, or the process ends, unless it cannot be opened.
-
-    Raises:
-        BlockingIOError: Another run has locked it.
-    """
+def _hold_lock(path: Path, stack: ExitStack) -> bool:
+    """Lock a file until the stack is closed; return whether no other run has locked it, or put another in its place."""
     if sys.platform != "win32":  # which cannot remove an open file
         with suppress(FileNotFoundError, PermissionError):  # whoever reads or makes the file says it
-            _take_lock(stack.enter_context(path.open("rb")).fileno())
-
-
-def _take_lock(descriptor: int) -> None:
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:  # any other is of a file system without locks
-            if isinstance(error, BlockingIOError):
-                raise
+            descriptor = stack.enter_context(path.open("rb")).fileno()
+            return lock_file(descriptor) and os.path.samestat(os.fstat(descriptor), path.stat())
+    return True
 
 
 def read_rows(text: str, check: Callable[[CreateRefund], object]) -> tuple[Row, ...]:
@@ -179,6 +162,7 @@ def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Ca
 
 Word = Literal["succeeded", "accepted", "refused", "unsent", "left out", "unknown", "manual"]
 QUEUED: Final = "it is queued, and a worker may still send it"
+OTHER_RUN: Final = "another import uses this journal, and may still send it. Wait for its end, and run this one again"
 NOT_FINISHED: Final = "another run began it, and has not finished it"
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
 """The possible results of a row."""
@@ -412,7 +396,7 @@ class ResultFile:
                 self.failed = "it exists, and is not a result of an import. Name another file"
             else:
                 self._partial = _begin(partial_file(path))
-        except BlockingIOError:
+        except FileExistsError:
             self.failed = f"it is locked, because another run writes it. {WAIT}, or name another file"
         except OSError as error:
             self.failed = error.strerror or str(error)
@@ -457,13 +441,17 @@ def partial_file(path: Path) -> Path:
 def _begin(path: Path) -> io.FileIO:
     check_private(path)
     with ExitStack() as stack:
+        existed = path.exists()  # before it is locked: what another run makes afterwards is not removed
         # Held until the new file is locked, so that no third run removes that one.
-        _hold_lock(path, stack)
-        # Made anew, and not emptied: a hard link to the old file keeps its content.
-        path.unlink(missing_ok=True)
+        if not _hold_lock(path, stack):
+            raise FileExistsError
+        if existed:
+            # Made anew, and not emptied: a hard link to the old file keeps its content.
+            path.unlink()
         file = io.FileIO(new_private(path), "wb")
         try:
-            _take_lock(file.fileno())
+            if not lock_file(file.fileno()):
+                raise FileExistsError
             file.write(_line(COLUMNS))
         except OSError:
             file.close()

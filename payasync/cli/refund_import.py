@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, closing, suppress
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,7 @@ from payasync.cli.options import (
 from payasync.cli.refund_file import (
     NOT_DONE,
     OPEN,
+    OTHER_RUN,
     WORDS,
     ResultFile,
     Row,
@@ -206,15 +207,15 @@ async def run(
     """
     good = [row for row in rows if not row.wrong]
     try:
-        async with session:
-            askable = is_askable(session)
+        askable = is_askable(session)
+        async with session, journal.present() as is_alone:
             await journal.bind(session.merchant_id, session.service)
             empty = not await journal.list(limit=1)
             rejected = [each async for each in all_intents(journal, "rejected")]
             with closing(ResultFile(result)) as results:
                 screen.opened(session, rows, new=empty, askable=askable)
                 screen.resubmitted(resubmissions(rows, rejected, session.merchant_id))
-                sending = RefundSending(session, journal, screen, results, limit, pace)
+                sending = RefundSending(session, journal, screen, results, limit, pace, is_alone)
                 with screen.progress(len(good)), stray_logs_dropped():
                     await sending.run(good, stopped_by_signals(sending.cut_off))
                 row_results = [
@@ -254,6 +255,7 @@ class RefundSending:
         result: Stores each result.
         limit: The greatest number of calls in flight.
         pace: Time: seconds since 1970, and waiting.
+        is_alone: Returns whether no other import uses the journal.
         row_results: The result of each row so far, by line.
         stopped: Why it stopped early, if it did.
     """
@@ -264,6 +266,7 @@ class RefundSending:
     result: ResultFile
     limit: int
     pace: Pace
+    is_alone: Callable[[], Awaitable[bool]]
     row_results: dict[int, RowResult] = Factory(dict)
     stopped: str = ""
     # One cause may lose the responses of all calls in flight.
@@ -323,7 +326,11 @@ class RefundSending:
                     stop.set()
 
     async def _look_up(self) -> None:
-        """Look up the rows that were not done, as late as possible: another run may have sent them since."""
+        """Look up the rows that were not done, as late as possible: another run may have sent them since.
+
+        While another one goes on, it may still send those that this run did not send, though its file is another one.
+        """
+        alone = await self.is_alone()  # first: a run that ends now is found in the journal
         with suppress(StorageError):
             for known in [each for each in self.row_results.values() if each.state in NOT_DONE]:
                 now = row_result_now(
@@ -333,6 +340,8 @@ class RefundSending:
                     self._note(now)
         for row, result in self._not_begun:
             self._note(await self._row_result(row, result))
+        for known in [each for each in self.row_results.values() if each.state == "unsent" and not alone]:
+            self._note(evolve(known, state="unknown", message=f"{known.message}; {OTHER_RUN}"))
 
     async def _row_result(self, row: Row, result: Result[RefundResponse]) -> RowResult:
         profile = self.session.profile

@@ -75,10 +75,6 @@ def pause(error: BaseException, attempts: int) -> float | None:
     return max(asked, min(float(GROWTH ** (attempts + 1)), LONGEST))
 
 
-def _is_forgotten(intent: Intent, now: datetime) -> bool:
-    return now - intent.updated > (TRIED_AGAIN_AFTER if intent.attempts else FORGOTTEN_AFTER)
-
-
 def _not_done_error(intent: Intent, reason: str, **facts: Any) -> ServiceError:
     about = {"operation": intent.operation, "reference": intent.reference}
     return ServiceError(f"it was not done: {reason}", reason=reason, **about, **facts)
@@ -252,7 +248,8 @@ class PaymentTasks:
         """Enqueue new intents that are in no queue: nobody put them there, or their tasks have given up."""
         now, after, merchant = datetime.now(UTC), 0, self._session.merchant_id
         while page := await self._journal.list("new", limit=PAGE, after=after, merchant=merchant):
-            forgotten = [each for each in page if _is_forgotten(each, now)]
+            waits = ((each, TRIED_AGAIN_AFTER if each.attempts else FORGOTTEN_AFTER) for each in page)
+            forgotten = [each for each, wait in waits if now - each.updated > wait]
             waiting = await self._waiting(forgotten)
             for intent in forgotten:
                 if intent.id not in waiting and await self._is_sendable(intent):

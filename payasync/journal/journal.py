@@ -5,6 +5,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -81,7 +82,12 @@ class Journal(ABC):
 
     Attributes:
         recorder: What a session uses.
+        present: Lets others know, within `async with`, that a program works through this journal. It yields a function
+            that returns whether no other program does. In SQLite, another journal of the folder counts as this one.
+            Behind PostgreSQL's poolers, others do not see this program.
     """
+
+    present: Callable[[], AbstractAsyncContextManager[Callable[[], Awaitable[bool]]]]
 
     def __init__(self, keep: Keep | None, *, whole_answers: bool, clock: Callable[[], float] | None) -> None:
         if keep is not None:

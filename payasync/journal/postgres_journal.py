@@ -86,6 +86,7 @@ class PostgresJournal(Journal):
         if clock is not None:
             check_function("clock", clock)
         self._database = Database(given, SCHEMA, connections=connections, clock=clock, home=schema, migrate=migrate)
+        self.present = self._database.present
         self._home: list[dict[str, Any]] = []
         super().__init__(keep, whole_answers=whole_answers, clock=clock)
 

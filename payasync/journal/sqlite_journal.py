@@ -143,6 +143,7 @@ class SqliteJournal(Journal):
     ) -> None:
         check_function("clock", clock)
         self._file = SqliteFile(path, SCHEMA, _run_all, migrate=migrate)
+        self.present = self._file.present
         self._clock = clock
         super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
 

@@ -73,9 +73,9 @@ def sign(key: Secret | None, send: Send, sender: Sender = Sender()) -> Send:
             return _sign_and_send(cast("Any", scheme), key, call, send)
         early, layout = call.progress.signature, call.layout
         if early is None or early.fields is not call.fields or early.key is not key:
-            return send(call.carrying(_sign_fields(call, signer)))
+            return send(call.derived(fields=_sign_fields(call, signer)))
         call.progress.signature = None  # if the call is sent again, it needs another nonce
-        return send(call.carrying({**call.fields, layout.nonce: early.nonce, layout.signature: early.text}))
+        return send(call.derived(fields={**call.fields, layout.nonce: early.nonce, layout.signature: early.text}))
 
     return send_signed
 

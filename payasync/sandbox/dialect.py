@@ -628,7 +628,8 @@ class Dialect:
             if headers.get(name) != value:
                 raise RefusedError("invalid", f"the header {name} must be {value}", field=name)
         check_constants(names.constants[operation.name], fields, as_text=not operation.has_body)
-        arguments, marks = self._read_number(operation, fields), names.marks(operation.name)
+        number, marks = names.required_number(operation.name), names.marks(operation.name)
+        arguments = {"out_trade_no": self._checked(number, "identifier", fields)} if number else {}
         for name, argument in names.arguments[operation.name].items():
             value = at(fields, name)
             if value is not ABSENT or name in marks:
@@ -640,10 +641,6 @@ class Dialect:
             if name not in fields:
                 raise RefusedError("invalid", f"{name} is missing", field=name)
         return arguments
-
-    def _read_number(self, operation: Operation, fields: Mapping[str, Any]) -> dict[str, Any]:
-        name = self.names.required_number(operation.name)
-        return {"out_trade_no": self._checked(name, "identifier", fields)} if name else {}
 
     def fingerprint(self, operation: Operation, fields: Mapping[str, Any]) -> str:
         """Return a text that is equal for requests that differ in nonce, signature and idempotency key only."""

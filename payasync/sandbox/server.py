@@ -219,14 +219,9 @@ MAX_BODY: Final = 64 * 1024
 """Bytes of a body; the sandbox's own limit."""
 
 
-def _is_own_error(record: logging.LogRecord) -> bool:
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, HttpProcessingError)
-
-
 access_logger: Final = logging.getLogger("payasync.sandbox.http")
 """The logger of aiohttp's server, without tracebacks of invalid HTTP, which is the client's error."""
-access_logger.addFilter(_is_own_error)
+access_logger.addFilter(lambda record: not isinstance((record.exc_info or [None] * 2)[1], HttpProcessingError))
 
 
 async def read_body(request: web.Request, content_type: str) -> bytes:

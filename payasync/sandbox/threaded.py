@@ -129,9 +129,18 @@ class ThreadedSandbox:
         profile: As for `Sandbox`.
         settings: As for `Sandbox`.
 
+    Attributes:
+        url: Where it listens.
+        profile: What the service does.
+        credentials: Those of its one merchant.
+
     Raises:
         ConfigurationError: As for `Sandbox`.
     """
+
+    url: str
+    profile: Profile
+    credentials: Credentials
 
     def __init__(self, profile: Profile = PROFILE, **settings: Any) -> None:
         self._sandbox: Final = Sandbox(profile, **settings)
@@ -143,21 +152,6 @@ class ThreadedSandbox:
     def running(self) -> bool:
         """Whether it was started, and not closed since."""
         return self._thread is not None
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return self._sandbox.url
-
-    @property
-    def profile(self) -> Profile:
-        """What the service does."""
-        return self._sandbox.profile
-
-    @property
-    def credentials(self) -> Credentials:
-        """Those of its one merchant."""
-        return self._sandbox.credentials
 
     @property
     def faults(self) -> Faults:

@@ -73,6 +73,8 @@ MIGRATING: Final = (
     f"SELECT {_GUARDS}, set_config('lock_timeout', '30s', true), set_config('statement_timeout', '0', true)"
 )
 """Who waits for a table makes all others wait, too, so this wait is bounded."""
+PRESENT: Final = "SELECT pg_advisory_lock_shared(hashtextextended(%s, 0))"
+ALONE: Final = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0)) AS alone"
 NOW: Final = "coalesce(CAST(%(now)s AS timestamptz), now())"
 """The present in a statement for `Database.run_grouped`: the journal's clock, else the server's."""
 MIGRATIONS: Final = read_sql("payasync.storage", "migrations")
@@ -545,6 +547,34 @@ class Database:
             fallback_application_name="payasync",
             **self.address.options,
         )
+
+    @asynccontextmanager
+    async def present(self) -> AsyncGenerator[Callable[[], Awaitable[bool]]]:
+        """Hold a lock together with others that do so, and yield a function that returns whether there are none.
+
+        Behind a pooler no lock is held, because it would stay on a connection of the server.
+        """
+
+        async def is_alone() -> bool:
+            with suppress(psycopg.Error):
+                (row,) = await (await connection.execute(ALONE, name)).fetchall()
+                return bool(row["alone"])
+            return False
+
+        try:
+            connection = await self.connect()
+            name = (f"{self._schema.table} {self.home}",)
+            if connection.prepare_threshold is not None:
+                await connection.execute(PRESENT, name)
+        except (psycopg.Error, OSError) as error:
+            failure = error
+        else:
+            try:
+                yield is_alone
+            finally:
+                connection.pgconn.finish()
+            return
+        raise self._convert(failure)
 
     async def upgrade(self, *, dry_run: bool) -> Upgrade:
         """Make or migrate the tables, and return what was executed.

@@ -5,8 +5,8 @@ import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 from payasync.errors import ConfigurationError, StorageError
-from payasync.settings import DATABASE, check_private, new_private
+from payasync.settings import DATABASE, check_private, lock_file, new_private, open_folder
 from payasync.storage import Schema, Upgrade, upgrade_needed
 from payasync.storage.pending import PendingResult
 from payasync.storage.writer_thread import WriterThread
@@ -194,6 +194,25 @@ class SqliteFile:
         except (sqlite3.Error, OSError) as error:
             failure = self._convert(error)
         raise failure
+
+    @asynccontextmanager
+    async def present(self) -> AsyncGenerator[Callable[[], Awaitable[bool]]]:
+        """Lock the folder together with others that do so, and yield a function that returns whether there are none."""
+        try:
+            descriptor = open_folder(self.path)  # the file would lose SQLite's own locks as it is closed
+        except OSError as error:
+            raise self._convert(error) from None
+
+        async def is_alone() -> bool:
+            alone = lock_file(descriptor)
+            lock_file(descriptor, shared=True)  # as before, whether or not it was locked
+            return alone
+
+        try:
+            lock_file(descriptor, shared=True)
+            yield is_alone
+        finally:
+            os.close(descriptor)
 
     def check_identity(self) -> None:
         """Refuse a file other than the one that was used first.

@@ -43,15 +43,11 @@ def _converter(kind: type) -> Callable[[Any], Any] | None:
         return datetime.timestamp
     if issubclass(kind, timedelta):
         return timedelta.total_seconds
-    return _to_json if issubclass(kind, Mapping) else None
+    return (lambda value: orjson.dumps(dict(value)).decode()) if issubclass(kind, Mapping) else None
 
 
 _OF_EXACT_TYPE: Final[Mapping[type, Callable[[Any], Any]]] = {bool: int, bytes: bytearray}
 """sqlite3 would look for an adapter of each such value, which takes longer than to bind it."""
-
-
-def _to_json(value: Mapping[str, Any]) -> str:
-    return orjson.dumps(dict(value)).decode()
 
 
 @cache

@@ -65,42 +65,31 @@ class Entry(NamedTuple):
     fence: int | None = None
 
 
+@frozen(eq=False)
 class Layout:
     """What a service calls the fields of an operation, and which stand neither in the body nor in the query.
 
-    Args:
+    Attributes:
         names: The wire names of the operation's arguments.
         nonce: The wire name of the nonce.
         signature: The wire name of the signature.
         in_path: The fields in the path, each with the argument whose braces it replaces.
         at_end: The field that ends the path.
         in_headers: The fields that travel as headers.
-
-    Attributes:
         elsewhere: Some fields stand in the path or in headers.
         nested: Some fields stand inside others.
         document_names: What the document calls the arguments.
     """
 
-    def __init__(
-        self,
-        names: Mapping[str, str],
-        *,
-        nonce: str = NONCE,
-        signature: str = SIGN,
-        in_path: tuple[tuple[str, str], ...] = (),
-        at_end: str = "",
-        in_headers: tuple[str, ...] = (),
-    ) -> None:
-        self.names = names
-        self.nonce = nonce
-        self.signature = signature
-        self.in_path = in_path
-        self.at_end = at_end
-        self.in_headers = in_headers
-        self.elsewhere: bool = bool(in_path or at_end or in_headers)
-        self.nested: bool = any("." in name for name in names.values())
-        self.document_names: frozenset[str] = frozenset(map(camel_case, names))
+    names: Mapping[str, str]
+    nonce: str = NONCE
+    signature: str = SIGN
+    in_path: tuple[tuple[str, str], ...] = ()
+    at_end: str = ""
+    in_headers: tuple[str, ...] = ()
+    elsewhere: bool = Factory(lambda own: bool(own.in_path or own.at_end or own.in_headers), takes_self=True)
+    nested: bool = Factory(lambda own: any("." in name for name in own.names.values()), takes_self=True)
+    document_names: frozenset[str] = Factory(lambda own: frozenset(map(camel_case, own.names)), takes_self=True)
 
 
 def number_key(operation: Operation, reference: str | None) -> str | None:
@@ -192,28 +181,21 @@ class Comparison:
         self.renamed: bool = any(name != sent_as for name, sent_as in sent)
 
 
+@frozen(eq=False)
 class Expected:
     """What a response to a call must match.
 
-    Args:
+    Attributes:
         compared: What the call may name.
         proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
         asked: Of a query: what the write that it asks about named, by wire names.
-
-    Attributes:
         as_sent: The call's own fields are what it may name, under the names that they are compared by.
     """
 
-    def __init__(
-        self,
-        compared: Comparison,
-        proofs: tuple[str, ...] = (),
-        asked: Mapping[str, object] | None = None,
-    ) -> None:
-        self.compared = compared
-        self.proofs = proofs
-        self.asked = asked
-        self.as_sent: bool = not (asked or compared.renamed)
+    compared: Comparison
+    proofs: tuple[str, ...] = ()
+    asked: Mapping[str, object] | None = None
+    as_sent: bool = Factory(lambda own: not (own.asked or own.compared.renamed), takes_self=True)
 
 
 class Objection(NamedTuple):
@@ -323,48 +305,11 @@ class Call:
 
     def derived(self, /, **changes: Any) -> Self:
         """Return the call with other values under the names of its attributes."""
-        # Not `attrs.evolve`, which takes four times as long: each call derives two others.
+        # Not `attrs.evolve`, which takes four times as long: each call derives others.
         other = object.__new__(type(self))
         attributes = other.__dict__
         attributes |= self.__dict__
         attributes |= changes
-        return other
-
-    def as_template(self) -> Self:
-        """Return an equal call from which others are made faster, because CPython copies its attributes as one."""
-        other = object.__new__(type(self))
-        attributes = other.__dict__
-        attributes |= {**self.__dict__}
-        return other
-
-    def begun(
-        self,
-        fields: Mapping[str, Any],
-        reference: str | None,
-        timeouts: Timeouts = Timeouts(),
-        deadline: float = inf,
-        intent: str | None = None,
-    ) -> Self:
-        """Return the call of one request, if this is the template of its kind."""
-        # Not `derived`, which each call would pay a dict of its arguments.
-        other = object.__new__(type(self))
-        attributes = other.__dict__
-        attributes |= self.__dict__
-        attributes["fields"] = fields
-        attributes["reference"] = reference
-        attributes["timeouts"] = timeouts
-        attributes["deadline"] = deadline
-        attributes["intent"] = intent
-        attributes["progress"] = Progress()
-        return other
-
-    def carrying(self, fields: Mapping[str, Any]) -> Self:
-        """Return the call with these fields in place of its own."""
-        # Not `derived`, which each attempt would pay a dict of its arguments.
-        other = object.__new__(type(self))
-        attributes = other.__dict__
-        attributes |= self.__dict__
-        attributes["fields"] = fields
         return other
 
     def with_fields(self, /, **fields: Any) -> Self:

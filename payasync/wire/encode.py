@@ -36,6 +36,7 @@ from payasync.wire.call import (
     Expected,
     Layout,
     Lease,
+    Progress,
     derive_idempotency_key,
     draw_idempotency_key,
     number_key,
@@ -253,7 +254,14 @@ class Codec:
             if request.extra is not NOTHING:
                 _check_unused("extra", request.extra, template.refused)
                 fields |= request.extra
-            call = blank.begun(self._complete(blank, fields), request.reference, timeouts, deadline, intent)
+            call = blank.derived(
+                fields=self._complete(blank, fields),
+                reference=request.reference,
+                timeouts=timeouts,
+                deadline=deadline,
+                intent=intent,
+                progress=Progress(),
+            )
             if not template.plain:
                 call = self._adapt(call, request, template)
         except PayasyncError as error:
@@ -300,7 +308,7 @@ class Codec:
         check_object("fields", given, operation)
         blank = self._blank(operation, bearer=bearer, signed=signed)
         _check_unused("fields", given, self._refused(blank))
-        call = blank.begun(self._complete(blank, strict_json.copy_plain(given)), None)
+        call = blank.derived(fields=self._complete(blank, strict_json.copy_plain(given)))
         if not operation.has_body:
             encode(call)
         return call
@@ -348,7 +356,7 @@ class Codec:
         if kind not in self._writers:
             self._writers[kind] = make_writer(kind, profile)
         bearer, signed = name in profile.bearer, name in profile.signed
-        blank = self._blank(operation, bearer=bearer, signed=signed).as_template()
+        blank = self._blank(operation, bearer=bearer, signed=signed)
         names = blank.layout.names
         arguments = frozenset(each.partition(".")[0] for each in names.values())
         in_body = operation.has_body and not blank.layout.elsewhere

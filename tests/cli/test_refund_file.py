@@ -30,6 +30,7 @@ from payasync import (
     SessionClosedError,
     StorageError,
 )
+from payasync.cli import refund_file
 from payasync.cli.refund_file import (
     ResultFile,
     Row,
@@ -285,6 +286,29 @@ def test_result_of_another_run_is_refused(path: Path) -> None:
 
     assert 2 == len(partial.splitlines())
     assert 2 == len(path.read_text().splitlines())
+
+
+@pytest.mark.parametrize(("step", "begun"), [("lock_file", True), ("_hold_lock", False)])
+def test_run_that_begins_at_the_same_time_keeps_its_result(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str, *, begun: bool
+) -> None:
+    """If another run makes its partial file while this one begins, this one is refused, and removes nothing."""
+    partial, real = beside(path), getattr(refund_file, step)
+    if begun:
+        ResultFile(path).close()
+
+    def overtaken(*given: Any) -> Any:
+        monkeypatch.undo()
+        partial.unlink(missing_ok=True)
+        partial.write_text("of the other run")
+        return real(*given)
+
+    # Two processes meet at these points too rarely for a test.
+    monkeypatch.setattr(refund_file, step, overtaken)
+    with pytest.raises(ConfigurationError, match="is locked, because another run writes it"):
+        ResultFile(path)
+
+    assert "of the other run" == partial.read_text()
 
 
 def test_file_of_another_run_is_refused(path: Path) -> None:

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -431,18 +431,28 @@ async def test_row_that_another_run_makes_is_not_called_unsent(
     assert [True] * 3 == [each.earlier for each in sending.row_results.values()]
 
 
+@contextmanager
+def importing(sandbox: ThreadedSandbox, file: Path, journal: str) -> Generator[None]:
+    """Import a file in a process of its own, which gets no response and is killed at the end."""
+    command = [sys.executable, "-m", "payasync", "refund", "import", str(file), "--journal", journal, "--limit", "1"]
+    hanging = sandbox.faults.hang("refunds.create", phase="before", times=None)
+    own = {name: str(value) for name, value in environment(sandbox).items()}
+    with subprocess.Popen(command, env={**os.environ, **own}, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        try:
+            assert any(b"Amount" in line for line in iter(run.stdout.readline, b""))
+            while not hanging.fired:
+                assert run.poll() is None
+            yield
+        finally:
+            run.kill()
+
+
 def test_second_run_is_refused(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
     """While a run imports a file, a second one sends nothing, and says why. A killed run leaves no lock."""
     file = written(tmp_path, *GOOD)
-    command = [sys.executable, "-m", "payasync", "refund", "import", str(file), "--journal", str(tmp_path / "first.db")]
-    sandbox.faults.hang("refunds.create", phase="before", times=None)
-    own = {name: str(value) for name, value in environment(sandbox).items()}
-    with subprocess.Popen(command, env={**os.environ, **own}, stdout=subprocess.PIPE) as first:
-        assert first.stdout is not None
-        shown = iter(first.stdout.readline, b"")
-        assert any(b"Amount" in line for line in shown)
+    with importing(sandbox, file, str(tmp_path / "first.db")):
         second = imported(sandbox, file)
-        first.kill()
     sandbox.faults.clear()
     third = imported(sandbox, file)
 
@@ -450,6 +460,21 @@ def test_second_run_is_refused(sandbox: ThreadedSandbox, tmp_path: Path) -> None
     why = "is locked, because another run imports it. Nothing was sent. Wait until that run has ended"
     assert why in words(second.stderr)
     assert 0 == third.exit_code
+
+
+def test_row_that_another_run_may_send_is_not_called_unsent(sandbox: ThreadedSandbox, tmp_path: Path) -> None:
+    """While another run imports another file, rows that this one does not send are unknown, and it says why."""
+    other = written(tmp_path, *GOOD).rename(tmp_path / "other.csv")
+    file = written(tmp_path, GOOD[1])
+    with importing(sandbox, other, str(tmp_path / "pay.db")):
+        refusing = sandbox.faults.refuse()
+        second, states = imported(sandbox, file), set(told(file).values())
+    third = imported(sandbox, file)
+
+    assert refusing.fired
+    assert (3, {"unknown"}) == (second.exit_code, states)
+    assert "another import uses this journal, and may still send it" in words(second.output)
+    assert (1, {"unsent"}) == (third.exit_code, set(told(file).values()))
 
 
 async def test_row_in_doubt_is_queried(
@@ -532,9 +557,10 @@ async def sending_of(
     async with (
         SqliteJournal(folder / "pay.db", clock=clock) as journal,
         kind(sandbox.url, journal=journal, **settings) as pay,
+        journal.present() as is_alone,
     ):
         pace, screen = Pace(clock=clock, sleep=sleep or moved, jitter=lambda bound: bound), Shown()
-        yield RefundSending(pay, journal, screen, ResultFile(None), limit=50, pace=pace), screen
+        yield RefundSending(pay, journal, screen, ResultFile(None), 50, pace, is_alone), screen
 
 
 async def doubtful(sending: RefundSending) -> tuple[Row, ...]:
