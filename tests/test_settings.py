@@ -26,6 +26,7 @@ from payasync.settings import (
     MOST_SHOWN,
     RetryPolicy,
     Timeouts,
+    check_private,
     check_tls,
     describe_value,
     from_extra,
@@ -339,6 +340,13 @@ def test_folder_of_another_user_is_refused(
         use(path)
 
     assert not path.exists()
+
+
+def test_folder_of_root_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of root is used by any user, because root can replace any file anyway."""
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+
+    check_private("/missing.db")
 
 
 def test_folder_that_a_link_leads_to_is_checked(tmp_path: Path, use: Callable[[Path], None]) -> None:

@@ -348,6 +348,15 @@ def test_row_that_another_run_has_sent_since(state: State) -> None:
         assert [known] * 4 == others
 
 
+def test_row_that_is_queued_since() -> None:
+    """A row that was not done is looked up again: if the same refund is queued since, it is in doubt."""
+    expected = RowResult(row=ROW, state="unknown", message="it is queued, and a worker may still send it")
+    for known in (RowResult(row=ROW, state="refused", message="no"), RowResult(row=ROW, state="unsent", message="no")):
+        now = row_result_now(known, evolve(same("new"), queued=True), PROFILE, "M1")
+
+        assert expected == now
+
+
 def same(state: State) -> Intent:
     """Return an intent of the same refund as the row's."""
     return evolve(kept(state=state), hash=digest("refunds.create", "M1", asdict(REFUND)))

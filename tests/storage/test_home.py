@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -32,6 +32,8 @@ NEIGHBOURS: Final = {
     "numbers": ("SET extra_float_digits = -15", "SET bytea_output = 'escape'", "SET IntervalStyle = 'sql_standard'"),
 }
 """What another program may leave on a server connection."""
+OF_THE_ROLE: Final = '"$user"'
+"""The path to the schema that has the name of the role."""
 
 
 def refund(number: str = "R1") -> CreateRefund:
@@ -188,29 +190,69 @@ async def test_marks_are_where_the_caller_says(postgres_dsn: str) -> None:
     assert ([True, False], ["other", "shop"]) == (done, made)
 
 
-@pytest.mark.parametrize("left", ["SET ROLE {role}", "SET SESSION AUTHORIZATION {role}"])
-async def test_role_that_another_program_left_moves_no_journal(pooled_dsn: str, postgres_dsn: str, left: str) -> None:
-    """If a role that may not use the journal's schema is left, the journal fails, and does not use another schema."""
-    role = f"report_{conninfo_to_dict(postgres_dsn)['dbname']}"
+@pytest.fixture
+def stranger(postgres_dsn: str) -> Generator[str]:
+    """The role of another program, and a database whose configured path is reset afterwards."""
     name = conninfo_to_dict(postgres_dsn)["dbname"]
+    role = f"report_{name}"
     fetch(postgres_dsn, f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role}")
-    try:
-        fetch(postgres_dsn, f"CREATE SCHEMA pay; CREATE SCHEMA old; GRANT ALL ON SCHEMA old TO {role}")
-        for schema in ("pay", "old"):
-            async with PostgresJournal(postgres_dsn, schema=schema) as journal:
-                await journal.next_due()
-        fetch(postgres_dsn, f"GRANT ALL ON ALL TABLES IN SCHEMA old TO {role}")
-        fetch(postgres_dsn, f"ALTER DATABASE {name} SET search_path = pay, old")
-        leave(pooled_dsn, left.format(role=role))
-        async with PostgresJournal(pooled_dsn) as journal:
-            with pytest.raises((StorageError, ConfigurationError), match="permission denied for schema pay"):
-                await journal.add(refund(), merchant=MERCHANT)
-        stored = fetch(postgres_dsn, "SELECT count(*) FROM old.payasync_intents")
-    finally:
-        fetch(postgres_dsn, f"ALTER DATABASE {name} RESET search_path")
-        fetch(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
+    yield role
+    fetch(postgres_dsn, f"ALTER DATABASE {name} RESET search_path")
+    fetch(postgres_dsn, f"DROP OWNED BY {role}; DROP ROLE {role}")
 
-    assert [(0,)] == stored
+
+def share_database(dsn: str, path: str, stranger: str) -> tuple[str, str]:
+    """Configure a path. Return its schema that the other role may not use, and the one where it may do everything."""
+    server = conninfo_to_dict(dsn)
+    own, others = (str(server["user"]), stranger) if path == OF_THE_ROLE else ("pay", "old")
+    fetch(dsn, f"CREATE SCHEMA {own}; CREATE SCHEMA {others}; GRANT ALL ON SCHEMA {others} TO {stranger}")
+    fetch(dsn, f"ALTER DATABASE {server['dbname']} SET search_path = {path}")
+    return own, others
+
+
+left_role: Final = pytest.mark.parametrize("left", ["SET ROLE {role}", "SET SESSION AUTHORIZATION {role}"])
+shared_path: Final = pytest.mark.parametrize("path", ["pay, old", OF_THE_ROLE])
+
+
+@left_role
+@shared_path
+async def test_role_that_another_program_left_moves_no_journal(
+    pooled_dsn: str, postgres_dsn: str, stranger: str, path: str, left: str
+) -> None:
+    """If a role that may not use the journal's schema is left, the journal fails, and does not use another schema."""
+    own, others = share_database(postgres_dsn, path, stranger)
+    for schema in (own, others):
+        async with PostgresJournal(postgres_dsn, schema=schema) as journal:
+            await journal.next_due()
+    fetch(postgres_dsn, f"GRANT ALL ON ALL TABLES IN SCHEMA {others} TO {stranger}")
+    leave(pooled_dsn, left.format(role=stranger))
+    async with PostgresJournal(pooled_dsn) as journal:
+        with pytest.raises((StorageError, ConfigurationError), match=f"permission denied for schema {own}"):
+            await journal.add(refund(), merchant=MERCHANT)
+    async with PostgresJournal(postgres_dsn, schema=others) as journal:
+        stored = await journal.list()
+
+    assert [] == stored
+
+
+@left_role
+@shared_path
+async def test_role_that_another_program_left_moves_no_marks(
+    pooled_dsn: str, postgres_dsn: str, stranger: str, path: str, left: str
+) -> None:
+    """If a role that may not use the schema of a handler's marks is left, no marks are made in another schema."""
+    share_database(postgres_dsn, path, stranger)
+    leave(pooled_dsn, left.format(role=stranger))
+
+    @asynccontextmanager
+    async def begin() -> AsyncGenerator[Any]:
+        async with await psycopg.AsyncConnection.connect(pooled_dsn, prepare_threshold=None) as connection:
+            yield connection
+
+    with pytest.raises(ConfigurationError, match="it may not store its marks"):
+        await HandlerTransaction(begin).check()
+
+    assert [] == homes(postgres_dsn, "payasync_handled")
 
 
 async def test_tables_that_vanish_are_not_made_again(postgres_dsn: str) -> None:
