@@ -472,6 +472,10 @@ class BodyVerification(KeyedVerification):
         named = (each.path for operation in OPERATIONS for each in comparison_of(operation, self.profile).fields)
         return frozenset({*COMPARED_NAMES, *(path for path in given if path), *named})
 
+    def _names_read(self, document: object) -> frozenset[str]:
+        """Return the signed fields of a notification that payasync reads."""
+        return signed_fields.names_read_in_notifications(self.profile, self._compared, document)
+
     @property
     def checks(self) -> str:
         """What is checked, in words."""
@@ -494,8 +498,7 @@ class BodyVerification(KeyedVerification):
             if why := refused_field(self.scheme, signed, above, name):
                 raise _error(field, f"cannot be checked: {why}")
             raise _error(field, f"is not valid for its object with any of the keys: {MISMATCH}")
-        read = partial(signed_fields.names_read_in_notifications, self.profile, self._compared, document)
-        if doubt := hidden_field(self.scheme, signed, above, name, read):
+        if doubt := hidden_field(self.scheme, signed, above, name, partial(self._names_read, document)):
             raise _error(field, f"proves nothing: {doubt}")
         self._check_origin(field, document)
         if shape.time:
