@@ -5,7 +5,6 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -40,7 +39,7 @@ from payasync.middleware.recovery import status_query
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import BOOT_CLOCK, boot_time, canonical_url, check_function, parse_base_url
-from payasync.storage import Backlog, Upgrade, check_moment, check_number
+from payasync.storage import Backlog, Present, Upgrade, check_moment, check_number
 from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
 from payasync.wire.match import comparison_of
 from payasync.wire.request import Request
@@ -87,7 +86,7 @@ class Journal(ABC):
             Behind PostgreSQL's poolers, others do not see this program.
     """
 
-    present: Callable[[], AbstractAsyncContextManager[Callable[[], Awaitable[bool]]]]
+    present: Present
 
     def __init__(self, keep: Keep | None, *, whole_answers: bool, clock: Callable[[], float] | None) -> None:
         if keep is not None:

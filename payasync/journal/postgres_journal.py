@@ -17,7 +17,7 @@ from payasync.journal.journal import Journal
 from payasync.journal.rows import COLUMNS, JSON, MOMENTS, intent_of_row, with_columns
 from payasync.journal.transactions import ORDER_OF, Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
-from payasync.storage import Schema, Upgrade, read_migrations
+from payasync.storage import Present, Schema, Upgrade, read_migrations
 from payasync.storage.postgres import CONNECTIONS, NOW, Database
 from payasync.storage.postgres import Transaction as Rows
 
@@ -86,7 +86,7 @@ class PostgresJournal(Journal):
         if clock is not None:
             check_function("clock", clock)
         self._database = Database(given, SCHEMA, connections=connections, clock=clock, home=schema, migrate=migrate)
-        self.present = self._database.present
+        self.present: Present = self._database.present
         self._home: list[dict[str, Any]] = []
         super().__init__(keep, whole_answers=whole_answers, clock=clock)
 

@@ -19,7 +19,7 @@ from payasync.journal.journal import Journal
 from payasync.journal.rows import COLUMNS, TEXTS, intent_of_row, with_columns
 from payasync.journal.transactions import ADD, GROUPED, Query, Transaction, Write, run_transaction
 from payasync.settings import check_function
-from payasync.storage import Schema, Upgrade, read_migrations
+from payasync.storage import Present, Schema, Upgrade, read_migrations
 from payasync.storage.sqlite import MARKS, SqliteFile, utc_moment
 from payasync.storage.sqlite_statement import binding, execute, execute_bound, names_in, picker, to_sqlite, with_indexes
 
@@ -143,7 +143,7 @@ class SqliteJournal(Journal):
     ) -> None:
         check_function("clock", clock)
         self._file = SqliteFile(path, SCHEMA, _run_all, migrate=migrate)
-        self.present = self._file.present
+        self.present: Present = self._file.present
         self._clock = clock
         super().__init__(keep, whole_answers=whole_answers, clock=None if clock is time.time else clock)
 

@@ -1,15 +1,18 @@
 """SQLite and PostgreSQL for journal and inbox: opening, migrations, durable transactions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from importlib import resources
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
 from payasync.wire.validators import invalid_argument
 
+Present: TypeAlias = Callable[[], AbstractAsyncContextManager[Callable[[], Awaitable[bool]]]]
+"""Lets others know that a program works here, and yields a function that returns whether no other program does."""
 LARGEST_INTEGER: Final = 2**63 - 1
 
 
