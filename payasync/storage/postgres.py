@@ -73,7 +73,6 @@ MIGRATING: Final = (
     f"SELECT {_GUARDS}, set_config('lock_timeout', '30s', true), set_config('statement_timeout', '0', true)"
 )
 """Who waits for a table makes all others wait, too, so this wait is bounded."""
-PRESENT: Final = "SELECT pg_advisory_lock_shared(hashtextextended(%s, 0))"
 ALONE: Final = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0)) AS alone"
 NOW: Final = "coalesce(CAST(%(now)s AS timestamptz), now())"
 """The present in a statement for `Database.run_grouped`: the journal's clock, else the server's."""
@@ -565,7 +564,7 @@ class Database:
             connection = await self.connect()
             name = (f"{self._schema.table} {self.home}",)
             if connection.prepare_threshold is not None:
-                await connection.execute(PRESENT, name)
+                await connection.execute("SELECT pg_advisory_lock_shared(hashtextextended(%s, 0))", name)
         except (psycopg.Error, OSError) as error:
             failure = error
         else:
