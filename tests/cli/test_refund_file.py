@@ -50,6 +50,7 @@ from payasync.journal.intents import Intent, State
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.session import Result as CallResult
 from payasync.session import Unknown
+from payasync.settings import lock_file, new_private
 from payasync.wire.call import Reply
 from payasync.wire.validators import invalid_argument
 from tests.journal.building import LEASE, MERCHANT, START, Clock, draft, kept, refund
@@ -309,6 +310,27 @@ def test_run_that_begins_at_the_same_time_keeps_its_result(
         ResultFile(path)
 
     assert "of the other run" == partial.read_text()
+
+
+def test_run_that_locks_the_new_file_first_keeps_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another run locks the partial file before this one, which has made it, this one is refused."""
+    real = new_private
+
+    def overtaken(given: Path) -> int:
+        made = real(given)
+        open_files.append(os.open(given, os.O_RDONLY))
+        assert lock_file(open_files[0])
+        return made
+
+    # Two processes meet at this point too rarely for a test.
+    open_files = list[int]()
+    monkeypatch.setattr(refund_file, "new_private", overtaken)
+    with pytest.raises(ConfigurationError, match="is locked, because another run writes it"):
+        ResultFile(path)
+    for each in open_files:
+        os.close(each)
+
+    assert [b""] == [each.read_bytes() for each in path.parent.iterdir()]
 
 
 def test_file_of_another_run_is_refused(path: Path) -> None:
