@@ -498,11 +498,11 @@ def lock_file(descriptor: int, *, shared: bool = False) -> bool:
 
     Args:
         descriptor: The file.
-        shared: Others can lock it so, too. Then this function waits for whoever locks it alone.
+        shared: Others can lock it so, too.
     """
     if sys.platform != "win32":
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
             return not isinstance(error, BlockingIOError)
     return True

@@ -344,6 +344,7 @@ def test_folder_of_another_user_is_refused(
 
 def test_folder_of_root_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of root is used by any user, because root can replace any file anyway."""
+    # Root could become another user for the test, and no other user could.
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
 
     check_private("/missing.db")

@@ -115,23 +115,17 @@ class StatusScreen:
         if status.overdue >= UNSENT:
             late = duration(status.overdue.total_seconds())
             self._say(f"A query is overdue for {late}: does payasync reconcile --watch run, and reach the service?")
-        self._show_manual(status)
-        self._show_unsent(status)
-        self._show_events(status)
-        self._show_doubtful(status)
-
-    def _show_manual(self, status: JournalStatus) -> None:
         if status.manual:
             self._heading(status.manual, ("needs a person", "need a person"), "bold red")
             self._say("Look up each in the service's back office. Its command shows how to record what happened.")
             self._list(status.manual, status, commands=True)
-
-    def _show_unsent(self, status: JournalStatus) -> None:
         if status.unsent:
             words = "was queued, and is not sent", "were queued, and are not sent"
             self._heading(status.unsent, words, "bold yellow")
             self._say("Is a worker running? If a write is no longer wanted, its command shows how to reject it.")
             self._list(status.unsent, status, commands=True)
+        self._show_events(status)
+        self._show_doubtful(status)
 
     def _show_doubtful(self, status: JournalStatus) -> None:
         if not status.doubtful:

@@ -162,7 +162,7 @@ def _checked(row: Row, count: int, columns: int, lines: Sequence[int], check: Ca
 
 Word = Literal["succeeded", "accepted", "refused", "unsent", "left out", "unknown", "manual"]
 QUEUED: Final = "it is queued, and a worker may still send it"
-OTHER_RUN: Final = "another import uses this journal, and may still send it. Wait for its end, and run this one again"
+OTHER_RUN: Final = "another import may use this journal, and send it. Wait until no other runs, and run this one again"
 NOT_FINISHED: Final = "another run began it, and has not finished it"
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
 """The possible results of a row."""

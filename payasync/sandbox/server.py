@@ -221,7 +221,7 @@ MAX_BODY: Final = 64 * 1024
 
 access_logger: Final = logging.getLogger("payasync.sandbox.http")
 """The logger of aiohttp's server, without tracebacks of invalid HTTP, which is the client's error."""
-access_logger.addFilter(lambda record: not isinstance((record.exc_info or [None] * 2)[1], HttpProcessingError))
+access_logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
 
 
 async def read_body(request: web.Request, content_type: str) -> bytes:

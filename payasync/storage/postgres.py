@@ -555,9 +555,9 @@ class Database:
         """
 
         async def is_alone() -> bool:
-            with suppress(psycopg.Error):
-                (row,) = await (await connection.execute(ALONE, name)).fetchall()
-                return bool(row["alone"])
+            with suppress(psycopg.Error, TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    return bool((await (await connection.execute(ALONE, name)).fetchall())[0]["alone"])
             return False
 
         try:

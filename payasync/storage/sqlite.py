@@ -204,12 +204,16 @@ class SqliteFile:
             raise self._convert(error) from None
 
         async def is_alone() -> bool:
-            alone = lock_file(descriptor)
-            lock_file(descriptor, shared=True)  # as before, whether or not it was locked
+            alone, _ = lock_file(descriptor), lock_file(descriptor, shared=True)  # then as before
             return alone
 
         try:
-            lock_file(descriptor, shared=True)
+            for _ in range(
+                20
+            ):  # another program may ask just now; one that locks the folder for long is not waited for
+                if lock_file(descriptor, shared=True):
+                    break
+                await asyncio.sleep(0.01)
             yield is_alone
         finally:
             os.close(descriptor)

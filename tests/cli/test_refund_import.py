@@ -473,7 +473,7 @@ def test_row_that_another_run_may_send_is_not_called_unsent(sandbox: ThreadedSan
 
     assert refusing.fired
     assert (3, {"unknown"}) == (second.exit_code, states)
-    assert "another import uses this journal, and may still send it" in words(second.output)
+    assert "another import may use this journal, and send it" in words(second.output)
     assert (1, {"unsent"}) == (third.exit_code, set(told(file).values()))
 
 

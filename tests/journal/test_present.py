@@ -1,9 +1,14 @@
 """Programs that work through one journal know whether they are the only one."""
 
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
-from payasync.journal import Journal, PostgresJournal
+import psycopg
+
+from payasync.journal import Journal, PostgresJournal, SqliteJournal
+from payasync.settings import lock_file, open_folder
 
 
 async def test_programs_know_of_each_other(another: Callable[[], Journal]) -> None:
@@ -27,3 +32,28 @@ async def test_pooler_keeps_no_lock(pooled_dsn: str, postgres_dsn: str) -> None:
             after = await direct_is_alone()
 
     assert (False, True, True) == (*found, after)
+
+
+async def test_folder_that_another_program_locks_is_not_waited_for(tmp_path: Path) -> None:
+    """If another program has locked the folder, nobody waits for it, and it counts as one that is present."""
+    folder = open_folder(tmp_path / "pay.db")
+    assert lock_file(folder)
+    async with SqliteJournal(tmp_path / "pay.db") as journal, journal.present() as is_alone:
+        during = await is_alone()
+        os.close(folder)
+        after = await is_alone()
+
+    assert (False, True) == (during, after)
+
+
+async def test_connection_that_is_lost_knows_nothing(postgres_dsn: str) -> None:
+    """If its connection to the server is lost, a program does not know whether it is alone."""
+    async with PostgresJournal(postgres_dsn) as journal, journal.present() as is_alone:
+        with psycopg.connect(postgres_dsn, autocommit=True) as server:
+            server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        alone = await is_alone()
+
+    assert not alone
