@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 
-    from payasync.wire.call import Objection
+    from payasync.evidence.comparison import Objection
     from payasync.wire.response import Response
 
 

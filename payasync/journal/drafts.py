@@ -12,6 +12,7 @@ from attrs import fields
 
 from payasync.endpoints import ARGUMENTS, BY_NAME, Operation, camel_case
 from payasync.errors import ConfigurationError, InvalidArgumentError
+from payasync.evidence.comparison import COMPARED_NAMES, by_document_names
 from payasync.journal.intents import Draft, Intent, check_queued, from_attributes
 from payasync.resources.orders import CloseOrder, PlaceOrder
 from payasync.resources.payments import CreatePayment
@@ -19,7 +20,6 @@ from payasync.resources.refunds import CreateRefund
 from payasync.resources.subscriptions import CancelSubscription, CreateSubscription, UpdateSubscription
 from payasync.strict_json import ABSENT, at, copy_plain, find_flaw
 from payasync.wire.call import Call, Layout, number_key
-from payasync.wire.match import COMPARED_NAMES, by_document_names
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import NOTHING, check_word, invalid_argument

@@ -18,10 +18,10 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
+from payasync.evidence.comparison import compared_fields
 from payasync.profile.profile import Profile
 from payasync.profile.wire_names import MERCHANT
 from payasync.wire.call import Call, Reply, derive_idempotency_key
-from payasync.wire.match import compared_fields
 from payasync.wire.response import OrderResponse, PaymentResponse, RefundResponse, Response
 
 State = Literal["new", "sending", "accepted", "succeeded", "rejected", "unknown", "manual"]

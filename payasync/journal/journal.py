@@ -15,6 +15,7 @@ from attrs import evolve
 
 from payasync.endpoints import BY_NAME
 from payasync.errors import frameless_async
+from payasync.evidence.comparison import ComparedField, Comparison, ValueKind, comparison_of
 from payasync.journal import transactions
 from payasync.journal.drafts import Keep, draft_from_request, keep_all_but_customer
 from payasync.journal.intents import (
@@ -40,8 +41,7 @@ from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE as SANDBOX
 from payasync.settings import BOOT_CLOCK, boot_time, canonical_url, check_function, parse_base_url
 from payasync.storage import Backlog, Present, Upgrade, check_moment, check_number
-from payasync.wire.call import Call, ComparedField, Comparison, Reply, ValueKind
-from payasync.wire.match import comparison_of
+from payasync.wire.call import Call, Reply
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument

@@ -24,6 +24,7 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
+from payasync.evidence.comparison import PAYMENT, comparison_of, is_empty_envelope, names_number_and_amounts
 from payasync.journal.intents import (
     ASKED_STATES,
     Intent,
@@ -43,9 +44,8 @@ from payasync.middleware.recovery import absence_final_after, status_query
 from payasync.profile.profile import Profile
 from payasync.resources.payments import QueryPayment
 from payasync.settings import a_count, a_wait
-from payasync.wire.match import PAYMENT, comparison_of, names_number_and_amounts
 from payasync.wire.request import Request
-from payasync.wire.response import PaymentResponse, Response, is_empty_envelope
+from payasync.wire.response import PaymentResponse, Response
 
 NAMELESS: Final = "it has no number: the service cannot be asked what happened to it"
 ABSENT: Final = "the service does not know it"

@@ -9,6 +9,7 @@ from attrs import NOTHING, fields, frozen
 
 from payasync.endpoints import BY_NAME, CLOSE_ORDER, Operation
 from payasync.errors import InvalidArgumentError
+from payasync.evidence.comparison import Comparison, mismatch, names_number_and_amounts
 from payasync.journal.intents import (
     ASKED_STATES,
     END_STATES,
@@ -35,8 +36,7 @@ from payasync.journal.intents import (
 from payasync.journal.reconcile_policy import UNSENT, Patience
 from payasync.journal.replay import other_service_error
 from payasync.storage import Backlog, read_queries
-from payasync.wire.call import Comparison, number_key
-from payasync.wire.match import mismatch, names_number_and_amounts
+from payasync.wire.call import number_key
 from payasync.wire.validators import invalid_argument
 
 SQL: Final = read_queries("payasync.journal", "journal")

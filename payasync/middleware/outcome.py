@@ -16,10 +16,11 @@ from payasync.errors import (
     RateLimitedError,
     ServiceError,
 )
+from payasync.evidence import comparison as match
+from payasync.evidence.comparison import Objection
 from payasync.profile.signed_fields import SignedFields
 from payasync.strict_json import ABSENT, at, first_at, is_one_of, paths_of
-from payasync.wire import match
-from payasync.wire.call import Call, Objection, Reply, number_key
+from payasync.wire.call import Call, Reply, number_key
 from payasync.wire.response import OrderResponse, Response, parse_retry_after, payload, scalar_at
 
 AttemptResult: TypeAlias = Reply | PayasyncError

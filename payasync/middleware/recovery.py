@@ -5,13 +5,13 @@ from typing import Final
 
 from payasync.endpoints import CLOSE_ORDER, CREATE_REFUND, PLACE_ORDER, QUERY_ORDER, QUERY_REFUND
 from payasync.errors import IntentConflictError, NoAnswerError, OutcomeUnknownError, PayasyncError
+from payasync.evidence.comparison import by_document_names, compared_fields, why_empty
 from payasync.middleware.outcome import REPEAT_HINT, Recourse, recourse, unknown_error
 from payasync.resources.orders import QueryOrder
 from payasync.resources.refunds import QueryRefund
 from payasync.strict_json import ABSENT
 from payasync.wire.call import Call, Reply
 from payasync.wire.encode import Codec
-from payasync.wire.match import by_document_names, compared_fields, why_empty
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import invalid_argument

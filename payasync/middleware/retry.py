@@ -10,6 +10,7 @@ from attrs import evolve
 
 from payasync.endpoints import CLOSE_ORDER
 from payasync.errors import NoAnswerError, OutcomeUnknownError, PayasyncError, ServiceError
+from payasync.evidence.comparison import Objection, by_document_names, compared_fields, why_empty
 from payasync.middleware.observe import EventSink, Retrying, Unknown
 from payasync.middleware.outcome import (
     SUCCESS,
@@ -29,8 +30,7 @@ from payasync.middleware.outcome import (
 )
 from payasync.middleware.recovery import absence_final_after
 from payasync.settings import Pace, RetryPolicy
-from payasync.wire.call import Call, Layer, Objection, Progress, Reply, Send
-from payasync.wire.match import by_document_names, compared_fields, why_empty
+from payasync.wire.call import Call, Layer, Progress, Reply, Send
 from payasync.wire.response import parse_retry_after
 
 RETRY_COST: Final = 5

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from payasync.credentials import Credentials, Secret
 from payasync.errors import InvalidArgumentError
+from payasync.evidence.comparison import names_the_same
 from payasync.profile.schema import AnswerShape, SignedHeader
 from payasync.profile.signed_fields import join_path, names_read
 from payasync.settings import invalid_setting, not_configured
@@ -17,7 +18,6 @@ from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import ABSENT, ExactNumber, at, loads, loads_exact
 from payasync.wire.call import Call, Layer, Reply, Send
 from payasync.wire.encode import encode, path_of
-from payasync.wire.match import names_the_same
 
 
 def verify_reply(

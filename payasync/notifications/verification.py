@@ -17,6 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 from payasync.credentials import Credentials, Secret
 from payasync.endpoints import OPERATIONS
 from payasync.errors import ConfigurationError, InvalidSignatureError, frameless
+from payasync.evidence.comparison import COMPARED_NAMES, comparison_of
 from payasync.middleware.verify import hidden_field, is_signed_by_any, read_as_signed, refused_field, service_keys
 from payasync.notifications.notification import (
     MAX_BYTES,
@@ -40,7 +41,6 @@ from payasync.settings import not_configured
 from payasync.signing.schemes import Keyed, SignatureScheme, SortedPairs
 from payasync.signing.templates import parse_time, values_at
 from payasync.strict_json import at
-from payasync.wire.match import COMPARED_NAMES, comparison_of
 
 MISMATCH: Final = "the body is not the one that was signed, or the key is wrong"
 """The possible causes of a wrong signature."""

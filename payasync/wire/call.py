@@ -1,11 +1,10 @@
 """The values that middleware passes on: one call and its reply."""
 
 import base64
-import enum
 import hashlib
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
@@ -17,6 +16,7 @@ from payasync import strict_json
 from payasync.credentials import Secret
 from payasync.endpoints import Kind, Operation, camel_case
 from payasync.errors import InvalidArgumentError
+from payasync.evidence.comparison import Comparison, Expected
 from payasync.profile.wire_names import NONCE, SIGN, parameter_of
 from payasync.settings import FRAMING, Timeouts, is_header
 
@@ -122,93 +122,6 @@ def draw_idempotency_key() -> str:
 
 def _idempotency_key(raw: bytes) -> str:
     return _KEY_PREFIX + base64.urlsafe_b64encode(raw[:16]).decode().rstrip("=")
-
-
-class ValueKind(enum.Enum):
-    """How a value in a request and one in a response are compared."""
-
-    NUMBER = "number"
-    AMOUNT = "amount"
-    CURRENCY = "currency"
-
-
-@frozen(eq=False)
-class ComparedField:
-    """One thing that a request and its response may both name.
-
-    Attributes:
-        name: The document's wire name for it in requests; the service's, if the document shows none.
-        sent_as: The service's wire name for it in requests.
-        path: Where a response names it, below the payload.
-        kind: How the two are compared.
-        required: The profile gives the path, so that a success must name it.
-        of_success: A refusal has its own number at this path.
-        also: Other paths at which the same value may stand instead, such as the service's own number of a payment.
-        beside: If nothing stands at this path, the response only acknowledges, and a success need not name the value.
-    """
-
-    name: str
-    sent_as: str
-    path: str
-    kind: ValueKind
-    required: bool = False
-    of_success: bool = False
-    also: tuple[str, ...] = ()
-    beside: str = ""
-
-
-class Comparison:
-    """What a response must match of its request.
-
-    Args:
-        fields: The things that both may name.
-        uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
-
-    Attributes:
-        fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
-        names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
-        renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
-    """
-
-    def __init__(self, fields: Iterable[ComparedField] = (), uncompared: tuple[tuple[str, str], ...] = ()) -> None:
-        self.fields: tuple[ComparedField, ...] = tuple(
-            sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER)
-        )
-        self.uncompared = uncompared
-        simple = all("." not in each.path and not each.required for each in self.fields)
-        self.names: frozenset[str] | None = frozenset(each.path for each in self.fields) if simple else None
-        sent = (*((each.name, each.sent_as) for each in self.fields), *uncompared)
-        self.renamed: bool = any(name != sent_as for name, sent_as in sent)
-
-
-@frozen(eq=False)
-class Expected:
-    """What a response to a call must match.
-
-    Attributes:
-        compared: What the call may name.
-        proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
-        asked: Of a query: what the write that it asks about named, by wire names.
-        as_sent: The call's own fields are what it may name, under the names that they are compared by.
-    """
-
-    compared: Comparison
-    proofs: tuple[str, ...] = ()
-    asked: Mapping[str, object] | None = None
-    as_sent: bool = Factory(lambda own: not (own.asked or own.compared.renamed), takes_self=True)
-
-
-class Objection(NamedTuple):
-    """Why a response is not believed.
-
-    Attributes:
-        words: In one line, with both values.
-        about_another: The response names another order, refund or merchant, or none, so that the next response may be
-            right. If false, the service has the number with another amount or currency, and asking again is useless.
-    """
-
-    words: str
-    about_another: bool = True
 
 
 class Lease(NamedTuple):

@@ -17,6 +17,7 @@ from payasync import signing, strict_json
 from payasync.credentials import Credentials
 from payasync.endpoints import ARGUMENTS, FURTHER, Operation, camel_case
 from payasync.errors import InvalidArgumentError, PayasyncError
+from payasync.evidence.comparison import Expected, comparison_of
 from payasync.profile.signed_fields import proof_names, proof_paths
 from payasync.profile.wire_names import (
     FIRST,
@@ -33,7 +34,6 @@ from payasync.strict_json import ABSENT
 from payasync.wire.call import (
     Call,
     Encoded,
-    Expected,
     Layout,
     Lease,
     Progress,
@@ -41,7 +41,6 @@ from payasync.wire.call import (
     draw_idempotency_key,
     number_key,
 )
-from payasync.wire.match import comparison_of
 from payasync.wire.request import Request
 from payasync.wire.response import Response
 from payasync.wire.validators import NOTHING, check_accepted, check_object, invalid_argument

@@ -167,11 +167,6 @@ def payload(shape: "payasync.profile.AnswerShape", document: Any) -> Any:
     return None if document is ABSENT else document
 
 
-def is_empty_envelope(shape: "payasync.profile.AnswerShape", document: Any) -> bool:
-    """Return whether the profile's envelope is empty: some services respond so to a query about an unknown number."""
-    return bool(shape.data) and not at(document, shape.data, None)
-
-
 class PaymentResponse(Response):
     """A response about a payment: endpoints 1 and 6."""
 

@@ -21,6 +21,7 @@ from payasync.errors import (
     SessionClosedError,
     StorageError,
 )
+from payasync.evidence.comparison import Objection
 from payasync.journal import Outcome, Patience, Report, Result
 from payasync.journal.intents import END_STATES, TRANSITIONS, Intent, State
 from payasync.journal.reconcile_policy import (
@@ -43,7 +44,6 @@ from payasync.profile.schema import AnswerShape, States
 from payasync.resources.orders import QueryOrder
 from payasync.resources.payments import QueryPayment
 from payasync.resources.refunds import QueryRefund
-from payasync.wire.call import Objection
 from payasync.wire.response import OrderResponse, RefundResponse, Response
 from tests.building import ENVELOPE, STATES, call_for, reply
 from tests.building import PROFILE as REQUESTS

@@ -28,6 +28,7 @@ from payasync.errors import (
     InvalidSignatureError,
     NotConfiguredError,
 )
+from payasync.evidence import comparison as match
 from payasync.notifications import Notification
 from payasync.notifications.notification import read_headers
 from payasync.notifications.verification import (
@@ -44,7 +45,6 @@ from payasync.profile.signed_fields import notification_coverage
 from payasync.sandbox import PROFILE
 from payasync.signing.templates import parse_time
 from payasync.testing import sign_notification
-from payasync.wire import match
 from tests.foreign.recorder import Recorder, answer
 from tests.foreign.signatures import hmac_sha256, rsa_keys, rsa_sha256, signed_text
 from tests.notifications.merchant import opened

@@ -20,11 +20,11 @@ from payasync import (
     Session,
 )
 from payasync.endpoints import QUERY_PAYMENT
+from payasync.evidence.comparison import comparison_of
 from payasync.journal import Reconciler, SqliteJournal
 from payasync.profile.wire_names import names_of
 from payasync.sandbox import Sandbox
 from payasync.signing import SortedPairs
-from payasync.wire.match import comparison_of
 from payasync.wire.request import Request
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Recorder, answer

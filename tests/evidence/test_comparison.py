@@ -41,14 +41,9 @@ from payasync.endpoints import (
     Operation,
     custom_operation,
 )
-from payasync.middleware.verify import verify_reply
-from payasync.resources.orders import QueryOrder
-from payasync.resources.payments import QueryPayment
-from payasync.resources.refunds import QueryRefund
-from payasync.wire.call import Objection, Reply
-from payasync.wire.encode import Codec
-from payasync.wire.match import (
+from payasync.evidence.comparison import (
     PAYMENT,
+    Objection,
     comparison_of,
     contradiction,
     is_sent_back,
@@ -58,6 +53,12 @@ from payasync.wire.match import (
     names_only_the_number,
     names_the_same,
 )
+from payasync.middleware.verify import verify_reply
+from payasync.resources.orders import QueryOrder
+from payasync.resources.payments import QueryPayment
+from payasync.resources.refunds import QueryRefund
+from payasync.wire.call import Reply
+from payasync.wire.encode import Codec
 from tests.foreign import signatures
 from tests.foreign.recorder import RESET, Answer, Recorder, answer
 

@@ -4,11 +4,12 @@ A response about another order, refund or amount may be genuine, such as one tha
 about this request.
 """
 
+import enum
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from attrs import evolve
+from attrs import Factory, evolve, frozen
 
 from payasync.endpoints import (
     CANCEL_SUBSCRIPTION,
@@ -29,11 +30,19 @@ from payasync.endpoints import (
 from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path, service_parts
 from payasync.profile.wire_names import has_another, is_unsent, shown_names, wire_name
 from payasync.strict_json import ABSENT, at
-from payasync.wire.call import Call, ComparedField, Comparison, Objection, ValueKind
-from payasync.wire.response import is_empty_envelope
 
 if TYPE_CHECKING:
     from payasync.profile import AnswerShape, Profile
+    from payasync.wire.call import Call
+
+
+class ValueKind(enum.Enum):
+    """How a value in a request and one in a response are compared."""
+
+    NUMBER = "number"
+    AMOUNT = "amount"
+    CURRENCY = "currency"
+
 
 _LONGEST: Final = 100
 """Characters of a strange value that an error shows."""
@@ -82,6 +91,85 @@ _MADE: Final[Mapping[Operation, tuple[str, ...]]] = {
 
 _AMOUNT_OF: Final[Mapping[Operation, str]] = {PLACE_ORDER: "total_amt", CREATE_REFUND: "refund_amt"}
 """By write with a number, its amount."""
+
+
+@frozen(eq=False)
+class ComparedField:
+    """One thing that a request and its response may both name.
+
+    Attributes:
+        name: The document's wire name for it in requests; the service's, if the document shows none.
+        sent_as: The service's wire name for it in requests.
+        path: Where a response names it, below the payload.
+        kind: How the two are compared.
+        required: The profile gives the path, so that a success must name it.
+        of_success: A refusal has its own number at this path.
+        also: Other paths at which the same value may stand instead, such as the service's own number of a payment.
+        beside: If nothing stands at this path, the response only acknowledges, and a success need not name the value.
+    """
+
+    name: str
+    sent_as: str
+    path: str
+    kind: ValueKind
+    required: bool = False
+    of_success: bool = False
+    also: tuple[str, ...] = ()
+    beside: str = ""
+
+
+class Comparison:
+    """What a response must match of its request.
+
+    Args:
+        fields: The things that both may name.
+        uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
+
+    Attributes:
+        fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
+        names: The paths, if all stand at the top of a payload and none is required: most payloads have none of them.
+        renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
+    """
+
+    def __init__(self, fields: Iterable[ComparedField] = (), uncompared: tuple[tuple[str, str], ...] = ()) -> None:
+        self.fields: tuple[ComparedField, ...] = tuple(
+            sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER)
+        )
+        self.uncompared = uncompared
+        simple = all("." not in each.path and not each.required for each in self.fields)
+        self.names: frozenset[str] | None = frozenset(each.path for each in self.fields) if simple else None
+        sent = (*((each.name, each.sent_as) for each in self.fields), *uncompared)
+        self.renamed: bool = any(name != sent_as for name, sent_as in sent)
+
+
+@frozen(eq=False)
+class Expected:
+    """What a response to a call must match.
+
+    Attributes:
+        compared: What the call may name.
+        proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
+        asked: Of a query: what the write that it asks about named, by wire names.
+        as_sent: The call's own fields are what it may name, under the names that they are compared by.
+    """
+
+    compared: Comparison
+    proofs: tuple[str, ...] = ()
+    asked: Mapping[str, object] | None = None
+    as_sent: bool = Factory(lambda own: not (own.asked or own.compared.renamed), takes_self=True)
+
+
+class Objection(NamedTuple):
+    """Why a response is not believed.
+
+    Attributes:
+        words: In one line, with both values.
+        about_another: The response names another order, refund or merchant, or none, so that the next response may be
+            right. If false, the service has the number with another amount or currency, and asking again is useless.
+    """
+
+    words: str
+    about_another: bool = True
 
 
 def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
@@ -177,7 +265,7 @@ def compared_fields(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: fields[name] for name in COMPARED_NAMES if name in fields}
 
 
-def by_document_names(call: Call) -> Mapping[str, object]:
+def by_document_names(call: "Call") -> Mapping[str, object]:
     """Return what a call names of what can be compared, by the document's wire names; others may be among them."""
     compared, fields = call.expected.compared, call.fields
     if not compared.renamed:
@@ -333,7 +421,7 @@ def names_number_and_amounts(
     return wanted <= {each.name for each in comparison.fields if each.name in wanted and _names(each, fields, data)}
 
 
-def names_only_the_number(query: Call, data: object) -> bool:
+def names_only_the_number(query: "Call", data: object) -> bool:
     """Return whether the payload of a "not found" names the number that was asked for, and nothing that exists has.
 
     What exists has an amount, a state, an address or a number of the service's. A payload that names another thing may
@@ -353,13 +441,13 @@ def names_only_the_number(query: Call, data: object) -> bool:
     return all(_is_missing(at(data, path, None)) for path in filter(None, paths))
 
 
-def fields_to_match(call: Call) -> Mapping[str, object]:
+def fields_to_match(call: "Call") -> Mapping[str, object]:
     """Return the fields that a response must match: the call's, and those of the write that a query is about."""
     asked, sent = call.expected.asked, by_document_names(call)
     return {**sent, **asked} if asked else sent
 
 
-def names_the_same(call: Call, path: str, value: str) -> bool:
+def names_the_same(call: "Call", path: str, value: str) -> bool:
     """Return whether a request has a value that is compared with this path of the payload, and this text matches it."""
     fields, compared = fields_to_match(call), call.expected.compared.fields
     mine = [(each.kind, fields[each.name]) for each in compared if each.path == path and each.name in fields]
@@ -380,6 +468,11 @@ def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:
 def _is_said(value: Any) -> bool:
     """Return whether a value is signed by every scheme; nulls, empty texts and nested values leave no trace in some."""
     return value is not ABSENT and value is not None and value != "" and not isinstance(value, dict | list)
+
+
+def is_empty_envelope(shape: "AnswerShape", document: Any) -> bool:
+    """Return whether the profile's envelope is empty: some services respond so to a query about an unknown number."""
+    return bool(shape.data) and not at(document, shape.data, None)
 
 
 def why_empty(number: str | None, shape: "AnswerShape", document: object) -> str:
