@@ -135,7 +135,7 @@ async def test_unknown_is_told_with_its_error(sandbox: Sandbox, pay: Session) ->
 
 async def test_duplicate_is_unknown() -> None:
     """If a number was used before, the result is `Unknown`, because an earlier run may have used it."""
-    with Recorder([answer(409, b"{}")]) as service:
+    with Recorder([answer(409, b'{"code":"SBX_OTHER"}')]) as service:
         async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
             (result,) = [result async for result in pay.bulk([refund()])]
 
@@ -670,7 +670,7 @@ async def test_journal_answers_what_was_done(sandbox: Sandbox, tmp_path: Any) ->
 
 async def test_nothing_new_begins_before_retry_after_is_over() -> None:
     """After a 429 the next request is sent when its `Retry-After` is over, and not before."""
-    time, busy = Time(), answer(429, b"{}", ("Retry-After", "60"))
+    time, busy = Time(), answer(429, b'{"code":"SBX_BUSY"}', ("Retry-After", "60"))
     with Recorder([busy, answer(200, b'{"code":"SBX_OK","status":"SBX_SUCCEEDED"}')]) as service:
         async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
             results = pay.bulk(refunds(2), limit=1)
@@ -687,7 +687,7 @@ async def test_nothing_new_begins_before_retry_after_is_over() -> None:
 
 async def test_closing_ends_the_wait_for_retry_after() -> None:
     """Closing ends the wait for `Retry-After`: requests that have not begun are `Refused`."""
-    busy = answer(429, b"{}", ("Retry-After", "3600"))
+    busy = answer(429, b'{"code":"SBX_BUSY"}', ("Retry-After", "3600"))
     with Recorder([busy]) as service:
         async with connect(service, profile=PROFILE, retry=ONE_TRY) as pay:
             results = pay.bulk(refunds(2), limit=1)

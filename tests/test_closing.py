@@ -38,7 +38,7 @@ AT_ONCE: Final = 15.0
 TURNS: Final = 40
 
 BUSY: Final = answer(503, b"{}", ("Retry-After", LONG))
-TOO_MANY: Final = answer(429, b"{}", ("Retry-After", LONG))
+TOO_MANY: Final = answer(429, b'{"code":"SBX_BUSY"}', ("Retry-After", LONG))
 NOT_THERE: Final = answer(200, b'{"code":"SBX_NOT_FOUND"}')
 QUARANTINED: Final = evolve(PROFILE, recovery=Recovery(quarantine=float(LONG)))
 
@@ -290,7 +290,7 @@ async def test_shielded_write_is_repeated_and_asked_about() -> None:
 
 async def test_shielded_write_answers_its_caller() -> None:
     """A shielded call returns or raises as one without a shield does."""
-    with Recorder([answer(), answer(400, b"{}")]) as service:
+    with Recorder([answer(), answer(400, b'{"code":"SBX_OTHER"}')]) as service:
         async with documented(service) as pay:
             response = await WRITES["orders.place"](pay, shield=True)
             with pytest.raises(errors.PayasyncError) as caught:

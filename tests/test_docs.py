@@ -143,6 +143,7 @@ def test_examples_leave_nothing_out() -> None:
     assert [] == [point.name for point in points if point.status == "open"]
     assumed = {f"http.{name}" for name in HttpCodes.__annotations__}
     assumed |= {
+        "answer.amounts",
         "answer.code_optional",
         "signature.skip_null",
         "signature.booleans",
@@ -173,7 +174,7 @@ def test_table_of_answer() -> None:
     """The table of the keys of `[answer]` has each of them, with its default."""
     section = PAGE.partition("\n#### All keys of `[answer]`\n")[2].partition("\n### ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE)
-    texts = {"not given": None, '`""`': "", "`[]`": (), "`false`": False, "`300`": 300}
+    texts = {"not given": None, '`"as sent"`': "as sent", '`""`': "", "`[]`": (), "`false`": False, "`300`": 300}
 
     assert {each.name: each.default for each in fields(AnswerShape)} == {name: texts[default] for name, default in rows}
 

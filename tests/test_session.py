@@ -207,7 +207,7 @@ async def test_copies_share_the_connections() -> None:
 
 async def test_inquiry_gives_the_call_and_the_answer_as_it_came() -> None:
     """`inquire` returns the call and the unread reply, takes a timeout, and raises as other calls do."""
-    with recorder(OK, answer(400, b"{}")) as service:
+    with recorder(OK, answer(400, b'{"code":"SBX_OTHER"}')) as service:
         async with pay_with(service, retry=ONE_TRY) as pay:
             call, came = await pay.inquire(QueryOrder(out_trade_no="T1"), timeout=7.0)
             with pytest.raises(errors.ServiceError):
@@ -330,7 +330,7 @@ async def test_injected_session_brings_no_manners_of_its_own() -> None:
     """An injected session's redirects, decompression and `raise_for_status` are not applied. It stays open."""
     zipped = answer(200, gzip.compress(OK_BODY), ("Content-Encoding", "gzip"))
     moved = answer(307, b"{}", ("Location", "/elsewhere"))
-    with recorder(zipped, moved, answer(400, b"{}")) as service:
+    with recorder(zipped, moved, answer(400, b'{"code":"SBX_OTHER"}')) as service:
         async with aiohttp.ClientSession(raise_for_status=True, auto_decompress=True) as http:
             async with pay_with(service, http=http) as pay:
                 with pytest.raises(errors.NoAnswerError) as unread:

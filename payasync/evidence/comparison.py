@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from attrs import Factory, evolve, frozen
+from attrs import Factory, evolve, field, frozen
 
 from payasync.endpoints import (
     CANCEL_SUBSCRIPTION,
@@ -27,7 +27,7 @@ from payasync.endpoints import (
     Operation,
     camel_case,
 )
-from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, join_path, service_parts
+from payasync.profile.signed_fields import OWN_KEYS, STATE_KEYS, SignedFields, join_path, service_parts
 from payasync.profile.wire_names import has_another, is_unsent, shown_names, wire_name
 from payasync.strict_json import ABSENT, at
 
@@ -49,6 +49,15 @@ _LONGEST: Final = 100
 _WHITE: Final = r"[\s\x00-\x1f\x7f-\x9f]+"
 """White space and control characters: a log would show a text with a line end in it as two lines."""
 
+_DECIMAL: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
+_DIGITS: Final = {
+    0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
+    3: "BHD IQD JOD KWD LYD OMR TND",
+    4: "CLF UYW",
+}
+"""How many digits of a currency stand behind the point, by ISO 4217; all others have two."""
+_DIGITS_OF_MOST: Final = (0, 2, 3)
+_MERCHANT: Final = "merchantId"
 _AMOUNT: Final = "amount"
 """The name of the total amount in endpoint 1, and in a response about its payment."""
 
@@ -103,6 +112,7 @@ class ComparedField:
         path: Where a response names it, below the payload.
         kind: How the two are compared.
         required: The profile gives the path, so that a success must name it.
+        strict: The profile gives the path, or what stands there is signed: what is no amount there differs.
         of_success: A refusal has its own number at this path.
         also: Other paths at which the same value may stand instead, such as the service's own number of a payment.
         beside: If nothing stands at this path, the response only acknowledges, and a success need not name the value.
@@ -113,6 +123,7 @@ class ComparedField:
     path: str
     kind: ValueKind
     required: bool = False
+    strict: bool = False
     of_success: bool = False
     also: tuple[str, ...] = ()
     beside: str = ""
@@ -124,6 +135,7 @@ class Comparison:
     Args:
         fields: The things that both may name.
         uncompared: What a call may name besides, with the name that it is sent as: a query may want it.
+        major: Responses have amounts in the major unit of their currency.
 
     Attributes:
         fields: Numbers and the merchant come first, because another number is a stronger objection than another amount.
@@ -131,15 +143,32 @@ class Comparison:
         renamed: The service calls one of them, or of the uncompared, otherwise than the document, or nests it.
     """
 
-    def __init__(self, fields: Iterable[ComparedField] = (), uncompared: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(
+        self, fields: Iterable[ComparedField] = (), uncompared: tuple[tuple[str, str], ...] = (), *, major: bool = False
+    ) -> None:
         self.fields: tuple[ComparedField, ...] = tuple(
             sorted(fields, key=lambda each: each.kind is not ValueKind.NUMBER)
         )
         self.uncompared = uncompared
+        self.major = major
         simple = all("." not in each.path and not each.required for each in self.fields)
         self.names: frozenset[str] | None = frozenset(each.path for each in self.fields) if simple else None
         sent = (*((each.name, each.sent_as) for each in self.fields), *uncompared)
         self.renamed: bool = any(name != sent_as for name, sent_as in sent)
+
+    def digits(self, fields: Mapping[str, object], data: object) -> tuple[int, ...]:
+        """Return how many digits behind the point an amount in a payload may have; several if no currency is known."""
+        if not self.major:
+            return (0,)
+        paths = (each.path for each in self.fields if each.kind is ValueKind.CURRENCY)
+        named = (fields.get("currency"), *(at(data, path, None) for path in paths))
+        code = next((each for each in named if isinstance(each, str)), None)
+        return _DIGITS_OF_MOST if code is None else (digits_of(code),)
+
+
+def digits_of(currency: str) -> int:
+    """Return how many digits of a currency stand behind the point, by ISO 4217."""
+    return next((count for count, codes in _DIGITS.items() if currency.upper() in codes.split()), 2)
 
 
 @frozen(eq=False)
@@ -150,13 +179,18 @@ class Expected:
         compared: What the call may name.
         proofs: Paths in a response of what no request says; a success must hold one of them. Empty: it need not.
         asked: Of a query: what the write that it asks about named, by wire names.
+        merchant: The merchant's number, if the call does not carry it: a response must not name another one.
         as_sent: The call's own fields are what it may name, under the names that they are compared by.
     """
 
     compared: Comparison
     proofs: tuple[str, ...] = ()
     asked: Mapping[str, object] | None = None
-    as_sent: bool = Factory(lambda own: not (own.asked or own.compared.renamed), takes_self=True)
+    merchant: str | None = None
+    as_sent: bool = field(
+        init=False,
+        default=Factory(lambda own: not (own.asked or own.merchant or own.compared.renamed), takes_self=True),
+    )
 
 
 class Objection(NamedTuple):
@@ -203,7 +237,7 @@ def comparison_of(operation: Operation, profile: "Profile") -> Comparison:
         found += [ComparedField(PAYMENT, PAYMENT, path, ValueKind.NUMBER) for path in own]
     if (number := profile.answer.request_id) and not number.startswith("header:"):
         found = [evolve(each, of_success=join_path(profile.answer.data, each.path) == number) for each in found]
-    return Comparison(found, tuple(_uncompared(profile, operation)))
+    return Comparison(found, tuple(_uncompared(profile, operation)), major=profile.answer.amounts == "major")
 
 
 def _uncompared(profile: "Profile", operation: Operation) -> Iterable[tuple[str, str]]:
@@ -233,7 +267,10 @@ def _places(profile: "Profile", operation: Operation, argument: str, name: str) 
         return
     sent_as, places = named[0], (path,) if path else named
     required = path is not None and not (kind is ValueKind.AMOUNT and operation in _OF_PAYMENT)
-    yield from (ComparedField(name, sent_as, each, kind, required) for each in places)
+    signed, above = SignedFields.of_answers(profile) if profile.answer.signed else None, profile.answer.data
+    for each in places:
+        strict = path is not None or (signed is not None and signed.covers(join_path(above, each)))
+        yield ComparedField(name, sent_as, each, kind, required, strict)
     if argument == _AMOUNT:
         # A service may name the amount of a payment as orders do, or as the request does.
         total = wire_name(profile, PLACE_ORDER.name, "total_amt")
@@ -296,12 +333,16 @@ def mismatch(
         if theirs is None and not (each.required or each.also):
             continue
         counts = success or (each.kind is ValueKind.NUMBER and not each.of_success and not _is_missing(theirs))
-        if counts and theirs != mine and (found := _mismatch(each, mine, theirs, data)):
+        same = theirs == mine and type(theirs) is type(mine) and not comparison.major
+        if counts and not same and (found := _mismatch(each, theirs, data, comparison, fields)):
             return found
     return None
 
 
-def _mismatch(each: ComparedField, mine: object, theirs: object, data: object) -> Objection | None:
+def _mismatch(
+    each: ComparedField, theirs: object, data: object, comparison: Comparison, fields: Mapping[str, object]
+) -> Objection | None:
+    mine = fields[each.name]
     if any(_stands_at(data, path, mine) for path in each.also):
         return None
     if _is_missing(theirs):
@@ -309,8 +350,15 @@ def _mismatch(each: ComparedField, mine: object, theirs: object, data: object) -
         words = f"the response lacks {each.path}, which {what}"
         required = each.required and not (each.beside and _is_missing(at(data, each.beside, None)))
         return Objection(words) if required else None
+    if not _differs(each, mine, theirs, comparison.digits(fields, data)):
+        return None
     words = f"{each.sent_as} is {_shown(theirs)} in the response, and {_shown(mine)} in the request"
-    return Objection(words, about_another=each.kind is ValueKind.NUMBER) if _differs(each.kind, mine, theirs) else None
+    if each.name == _MERCHANT:
+        words += "; answer.merchant_id in the profile says where a response names yours"
+    other, unit = ((0,), "as sent") if comparison.major else (_DIGITS_OF_MOST, "major")
+    if each.kind is ValueKind.AMOUNT and type(mine) is int and _fits(mine, theirs, other):
+        words += f'; it would fit with answer.amounts = "{unit}" in the profile'
+    return Objection(words, about_another=each.kind is ValueKind.NUMBER)
 
 
 def _is_missing(theirs: object) -> bool:
@@ -319,25 +367,40 @@ def _is_missing(theirs: object) -> bool:
 
 def _stands_at(data: object, path: str, mine: object) -> bool:
     found = at(data, path, None)
-    return found is not None and not _differs(ValueKind.NUMBER, mine, found)
+    return found is not None and not _is_another(mine, found)
 
 
-def _differs(kind: ValueKind, mine: object, theirs: object) -> bool:
-    """Return whether two values differ, however they are written; a value in another form says nothing."""
-    if kind is ValueKind.AMOUNT:
-        return type(mine) is int and _differs_in_amount(mine, theirs)
-    if kind is ValueKind.CURRENCY:
+def _differs(each: ComparedField, mine: object, theirs: object, digits: tuple[int, ...]) -> bool:
+    """Return whether two values differ, however they are written."""
+    if each.kind is ValueKind.AMOUNT:
+        fits = _fits(mine, theirs, digits) if type(mine) is int else True
+        return each.strict if fits is None else not fits
+    if each.kind is ValueKind.CURRENCY:
         return isinstance(mine, str) and isinstance(theirs, str) and theirs.casefold() != mine.casefold()
-    if not isinstance(mine, str | int) or not isinstance(theirs, str | int) or isinstance(theirs, bool):
+    return _is_another(mine, theirs)
+
+
+def _is_another(mine: object, theirs: object) -> bool:
+    """Return whether two numbers of the merchant or the service differ: a number is a text or an integer."""
+    if not isinstance(mine, str | int):
         return False
+    if not isinstance(theirs, str | int) or isinstance(theirs, bool):
+        return True
     return str(theirs) != (str.__str__(mine) if isinstance(mine, str) else str(mine))
 
 
-def _differs_in_amount(mine: int, theirs: object) -> bool:
-    if isinstance(theirs, str):
-        # Not `int()`, which refuses thousands of digits.
-        return theirs.isascii() and theirs.isdigit() and theirs.lstrip("0") != str(mine)
-    return type(theirs) is int and theirs != mine
+def _fits(mine: int, theirs: object, digits: tuple[int, ...]) -> bool | None:
+    """Return whether an amount in a response is ours, in a unit with so many digits; `None` if it is no amount.
+
+    Numbers and texts are compared digit by digit, because a float would be rounded, and `int` reads no long text.
+    """
+    if type(theirs) is int:
+        return any(theirs * 10**count == mine for count in digits)
+    found = _DECIMAL.fullmatch(theirs if isinstance(theirs, str) else repr(theirs) if type(theirs) is float else "")
+    if found is None:
+        return None
+    part = (found[2] or "").rstrip("0")
+    return any(len(part) <= count and (found[1] + part.ljust(count, "0")).lstrip("0") == str(mine) for count in digits)
 
 
 def _shown(value: object) -> str:
@@ -418,7 +481,8 @@ def names_number_and_amounts(
     """
     names = camel_case(operation.reference or ""), camel_case(_AMOUNT_OF.get(operation, ""))
     wanted = fields.keys() & names
-    return wanted <= {each.name for each in comparison.fields if each.name in wanted and _names(each, fields, data)}
+    found = (each.name for each in comparison.fields if each.name in wanted and _names(each, fields, comparison, data))
+    return wanted <= {*found}
 
 
 def names_only_the_number(query: "Call", data: object) -> bool:
@@ -430,7 +494,7 @@ def names_only_the_number(query: "Call", data: object) -> bool:
     profile, comparison = query.profile, query.expected.compared
     shape, number = profile.answer, query.layout.names.get(query.operation.reference or "")
     fields = fields_to_match(query)
-    if not any(each.sent_as == number and _names(each, fields, data) for each in comparison.fields):
+    if not any(each.sent_as == number and _names(each, fields, comparison, data) for each in comparison.fields):
         return False
     paths = [*service_parts(profile), *(getattr(shape, key) for key in (*STATE_KEYS, *OWN_KEYS))]
     for operation, argument in (*_AMOUNT_OF.items(), (CREATE_PAYMENT, _AMOUNT)):
@@ -442,22 +506,24 @@ def names_only_the_number(query: "Call", data: object) -> bool:
 
 
 def fields_to_match(call: "Call") -> Mapping[str, object]:
-    """Return the fields that a response must match: the call's, and those of the write that a query is about."""
-    asked, sent = call.expected.asked, by_document_names(call)
-    return {**sent, **asked} if asked else sent
+    """Return what a response must match: the call's fields, those of the write that it asks about, and the merchant."""
+    expected, sent = call.expected, by_document_names(call)
+    merchant = {_MERCHANT: expected.merchant} if expected.merchant else {}
+    return {**merchant, **sent, **(expected.asked or {})}
 
 
 def names_the_same(call: "Call", path: str, value: str) -> bool:
     """Return whether a request has a value that is compared with this path of the payload, and this text matches it."""
     fields, compared = fields_to_match(call), call.expected.compared.fields
-    mine = [(each.kind, fields[each.name]) for each in compared if each.path == path and each.name in fields]
-    return bool(mine) and not any(sent is None or _differs(kind, sent, value) for kind, sent in mine)
+    mine = [(each, fields[each.name]) for each in compared if each.path == path and each.name in fields]
+    digits = call.expected.compared.digits(fields, None)
+    return bool(mine) and not any(sent is None or _differs(each, sent, value, digits) for each, sent in mine)
 
 
-def _names(each: ComparedField, fields: Mapping[str, object], data: object) -> bool:
+def _names(each: ComparedField, fields: Mapping[str, object], comparison: Comparison, data: object) -> bool:
     """Return whether a payload names what a request names, with the same value."""
-    theirs = at(data, each.path, None)
-    return each.name in fields and not _is_missing(theirs) and not _differs(each.kind, fields[each.name], theirs)
+    theirs, digits = at(data, each.path, None), comparison.digits(fields, data)
+    return each.name in fields and not _is_missing(theirs) and not _differs(each, fields[each.name], theirs, digits)
 
 
 def is_sent_back(proofs: tuple[str, ...], document: object) -> bool:

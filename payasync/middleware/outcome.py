@@ -18,6 +18,7 @@ from payasync.errors import (
 )
 from payasync.evidence import comparison as match
 from payasync.evidence.comparison import Objection
+from payasync.evidence.origin import is_own, listed_meaning, precedes_execution, says_absent
 from payasync.profile.signed_fields import SignedFields
 from payasync.strict_json import ABSENT, at, first_at, is_one_of, paths_of
 from payasync.wire.call import Call, Reply, number_key
@@ -161,7 +162,8 @@ def _classify_status(call: Call, reply: Reply) -> Outcome:
     if status >= 500:
         return Outcome.SERVER_ERROR
     if status >= 400:
-        return _find_listed_outcome(call, reply) or _classify_4xx(call, status)
+        listed = _find_listed_outcome(call, reply)
+        return listed or (_classify_4xx(call, status) if is_own(call, reply) else Outcome.UNRECOGNISED)
     return Outcome.REDIRECT if status >= 300 else Outcome.UNRECOGNISED
 
 
@@ -186,15 +188,8 @@ _LISTED: Final = {
 
 def _find_listed_outcome(call: Call, reply: Reply) -> Outcome | None:
     """Return the outcome that the profile lists for the result code, or else for the message."""
-    key = _find_list(call, reply)
+    key = listed_meaning(call, reply)
     return _LISTED[key] if key else None
-
-
-def _find_list(call: Call, reply: Reply) -> str | None:
-    """Return the key of the profile's `codes` that lists the result code, or else the message."""
-    answer, codes = call.profile.answer, call.profile.codes
-    values = [first_at(reply.document, paths) for paths in (answer.code, answer.message) if paths]
-    return codes.meaning(call.operation.name, values) if values else None
 
 
 def _is_unverified(call: Call, outcome: Outcome, reply: Reply) -> bool:
@@ -280,12 +275,12 @@ def has_own_number(call: Call) -> bool:
     return number_key(call.operation, call.reference) is not None
 
 
-def leaves_doubt(call: Call, outcome: Outcome) -> bool:
-    """Return whether an attempt with this outcome may have carried out a write."""
+def leaves_doubt(call: Call, outcome: Outcome, result: AttemptResult) -> bool:
+    """Return whether an attempt that ended so may have carried out a write."""
     if call.read:
         return False
     if outcome is Outcome.RATE_LIMITED:
-        return not call.profile.http.rate_limit_precedes_execution
+        return not (isinstance(result, Reply) and precedes_execution(call, result))
     if outcome is Outcome.DUPLICATE:
         return not has_own_number(call)
     # The matrix asks about a write exactly if the write may have been carried out.
@@ -308,7 +303,7 @@ def decide(call: Call, outcome: Outcome, *, doubt: bool) -> Action:
         if asks:
             return Action.QUERY
         return Action.REPEAT if is_in_progress(call, outcome) else Action.END
-    if outcome is Outcome.RATE_LIMITED and not (doubt or leaves_doubt(call, outcome)):
+    if outcome is Outcome.RATE_LIMITED and not doubt:
         return Action.REPEAT
     if by_recourse is Recourse.NONE and doubt and outcome is not SUCCESS:
         return Action.END
@@ -337,6 +332,8 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
     """
     if not isinstance(result, Reply) or classify(question, result) is not Outcome.ABSENT:
         return False
+    if not says_absent(question, result):
+        return False
     shape, codes = question.profile.answer, question.profile.codes
     if not shape.signed:
         return True
@@ -352,6 +349,7 @@ def confirms_absence(question: Call, result: AttemptResult) -> bool:
 
 REPEAT_HINT: Final = "repeating it is harmless"
 QUERY_HINT: Final = "it may have been done: ask for its state, do not repeat it"
+FOREIGN: Final = "a response that may be of a gateway, and not of the service"
 _AFTER_DOUBT: Final = "after an attempt whose outcome is unknown"
 _SHOWN: Final = 200
 """The most characters of the service's message that the text of an error shows."""
@@ -376,7 +374,7 @@ def final_error(call: Call, outcome: Outcome, result: AttemptResult, *, doubt: b
         error = OutcomeUnknownError(f"{words}; {advice(call)}", reason=reason)
         error.__cause__ = result.__cause__
         return error
-    if not doubt and _was_refused(call, outcome):
+    if not doubt and _was_refused(call, outcome, result):
         return _refusal_error(call, outcome, result)
     return _unclear_response_error(call, outcome, result)
 
@@ -389,11 +387,14 @@ def _unclear_response_error(call: Call, outcome: Outcome, reply: Reply) -> Payas
         words = f"a response that cannot be believed: {objection.words}"
     elif outcome is Outcome.UNVERIFIED and reply.doubt:
         words = f"a response whose signature cannot be checked: {reply.doubt}"
-    elif _was_refused(call, outcome):
+    elif _was_refused(call, outcome, reply):
         words = f"{outcome.value}, {_AFTER_DOUBT}"
     elif outcome is Outcome.RATE_LIMITED:
-        key = "http.rate_limit_precedes_execution"
+        sure = call.profile.http.rate_limit_precedes_execution
+        key = "http.uncoded" if sure else "http.rate_limit_precedes_execution"
         words = f"{outcome.value}, which may have been executed (see {key} in the profile)"
+    elif reply.status // 100 == 4 and not is_own(call, reply):
+        words = f"{FOREIGN}: list {reply.status} in http.uncoded of the profile if your service sends this itself"
     elif is_in_progress(call, outcome):
         words = "a request with the same idempotency key is in progress"
     else:
@@ -405,9 +406,9 @@ def _unclear_response_error(call: Call, outcome: Outcome, reply: Reply) -> Payas
     return forged if call.read else kind(message, sent=True, reason=forged, **facts)
 
 
-def _was_refused(call: Call, outcome: Outcome) -> bool:
+def _was_refused(call: Call, outcome: Outcome, reply: Reply) -> bool:
     """Return whether a response refuses a read, or proves that a write was not carried out."""
-    return (outcome in REFUSALS or outcome is Outcome.REDIRECT) and not leaves_doubt(call, outcome)
+    return (outcome in REFUSALS or outcome is Outcome.REDIRECT) and not leaves_doubt(call, outcome, reply)
 
 
 def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
@@ -434,7 +435,7 @@ def _refusal_error(call: Call, outcome: Outcome, reply: Reply) -> ServiceError:
 
 def _is_about_keys(call: Call, reply: Reply) -> bool:
     """Return whether the status or the result code of a refusal is about the merchant's keys."""
-    return reply.status in call.profile.http.unauthenticated or _find_list(call, reply) == "unauthenticated"
+    return reply.status in call.profile.http.unauthenticated or listed_meaning(call, reply) == "unauthenticated"
 
 
 def _has_query(call: Call) -> bool:

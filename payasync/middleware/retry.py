@@ -166,7 +166,7 @@ class Attempts:
         sends = 1
         while True:
             outcome = classify(call, result)
-            self._note_doubt(outcome)
+            self._note_doubt(outcome, result)
             action = decide(call, outcome, doubt=self._is_in_doubt())
             if action is Action.DONE:
                 return result
@@ -191,11 +191,11 @@ class Attempts:
         """Return whether an attempt may have carried out the write, and no query has shown otherwise."""
         return self._in_doubt_since < inf
 
-    def _note_doubt(self, outcome: Outcome) -> None:
+    def _note_doubt(self, outcome: Outcome, result: AttemptResult) -> None:
         """Note whether this attempt may have carried out the write."""
         if outcome is Outcome.DUPLICATE and not is_in_progress(self._call, outcome):
             self._call.progress.used_before = True
-        if leaves_doubt(self._call, outcome) or (outcome is Outcome.DUPLICATE and self._sent_before):
+        if leaves_doubt(self._call, outcome, result) or (outcome is Outcome.DUPLICATE and self._sent_before):
             self._in_doubt_since = self._now()
             self._sent_before = True
 

@@ -385,6 +385,8 @@ class AnswerShape:
             and require it at neither.
         refund_amt: The amount of the refund.
         currency: The currency's code, compared without case.
+        amounts: The unit of amounts in responses: as requests have them, or the major unit of the currency, as in
+            "4.50" for 450.
         merchant_id: The merchant's number.
     """
 
@@ -396,6 +398,9 @@ class AnswerShape:
         metadata=asks("the path of a result code; without it, HTTP 2xx is success", assumed=True),
     )
     ok: tuple[Code, ...] = field(default=(), converter=to_tuple)
+    amounts: Literal["as sent", "major"] = field(
+        default="as sent", metadata=asks("the unit of amounts in responses: as sent, or major", assumed=True)
+    )
     code_optional: bool = field(
         default=False, metadata=asks("whether a 2xx without a code is success: codes only in failures", assumed=True)
     )
@@ -544,6 +549,12 @@ class ResultCodes:
     )
     by_operation: Mapping[str, Values] = field(factory=dict, converter=to_dict_of_tuples)
 
+    @property
+    def listed(self) -> Iterable[object]:
+        """All codes and messages, of all lists."""
+        tables = ({key: getattr(self, key) for key in CODE_LISTS}, *self.by_operation.values())
+        return (code for table in tables for codes in table.values() for code in codes)
+
     def meaning(self, operation: str, values: Iterable[object]) -> str | None:
         """Return the key of the list that holds one of the values; those of the operation go before the general ones.
 
@@ -571,7 +582,9 @@ class HttpCodes:
         absent: 4xx statuses, not 429, which mean, on a query, that there is no such order or refund.
         duplicate: 4xx statuses, not 429, which mean that the number was used before.
         unauthenticated: 4xx statuses, not 429, with which a refusal is about the merchant's keys.
-        rate_limit_precedes_execution: Whether a 429 means that nothing was done.
+        rate_limit_precedes_execution: Whether a 429 with a listed code means that nothing was done.
+        uncoded: 4xx statuses that the service itself sends without a code, or without a JSON object. Any other such
+            response may be a page of a gateway or a firewall, and is not believed.
     """
 
     not_executed: tuple[int, ...] = field(
@@ -600,6 +613,15 @@ class HttpCodes:
     )
     rate_limit_precedes_execution: bool = field(
         default=False, metadata=asks("whether a 429 was not executed", assumed=True)
+    )
+    uncoded: tuple[int, ...] = field(
+        default=(401, 405, 413, 415),
+        converter=to_tuple,
+        validator=must_be(
+            "a list of statuses from 400 to 499",
+            lambda statuses: all(400 <= status < 500 for status in statuses),  # noqa: PLR2004 - statuses
+        ),
+        metadata=asks("4xx that the service itself sends without a code or a JSON object", assumed=True),
     )
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from decimal import Decimal
 from http import HTTPStatus
 from itertools import pairwise
 from typing import Any, Final, Literal, get_args
@@ -22,6 +23,7 @@ from payasync.endpoints import (
     Operation,
 )
 from payasync.errors import ConfigurationError
+from payasync.evidence.comparison import digits_of
 from payasync.profile.profile import Profile
 from payasync.profile.sandbox_profile import PROFILE
 from payasync.profile.schema import AnswerShape, Code, Kind, NotificationShape
@@ -527,6 +529,10 @@ class Dialect:
         values = {name: getattr(subject, name) for name in names}
         if answer.merchant_id:
             values["merchant_id"] = MERCHANT_ID
+        if answer.amounts == "major":
+            digits = digits_of(getattr(subject, "currency", ""))
+            amounts = {name: value for name, value in values.items() if name.endswith("_amt")}
+            values |= {name: str(Decimal(value).scaleb(-digits)) for name, value in amounts.items()}
         for name, value in values.items():
             path = self.names.path(name, thing)
             if getattr(answer, name) != "" or at(payload, path, None) is None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from attrs import Factory, define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 from multidict import CIMultiDict
 
 import payasync.profile
@@ -235,8 +235,7 @@ class Call:
         Args:
             asked: Those of the write that a query asks about, or of arguments that are not sent; if any.
         """
-        expected = self.expected
-        return self.derived(expected=Expected(expected.compared, expected.proofs, asked)) if asked else self
+        return self.derived(expected=evolve(self.expected, asked=asked)) if asked else self
 
     def with_idempotency_key(self, key: str) -> Self:
         """Return the call with another idempotency key, in the header or the field of the profile."""

@@ -333,7 +333,9 @@ class Codec:
             layout=layout_of(profile, operation),
             bearer=bearer,
             signed=signed,
-            expected=Expected(comparison_of(operation, profile), self._proofs),
+            expected=Expected(
+                comparison_of(operation, profile), self._proofs, merchant=None if merchant else self._merchant_id
+            ),
         )
 
     def _refused(self, blank: Call) -> Refused:

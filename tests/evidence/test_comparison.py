@@ -94,16 +94,22 @@ def differing(name: str, theirs: object, mine: object) -> str:
         ("outTradeNo", "t1", "t1"),
         ("outTradeNo", "T1 ", "T1 "),
         ("outRefundNo", 7, "7"),
+        ("outRefundNo", ["R1"], "['R1']"),
+        ("outTradeNo", {"no": "T1"}, "{'no': 'T1'}"),
+        ("outTradeNo", 1.5, "1.5"),
+        ("merchantId", True, "True"),
+        ("merchantId", 2.5, "2.5"),
         ("outRefundNo", "R0\nFAKE\x1b[31m", "R0 FAKE [31m"),
         ("merchantId", "m1", "m1"),
     ],
 )
 def test_other_number_is_another(name: str, theirs: object, shown: str) -> None:
     """If an order, a refund or the merchant differs as text, the response is about another; a retry may be right."""
-    words = differing(name, shown, SENT[name])
+    found = [mismatch(SENT, MINE, {**others, name: theirs}) for others in ({}, {"refundAmt": 1, "totalAmt": 9})]
 
-    assert Objection(words, about_another=True) == mismatch(SENT, MINE, {name: theirs})
-    assert Objection(words, about_another=True) == mismatch(SENT, MINE, {"refundAmt": 1, "totalAmt": 9, name: theirs})
+    assert [(differing(name, shown, SENT[name]), True)] * 2 == [
+        (each.words.partition("; ")[0], each.about_another) for each in found if each
+    ]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +120,8 @@ def test_other_number_is_another(name: str, theirs: object, shown: str) -> None:
         ("refundAmt", -200, "-200"),
         ("refundAmt", "0", "0"),
         ("refundAmt", 0, "0"),
+        ("refundAmt", "2.00", "2.00"),
+        ("totalAmt", 4.5, "4.5"),
         ("refundAmt", "9" * 5000, f"{'9' * 99}…"),
         ("refundAmt", 10**120, f"1{'0' * 98}…"),
         ("currency", "USD", "USD"),
@@ -121,7 +129,52 @@ def test_other_number_is_another(name: str, theirs: object, shown: str) -> None:
 )
 def test_other_amount_stays_so(name: str, theirs: object, shown: str) -> None:
     """If an amount or the currency differs, the response is refused, and a retry would not help."""
-    assert Objection(differing(name, shown, SENT[name]), about_another=False) == mismatch(SENT, MINE, {name: theirs})
+    found = mismatch(SENT, MINE, {name: theirs})
+
+    assert found is not None
+    assert (differing(name, shown, SENT[name]), False) == (found.words.partition("; ")[0], found.about_another)
+
+
+@pytest.mark.parametrize(
+    "theirs", ["-200", "+200", "2,00", "\u0661\u0660\u0660", " 200", "0x1", True, [200], {"value": 200}]
+)
+@pytest.mark.parametrize("path", [None, "refundAmt"], ids=["assumed", "given"])
+def test_what_is_no_amount(theirs: object, path: str | None) -> None:
+    """What is no amount differs at a path that the profile gives, and says nothing at one that it does not."""
+    profile = Profile(answer=AnswerShape(refund_amt=path))
+    comparison = comparison_of(CREATE_REFUND, profile)
+
+    assert (mismatch(SENT, comparison, {"refundAmt": theirs}) is None) == (path is None)
+
+
+@pytest.mark.parametrize(
+    ("currency", "mine", "same", "others"),
+    [
+        ("CAD", 450, ("4.50", "4.5", 4.5, "4.500"), ("450", 450, "4.501", "45.0", 5)),
+        ("cad", 900, (9, "9", "9.00", 9.0), ("900", 900)),
+        ("JPY", 450, ("450", 450, 450.0, "450.00"), ("4.50", 45000)),
+        ("KWD", 4500, ("4.500", 4.5), ("45.00", 45)),
+        (None, 450, ("4.50", "450", "0.450"), ("45.0", "4500")),
+    ],
+)
+def test_amounts_in_the_major_unit(
+    currency: str | None, mine: int, same: tuple[object, ...], others: tuple[object, ...]
+) -> None:
+    """If responses have amounts in the major unit, they are compared exactly, with the digits of the currency."""
+    comparison = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(amounts="major")))
+    fields = {"refundAmt": mine} if currency is None else {"refundAmt": mine, "currency": currency}
+
+    assert [None] * len(same) == [mismatch(fields, comparison, {"refundAmt": each}) for each in same]
+    assert all(mismatch(fields, comparison, {"refundAmt": each}) for each in others)
+
+
+def test_objection_names_the_other_unit() -> None:
+    """If an amount would fit in the other unit, the objection says which key of the profile has it."""
+    major = comparison_of(CREATE_REFUND, Profile(answer=AnswerShape(amounts="major")))
+    fields = {"refundAmt": 450, "currency": "CAD"}
+    found = [mismatch(fields, MINE, {"refundAmt": "4.50"}), mismatch(fields, major, {"refundAmt": 450})]
+
+    assert ["major", "as sent"] == [each.words.rpartition('= "')[2].partition('"')[0] for each in found if each]
 
 
 @pytest.mark.parametrize(
@@ -130,13 +183,9 @@ def test_other_amount_stays_so(name: str, theirs: object, shown: str) -> None:
         # The same in another form: digits are their integer, and a currency's code is the same in any case.
         {"outTradeNo": "T1", "outRefundNo": "R1", "merchantId": "M1", "totalAmt": 450, "refundAmt": 200},
         {"totalAmt": "450", "refundAmt": "0" * 5000 + "200", "currency": "cad"},
-        # An amount with a fraction may be in another unit, and a list may be of anything.
-        {"refundAmt": "2.00", "totalAmt": 4.5},
-        {"refundAmt": "2,00", "totalAmt": "+1"},
-        {"refundAmt": "\u0661\u0660\u0660", "totalAmt": "\u00b2"},
-        {"refundAmt": True, "totalAmt": [1]},
-        {"currency": 124, "outTradeNo": ["T2"], "outRefundNo": {"no": "R2"}, "merchantId": True},
-        {"currency": ["USD"], "outTradeNo": 1.5},
+        {"totalAmt": 450.0, "refundAmt": "200.00"},
+        {"currency": 124},
+        {"currency": ["USD"]},
         # A response may name nothing of a request.
         {},
         None,
@@ -671,6 +720,16 @@ async def ended(ask: Ask, service: Recorder, profile: Profile, credentials: Cred
                 return error
 
 
+@pytest.mark.parametrize("name", CALLS)
+async def test_response_that_names_another_merchant(name: str) -> None:
+    """No response may name another merchant, also if the request does not carry ours. The error names the key."""
+    found = await ended(CALLS[name], Recorder(otherwise=response({"merchantId": "M2"})), UNSIGNED)
+
+    assert type(found) in {OutcomeUnknownError, NoAnswerError}
+    assert "merchantId is M2 in the response" in str(found)
+    assert "answer.merchant_id in the profile" in str(found)
+
+
 @each_profile
 @pytest.mark.parametrize(("name", "field", "other"), ABOUT_ANOTHER)
 async def test_genuine_response_about_another_thing(name: str, field: str, other: object, profile: Profile) -> None:
@@ -821,7 +880,7 @@ async def test_number_that_is_hidden_in_a_text(name: str, data: dict[str, Any]) 
         ("orders.place", {"outTradeNo": "T1", "payUrl": "https://pay.example/?a=1&outTradeNo=T1"}),
         ("orders.place", {"payUrl": "https://pay.example/?a=1&outTradeNo=T1"}),
         ("orders.place", {"payUrl": "https://pay.example/?a=1&outTradeNo=T1&totalAmt=0450&currency=cad"}),
-        ("orders.place", {"body": "Coffee", "payUrl": "https://pay.example/?a=1&merchantId=1001&totalAmt=4.50"}),
+        ("orders.place", {"body": "Coffee", "payUrl": "https://pay.example/?a=1&merchantId=1001&totalAmt=450.00"}),
         ("refunds.create", {"notifyUrl": "https://shop.example/?a=1&outRefundNo=R1", "refundStatus": "DONE"}),
         ("orders.query", {"body": "Coffee&Tea=2", "tradeStatus": "PAID"}),
         ("orders.query", {"body": "Coffee&outTradeNo=T0", "outTradeNo": "T1", "tradeStatus": "PAID"}),
@@ -839,7 +898,7 @@ def test_what_the_request_says_of_a_payment() -> None:
     asked = {"outTradeNo": "T1", "amount": 1000, "payment_id": "P1", "currency": None}
     profile = evolve(SIGNED, payment_status=Parameter("no"))
     call = Codec(profile, OWN_KEY).call(QueryPayment(identifier="T1")).expect_match(asked)
-    same = (("outTradeNo", "T1"), ("paymentNo", "P1"), ("totalAmt", "01000"), ("amount", "10.00"))
+    same = (("outTradeNo", "T1"), ("paymentNo", "P1"), ("totalAmt", "01000"), ("amount", "1000.00"))
     others = (("outTradeNo", "T0"), ("paymentNo", "T1"), ("amount", "999"), ("currency", "CAD"), ("refundAmt", "1"))
 
     assert all(names_the_same(call, path, value) for path, value in same)

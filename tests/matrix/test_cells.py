@@ -35,9 +35,9 @@ each_column = pytest.mark.parametrize("column", COLUMNS, ids=lambda column: colu
 named = pytest.mark.parametrize("column", [BY_NUMBER["2n"], BY_NUMBER["5"]], ids=["2n", "5"])
 
 
-def statuses(*given: int) -> tuple[Answer, ...]:
-    """Return answers with these statuses that say nothing else."""
-    return tuple(answer(status, b"{}", ("Location", "/elsewhere")) for status in given)
+def statuses(*given: int, code: str = "SBX_OTHER") -> tuple[Answer, ...]:
+    """Return answers with these statuses, and a code; by default the profile does not list it."""
+    return tuple(answer(status, b'{"code":"%s"}' % code.encode(), ("Location", "/elsewhere")) for status in given)
 
 
 def code(value: str) -> Answer:
@@ -47,11 +47,12 @@ def code(value: str) -> Answer:
 
 CUT: Final = (Answer(OK.raw[:-1], then="close"), Answer(OK.raw[:-1], then="reset"), Answer(OK.raw[:30], then="close"))
 MALFORMED: Final = (answer(200, b"<html>"), answer(200, b""), answer(200, b"[]"), answer(200, b"{}"), *statuses(204))
+FOREIGN: Final = (answer(404, b"<html>"), answer(403, b""), answer(400, b'{"code":400,"message":"no Route matched"}'))
 
 ENDS: Final[list[tuple[str, tuple[Answer, ...], Profile]]] = [
     ("no response", (RESET, *CUT, GONE), UNSURE),
     ("no response in time", (SILENT,), UNSURE),
-    ("unrecognised", MALFORMED, UNSURE),
+    ("unrecognised", (*MALFORMED, *FOREIGN), UNSURE),
     ("redirect", statuses(301, 302, 303, 307, 308), UNSURE),
     ("not executed", (*statuses(400, 405, 413, 415, 422), code("SBX_INVALID")), UNSURE),
     ("not authenticated", statuses(401, 403), UNSURE),
@@ -59,7 +60,8 @@ ENDS: Final[list[tuple[str, tuple[Answer, ...], Profile]]] = [
     ("unlisted", (*statuses(402, 410, 418), code("SBX_WHO_KNOWS")), UNSURE),
     ("duplicate", (*statuses(409), code("SBX_DUPLICATE")), UNSURE),
     ("rate limited", statuses(429), UNSURE),
-    ("rate limited before it", statuses(429), SURE),
+    ("rate limited", (answer(429, b"<html>"), *statuses(429)), SURE),
+    ("rate limited before it", statuses(429, code="SBX_BUSY"), SURE),
     ("server error", (*statuses(500, 502, 503), code("SBX_BUSY")), UNSURE),
 ]
 """By row of the table, what the service does, and what its profile says that it does."""

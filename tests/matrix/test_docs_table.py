@@ -14,6 +14,7 @@ SHOWN: Final = {
     "nothing sent, and a retry cannot help": "not sendable",
     "no response": "no response",
     "a response about something else": "unrecognised",
+    "a 4xx that": "unrecognised",
     "a missing or invalid signature": "unverified",
     "5xx, such as 502": "server error",
     "HTTP 429": "rate limited",

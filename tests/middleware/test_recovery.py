@@ -106,7 +106,9 @@ async def test_reconcile_asks_by_the_number(operation: str, expected: tuple[Any,
     assert "extra" == caught.value.field
 
 
-@pytest.mark.parametrize(("began", "queries"), [([RESET], 4), ([answer(409, b"{}")], 1)], ids=["lost", "duplicate"])
+@pytest.mark.parametrize(
+    ("began", "queries"), [([RESET], 4), ([answer(409, b'{"code":"SBX_OTHER"}')], 1)], ids=["lost", "duplicate"]
+)
 async def test_reconcile_what_a_call_raised(began: list[Answer], queries: int) -> None:
     """`reconcile` needs only the error that the call raised."""
     with Recorder([*began, *[RESET] * (queries - 1), PAID]) as service:
@@ -126,7 +128,9 @@ LOST: Final = [RESET, *[RESET] * 3]
 
 
 @pytest.mark.parametrize(
-    "began", [LOST, [answer(409, b"{}")], [answer(400, b"{}")]], ids=["lost", "duplicate", "refused"]
+    "began",
+    [LOST, [answer(409, b'{"code":"SBX_OTHER"}')], [answer(400, b'{"code":"SBX_OTHER"}')]],
+    ids=["lost", "duplicate", "refused"],
 )
 async def test_reconcile_what_stands_for_another(began: list[Answer]) -> None:
     """If the response is about another amount, `reconcile` does not report this order as paid."""
@@ -179,7 +183,11 @@ async def test_reconcile_an_empty_answer() -> None:
 
 @pytest.mark.parametrize(
     ("said", "expected"),
-    [(NONE, errors.ServiceError), (answer(400, b"{}"), errors.ServiceError), (RESET, errors.NoAnswerError)],
+    [
+        (NONE, errors.ServiceError),
+        (answer(400, b'{"code":"SBX_OTHER"}'), errors.ServiceError),
+        (RESET, errors.NoAnswerError),
+    ],
 )
 async def test_reconcile_without_an_answer(said: Answer, expected: type[errors.PayasyncError]) -> None:
     """`reconcile` raises for "not found", a refusal and a lost response, as any query does."""

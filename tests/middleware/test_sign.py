@@ -234,7 +234,7 @@ def journalled(service: Recorder, journal: SqliteJournal, *layers: Layer) -> Ses
     return Session(
         service.url,
         credentials=Credentials("M1", signing_key=KEY),
-        profile=Profile(signature=HMAC, http=HttpCodes(rate_limit_precedes_execution=True)),
+        profile=Profile(signature=HMAC, http=HttpCodes(rate_limit_precedes_execution=True, uncoded=(401, 429))),
         retry=RetryPolicy(base_delay=0.001, max_delay=0.002),
         journal=journal,
         middleware=layers,

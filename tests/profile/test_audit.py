@@ -63,7 +63,7 @@ POINTS: Final = [
 successes are not signed.
 """
 
-ASSUMED: Final = ["answer.code", "answer.code_optional", "answer.redirect_template"]
+ASSUMED: Final = ["answer.code", "answer.amounts", "answer.code_optional", "answer.redirect_template"]
 COMPARED: Final = [f"answer.{name}" for name in COMPARED_KEYS]
 """What a response is compared in."""
 SIGNED: Final = AnswerShape(signature="sign")
@@ -133,12 +133,14 @@ def test_sandbox_answers_what_calls_need() -> None:
     } == {name for name, point in points.items() if point.status == "open"}
     assumed = {name for name, point in points.items() if point.status == "assumed"}
     assert {
+        "answer.amounts",
         "answer.code_optional",
         *COMPARED,
         *SIGNED_VALUES,
         "http.not_executed",
         "http.duplicate",
         "http.unauthenticated",
+        "http.uncoded",
     } == assumed
 
 

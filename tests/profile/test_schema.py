@@ -179,6 +179,7 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
         (f"answer.{name}", f"{A_PATH}; or a list of such paths", [*BAD_PATHS, ["a", "b..c"], [""], ["header:X"]])
         for name in ("code", "message")
     ),
+    ("answer.amounts", "one of 'as sent', 'major'", ["minor", 5]),
     ("answer.code_optional", "true or false", ["true", 1]),
     (
         "answer.redirect_template",
@@ -199,6 +200,7 @@ RULES: Final[list[tuple[str, str, list[Any]]]] = [
     ),
     ("answer.refusals_signed", "true or false", ["false", 0]),
     ("http.rate_limit_precedes_execution", "true or false", [1]),
+    ("http.uncoded", "a list of statuses from 400 to 499", [[200], [500]]),
     ("notification.tolerance", "an integer", [True, 1.5]),
     ("notification.tolerance", "a number of seconds above 0", [0, -1]),
     ("notification.ack_status", "an integer", ["200"]),

@@ -445,7 +445,7 @@ UNDERSTANDING: Final = (
         ("NO", None),
         'answer.ok = ["OK"]',
         'answer.code = "code"',
-        said(b'{"errors":[{"code":"NO"}]}', 400),
+        said(b'{"errors":[{"code":"NO"}]}', 401),
     ),
     ended_as("answer.code_optional = true", query, (TAKEN, "NoAnswerError"), b'{"a":1}', CODED_IN_FAILURES),
     Effect(
@@ -481,6 +481,13 @@ UNDERSTANDING: Final = (
         f'{SIGNED}\n{STATED}\nanswer.header = {{signature = "X", timestamp = "T", text = "{{timestamp}}{{body}}"}}',
         script=(answer(200, OLD, ("X", signatures.hmac_sha256(f"1{OLD.decode()}", SIGNING_KEY)), ("T", "1")),),
     ),
+    Effect(
+        'answer.amounts = "major"',
+        refund,
+        kind,
+        REFUNDED[::-1],
+        by_path={f"{BASE_PATH}/payment/refund": answer(200, b'{"totalAmt":"0.15"}')},
+    ),
     compared("out_trade_no", query, "/payment/orderquery", READ, "T2"),
     compared("merchant_id", query, "/payment/orderquery", READ, "M2"),
     compared("out_refund_no", refund, "/payment/refund", REFUNDED, "R2"),
@@ -510,6 +517,7 @@ STATES: Final = tuple(
 
 CODED: Final = f'{SIGNED}\nanswer.code = "code"\nanswer.ok = ["OK"]\nstatus.refund.name = "no"'
 ODD: Final = b'{"code":"ODD"}'
+OTHER: Final = b'{"code":"OTHER"}'
 DONE: Final = answer(200, b'{"code":"OK"}')
 
 REFUSED: Final = ("ServiceError", ["refund"])
@@ -545,23 +553,31 @@ MEANINGS: Final = (
         refund,
         ("ServiceError", ["refund", "status", "refund"]),
         LOST,
-        *(RESET, *said(ODD), *said(b"{}", 418)),
+        *(RESET, *said(ODD), *said(OTHER, 418)),
         base=BY_SIGNATURE,
     ),
-    means("http.duplicate = [410]", refund, USED, FOUND, *said(b"{}", 410), DONE),
-    means("http.duplicate = [410]", refund, FOUND, USED, *said(b"{}", 409), DONE),
-    means("http.not_executed = [418]", create, NOT_PAID, PERHAPS_PAID, *said(b"{}", 418)),
-    means("http.not_executed = [409]", create, NOT_PAID, PERHAPS_PAID, *said(b"{}", 409)),
-    means("http.not_executed = [418]", create, PERHAPS_PAID, NOT_PAID, *said(b"{}", 400)),
-    means("http.unauthenticated = [401]", create, NOT_PAID, BARRED, *said(b"{}", 403)),
-    means("http.absent = [404]", refund, AGAIN, LOST, RESET, *said(b"{}", 404), DONE, base=AT_ONCE),
+    means("http.duplicate = [410]", refund, USED, FOUND, *said(OTHER, 410), DONE),
+    means("http.duplicate = [410]", refund, FOUND, USED, *said(OTHER, 409), DONE),
+    means("http.not_executed = [418]", create, NOT_PAID, PERHAPS_PAID, *said(OTHER, 418)),
+    means("http.not_executed = [409]", create, NOT_PAID, PERHAPS_PAID, *said(OTHER, 409)),
+    means("http.not_executed = [418]", create, PERHAPS_PAID, NOT_PAID, *said(OTHER, 400)),
+    means("http.unauthenticated = [401]", create, NOT_PAID, BARRED, *said(OTHER, 403)),
+    Effect(
+        "http.absent = [404]",
+        query,
+        fact("reason"),
+        ("not found", "refused before it was done"),
+        base=CODED,
+        script=said(OTHER, 404),
+    ),
+    means("http.uncoded = [400]", create, NOT_PAID, PERHAPS_PAID, *said(b"<html>", 400)),
     means(
         "http.rate_limit_precedes_execution = true",
         create,
         ("PaymentResponse", ["payments"] * 2),
         PERHAPS_PAID,
         *said(b"{}", 429),
-        base=SIGNED,
+        base=f"{SIGNED}\nhttp.uncoded = [429]",
     ),
     means('codes.not_executed = ["ODD"]', create, NOT_PAID, PERHAPS_PAID, *said(ODD)),
     means('codes.unauthenticated = ["ODD"]', create, BARRED, PERHAPS_PAID, *said(ODD)),
